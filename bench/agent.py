@@ -29,8 +29,8 @@ GOAL_MB = 40.0
 GOAL_START_S = 0.3
 ROOT = Path(__file__).resolve().parents[1]
 ENV = os.environ | {"PYTHONPATH": str(ROOT)}
-AGENT = [sys.executable, "-m", "edge_agent", "--config"]
-SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
+AGENT = [sys.executable, "-m", "slackwater.edge_agent", "--config"]
+SLACKWATER = [sys.executable, "-c", "from slackwater.engine.cli import main; main()"]
 KINDS = {
     "replay-jsonl": 'kind = "replay"\nfile = "../events.jsonl"\npace = 0',
     "replay-csv": 'kind = "replay"\nfile = "../events.csv"\npace = 0',

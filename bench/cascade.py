@@ -22,16 +22,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.workload import FRAME_ROWS, columns, frames
-from engine.core.frame import Frame
-from engine.core.operator import ResultPieces
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.cascade.derived_events import columns_in
-from engine.operators.window.settings import parse_window
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
-from engine.query.plan import Plan
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.cascade.derived_events import columns_in
+from slackwater.engine.operators.window.settings import parse_window
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.plan import Plan
 
 EVENTS = 400_000
 SOURCES = 20

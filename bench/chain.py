@@ -11,9 +11,9 @@ import time
 import numpy as np
 
 from bench.workload import columns, frames
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 EVENTS = 4_000_000
 QUERY = "SELECT avg(v) GROUP BY sid WINDOW TUMBLING 10 s DRIFT together"

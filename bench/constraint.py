@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
-from engine.core.released import IN_ORDER, Released, Strings
-from engine.operators.constraint.monitor import MonitorOperator
-from engine.operators.constraint.traces import OF_LAST_EVENT, TRACE
-from engine.query import query
-from engine.query.automata.verdicts import automata_of
-from engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.core.released import IN_ORDER, Released, Strings
+from slackwater.engine.operators.constraint.monitor import MonitorOperator
+from slackwater.engine.operators.constraint.traces import OF_LAST_EVENT, TRACE
+from slackwater.engine.query import query
+from slackwater.engine.query.automata.verdicts import automata_of
+from slackwater.engine.query.monitor_plan import MonitorPlan
 
 EVENTS = 10_000_000
 BATCH = 262_144

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.workload import columns, frames, write_log
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl
-from engine.output.part_store import HELD_BYTES, PartStore
-from engine.query import query
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.part_store import HELD_BYTES, PartStore
+from slackwater.engine.query import query
 
 SOURCES = 20
 QUERY = "SELECT avg(v), count(*) GROUP BY sid WINDOW TUMBLING {size}"

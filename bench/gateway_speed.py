@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.packing import Codes, data_message
-from engine.log.arrival_log import LogReader
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.packing import Codes, data_message
+from slackwater.engine.log.arrival_log import LogReader
 
 AGENTS = 8
 EVENTS = 4_000_000
@@ -112,7 +112,7 @@ def run(folder: Path, events: int, rows: int) -> tuple[float, float, int]:
     agents = [Agent(f"s{number}", events // AGENTS, rows) for number in range(AGENTS)]
     (folder / "site.toml").write_text(SITE)
     server = subprocess.Popen(
-        [sys.executable, "-c", "from engine.cli import main; main()",
+        [sys.executable, "-c", "from slackwater.engine.cli import main; main()",
          "serve", "--config", "site.toml"],
         cwd=folder, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)},

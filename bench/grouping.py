@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from scenarios.papers.k18.in_order import InOrderRun
 from slackwater.grouping import Combine, Dataflow, Stateful
+from slackwater.scenarios.papers.k18.in_order import InOrderRun
 
 EVENTS: Final = 1_000_000
 KEYS: Final = 10_000

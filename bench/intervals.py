@@ -22,13 +22,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.core.released import Released, Strings
-from engine.operators.match.interval.trees import IseqMatcher
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
-from engine.query.endpoints.joins import INDEXES
-from engine.query.plan import Plan, SeqPlan
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.operators.match.interval.trees import IseqMatcher
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.endpoints.joins import INDEXES
+from slackwater.engine.query.plan import Plan, SeqPlan
 
 WITHIN_NS = 30 * 10**9
 DENSITY, TYPES, KEYS = 200, 20, 20

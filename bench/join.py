@@ -24,14 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from bench.workload import event_frames, pattern_stream
-from engine.core.frame import Frame
-from engine.core.operator import ResultPieces
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.match.match_results import Matches
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.plan import JoinPlan
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.match.match_results import Matches
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import JoinPlan
 
 EVENTS = 1_000_000
 SOURCES = 20

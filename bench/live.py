@@ -29,14 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.soak.watched import family
-from edge_agent import clock
-from edge_agent.drivers.session_driver import Address, SessionDriver
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Codes
-from edge_agent.session import AgentSession
-from edge_agent.settings import SessionSettings
-from engine.log.arrival_log import frames_in
-from engine.log.files.folder import file_name
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Codes
+from slackwater.edge_agent.session import AgentSession
+from slackwater.edge_agent.settings import SessionSettings
+from slackwater.engine.log.arrival_log import frames_in
+from slackwater.engine.log.files.folder import file_name
 
 SOURCES = 20
 RATE = 15_000
@@ -182,7 +182,14 @@ def run(engine: str, folder: Path, port: int) -> None:
     (folder / SEEN).mkdir()
     (folder / "site.toml").write_text(SITE.format(port=port, engine=engine))
     server = subprocess.Popen(
-        [sys.executable, "-c", "from engine.cli import main; main()", "serve", "-c", "site.toml"],
+        [
+            sys.executable,
+            "-c",
+            "from slackwater.engine.cli import main; main()",
+            "serve",
+            "-c",
+            "site.toml",
+        ],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(Path.cwd())},
     )

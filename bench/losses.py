@@ -15,11 +15,11 @@ import time
 
 import numpy as np
 
-from engine.core.released import IN_ORDER, LATE, NO_EPOCH, Gaps, Released, Strings
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.settings import WindowSettings
-from engine.query import query
-from engine.query.plan import WindowPlan
+from slackwater.engine.core.released import IN_ORDER, LATE, NO_EPOCH, Gaps, Released, Strings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import WindowPlan
 
 LOSSES = (25_000, 50_000, 100_000)
 APART_NS = 1_000_000

@@ -90,16 +90,18 @@ class Mass:
         for package in PACKAGES:
             for path in sorted((root / package).rglob("*.py")):
                 parts = path.relative_to(root).with_suffix("").parts
-                name = ".".join(parts).removesuffix(".__init__")
+                inner = parts[1:] if package == "slackwater" else parts
+                name = ".".join(("slackwater", *inner)).removesuffix(".__init__")
                 text = path.read_text(encoding="utf-8")
                 self.modules[name] = Module(name, text, ast.parse(text))
 
     def of(self, package: str) -> list[Module]:
-        """The modules of one package."""
+        """The modules of one folder."""
+        whole = f"slackwater.{package}"
         return [
             module
             for name, module in self.modules.items()
-            if name == package or name.startswith(f"{package}.")
+            if name == whole or name.startswith(f"{whole}.")
         ]
 
     @cached_property

@@ -23,16 +23,16 @@ from pathlib import Path
 import numpy as np
 
 from bench.workload import event_frames, pattern_stream, sync_frame
-from engine.barrier.registry import BarrierSettings, parse_barrier
-from engine.core.frame import Frame
-from engine.core.operator import ResultPieces
-from engine.core.released import Released
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.match.match_results import Matches, columns_table
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.plan import SeqPlan
+from slackwater.engine.barrier.registry import BarrierSettings, parse_barrier
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.core.released import Released
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.match.match_results import Matches, columns_table
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import SeqPlan
 
 EVENTS = 1_000_000
 SOURCES = 20

@@ -17,6 +17,7 @@ import io
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
@@ -43,6 +44,12 @@ class Way(NamedTuple):
         return {file for file, _, _ in self.functions}
 
 
+@cache
+def resolved(file: str) -> str:
+    """Its own path: what is imported as ``slackwater.engine`` lies in ``engine/``."""
+    return str(Path(file).resolve())
+
+
 def way_of(work: Callable[[], Any]) -> Way:
     """The way that ``work`` takes through our files."""
     functions: set[tuple[str, str, int]] = set()
@@ -60,9 +67,10 @@ def way_of(work: Callable[[], Any]) -> Way:
         is_ours = file.startswith(ROOT) and not file.startswith(_ENVIRONMENT) and file != __file__
         if event not in ("call", "return") or not is_ours:
             return
+        file = resolved(file)
         if event == "call" and file == _KERNEL and code.co_name == "__call__":
             kernel, code = frame, inspect.unwrap(frame.f_locals["self"]).__code__
-            file = code.co_filename
+            file = resolved(code.co_filename)
         is_function = code.co_flags & inspect.CO_OPTIMIZED  # neither a module nor a class's body
         if not is_function or code.co_name in _COMPREHENSIONS:
             return
@@ -85,10 +93,10 @@ def way_of(work: Callable[[], Any]) -> Way:
 
 def from_line_to_line() -> Way:
     """The way of ``LINE`` to its result, the second time that it goes it."""
-    from engine.hosts.options import QueryOptions  # noqa: PLC0415 - a fresh command has none
-    from engine.hosts.pipeline import Host, check_plans, prepare  # noqa: PLC0415
-    from engine.hosts.result_files import Answers  # noqa: PLC0415
-    from engine.query import query  # noqa: PLC0415
+    from slackwater.engine.hosts.options import QueryOptions  # noqa: PLC0415 - as a command
+    from slackwater.engine.hosts.pipeline import Host, check_plans, prepare  # noqa: PLC0415
+    from slackwater.engine.hosts.result_files import Answers  # noqa: PLC0415
+    from slackwater.engine.query import query  # noqa: PLC0415
 
     plans = (query(QUERY, name="q1"),)
     settings = QueryOptions().answering(plans, "ns")
@@ -111,7 +119,7 @@ def from_line_to_line() -> Way:
 
 def whole_command() -> Way:
     """The way of ``slackwater query`` over ``LINE``, called the second time."""
-    from engine.cli.app import run  # noqa: PLC0415 - as above
+    from slackwater.engine.cli.app import run  # noqa: PLC0415 - as above
 
     with tempfile.TemporaryDirectory() as name:
         trace, out = Path(name, "trace.jsonl"), Path(name, "out.jsonl")

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.workload import columns, frames
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
 
 ORDERS = (
     "none",

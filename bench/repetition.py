@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pyarrow as pa
 
-from engine.core.released import IN_ORDER, Released, Strings
-from engine.operators.match.repetition.matcher import RepeatMatcher
-from engine.operators.match.repetition.results import RepeatMatches
-from engine.operators.match.seq import Alone
-from engine.query import query
-from engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.core.released import IN_ORDER, Released, Strings
+from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
+from slackwater.engine.operators.match.repetition.results import RepeatMatches
+from slackwater.engine.operators.match.seq import Alone
+from slackwater.engine.query import query
+from slackwater.engine.query.repeat_plan import RepeatPlan
 
 EVENTS = 100_000
 BATCH = 65_536

@@ -20,13 +20,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from bench.workload import event_frames, pattern_stream
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.chain.output_parts import last_parts, parts_of
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl, export_table
-from engine.output.part_store import HELD_BYTES, PartStore
-from engine.output.run_writer import COUNTERS, OutputPart, RunWriter
-from engine.query import query
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.chain.output_parts import last_parts, parts_of
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl, export_table
+from slackwater.engine.output.part_store import HELD_BYTES, PartStore
+from slackwater.engine.output.run_writer import COUNTERS, OutputPart, RunWriter
+from slackwater.engine.query import query
 
 SOURCES = 20
 ROUNDS = 3

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.spark.host import run_on_spark
-from engine.log.arrival_log import LogWriter
-from engine.log.following import gathered
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl
-from engine.query import query
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.spark.host import run_on_spark
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.following import gathered
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.query import query
 
 START_NS = 1_700_000_000 * 10**9
 FRAME_ROWS = 65_536

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.messages import StreamSchema
-from simulator.clocks import ClockSettings
-from simulator.delays import Exponential
-from simulator.links import LinkSettings
-from simulator.run import Simulated, simulate
-from simulator.scenario import Scenario, SourceSettings
-from simulator.seeds import Seeds
-from simulator.workload import Batch, Span
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.simulator.clocks import ClockSettings
+from slackwater.simulator.delays import Exponential
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.run import Simulated, simulate
+from slackwater.simulator.scenario import Scenario, SourceSettings
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.workload import Batch, Span
 
 GOAL_PER_S = 200_000
 EVENTS_PER_S = 15_000

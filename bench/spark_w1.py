@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.workload import columns, write_log, write_rows
-from engine.hosts.chain import ChainSettings
-from engine.hosts.spark.class_archive import VARIABLE as JAVA_OPTIONS
-from engine.hosts.spark.host import run_on_spark, spark_session
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.spark.class_archive import VARIABLE as JAVA_OPTIONS
+from slackwater.engine.hosts.spark.host import run_on_spark, spark_session
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,12 +29,12 @@ from bench.spark_w1 import (
     said,
 )
 from bench.workload import TYPES, event_frames, pattern_stream, sync_frame
-from engine.barrier.registry import parse_barrier
-from engine.hosts.chain import ChainSettings
-from engine.hosts.spark.host import FILES_PER_BATCH, run_on_spark
-from engine.log.arrival_log import LogWriter
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.spark.host import FILES_PER_BATCH, run_on_spark
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 SOURCES = 20
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s"

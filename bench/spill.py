@@ -23,13 +23,13 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.core.released import Released, Strings
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.operators.match.spill.matcher import SpillingMatcher
-from engine.query import query
-from engine.query.plan import Plan, SeqPlan
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import Plan, SeqPlan
 
 TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 5 s"
 ROWS = 500_000

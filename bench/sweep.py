@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.apps.sweep.cells import answer_of, answered, cells, jobs_of, read_axes
+from slackwater.engine.apps.sweep.cells import answer_of, answered, cells, jobs_of, read_axes
 
 GOAL_S = 6.0
 SECONDS = 60

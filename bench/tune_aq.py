@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from engine.core.frame import Frame
-from engine.core.released import IN_ORDER
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.released import IN_ORDER
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
 
 MS = 1_000_000
 KPS = (0.1, 0.2, 0.3, 0.5)

@@ -18,10 +18,10 @@ import time
 
 import numpy as np
 
-from engine.core.released import NO_EPOCH, Released, Strings
-from engine.operators.window.kinds import windows_of
-from engine.query import query
-from engine.query.plan import WindowPlan
+from slackwater.engine.core.released import NO_EPOCH, Released, Strings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import WindowPlan
 
 ROWS = 4_000_000
 BATCH = 1_000_000

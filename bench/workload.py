@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.core.frame import STRING, Frame
-from engine.log.arrival_log import LogWriter
+from slackwater.engine.core.frame import STRING, Frame
+from slackwater.engine.log.arrival_log import LogWriter
 
 SIDS = 100
 RATE = 15_000

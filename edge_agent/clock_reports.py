@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from edge_agent import messages as m
-from edge_agent import records as limits
-from edge_agent import wire
-from edge_agent.clock import Now
-from edge_agent.device_clock import ARRIVAL, NS_PER_S, ClockBound, device_of, is_in_doubt
-from edge_agent.timesync import ClockStatus, SyncReport
-from edge_agent.unacked import Outgoing, Unacked
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as limits
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.device_clock import ARRIVAL, NS_PER_S, ClockBound, device_of, is_in_doubt
+from slackwater.edge_agent.timesync import ClockStatus, SyncReport
+from slackwater.edge_agent.unacked import Outgoing, Unacked
 
 _HEARD_NS: Final = 600 * NS_PER_S
 """A clock that was not heard of for so long is not said again with the agent's own."""

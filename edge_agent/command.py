@@ -11,15 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from edge_agent import clock
-from edge_agent.drivers.agent_file import AgentSettings, read_agent
-from edge_agent.drivers.agent_program import jitter, run_agent
-from edge_agent.drivers.outlets import dry_run
-from edge_agent.errors import FAILED, USER_ERROR, AgentError, SettingsError, one_line, refused
-from edge_agent.listening import default_source, interfaces
-from edge_agent.outbox.inspection import SegmentLook, StartLook, looked, trace_lines
-from edge_agent.outbox.spool import MISSING
-from edge_agent.standard_streams import drop_unwritten, fill_closed_streams, keep_private
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent
+from slackwater.edge_agent.drivers.agent_program import jitter, run_agent
+from slackwater.edge_agent.drivers.outlets import dry_run
+from slackwater.edge_agent.errors import (
+    FAILED,
+    USER_ERROR,
+    AgentError,
+    SettingsError,
+    one_line,
+    refused,
+)
+from slackwater.edge_agent.listening import default_source, interfaces
+from slackwater.edge_agent.outbox.inspection import SegmentLook, StartLook, looked, trace_lines
+from slackwater.edge_agent.outbox.spool import MISSING
+from slackwater.edge_agent.standard_streams import drop_unwritten, fill_closed_streams, keep_private
 
 # ``slackwater agent spool ls|verify|dump FOLDER``: what is in an outbox.
 
@@ -103,7 +110,7 @@ ACTIONS: Final[dict[str, tuple[Callable[[Path, Say], int], str]]] = {
 """By name: what to do, and the help."""
 
 
-# The command ``slackwater agent`` (``python -m edge_agent``); needs the base install alone.
+# ``slackwater agent`` (``python -m slackwater.edge_agent``); needs the base install alone.
 
 
 INTERRUPTED: Final = 130

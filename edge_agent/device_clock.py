@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from edge_agent.errors import SettingsError
+from slackwater.edge_agent.errors import SettingsError
 
 ARRIVAL: Final = "/arrival."
 """In the name of a clock that is the arrival of an event."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
+from slackwater.edge_agent.standard_streams import drop_unwritten, fill_closed_streams
 
 
 def main() -> None:
@@ -17,12 +17,14 @@ def main() -> None:
     Exit codes: 0 done, 1 failed, 2 the user's input is at fault.
     """
     if sys.argv[1:2] == ["agent"]:  # a device has nothing of what the other commands need
-        from edge_agent.command import program as agent  # noqa: PLC0415
+        from slackwater.edge_agent.command import program as agent  # noqa: PLC0415
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
     try:
-        run = import_module("engine.cli.loading").load()  # by its name: a device has none
+        run = import_module(
+            "slackwater.engine.cli.loading"
+        ).load()  # by its name: a device has none
     except ModuleNotFoundError as error:
         if sys.argv[1:] in (["--help"], ["--version"]):
             sys.stdout.write(about(sys.argv[1:]))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from edge_agent.standard_streams import STANDARD_OUTPUT
+from slackwater.edge_agent.standard_streams import STANDARD_OUTPUT
 
 # What to say of a word that is none of the known ones, in the settings and in queries alike.
 

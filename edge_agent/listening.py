@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import netifaces
 
-from edge_agent.errors import SettingsError
-from edge_agent.settings_file import Table
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.settings_file import Table
 
 # TLS to a peer: the files that settings name, and what connections are made with.
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from edge_agent import ntp
-from edge_agent.clock import Now
-from edge_agent.errors import NtpRefused
-from edge_agent.ntp import NtpKey
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.errors import NtpRefused
+from slackwater.edge_agent.ntp import NtpKey
 
 # The wall clock against the monotonic one, reading by reading: steps, and nothing else moves.
 #

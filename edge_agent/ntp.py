@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
-from edge_agent.errors import NtpRefused
+from slackwater.edge_agent.errors import NtpRefused
 
 # Message authentication of time sync between an agent and its own gateway.
 #

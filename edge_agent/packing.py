@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.errors import AgentError, SettingsError, WireError
-from edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX, StreamSchema
-from edge_agent.records import TIME_MAX_NS
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.errors import AgentError, SettingsError, WireError
+from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX, StreamSchema
+from slackwater.edge_agent.records import TIME_MAX_NS
 
 # Columns that an application hands to ``emit``: anything with a buffer, never one by one.
 #

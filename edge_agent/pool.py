@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from edge_agent.clock import earliest
-from edge_agent.wire import Decoder
+from slackwater.edge_agent.clock import earliest
+from slackwater.edge_agent.wire import Decoder
 
 
 class LinkState(Enum):

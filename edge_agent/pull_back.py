@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.messages import WANTED_MAX, Intervals, Lacking
-from edge_agent.packing import cut, encoded_data
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.messages import WANTED_MAX, Intervals, Lacking
+from slackwater.edge_agent.packing import cut, encoded_data
 
 # Rows of a batch as a message that is not written out: who has the batch may read it where it is.
 #

@@ -34,9 +34,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from edge_agent.errors import SettingsError, WireError
-from edge_agent.messages import ErrorMessage
-from edge_agent.records import COUNTER_MAX
+from slackwater.edge_agent.errors import SettingsError, WireError
+from slackwater.edge_agent.messages import ErrorMessage
+from slackwater.edge_agent.records import COUNTER_MAX
 
 SEQ_MAX: Final = COUNTER_MAX
 AHEAD: Final = "incarnation_ahead"

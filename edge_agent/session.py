@@ -18,19 +18,26 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.clock import Now, earliest
-from edge_agent.clock_reports import ClockReports
-from edge_agent.device_clock import ClockBound
-from edge_agent.errors import WireError
-from edge_agent.packing import Buffer, Codes, Column, check_schemas, data_message
-from edge_agent.pool import Link, LinkState, Pool
-from edge_agent.pull_back import Events, Excerpt, TracedIntervals, Whole, bytes_of, ids_of
-from edge_agent.sequence import AHEAD, Numbers, Resumed, check_acks
-from edge_agent.settings import Delivery, Heartbeat, Promising, SessionSettings
-from edge_agent.timesync import SyncReport, SyncState, TimeSync
-from edge_agent.unacked import AckWatch, Outgoing, Unacked
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.clock import Now, earliest
+from slackwater.edge_agent.clock_reports import ClockReports
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.errors import WireError
+from slackwater.edge_agent.packing import Buffer, Codes, Column, check_schemas, data_message
+from slackwater.edge_agent.pool import Link, LinkState, Pool
+from slackwater.edge_agent.pull_back import (
+    Events,
+    Excerpt,
+    TracedIntervals,
+    Whole,
+    bytes_of,
+    ids_of,
+)
+from slackwater.edge_agent.sequence import AHEAD, Numbers, Resumed, check_acks
+from slackwater.edge_agent.settings import Delivery, Heartbeat, Promising, SessionSettings
+from slackwater.edge_agent.timesync import SyncReport, SyncState, TimeSync
+from slackwater.edge_agent.unacked import AckWatch, Outgoing, Unacked
 
 # What a session asks its driver to do, and what it answers to the application.
 

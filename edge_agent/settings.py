@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from edge_agent.errors import SettingsError
-from edge_agent.messages import NAMES_MAX, Texts
-from edge_agent.ntp import NtpKey
-from edge_agent.packing import check_name
-from edge_agent.timesync import GATEWAY, SyncSettings
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.messages import NAMES_MAX, Texts
+from slackwater.edge_agent.ntp import NtpKey
+from slackwater.edge_agent.packing import check_name
+from slackwater.edge_agent.timesync import GATEWAY, SyncSettings
 
 # After which events to promise, so that who waits for punctuations (POGs) need not wait long.
 #

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.errors import SettingsError, did_you_mean
-from edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
+from slackwater.edge_agent.errors import SettingsError, did_you_mean
+from slackwater.edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
 
 # Where in a TOML file a setting stands, so that a mistake is told with its line.
 

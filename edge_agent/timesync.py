@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from edge_agent import ntp
-from edge_agent.clock import Now, earliest
-from edge_agent.errors import NtpRefused, SettingsError
-from edge_agent.ntp import NtpKey
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.clock import Now, earliest
+from slackwater.edge_agent.errors import NtpRefused, SettingsError
+from slackwater.edge_agent.ntp import NtpKey
 
 GATEWAY: Final = 0
 CHRONY: Final = -1

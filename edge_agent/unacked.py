@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.settings import SessionSettings
+from slackwater.edge_agent.settings import SessionSettings
 
 # Watches whether messages are acked in time, by how long acks have taken so far.
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgpack
 
-from edge_agent import messages as m
-from edge_agent import records as limits
-from edge_agent.errors import WireError
-from edge_agent.sequence import SEQ_MAX
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as limits
+from slackwater.edge_agent.errors import WireError
+from slackwater.edge_agent.sequence import SEQ_MAX
 
 HELLO: Final = 1
 DATA: Final = 2

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from engine.order.base import Guards
+from slackwater.engine.order.base import Guards
 
 
 @dataclass(frozen=True, slots=True)

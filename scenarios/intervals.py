@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scenarios.runs import emitted, standing
 from slackwater.scenario import Bar, Pass, Table
+from slackwater.scenarios.runs import emitted, standing
 from slackwater.simulation import TRUTH
 
 CONFIRMED: Final = "confirmed"

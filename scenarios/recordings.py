@@ -1,4 +1,6 @@
-"""The same comparison over every real recording, on one page: ``python -m scenarios.recordings``.
+"""The same comparison over every real recording, on one page.
+
+Started by ``python -m slackwater.scenarios.recordings``.
 
 Each recording becomes a log as its scenario makes it; each order is measured over it, with slacks
 and latencies that fit how fast its events come. A recording that is not on this machine is told
@@ -16,15 +18,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from engine.apps.report.numbers import versions
-from engine.apps.report.page.document import write_page
-from engine.core.units import neat
-from scenarios import lorawan, mimic, phones, soccer
-from scenarios.lorawan import scoring as of_lorawan
-from scenarios.mimic import scoring as of_mimic
-from scenarios.orders import NOTE, on_arrival, order_table, plain
+from slackwater.engine.apps.report.numbers import versions
+from slackwater.engine.apps.report.page.document import write_page
+from slackwater.engine.core.units import neat
 from slackwater.measures import Measures, choose, measure_many
 from slackwater.scenario import NS_PER, Guards, RunnableScenario, Table, UserError
+from slackwater.scenarios import lorawan, mimic, phones, soccer
+from slackwater.scenarios.lorawan import scoring as of_lorawan
+from slackwater.scenarios.mimic import scoring as of_mimic
+from slackwater.scenarios.orders import NOTE, on_arrival, order_table, plain
 from slackwater.simulation import LOG, data_directory
 
 HTML: Final = "recordings.html"
@@ -150,7 +152,9 @@ def _guard(guards: Guards) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0: written; 2: the user's input is at fault."""
-    parser = argparse.ArgumentParser(prog="python -m scenarios.recordings", description=_TITLE)
+    parser = argparse.ArgumentParser(
+        prog="python -m slackwater.scenarios.recordings", description=_TITLE
+    )
     parser.add_argument("out", type=Path, help=f"folder for {HTML} and {JSON}")
     parser.add_argument(
         "--only", action="append", choices=[each.name for each in RECORDINGS], default=[],

@@ -87,8 +87,8 @@ def install_packages() -> None:
 def ensure_java() -> None:
     """Finds Java for Spark, or installs it, or says what to type."""
     sys.path.insert(0, str(ROOT))
-    from engine.core.errors import UserError  # noqa: PLC0415
-    from engine.hosts.java import apt_package, java_home  # noqa: PLC0415 - needs sys.path
+    from slackwater.engine.core.errors import UserError  # noqa: PLC0415
+    from slackwater.engine.hosts.java import apt_package, java_home  # noqa: PLC0415 - needs sys.path
 
     try:
         java_home()
@@ -101,9 +101,9 @@ def ensure_java() -> None:
 
 
 PREPARATIONS = (
-    ("engine.cli.warm", "windows"),
-    ("engine.cli.warm", "patterns"),
-    ("engine.hosts.spark.class_archive",),
+    ("slackwater.engine.cli.warm", "windows"),
+    ("slackwater.engine.cli.warm", "patterns"),
+    ("slackwater.engine.hosts.spark.class_archive",),
 )
 """Modules that spare later runs a wait; without them these are slower, and say no more."""
 

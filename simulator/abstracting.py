@@ -11,17 +11,17 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, Final
 
-from edge_agent.abstraction.machine import Abstraction, Begun, Ended
-from edge_agent.abstraction.settings import AbstractSettings
-from edge_agent.abstraction.stored_state import interval_rows
-from edge_agent.clock import earliest
-from edge_agent.device_clock import device_of
-from edge_agent.errors import SettingsError
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Codes, Column, Masked, Row
-from engine.core.errors import UserError
-from simulator.settings import check, parse_many
-from simulator.workload import Columns
+from slackwater.edge_agent.abstraction.machine import Abstraction, Begun, Ended
+from slackwater.edge_agent.abstraction.settings import AbstractSettings
+from slackwater.edge_agent.abstraction.stored_state import interval_rows
+from slackwater.edge_agent.clock import earliest
+from slackwater.edge_agent.device_clock import device_of
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Codes, Column, Masked, Row
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.settings import check, parse_many
+from slackwater.simulator.workload import Columns
 
 BOOT_SHIFT: Final = 32
 """Ids of a device without a disk begin so far apart at each start [bits]."""

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.core.errors import ContractViolation
-from simulator.links import LinkCounts
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.simulator.links import LinkCounts
 
 LINK_FIELDS = (
     "entered", "left", "copied", "lost", "cut", "queue_dropped", "retransmitted", "queue_waited",

@@ -24,10 +24,10 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.clock import Now
-from edge_agent.device_clock import DeviceClockSettings
-from engine.core.errors import ContractViolation
-from simulator.settings import check, parse_many, parsed_by
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.device_clock import DeviceClockSettings
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.simulator.settings import check, parse_many, parsed_by
 
 SECOND: Final = 10**9
 _FOREVER_NS: Final = 1 << 63

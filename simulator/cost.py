@@ -4,7 +4,7 @@ Most of a long run of few events is idle agents: each promises progress every ``
 for the time every ``sync.resync``, and the gateway writes silence down every ``tick_every`` into a
 frame of its own. All of that is in the arrival log, so none of it can be left out.
 
->>> from simulator.scenario import read_scenario
+>>> from slackwater.simulator.scenario import read_scenario
 >>> week = read_scenario({
 ...     "name": "week", "seed": 1, "duration": "7 d",
 ...     "sources": [{"name": "s0", "workload": {"model": "poisson", "mean": "1 min"}}],
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from simulator.device import watched_if_set
-from simulator.scenario import Scenario, SourceSettings
-from simulator.workload import Span, expected_events
+from slackwater.simulator.device import watched_if_set
+from slackwater.simulator.scenario import Scenario, SourceSettings
+from slackwater.simulator.workload import Span, expected_events
 
 FRAME_S: Final = 0.0009
 """Of processor time for a frame with a few rows: made, written, hashed, read again and answered."""

@@ -5,7 +5,7 @@ normals into delays [ns, float64]; ``DrawnDelay`` draws them in batches and hand
 nanoseconds. The correlation of neighbouring delays is a setting of its own, independent of the
 law. A delay read from a recording in its own time order is ``simulator.recorded``.
 
->>> from simulator.seeds import Seeds
+>>> from slackwater.simulator.seeds import Seeds
 >>> model = Uniform(low_ns=10, high_ns=20)
 >>> delay = DrawnDelay(model, Seeds(1).generator("example"))
 >>> all(10 <= delay.sample(0) <= 20 for _ in range(1000))
@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from simulator.normals import Normals, survival
-from simulator.settings import check, parse_share, parsed_by
+from slackwater.simulator.normals import Normals, survival
+from slackwater.simulator.settings import check, parse_share, parsed_by
 
 BATCH: Final = 1024
 DELAY_MAX_NS: Final = 10**15

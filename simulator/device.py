@@ -15,22 +15,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent.abstraction.machine import Begun
-from edge_agent.clock import Now, earliest
-from edge_agent.device_clock import DeviceClock
-from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema, Texts
-from edge_agent.packing import Row, columns_of, cut
-from edge_agent.pull_back import Whole
-from edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
-from edge_agent.settings import Delivery, PromiseSettings, SessionSettings
-from edge_agent.timesync import SyncSettings
-from simulator.abstracting import DeviceAbstraction
-from simulator.alarm import LocalAlarm, VirtualTime
-from simulator.clocks import BothClocks, Clock, ClockSettings
-from simulator.feed import Feed, OpenBatch
-from simulator.network import Connection, Network
-from simulator.scenario import SourceSettings
-from simulator.workload import Columns, Span
+from slackwater.edge_agent.abstraction.machine import Begun
+from slackwater.edge_agent.clock import Now, earliest
+from slackwater.edge_agent.device_clock import DeviceClock
+from slackwater.edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema, Texts
+from slackwater.edge_agent.packing import Row, columns_of, cut
+from slackwater.edge_agent.pull_back import Whole
+from slackwater.edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
+from slackwater.edge_agent.settings import Delivery, PromiseSettings, SessionSettings
+from slackwater.edge_agent.timesync import SyncSettings
+from slackwater.simulator.abstracting import DeviceAbstraction
+from slackwater.simulator.alarm import LocalAlarm, VirtualTime
+from slackwater.simulator.clocks import BothClocks, Clock, ClockSettings
+from slackwater.simulator.feed import Feed, OpenBatch
+from slackwater.simulator.network import Connection, Network
+from slackwater.simulator.scenario import SourceSettings
+from slackwater.simulator.workload import Columns, Span
 
 COLUMN_BYTES: Final = 9
 """Of one row of one attribute, at most: 8 bytes and a mask."""

@@ -12,8 +12,8 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from engine.core.frame import Frame
-from simulator.arrow_views import null_rows, plain_values
+from slackwater.engine.core.frame import Frame
+from slackwater.simulator.arrow_views import null_rows, plain_values
 
 
 class FrameDigest:

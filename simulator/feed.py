@@ -12,12 +12,12 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.messages import Data, StreamSchema, Texts, Values
-from edge_agent.packing import data_message
-from edge_agent.pull_back import Whole
-from simulator.clocks import Clock
-from simulator.truth import StampedBatch
-from simulator.workload import Batch, Columns
+from slackwater.edge_agent.messages import Data, StreamSchema, Texts, Values
+from slackwater.edge_agent.packing import data_message
+from slackwater.edge_agent.pull_back import Whole
+from slackwater.simulator.clocks import Clock
+from slackwater.simulator.truth import StampedBatch
+from slackwater.simulator.workload import Batch, Columns
 
 _NAMES_MAX: Final = 32
 """Sizes of messages are kept for batches with so few names; others have ever new ones."""

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from edge_agent.pull_back import Excerpt
-from engine.core.frame import Frame
-from engine.gateway.core import CloseConnection, GatewayCore
-from engine.gateway.frames import FrameBuilder
-from simulator.alarm import LocalAlarm, VirtualTime
-from simulator.clocks import Clock
-from simulator.network import Connection, Network
+from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import CloseConnection, GatewayCore
+from slackwater.engine.gateway.frames import FrameBuilder
+from slackwater.simulator.alarm import LocalAlarm, VirtualTime
+from slackwater.simulator.clocks import Clock
+from slackwater.simulator.network import Connection, Network
 
 
 class GatewayHost:

@@ -18,7 +18,7 @@ queue again. On other links the caller says of each message whether it ``may_fai
 makes losses of messages with events and of datagrams; greetings, reports and acks get through, as
 with real devices, where events are lost in queues and not by TCP.
 
->>> from simulator.seeds import Seeds
+>>> from slackwater.simulator.seeds import Seeds
 >>> settings = LinkSettings(delay=Constant(delay_ns=100), rate_bytes_per_s=10**9, queue_bytes=50)
 >>> link = Link(settings, Seeds(1), "example", Place(origin_ns=0, data=Path()))
 >>> [link.transmit(0, size_bytes=40, events=1) for _ in range(2)], link.counts.queue_dropped
@@ -31,11 +31,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from simulator.delays import Constant
-from simulator.losses import Bernoulli, LossSettings, parse_loss
-from simulator.recorded import DelaySettings, build_delay, parse_delay
-from simulator.seeds import Seeds
-from simulator.settings import check, parse_many, parse_share, parsed_by
+from slackwater.simulator.delays import Constant
+from slackwater.simulator.losses import Bernoulli, LossSettings, parse_loss
+from slackwater.simulator.recorded import DelaySettings, build_delay, parse_delay
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check, parse_many, parse_share, parsed_by
 
 SECOND: Final = 10**9
 RETRANSMISSIONS_MAX: Final = 100

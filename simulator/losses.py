@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from simulator.settings import check, parse_model, parse_share, parsed_by
+from slackwater.simulator.settings import check, parse_model, parse_share, parsed_by
 
 BATCH: Final = 1024
 

@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from edge_agent.pull_back import Excerpt
-from simulator.alarm import VirtualTime
-from simulator.links import Bottleneck, Link, LinkSettings, Place, Tally
-from simulator.seeds import Seeds
+from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.simulator.alarm import VirtualTime
+from slackwater.simulator.links import Bottleneck, Link, LinkSettings, Place, Tally
+from slackwater.simulator.seeds import Seeds
 
 HANDSHAKE_BYTES: Final = 60
 """A bare TCP segment: what opening a connection sends in each direction."""

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from engine.kernels.jit import njit
+from slackwater.engine.kernels.jit import njit
 
 _SQRT_HALF = math.sqrt(0.5)
 

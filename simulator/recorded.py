@@ -25,10 +25,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.core.errors import UserError
-from simulator.delays import DELAY_MODELS, Delay, DelayModel, DrawnDelay
-from simulator.normals import survival
-from simulator.settings import check, parse_model
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.delays import DELAY_MODELS, Delay, DelayModel, DrawnDelay
+from slackwater.simulator.normals import survival
+from slackwater.simulator.settings import check, parse_model
 
 MS: Final = 10**6
 PAUSE_MAX_NS: Final = 10**9

@@ -21,14 +21,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.gateway.core import Sink
-from engine.log.arrival_log import LogWriter
-from simulator.balance import Account, check_balance
-from simulator.scenario import Scenario, options
-from simulator.truth import clock_table, event_table, write_truth
-from simulator.world import World
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import Sink
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.simulator.balance import Account, check_balance
+from slackwater.simulator.scenario import Scenario, options
+from slackwater.simulator.truth import clock_table, event_table, write_truth
+from slackwater.simulator.world import World
 
 LOG: Final = "log"
 TRUTH: Final = "truth"

@@ -21,17 +21,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from edge_agent.abstraction.settings import AbstractSettings
-from edge_agent.errors import SettingsError
-from edge_agent.messages import NAME_MAX
-from edge_agent.records import DEFAULT_SITE
-from edge_agent.timesync import SyncSettings
-from engine.core.errors import UserError
-from simulator.abstracting import parse_abstracts
-from simulator.clocks import ClockSettings, StampingDevice
-from simulator.links import LinkSettings
-from simulator.settings import check, parse, parse_many, parse_share, parse_times, parsed_by, shown
-from simulator.workload import Span, Workload, parse_workload
+from slackwater.edge_agent.abstraction.settings import AbstractSettings
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.messages import NAME_MAX
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.edge_agent.timesync import SyncSettings
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.abstracting import parse_abstracts
+from slackwater.simulator.clocks import ClockSettings, StampingDevice
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.settings import (
+    check,
+    parse,
+    parse_many,
+    parse_share,
+    parse_times,
+    parsed_by,
+    shown,
+)
+from slackwater.simulator.workload import Span, Workload, parse_workload
 
 SECOND: Final = 10**9
 START_NS: Final = 1_767_225_600 * SECOND

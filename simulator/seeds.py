@@ -14,7 +14,7 @@ import hashlib
 
 import numpy as np
 
-from engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.errors import ContractViolation, UserError
 
 
 class Seeds:

@@ -24,9 +24,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-from edge_agent.errors import near_miss
-from engine.core.errors import ContractViolation, UserError
-from engine.core.units import INT64_MAX, parse_duration
+from slackwater.edge_agent.errors import near_miss
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.units import INT64_MAX, parse_duration
 
 T = TypeVar("T")
 Parser = Callable[[object, str], Any]

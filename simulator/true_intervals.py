@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent.abstraction.machine import Abstraction, Ended
-from edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
-from engine.core.errors import UserError
-from simulator.scenario import SourceSettings
-from simulator.truth import TRUTH_PREFIX
+from slackwater.edge_agent.abstraction.machine import Abstraction, Ended
+from slackwater.edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.scenario import SourceSettings
+from slackwater.simulator.truth import TRUTH_PREFIX
 
 Made = tuple[str, str, str]
 """Site, source and stream of intervals."""

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edge_agent.packing import Codes
-from simulator.clocks import Clock
-from simulator.workload import Batch, Span
+from slackwater.edge_agent.packing import Codes
+from slackwater.simulator.clocks import Clock
+from slackwater.simulator.workload import Batch, Span
 
 TRUTH_PREFIX: Final = "truth."
 NO_SEQ: Final = -1

@@ -4,7 +4,7 @@ A workload gives each source its events in batches; it knows nothing of clocks, 
 numbers. ``Periodic`` and ``Poisson`` are the plain ones, found by name in ``WORKLOADS``; a scenario
 writes its own class with the same two methods.
 
->>> from simulator.seeds import Seeds
+>>> from slackwater.simulator.seeds import Seeds
 >>> tenth = Periodic(period_ns=100)
 >>> [batch.true_ns.tolist() for batch in tenth.batches(Span(1000, 300), Seeds(1), "s0")]
 [[1000, 1100, 1200]]
@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Codes, Column, Masked
-from edge_agent.records import DEFAULT_STREAM
-from engine.core.errors import ContractViolation
-from simulator.seeds import Seeds
-from simulator.settings import check, parse_model
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Codes, Column, Masked
+from slackwater.edge_agent.records import DEFAULT_STREAM
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check, parse_model
 
 SECOND: Final = 10**9
 ROWS_MAX: Final = 16_384

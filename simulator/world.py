@@ -12,22 +12,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.frame import Frame
-from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
-from simulator.alarm import VirtualTime
-from simulator.arrow_views import plain_values
-from simulator.balance import Account, add_links
-from simulator.clocks import Clock, ClockSettings, draw_rates
-from simulator.device import Device
-from simulator.digest import FrameDigest
-from simulator.feed import Feed
-from simulator.gateway_host import GatewayHost
-from simulator.links import Place
-from simulator.network import Network
-from simulator.scenario import Scenario, SourceSettings
-from simulator.seeds import Seeds
-from simulator.workload import Span
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
+from slackwater.simulator.alarm import VirtualTime
+from slackwater.simulator.arrow_views import plain_values
+from slackwater.simulator.balance import Account, add_links
+from slackwater.simulator.clocks import Clock, ClockSettings, draw_rates
+from slackwater.simulator.device import Device
+from slackwater.simulator.digest import FrameDigest
+from slackwater.simulator.feed import Feed
+from slackwater.simulator.gateway_host import GatewayHost
+from slackwater.simulator.links import Place
+from slackwater.simulator.network import Network
+from slackwater.simulator.scenario import Scenario, SourceSettings
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.workload import Span
 
 SETTLE_NS: Final = 10_000_000
 """How often a world whose devices are done looks whether the network is empty."""

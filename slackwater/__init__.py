@@ -32,17 +32,17 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from engine.core.errors import SlackwaterError, UserError
     from slackwater.answers import explain, order, query
     from slackwater.clock_estimates import clocks
     from slackwater.comparison import Comparison, compare
+    from slackwater.engine.core.errors import SlackwaterError, UserError
     from slackwater.inputs import Input, read
     from slackwater.results import Results
     from slackwater.runs import Run, run
     from slackwater.warning import SlackwaterWarning
 else:
     _HOMES: Final = {
-        "engine.core.errors": ("SlackwaterError", "UserError"),
+        "slackwater.engine.core.errors": ("SlackwaterError", "UserError"),
         "slackwater.answers": ("explain", "order", "query"),
         "slackwater.clock_estimates": ("clocks",),
         "slackwater.comparison": ("Comparison", "compare"),
@@ -62,7 +62,7 @@ else:
         try:
             found = globals()[name] = getattr(import_module(home), name)
         except ModuleNotFoundError as error:
-            from engine.core.extras import missing_package  # noqa: PLC0415
+            from slackwater.engine.core.extras import missing_package  # noqa: PLC0415
 
             raise missing_package(error) from None
         return found

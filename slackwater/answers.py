@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import SparkFailure, UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.clock_faults import excluded_lines
-from engine.hosts.options import OrderOptions, QueryOptions, read_definitions
-from engine.hosts.pipeline import (
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import SparkFailure, UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.clock_faults import excluded_lines
+from slackwater.engine.hosts.options import OrderOptions, QueryOptions, read_definitions
+from slackwater.engine.hosts.pipeline import (
     Host,
     check_plans,
     run_pass,
@@ -19,19 +19,19 @@ from engine.hosts.pipeline import (
     with_default_order,
     with_log_kept,
 )
-from engine.hosts.result_files import Answers, StoredEvents
-from engine.hosts.warnings import before_pass, check_names, of_streams, unseen_types
-from engine.output.ordered import SIDE_OUTPUT
-from engine.output.part_store import PartStore
-from engine.query import check_attributes
-from engine.query import explain as explanation
-from engine.query import query as parse_query
-from engine.query.analysis.cascade import read_statements
-from engine.query.endpoints.joins import check_index
-from engine.query.explain import cascade_lines
-from engine.query.language.statements import expanded, is_cascade
-from engine.query.plan import Plan
-from engine.query.purge_settings import MATCHES_MAX, parse_purge
+from slackwater.engine.hosts.result_files import Answers, StoredEvents
+from slackwater.engine.hosts.warnings import before_pass, check_names, of_streams, unseen_types
+from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.query import check_attributes
+from slackwater.engine.query import explain as explanation
+from slackwater.engine.query import query as parse_query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.endpoints.joins import check_index
+from slackwater.engine.query.explain import cascade_lines
+from slackwater.engine.query.language.statements import expanded, is_cascade
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results

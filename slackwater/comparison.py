@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.apps.compare.columns import as_plain
-from engine.apps.compare.comparison import COMPLETE, OrdersCompared
-from engine.apps.compare.comparison import compare as measure
-from engine.apps.compare.measure import Reading
-from engine.apps.compare.page import HTML, NO_ARRIVALS, write_comparison
-from engine.apps.report.numbers import plain, versions
-from engine.core.extras import need
-from engine.hosts.options import read_guards
-from engine.hosts.warnings import of_counted
+from slackwater.engine.apps.compare.columns import as_plain
+from slackwater.engine.apps.compare.comparison import COMPLETE, OrdersCompared
+from slackwater.engine.apps.compare.comparison import compare as measure
+from slackwater.engine.apps.compare.measure import Reading
+from slackwater.engine.apps.compare.page import HTML, NO_ARRIVALS, write_comparison
+from slackwater.engine.apps.report.numbers import plain, versions
+from slackwater.engine.core.extras import need
+from slackwater.engine.hosts.options import read_guards
+from slackwater.engine.hosts.warnings import of_counted
 from slackwater.frames import as_pandas, as_polars
 from slackwater.inputs import Input, Source, opened
 from slackwater.translate_options import translate_options

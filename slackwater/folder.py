@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 
 class ClosesItself(ABC):

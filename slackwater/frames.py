@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from engine.core.extras import need
+from slackwater.engine.core.extras import need
 
 if TYPE_CHECKING:
     import pandas as pd

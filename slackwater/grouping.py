@@ -15,10 +15,15 @@ the end lets go what is valid, in order.
 [1, 12, 123]
 """
 
-from engine.operators.grouping.dataflow import Dataflow, RunningDataflow
-from engine.operators.grouping.items import Items
-from engine.operators.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
-from engine.operators.grouping.operations import Grouping, GroupingPlan, Map, Stateful
+from slackwater.engine.operators.grouping.dataflow import Dataflow, RunningDataflow
+from slackwater.engine.operators.grouping.items import Items
+from slackwater.engine.operators.grouping.maps import (
+    Combine,
+    PythonCombine,
+    PythonTupleMap,
+    TupleMap,
+)
+from slackwater.engine.operators.grouping.operations import Grouping, GroupingPlan, Map, Stateful
 
 __all__ = [
     "Combine",

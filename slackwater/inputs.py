@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from engine.core.units import unit_ns
-from engine.hosts.pipeline import Prepared, prepare
-from engine.log.input.input_read import InputForm, InputKind, named_by_file
-from engine.log.input.numbering import read_seq_bits
-from engine.log.input.table_import import as_arrow
-from engine.log.record.times import DEFAULT_UNIT
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.hosts.pipeline import Prepared, prepare
+from slackwater.engine.log.input.input_read import InputForm, InputKind, named_by_file
+from slackwater.engine.log.input.numbering import read_seq_bits
+from slackwater.engine.log.input.table_import import as_arrow
+from slackwater.engine.log.record.times import DEFAULT_UNIT
 from slackwater.folder import ClosesItself, Folder
 from slackwater.translate_options import translate_options
 

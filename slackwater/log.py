@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from edge_agent import records
-from edge_agent.records import DEFAULT_SITE, Kind
-from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
-from engine.log.arrival_log import LogReader, LogWriter
+from slackwater.edge_agent import records
+from slackwater.edge_agent.records import DEFAULT_SITE, Kind
+from slackwater.engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
 
 __all__ = [
     "ATTR_PREFIX",

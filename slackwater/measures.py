@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from engine.apps.compare.choice import choose, in_place
-from engine.apps.compare.measure import Durations, Measures, Reading, measure, measure_many
+from slackwater.engine.apps.compare.choice import choose, in_place
+from slackwater.engine.apps.compare.measure import (
+    Durations,
+    Measures,
+    Reading,
+    measure,
+    measure_many,
+)
 
 __all__ = [
     "Durations",

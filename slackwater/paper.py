@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.apps.report.page.figures import COLOURS, Figure, digits, log_axis
-from engine.scenario import Claim, Table
+from slackwater.engine.apps.report.page.figures import COLOURS, Figure, digits, log_axis
+from slackwater.engine.scenario import Claim, Table
 
 __all__ = [
     "COLOURS",

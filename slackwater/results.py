@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.core.errors import UserError
-from engine.hosts.result_files import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
-from engine.output.typed_columns import flat as flat_table
-from engine.output.typed_columns import most_listed
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.result_files import (
+    TABLES,
+    Answers,
+    StoredEvents,
+    check_name,
+    mixed_kinds,
+    write,
+)
+from slackwater.engine.output.typed_columns import flat as flat_table
+from slackwater.engine.output.typed_columns import most_listed
 from slackwater.folder import ClosesItself, Folder
 from slackwater.frames import as_pandas, as_polars
 

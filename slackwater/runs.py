@@ -9,13 +9,19 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
-from engine.core.extras import need
-from engine.hosts.pipeline import Advanced, Host
-from engine.hosts.result_files import Answers
-from engine.output.part_store import PartStore
-from engine.output.run_writer import COUNTERS_FILE
-from engine.scenario import RunnableScenario, Score
+from slackwater.engine.apps.scenario_run import (
+    REPORT,
+    ScenarioRun,
+    load,
+    read_options,
+    run_scenario,
+)
+from slackwater.engine.core.extras import need
+from slackwater.engine.hosts.pipeline import Advanced, Host
+from slackwater.engine.hosts.result_files import Answers
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.run_writer import COUNTERS_FILE
+from slackwater.engine.scenario import RunnableScenario, Score
 from slackwater.folder import ClosesItself, Folder
 from slackwater.results import Results
 from slackwater.translate_options import translate_options

@@ -7,20 +7,20 @@
 
 from __future__ import annotations
 
-from edge_agent.errors import did_you_mean
-from edge_agent.units import NS_PER
-from engine.barrier.registry import parse_barrier
-from engine.core.clocks.choice import read_clock
-from engine.core.errors import UserError
-from engine.core.units import number, parse_duration, percent
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.export import read_results
-from engine.query import query as parse_query
-from engine.query.analysis.cascade import StatementError, parse_queries, statement_names
-from engine.query.plan import Plan, asked_plan
-from engine.query.results_as_events import check_attributes, sources_of, time_columns
-from engine.scenario import (
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.clocks.choice import read_clock
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import number, parse_duration, percent
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import read_results
+from slackwater.engine.query import query as parse_query
+from slackwater.engine.query.analysis.cascade import StatementError, parse_queries, statement_names
+from slackwater.engine.query.plan import Plan, asked_plan
+from slackwater.engine.query.results_as_events import check_attributes, sources_of, time_columns
+from slackwater.engine.scenario import (
     Bar,
     Chart,
     Claim,

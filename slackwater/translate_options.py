@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine import cache_home
-from engine.cache_home import is_trusted, own_bytes, own_cache
-from engine.kernels import jit
-from engine.log.whole_file import temporary, whole_file, write_parquet
-from engine.query.analysis.analyse import query
-from engine.query.language import parse
+from slackwater.engine import cache_home
+from slackwater.engine.cache_home import is_trusted, own_bytes, own_cache
+from slackwater.engine.kernels import jit
+from slackwater.engine.log.whole_file import temporary, whole_file, write_parquet
+from slackwater.engine.query.analysis.analyse import query
+from slackwater.engine.query.language import parse
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
@@ -104,8 +104,8 @@ def test_attack2_06_commands_that_simulate_need_no_cache(tmp_path: Path) -> None
         ["emulate", str(ROOT / "docs" / "samples" / "links.toml"), "--check"],
     ):
         done = subprocess.run(
-            [sys.executable, "-c", "from engine.cli import main; main()", *command], check=False,
-            capture_output=True, text=True, cwd=tmp_path, env=os.environ | closed,
+            [sys.executable, "-c", "from slackwater.engine.cli import main; main()", *command],
+            check=False, capture_output=True, text=True, cwd=tmp_path, env=os.environ | closed,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -120,7 +120,7 @@ def run(code: str, cache: Path) -> str:
 
 
 def test_a_damaged_grammar_is_made_again(cache: Path) -> None:
-    asked = f"from engine.query import query; print(query({TEXT!r}).name)"
+    asked = f"from slackwater.engine.query import query; print(query({TEXT!r}).name)"
     expected = run(asked, cache)
     (path,) = cache.glob("grammar-*.pickle")
     whole = path.read_bytes()

@@ -57,17 +57,28 @@ MAY_SIMULATE = ("engine/cli/", "engine/apps/report/")
 
 @cache  # tests ask of the same files, and parsing all of them takes seconds
 def imports(text: str) -> tuple[tuple[int, str], ...]:
-    """Line and dotted name of every import; ``from a.b import c`` gives ``a.b``."""
+    """Line and dotted name of every import; ``from a.b import c`` gives ``a.b``.
+
+    Names of our folders are given without the ``slackwater.`` that they are installed under.
+    """
     return tuple(_imports(text))
 
 
 def _imports(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((node.lineno, _by_folder(alias.name)) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            yield node.lineno, node.module or ""
+            names = [node.module or ""]
+            if node.module == "slackwater":  # a folder of ours, or a public name
+                names = [f"slackwater.{each.name}" for each in node.names]
+            yield from ((node.lineno, _by_folder(name)) for name in names)
+
+
+def _by_folder(name: str) -> str:
+    inner = name.removeprefix("slackwater.")
+    return inner if inner.split(".")[0] in ALLOWED else name
 
 
 def python_files(folder: str) -> list[Path]:
@@ -128,8 +139,9 @@ def test_a_library_stays_in_its_folder(word: str, places: tuple[str, ...]) -> No
 
 
 def loaded_by(module: str) -> set[str]:
-    """Top-level modules in memory after ``import module`` in a fresh interpreter."""
-    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    """Libraries and our folders in memory after ``import module`` in a fresh interpreter."""
+    names = "name.removeprefix('slackwater.').split('.')[0] for name in sys.modules"
+    code = f"import sys, {module}; print(*{{{names}}})"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
     )
@@ -138,9 +150,9 @@ def loaded_by(module: str) -> set[str]:
 
 def test_a_device_loads_nothing_heavy() -> None:
     modules = [
-        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        ".".join(("slackwater", *file.relative_to(ROOT).with_suffix("").parts))
         for file in python_files("edge_agent")
-        if file.name != "__main__.py"
+        if file.name not in {"__main__.py", "__init__.py"}
     ]
     heavy = {"numpy", "pyarrow", "pyspark", "pandas", "numba", "engine", "rich", "typer"}
     assert not heavy & loaded_by(", ".join(modules))
@@ -148,5 +160,5 @@ def test_a_device_loads_nothing_heavy() -> None:
 
 def test_the_command_line_starts_without_its_heavy_parts() -> None:
     assert not {"pyspark", "numba", "simpy", "plotly", "jinja2", "aiohttp"} & loaded_by(
-        "engine.cli"
+        "slackwater.engine.cli"
     )

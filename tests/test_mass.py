@@ -27,7 +27,7 @@ def classes(mass: Mass) -> Counter[str]:
     return Counter(
         node.name
         for name, module in mass.modules.items()
-        if not name.startswith("scenarios")
+        if not name.startswith("slackwater.scenarios")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -37,13 +37,17 @@ FILES = {
     "engine/__init__.py": '"""Nothing."""\n',
     "engine/a.py": (
         '"""A."""\nfrom __future__ import annotations\nfrom typing import TYPE_CHECKING\n'
-        "from engine.b import two\nif TYPE_CHECKING:\n    from engine.c import three\n"
+        "from slackwater.engine.b import two\n"
+        "if TYPE_CHECKING:\n    from slackwater.engine.c import three\n"
         "def one():\n    return two()\n"
     ),
     "engine/b.py": (
-        '"""B."""\n@kernel\ndef two():\n    from engine.c import three\n    return three()\n'
+        '"""B."""\n@kernel\ndef two():\n'
+        "    from slackwater.engine.c import three\n    return three()\n"
     ),
-    "engine/c.py": 'NAMES = {"later": "engine.b:two"}\ndef three():\n    return "told"\n',
+    "engine/c.py": (
+        'NAMES = {"later": "slackwater.engine.b:two"}\ndef three():\n    return "told"\n'
+    ),
 }
 
 
@@ -59,17 +63,17 @@ def little(tmp_path: Path) -> Mass:
 def test_lazy_imports_and_names_in_registries_make_circles_type_checking_does_not(
     little: Mass,
 ) -> None:
-    assert little.circles == [["engine.b", "engine.c"]]
+    assert little.circles == [["slackwater.engine.b", "slackwater.engine.c"]]
 
 
 def test_statements_are_counted_without_docstrings_and_kernels_by_their_marks(
     little: Mass,
 ) -> None:
     modules = {module.name: module for module in little.of("engine")}
-    assert modules["engine.b"].statements == 3
-    assert modules["engine.b"].kernels == 1
-    assert modules["engine.a"].kernels == 0
-    assert modules["engine"].statements == 0
+    assert modules["slackwater.engine.b"].statements == 3
+    assert modules["slackwater.engine.b"].kernels == 1
+    assert modules["slackwater.engine.a"].kernels == 0
+    assert modules["slackwater.engine"].statements == 0
 
 
 def test_no_package_imports_in_a_circle() -> None:

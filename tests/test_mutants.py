@@ -174,7 +174,7 @@ def checkout(tmp_path: Path) -> Path:
     for name, text in {
         "engine/heap.py": SOURCE,
         "tests/test_a.py": "",
-        "tests/test_b.py": "from engine.heap import Heap\n",
+        "tests/test_b.py": "from slackwater.engine.heap import Heap\n",
         "tests/test_heap_c.py": "",
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

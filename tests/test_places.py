@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from engine.barrier.registry import BARRIERS
-from engine.hosts.chain.operators import OPERATORS
-from engine.order.registry import ORDERS, settings_named
-from engine.output.kinds import KINDS
+from slackwater.engine.barrier.registry import BARRIERS
+from slackwater.engine.hosts.chain.operators import OPERATORS
+from slackwater.engine.order.registry import ORDERS, settings_named
+from slackwater.engine.output.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATOR_ROOMS = tuple(
@@ -87,7 +87,7 @@ def test_nobody_but_the_registry_asks_what_class_a_plan_is() -> None:
 def test_an_order_is_named_in_its_file_and_the_registry() -> None:
     made = {settings_named(name) for name in ORDERS}
     settings = {each.__name__ for each in made}
-    own = {each.__module__.replace(".", "/") + ".py" for each in made}
+    own = {each.__module__.removeprefix("slackwater.").replace(".", "/") + ".py" for each in made}
     others = naming(settings, "engine/order/registry.py", *own)
     assert {file for file in others if not file.startswith("engine/order/slack/aq_")} == {*CHOOSES}
     assert len(made) == len(ORDERS)
@@ -99,7 +99,8 @@ def test_a_barrier_is_named_in_its_file_and_the_registry() -> None:
         (file, node.module)
         for file, tree in trees().items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.barrier.")
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("slackwater.engine.barrier.")
         and (node.module or "").split(".")[-1] not in own
         and not file.startswith("engine/barrier/")
     }  # fmt: skip

@@ -28,8 +28,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from bench.workload import FRAME_ROWS
-from engine.core.frame import Frame
-from engine.log.arrival_log import LogWriter
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import LogWriter
 
 SCRIPTS: Final = Path(__file__).resolve().parents[2].parent / "shared" / "peers"
 ROUND_TRIP_NS: Final = 2_000_000

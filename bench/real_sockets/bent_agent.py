@@ -18,7 +18,7 @@ def main(folder: Path, name: str) -> int:
     before = device_clock.read()
     device_clock.write(folder / f"{name}.clock", [before])
     code = subprocess.call(
-        [sys.executable, "-m", "edge_agent", "--config", f"{name}.toml"], cwd=folder
+        [sys.executable, "-m", "slackwater.edge_agent", "--config", f"{name}.toml"], cwd=folder
     )
     device_clock.write(folder / f"{name}.clock", [before, device_clock.read()])
     return code

@@ -19,7 +19,7 @@ from bench.real_sockets.device_clock import Bend, Reading
 from bench.real_sockets.measures import Checked, Measured, UntrueLogError, World, measure_world
 from bench.real_sockets.real_run import RealWorld, lacks
 from bench.real_sockets.setup import DEVICES, Setup
-from simulator.run import LOG, simulate_to
+from slackwater.simulator.run import LOG, simulate_to
 
 AGREE = 0.20
 """So far a prediction may be off, as a share of what was measured."""

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import slackwater
 from bench.real_sockets.device_clock import Bend
 from bench.real_sockets.setup import DEVICES, QUERY, WITHIN_NS, Setup
-from edge_agent.records import Kind
-from engine.apps.compare.measure import measure_many
-from engine.log.arrival_log import LogReader
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.apps.compare.measure import measure_many
+from slackwater.engine.log.arrival_log import LogReader
 
 ORDER = "sequence"
 STAMP_ERROR_NS = 1_000

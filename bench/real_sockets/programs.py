@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
-SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
+SLACKWATER = [sys.executable, "-c", "from slackwater.engine.cli import main; main()"]
 PATIENCE_SECONDS = 60.0
 FIRST = ("chrt", "--rr", "1")
 """Other work of the machine is not part of the set-up, and must not delay it."""

@@ -15,7 +15,7 @@ from bench.real_sockets import device_clock
 from bench.real_sockets.device_clock import Bend
 from bench.real_sockets.programs import FIRST, PATIENCE_SECONDS, SLACKWATER, Programs
 from bench.real_sockets.setup import DEVICES, GATEWAY, SECOND, Device, Setup
-from simulator.emulator.settings import read_links_file
+from slackwater.simulator.emulator.settings import read_links_file
 
 BEND_ERROR_NS = 20_000
 """The bend must be a line as exactly as this, or nothing is known of the truth."""

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.messages import StreamSchema
-from edge_agent.timesync import SyncSettings
-from simulator.clocks import ClockSettings
-from simulator.links import LinkSettings
-from simulator.scenario import Scenario, SourceSettings
-from simulator.seeds import Seeds
-from simulator.settings import parse
-from simulator.workload import Batch, Span
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.timesync import SyncSettings
+from slackwater.simulator.clocks import ClockSettings
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.scenario import Scenario, SourceSettings
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import parse
+from slackwater.simulator.workload import Batch, Span
 
 MS = 1_000_000
 SECOND = 1_000 * MS

@@ -25,11 +25,11 @@ import pyarrow.compute as pc
 
 from bench.soak.plot import plot
 from bench.soak.watched import Watched, command, family
-from edge_agent.records import Kind
-from engine.log.arrival_log import LogReader
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.log.arrival_log import LogReader
 
 ROOT = Path(__file__).resolve().parents[2]
-SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
+SLACKWATER = [sys.executable, "-c", "from slackwater.engine.cli import main; main()"]
 PATIENCE_SECONDS = 120.0
 SITE = """[gateway]
 log = "site.log"
@@ -118,7 +118,9 @@ class Soak:
                 '[[stream]]\nname = "events"\nattrs = { v = "int" }\n'
                 f'[[input]]\nkind = "exec"\ncommand = [{command}]\n'
             )
-            self._start(name, [sys.executable, "-m", "edge_agent", "--config", f"{name}.toml"])
+            self._start(
+                name, [sys.executable, "-m", "slackwater.edge_agent", "--config", f"{name}.toml"]
+            )
         self.watched = [Watched(name, each.pid) for name, each in self._running.items()]
         self.watched += self._engine()
         began = time.monotonic()

@@ -28,7 +28,7 @@ from bench.twin.settings import (
     TwinSetting,
     bend_words,
 )
-from simulator.emulator.settings import read_links_file
+from slackwater.simulator.emulator.settings import read_links_file
 
 TWIN = "twin.toml"
 VALIDATE_SECONDS = 15

@@ -23,8 +23,8 @@ from bench.real_sockets.both_worlds import AGREE, LACKING, MEMORY
 from bench.real_sockets.real_run import lacks
 from bench.twin.live_run import VALIDATE_SECONDS, LiveRun, run_live
 from bench.twin.settings import DEVICES, MS, QUERY, SETTINGS, TwinSetting, type_of
-from scenarios.from_file import FromFile
-from scenarios.from_file.metrics import Told, TrueResult, of_query
+from slackwater.scenarios.from_file import FromFile
+from slackwater.scenarios.from_file.metrics import Told, TrueResult, of_query
 
 SIMULATIONS = 3
 METRICS = {

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bench.real_sockets.setup import LINKS, MS, SECOND, inline, lognormal
-from simulator.seeds import Seeds
+from slackwater.simulator.seeds import Seeds
 
 GATEWAY = "gateway"
 PORT = 9750

@@ -41,10 +41,10 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
-from edge_agent.abstraction.settings import BANDS, PRESENCE, AbstractSettings
-from edge_agent.device_clock import device_of
-from edge_agent.messages import NAME_MAX, StreamSchema
-from edge_agent.packing import Row
+from slackwater.edge_agent.abstraction.settings import BANDS, PRESENCE, AbstractSettings
+from slackwater.edge_agent.device_clock import device_of
+from slackwater.edge_agent.messages import NAME_MAX, StreamSchema
+from slackwater.edge_agent.packing import Row
 
 # Which state a reading shows: the band of a number, or the state that it names.
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.errors import SettingsError
-from edge_agent.messages import NAME_MAX, StreamSchema
-from edge_agent.packing import check_name
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.messages import NAME_MAX, StreamSchema
+from slackwater.edge_agent.packing import check_name
 
 BANDS: Final = "bands"
 PRESENCE: Final = "presence"

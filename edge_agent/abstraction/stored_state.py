@@ -14,13 +14,13 @@ from typing import Any
 
 import msgpack
 
-from edge_agent.abstraction.machine import Abstraction, Ended, Key
-from edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
-from edge_agent.messages import StreamSchema
-from edge_agent.outbox.journal import Change
-from edge_agent.outbox.outbox import Outbox
-from edge_agent.outbox.spool import Record
-from edge_agent.packing import Row, columns_of, data_message, encoded_data
+from slackwater.edge_agent.abstraction.machine import Abstraction, Ended, Key
+from slackwater.edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.outbox.journal import Change
+from slackwater.edge_agent.outbox.outbox import Outbox
+from slackwater.edge_agent.outbox.spool import Record
+from slackwater.edge_agent.packing import Row, columns_of, data_message, encoded_data
 
 _ROWS_MAX = 1000
 """Of one message of ended intervals."""

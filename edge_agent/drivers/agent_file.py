@@ -8,20 +8,20 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.abstraction.machine import ABSTRACTIONS_MAX
-from edge_agent.abstraction.settings import KINDS, AbstractSettings
-from edge_agent.drivers.metrics import PORT as METRICS_PORT
-from edge_agent.drivers.session_driver import TimeServer
-from edge_agent.errors import SettingsError
-from edge_agent.inputs.base import Surroundings
-from edge_agent.inputs.registry import NamedInput, read_inputs
-from edge_agent.listening import Listening, TlsFiles, read_listening, read_tls
-from edge_agent.messages import ATTR_TYPES, StreamSchema
-from edge_agent.packing import check_schemas
-from edge_agent.settings import SessionSettings
-from edge_agent.settings_file import Table, read_toml, shown_ns, told_of
-from edge_agent.timesync import CHRONY, GATEWAY, SyncSettings
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.abstraction.machine import ABSTRACTIONS_MAX
+from slackwater.edge_agent.abstraction.settings import KINDS, AbstractSettings
+from slackwater.edge_agent.drivers.metrics import PORT as METRICS_PORT
+from slackwater.edge_agent.drivers.session_driver import TimeServer
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.inputs.base import Surroundings
+from slackwater.edge_agent.inputs.registry import NamedInput, read_inputs
+from slackwater.edge_agent.listening import Listening, TlsFiles, read_listening, read_tls
+from slackwater.edge_agent.messages import ATTR_TYPES, StreamSchema
+from slackwater.edge_agent.packing import check_schemas
+from slackwater.edge_agent.settings import SessionSettings
+from slackwater.edge_agent.settings_file import Table, read_toml, shown_ns, told_of
+from slackwater.edge_agent.timesync import CHRONY, GATEWAY, SyncSettings
+from slackwater.edge_agent.units import NS_PER
 
 # The ``[[abstract]]`` tables of an agent's settings file.
 

@@ -12,20 +12,20 @@ import signal
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from edge_agent import clock
-from edge_agent.abstraction.machine import Abstraction
-from edge_agent.abstraction.stored_state import end_all, resume
-from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.channel import Channel, MemoryChannel, OutboxChannel
-from edge_agent.drivers.metrics import MetricsServer, metrics_text
-from edge_agent.drivers.outlets import AbstractingOutlet
-from edge_agent.drivers.session_driver import Address, SessionDriver
-from edge_agent.drivers.status import StatusFile, Systemd, Tellings, status_of
-from edge_agent.listening import interface_of
-from edge_agent.outbox.outbox import Outbox, OutboxFolder
-from edge_agent.outbox.spooled_session import NUMBERS_LOST, SpooledSession
-from edge_agent.session import AgentSession, SessionState
-from edge_agent.units import NS_PER
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.abstraction.machine import Abstraction
+from slackwater.edge_agent.abstraction.stored_state import end_all, resume
+from slackwater.edge_agent.drivers.agent_file import AgentSettings
+from slackwater.edge_agent.drivers.channel import Channel, MemoryChannel, OutboxChannel
+from slackwater.edge_agent.drivers.metrics import MetricsServer, metrics_text
+from slackwater.edge_agent.drivers.outlets import AbstractingOutlet
+from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
+from slackwater.edge_agent.drivers.status import StatusFile, Systemd, Tellings, status_of
+from slackwater.edge_agent.listening import interface_of
+from slackwater.edge_agent.outbox.outbox import Outbox, OutboxFolder
+from slackwater.edge_agent.outbox.spooled_session import NUMBERS_LOST, SpooledSession
+from slackwater.edge_agent.session import AgentSession, SessionState
+from slackwater.edge_agent.units import NS_PER
 
 DONE: Final = 0
 FAILED: Final = 1

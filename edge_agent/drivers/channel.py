@@ -9,21 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
 
-from edge_agent import clock
-from edge_agent.device_clock import ClockBound
-from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.outlets import BaseOutlet
-from edge_agent.drivers.session_driver import Address, SessionDriver
-from edge_agent.drivers.spool_pump import SpoolPump
-from edge_agent.drivers.status import Tellings
-from edge_agent.inputs.base import Outlet
-from edge_agent.outbox.journal import Change, KnownKeys
-from edge_agent.outbox.outbox import Outbox, OutboxFolder
-from edge_agent.outbox.spool import Record
-from edge_agent.outbox.spooled_session import SpooledSession
-from edge_agent.packing import Row, columns_of, data_message, encoded_data
-from edge_agent.pull_back import ids_of
-from edge_agent.session import AgentSession, SessionState
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.drivers.agent_file import AgentSettings
+from slackwater.edge_agent.drivers.outlets import BaseOutlet
+from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
+from slackwater.edge_agent.drivers.spool_pump import SpoolPump
+from slackwater.edge_agent.drivers.status import Tellings
+from slackwater.edge_agent.inputs.base import Outlet
+from slackwater.edge_agent.outbox.journal import Change, KnownKeys
+from slackwater.edge_agent.outbox.outbox import Outbox, OutboxFolder
+from slackwater.edge_agent.outbox.spool import Record
+from slackwater.edge_agent.outbox.spooled_session import SpooledSession
+from slackwater.edge_agent.packing import Row, columns_of, data_message, encoded_data
+from slackwater.edge_agent.pull_back import ids_of
+from slackwater.edge_agent.session import AgentSession, SessionState
 
 
 class Channel(Protocol):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from edge_agent.errors import SettingsError
-from edge_agent.listening import Listening, names_this_machine
-from edge_agent.session import SessionState
-from edge_agent.timesync import SyncState
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.listening import Listening, names_this_machine
+from slackwater.edge_agent.session import SessionState
+from slackwater.edge_agent.timesync import SyncState
 
 # An agent's status as Prometheus reads it (text format 0.0.4); docs/reference.md has the table.
 

@@ -9,18 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from edge_agent import clock
-from edge_agent import records as r
-from edge_agent.abstraction.machine import Abstraction, Begun, Ended, Reader
-from edge_agent.abstraction.stored_state import changes_of, interval_rows
-from edge_agent.clock import earliest
-from edge_agent.device_clock import ClockBound
-from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.status import Tellings
-from edge_agent.inputs.base import KeepsNothing, Outlet
-from edge_agent.messages import StreamSchema
-from edge_agent.outbox.journal import Change
-from edge_agent.packing import Row
+from slackwater.edge_agent import clock
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.abstraction.machine import Abstraction, Begun, Ended, Reader
+from slackwater.edge_agent.abstraction.stored_state import changes_of, interval_rows
+from slackwater.edge_agent.clock import earliest
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.drivers.agent_file import AgentSettings
+from slackwater.edge_agent.drivers.status import Tellings
+from slackwater.edge_agent.inputs.base import KeepsNothing, Outlet
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.outbox.journal import Change
+from slackwater.edge_agent.packing import Row
 
 # What all outlets do with rows: make a message of them, in halves when it would be too long.
 

@@ -12,9 +12,16 @@ from functools import partial
 from subprocess import DEVNULL, PIPE
 from typing import NamedTuple
 
-from edge_agent import clock, ntp
-from edge_agent.session import AgentSession, Close, Connect, SendBytes, SendDatagram, SessionState
-from edge_agent.timesync import CHRONY, GATEWAY
+from slackwater.edge_agent import clock, ntp
+from slackwater.edge_agent.session import (
+    AgentSession,
+    Close,
+    Connect,
+    SendBytes,
+    SendDatagram,
+    SessionState,
+)
+from slackwater.edge_agent.timesync import CHRONY, GATEWAY
 
 # Sockets to standard NTP servers, which are asked where the gateway does not answer.
 

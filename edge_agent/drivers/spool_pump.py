@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from edge_agent import clock
-from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.session_driver import SessionDriver
-from edge_agent.drivers.status import Tellings
-from edge_agent.outbox.inspection import Looked, look_for
-from edge_agent.outbox.outbox import Outbox
-from edge_agent.outbox.spool import Record
-from edge_agent.outbox.spooled_session import DrainLimit, SpooledSession
-from edge_agent.session import SessionState
-from edge_agent.units import NS_PER
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.drivers.agent_file import AgentSettings
+from slackwater.edge_agent.drivers.session_driver import SessionDriver
+from slackwater.edge_agent.drivers.status import Tellings
+from slackwater.edge_agent.outbox.inspection import Looked, look_for
+from slackwater.edge_agent.outbox.outbox import Outbox
+from slackwater.edge_agent.outbox.spool import Record
+from slackwater.edge_agent.outbox.spooled_session import DrainLimit, SpooledSession
+from slackwater.edge_agent.session import SessionState
+from slackwater.edge_agent.units import NS_PER
 
 _READ_BYTES: Final = 1 << 18
 _RETRY_SECONDS: Final = 1.0

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from edge_agent import clock
-from edge_agent.inputs.registry import NamedInput
-from edge_agent.listening import interface_of
-from edge_agent.standard_streams import taking_name
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.inputs.registry import NamedInput
+from slackwater.edge_agent.listening import interface_of
+from slackwater.edge_agent.standard_streams import taking_name
 
 if TYPE_CHECKING:
-    from edge_agent.drivers.channel import Channel
+    from slackwater.edge_agent.drivers.channel import Channel
 
 # Lines for people: some are told whenever they are due, faults that repeat only now and then.
 

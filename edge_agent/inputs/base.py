@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from edge_agent import clock
-from edge_agent.device_clock import ClockBound
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Row
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Row
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 # Waits between attempts that fail: doubled up to a longest one, each of them random.
 #

@@ -10,13 +10,19 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Outlet, Surroundings
-from edge_agent.inputs.record_columns import events
-from edge_agent.inputs.record_fields import JsonBatch, RecordFields, read_fields
-from edge_agent.inputs.stamping import AGENT, DEVICE, Stamping, read_stamping, stamping_outlet
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.inputs.base import Outlet, Surroundings
+from slackwater.edge_agent.inputs.record_columns import events
+from slackwater.edge_agent.inputs.record_fields import JsonBatch, RecordFields, read_fields
+from slackwater.edge_agent.inputs.stamping import (
+    AGENT,
+    DEVICE,
+    Stamping,
+    read_stamping,
+    stamping_outlet,
+)
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 # Lines of JSON, as they come out of a pipe: each complete one is an event.
 

@@ -14,12 +14,12 @@ from itertools import repeat
 from operator import lt
 from typing import Any, Final
 
-from edge_agent import records as r
-from edge_agent.inputs.record_fields import Batch, RecordFields, read_text
-from edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
-from edge_agent.packing import FLOAT_WHOLE_MAX, INT64_MAX, BadRecord, Row, fits
-from edge_agent.records import TIME_MAX_NS
-from edge_agent.units import NS_PER
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.inputs.record_fields import Batch, RecordFields, read_text
+from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
+from slackwater.edge_agent.packing import FLOAT_WHOLE_MAX, INT64_MAX, BadRecord, Row, fits
+from slackwater.edge_agent.records import TIME_MAX_NS
+from slackwater.edge_agent.units import NS_PER
 
 Bad = Callable[[str, int], None]
 _NONE: Final = type(None)

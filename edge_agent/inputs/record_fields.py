@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from edge_agent import records as r
-from edge_agent.errors import SettingsError, did_you_mean
-from edge_agent.messages import NAME_MAX, StreamSchema
-from edge_agent.packing import BadRecord, Row, checked_row
-from edge_agent.records import ATTRS
-from edge_agent.sequence import DeviceCounters
-from edge_agent.settings_file import Table, quantity
-from edge_agent.units import NS_PER
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.errors import SettingsError, did_you_mean
+from slackwater.edge_agent.messages import NAME_MAX, StreamSchema
+from slackwater.edge_agent.packing import BadRecord, Row, checked_row
+from slackwater.edge_agent.records import ATTRS
+from slackwater.edge_agent.sequence import DeviceCounters
+from slackwater.edge_agent.settings_file import Table, quantity
+from slackwater.edge_agent.units import NS_PER
 
 # From a record (a JSON object, a line of CSV) to an event: which field is what.
 #

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, cast
 
-from edge_agent.inputs.base import Input, Maker, Surroundings
-from edge_agent.settings_file import Table, unknown
+from slackwater.edge_agent.inputs.base import Input, Maker, Surroundings
+from slackwater.edge_agent.settings_file import Table, unknown
 
 GROUP: Final = "slackwater.inputs"
 
@@ -30,13 +30,13 @@ class Kind(NamedTuple):
 
 
 OURS: Final[dict[str, Kind]] = {
-    "exec": Kind("edge_agent.inputs.pipes:exec_input"),
-    "hl7-mllp": Kind("edge_agent.inputs.hl7.listener:hl7_input"),
-    "mqtt": Kind("edge_agent.inputs.mqtt.subscription:mqtt_input", ("mqtt",)),
-    "replay": Kind("edge_agent.inputs.replay:replay_input"),
-    "rfid-llrp": Kind("edge_agent.inputs.llrp.reader:llrp_input"),
-    "soccer-udp": Kind("edge_agent.inputs.soccer:soccer_input"),
-    "stdin": Kind("edge_agent.inputs.pipes:stdin_input"),
+    "exec": Kind("slackwater.edge_agent.inputs.pipes:exec_input"),
+    "hl7-mllp": Kind("slackwater.edge_agent.inputs.hl7.listener:hl7_input"),
+    "mqtt": Kind("slackwater.edge_agent.inputs.mqtt.subscription:mqtt_input", ("mqtt",)),
+    "replay": Kind("slackwater.edge_agent.inputs.replay:replay_input"),
+    "rfid-llrp": Kind("slackwater.edge_agent.inputs.llrp.reader:llrp_input"),
+    "soccer-udp": Kind("slackwater.edge_agent.inputs.soccer:soccer_input"),
+    "stdin": Kind("slackwater.edge_agent.inputs.pipes:stdin_input"),
 }
 
 

@@ -11,13 +11,19 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Outlet, Surroundings
-from edge_agent.inputs.record_columns import events
-from edge_agent.inputs.record_fields import Batch, JsonBatch, RecordFields, TableBatch, read_fields
-from edge_agent.packing import Row
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.inputs.base import Outlet, Surroundings
+from slackwater.edge_agent.inputs.record_columns import events
+from slackwater.edge_agent.inputs.record_fields import (
+    Batch,
+    JsonBatch,
+    RecordFields,
+    TableBatch,
+    read_fields,
+)
+from slackwater.edge_agent.packing import Row
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 # Records of a Parquet file, some at a time; pyarrow is loaded when there is one to read.
 

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge_agent.errors import AgentError, did_you_mean
-from edge_agent.inputs.base import Outlet, Surroundings, receive
-from edge_agent.inputs.record_fields import instant_ns, read_text
-from edge_agent.inputs.stamping import DEVICE, StampingClocks, read_stamping
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import BadRecord, Row, checked_row
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.errors import AgentError, did_you_mean
+from slackwater.edge_agent.inputs.base import Outlet, Surroundings, receive
+from slackwater.edge_agent.inputs.record_fields import instant_ns, read_text
+from slackwater.edge_agent.inputs.stamping import DEVICE, StampingClocks, read_stamping
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import BadRecord, Row, checked_row
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 PORT: Final = 9763
 COLUMNS: Final = ("sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")

@@ -14,23 +14,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.device_clock import (
+from slackwater.edge_agent.device_clock import (
     ARRIVAL as ARRIVAL_NAME,
 )
-from edge_agent.device_clock import (
+from slackwater.edge_agent.device_clock import (
     NS_PER_S,
     SAY_AGAIN_NS,
     ClockBound,
     DeviceClock,
     DeviceClockSettings,
 )
-from edge_agent.errors import SettingsError
-from edge_agent.inputs.base import Outlet, Surroundings
-from edge_agent.inputs.record_fields import RecordFields
-from edge_agent.messages import NAME_MAX
-from edge_agent.packing import Row
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.inputs.base import Outlet, Surroundings
+from slackwater.edge_agent.inputs.record_fields import RecordFields
+from slackwater.edge_agent.messages import NAME_MAX
+from slackwater.edge_agent.packing import Row
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 DEVICE: Final = "device"
 AGENT: Final = "agent"

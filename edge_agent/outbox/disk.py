@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from edge_agent.standard_streams import taking_name
+from slackwater.edge_agent.standard_streams import taking_name
 
 # The few things that an outbox asks of a disk, so that tests can hand it one that fails.
 #

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from edge_agent import messages as m
-from edge_agent import records as r
-from edge_agent import wire
-from edge_agent.errors import AgentError
-from edge_agent.messages import Data
-from edge_agent.outbox.disk import DiskFiles, load
-from edge_agent.outbox.outbox import POSITION, START, Outbox, Start, starts
-from edge_agent.outbox.spool import (
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.messages import Data
+from slackwater.edge_agent.outbox.disk import DiskFiles, load
+from slackwater.edge_agent.outbox.outbox import POSITION, START, Outbox, Start, starts
+from slackwater.edge_agent.outbox.spool import (
     DAMAGED,
     HEADER,
     SEGMENT_NAME,
@@ -28,8 +28,8 @@ from edge_agent.outbox.spool import (
     missing_newest,
     records,
 )
-from edge_agent.pull_back import Interval, ids_of
-from edge_agent.wire import PREFIX_BYTES
+from slackwater.edge_agent.pull_back import Interval, ids_of
+from slackwater.edge_agent.wire import PREFIX_BYTES
 
 # Intervals that the gateway asks for, looked for among the events on the disk by stream and id.
 

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgpack
 
-from edge_agent.outbox.disk import AppendFile, Files
-from edge_agent.outbox.spool import HEADER, UNREADABLE, Record, Spool, encoded, records
+from slackwater.edge_agent.outbox.disk import AppendFile, Files
+from slackwater.edge_agent.outbox.spool import HEADER, UNREADABLE, Record, Spool, encoded, records
 
 # A file of records beside the spool: appended and synced, or written anew as a whole.
 #

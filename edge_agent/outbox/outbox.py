@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.clock_reports import CLOCKS_MAX
-from edge_agent.device_clock import ClockBound
-from edge_agent.errors import AgentError, SettingsError
-from edge_agent.messages import StreamSchema
-from edge_agent.outbox.disk import DiskFiles, Files, load, store
-from edge_agent.outbox.journal import Journal, StoredKeys
-from edge_agent.outbox.spool import Spool
-from edge_agent.sequence import Resumed
+from slackwater.edge_agent.clock_reports import CLOCKS_MAX
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.errors import AgentError, SettingsError
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.outbox.disk import DiskFiles, Files, load, store
+from slackwater.edge_agent.outbox.journal import Journal, StoredKeys
+from slackwater.edge_agent.outbox.spool import Spool
+from slackwater.edge_agent.sequence import Resumed
 
 # The folder of an outbox: one subfolder per start of the agent, the newest being the one in use.
 #

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from edge_agent.messages import MESSAGE_MAX, ROWS_MAX
-from edge_agent.outbox.disk import AppendFile, Files, load, store
-from edge_agent.sequence import SEQ_MAX
-from edge_agent.wire import PREFIX_BYTES
+from slackwater.edge_agent.messages import MESSAGE_MAX, ROWS_MAX
+from slackwater.edge_agent.outbox.disk import AppendFile, Files, load, store
+from slackwater.edge_agent.sequence import SEQ_MAX
+from slackwater.edge_agent.wire import PREFIX_BYTES
 
 # The bytes of a segment: a header, then records, each with a mark and a checksum of its own.
 #

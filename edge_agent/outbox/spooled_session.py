@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from edge_agent import messages as m
-from edge_agent.clock import Now
-from edge_agent.messages import Texts
-from edge_agent.outbox.spool import Record
-from edge_agent.pool import Link, LinkState
-from edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
-from edge_agent.sequence import Resumed
-from edge_agent.session import AgentSession
-from edge_agent.settings import SessionSettings
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.messages import Texts
+from slackwater.edge_agent.outbox.spool import Record
+from slackwater.edge_agent.pool import Link, LinkState
+from slackwater.edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
+from slackwater.edge_agent.sequence import Resumed
+from slackwater.edge_agent.session import AgentSession
+from slackwater.edge_agent.settings import SessionSettings
 
 # How fast an outbox is emptied: after an outage, all devices of a site have much to send at once.
 #

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.report.against import EVENTS, keep_events
-from engine.apps.report.page.document import check_page_folder
-from engine.apps.report.write import Places, write_report
-from engine.hosts.options import SEQUENCE, PassRequest
-from engine.output.export import export_jsonl
-from engine.output.part_store import PartStore
-from engine.scenario import Pass, Score
+from slackwater.engine.apps.report.against import EVENTS, keep_events
+from slackwater.engine.apps.report.page.document import check_page_folder
+from slackwater.engine.apps.report.write import Places, write_report
+from slackwater.engine.hosts.options import SEQUENCE, PassRequest
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.scenario import Pass, Score
 
 RESULTS: Final = "results.jsonl"
 FILES: Final = ("report.html", "report.json", RESULTS, EVENTS, "against.html", "against.json")

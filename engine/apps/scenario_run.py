@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import scenarios
-from edge_agent.errors import near_miss
-from edge_agent.standard_streams import taking_name
-from engine.apps.report.write import write_report
-from engine.barrier.registry import parse_barrier
-from engine.core.clocks.choice import read_clock
-from engine.core.errors import UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.pipeline import Advanced, Host, check_plans
-from engine.hosts.upcoming_clocks import with_upcoming_clocks
-from engine.hosts.warnings import of_clocks, of_promises
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl
-from engine.output.part_store import PartStore
-from engine.query.analysis.cascade import parse_queries
-from engine.query.plan import Plan
-from engine.scenario import (
+from slackwater import scenarios
+from slackwater.edge_agent.errors import near_miss
+from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.engine.apps.report.write import write_report
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.clocks.choice import read_clock
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.pipeline import Advanced, Host, check_plans
+from slackwater.engine.hosts.upcoming_clocks import with_upcoming_clocks
+from slackwater.engine.hosts.warnings import of_clocks, of_promises
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.query.analysis.cascade import parse_queries
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.scenario import (
     DeclaringScenario,
     HintingScenario,
     Pass,
@@ -102,7 +102,9 @@ def load_file(path: Path) -> RunnableScenario:
     Raises:
         UserError: it is wrong; names the line.
     """
-    found: RunnableScenario = importlib.import_module("scenarios.from_file").FromFile(path)
+    found: RunnableScenario = importlib.import_module("slackwater.scenarios.from_file").FromFile(
+        path
+    )
     return found
 
 

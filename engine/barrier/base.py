@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from msgspec import Struct
 
-from engine.core.operator import Result
-from engine.core.released import Released
-from engine.core.timeline import StreamTimeline
+from slackwater.engine.core.operator import Result
+from slackwater.engine.core.released import Released
+from slackwater.engine.core.timeline import StreamTimeline
 
 # Contracts of a matcher, and of the barrier that decides when a match is a result (SPEC 4.2).
 #

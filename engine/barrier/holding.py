@@ -16,8 +16,14 @@ from typing import Any, Final, Protocol
 import numpy as np
 from msgspec import Struct
 
-from engine.barrier.base import ORDER, BarrierRequirements, Changes, EventTable, ReleasedMatches
-from engine.barrier.replay import (
+from slackwater.engine.barrier.base import (
+    ORDER,
+    BarrierRequirements,
+    Changes,
+    EventTable,
+    ReleasedMatches,
+)
+from slackwater.engine.barrier.replay import (
     CHANGED,
     DUE,
     FATES,
@@ -32,9 +38,9 @@ from engine.barrier.replay import (
     replay,
     room_for,
 )
-from engine.core.timeline import LONG_AGO, Steps, StreamProgress, StreamTimeline
-from engine.kernels.records import one
-from engine.kernels.tables import numbered, places_of
+from slackwater.engine.core.timeline import LONG_AGO, Steps, StreamProgress, StreamTimeline
+from slackwater.engine.kernels.records import one
+from slackwater.engine.kernels.tables import numbered, places_of
 
 _NEVER: Final = 2**63 - 1
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import BarrierRequirements, Changes, EventTable, ReleasedMatches
-from engine.core.timeline import ALL, LONG_AGO, Steps, StreamProgress, StreamTimeline
+from slackwater.engine.barrier.base import BarrierRequirements, Changes, EventTable, ReleasedMatches
+from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps, StreamProgress, StreamTimeline
 
 # Barriers that know only what is promised: at once, and the base of those that wait for promises
 # or for a time (SPEC 4.2).

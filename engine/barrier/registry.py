@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from edge_agent.errors import near_miss
-from engine.barrier.base import Barrier, BarrierRequirements
-from engine.core.errors import UserError
-from engine.core.units import DURATION_MAX_NS, parse_duration
+from slackwater.edge_agent.errors import near_miss
+from slackwater.engine.barrier.base import Barrier, BarrierRequirements
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
 
 if TYPE_CHECKING:
-    from engine.barrier.holding import Policy
+    from slackwater.engine.barrier.holding import Policy
 
 # ruff: noqa: PLC0415 - a run has one barrier, and loads no other
 
@@ -56,31 +56,31 @@ class BarrierKind:
 
 
 def _promised(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
-    from engine.barrier.policies import PromisePolicy
+    from slackwater.engine.barrier.policies import PromisePolicy
 
     return PromisePolicy(asked)
 
 
 def _punctuation(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
-    from engine.barrier.policies import Punctuation
+    from slackwater.engine.barrier.policies import Punctuation
 
     return Punctuation(asked)
 
 
 def _bounded(_asked: BarrierRequirements, given: BarrierSettings) -> Policy:
-    from engine.barrier.policies import Bounded
+    from slackwater.engine.barrier.policies import Bounded
 
     return Bounded(given.span_ns)
 
 
 def _hold(asked: BarrierRequirements, given: BarrierSettings) -> Policy:
-    from engine.barrier.policies import Hold
+    from slackwater.engine.barrier.policies import Hold
 
     return Hold(asked, given.span_ns, ordered=given.ordered)
 
 
 def _adaptive(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
-    from engine.barrier.policies import Adaptive
+    from slackwater.engine.barrier.policies import Adaptive
 
     return Adaptive(asked)
 
@@ -170,10 +170,10 @@ def barrier_of_windows(given: BarrierSettings | None, query: str) -> BarrierSett
 def build_barrier(settings: BarrierSettings, asked: BarrierRequirements) -> Barrier:
     """The barrier of one query and site."""
     if settings.name == "immediate" and not settings.ordered:
-        from engine.barrier.policies import Immediate
+        from slackwater.engine.barrier.policies import Immediate
 
         return Immediate(asked)
-    from engine.barrier.holding import Holding
+    from slackwater.engine.barrier.holding import Holding
 
     policy = BARRIERS[settings.name].policy(asked, settings)
     return Holding(policy, asked, ordered=settings.ordered)

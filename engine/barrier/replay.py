@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels import tables as heap
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record, record
+from slackwater.engine.kernels import tables as heap
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import Record, record
 
 # What happens.
 NEW: Final = 0

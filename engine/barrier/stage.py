@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import (
+from slackwater.engine.barrier.base import (
     Barrier,
     HoldsMatches,
     Listener,
@@ -16,9 +16,9 @@ from engine.barrier.base import (
     MatcherOutput,
     ReleasedMatches,
 )
-from engine.core.errors import OverBudget
-from engine.core.operator import Result, ResultPieces
-from engine.core.released import Released
+from slackwater.engine.core.errors import OverBudget
+from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.released import Released
 
 
 class BarrierStage:

@@ -14,11 +14,11 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from edge_agent.errors import refused
-from engine.cli.examples import epilog
-from engine.cli.visible import print_stderr
-from engine.core.errors import Interrupted, SlackwaterError, UserError
-from engine.core.extras import missing_package
+from slackwater.edge_agent.errors import refused
+from slackwater.engine.cli.examples import epilog
+from slackwater.engine.cli.visible import print_stderr
+from slackwater.engine.core.errors import Interrupted, SlackwaterError, UserError
+from slackwater.engine.core.extras import missing_package
 
 _NAMES: Final = {
     "run": "A scenario: its log, its answers, its report.",
@@ -60,57 +60,57 @@ def _command(name: str) -> Any:
     # ruff: noqa: PLC0415 - importing the others would take longer than many a query
     match name:
         case "run":
-            from engine.cli.run_commands import run as run_scenario
+            from slackwater.engine.cli.run_commands import run as run_scenario
 
             return run_scenario
         case "simulate":
-            from engine.cli.run_commands import simulate
+            from slackwater.engine.cli.run_commands import simulate
 
             return simulate
         case "new":
-            from engine.cli.scenario_file_commands import new
+            from slackwater.engine.cli.scenario_file_commands import new
 
             return new
         case "check":
-            from engine.cli.scenario_file_commands import check
+            from slackwater.engine.cli.scenario_file_commands import check
 
             return check
         case "query" | "order":
-            from engine.cli import query_commands
+            from slackwater.engine.cli import query_commands
 
             return getattr(query_commands, name)
         case "compare":
-            from engine.cli.compare_command import compare_orders
+            from slackwater.engine.cli.compare_command import compare_orders
 
             return compare_orders
         case "paper":
-            from engine.cli.paper_command import reproduce
+            from slackwater.engine.cli.paper_command import reproduce
 
             return reproduce
         case "agent":
             return agent
         case "serve":
-            from engine.cli.serve_command import serve_site
+            from slackwater.engine.cli.serve_command import serve_site
 
             return serve_site
         case "emulate":
-            from engine.cli.serve_command import emulate_links
+            from slackwater.engine.cli.serve_command import emulate_links
 
             return emulate_links
         case "validate":
-            from engine.cli.validate_command import validate_setup
+            from slackwater.engine.cli.validate_command import validate_setup
 
             return validate_setup
         case "look":
-            from engine.cli.look_command import look_at
+            from slackwater.engine.cli.look_command import look_at
 
             return look_at
         case "clocks":
-            from engine.cli.clocks_command import show_clocks
+            from slackwater.engine.cli.clocks_command import show_clocks
 
             return show_clocks
         case "log":
-            from engine.cli.log_commands import log_app
+            from slackwater.engine.cli.log_commands import log_app
 
             return log_app
         case _:
@@ -211,11 +211,11 @@ def doctor(
     ] = None,
 ) -> None:
     """Says whether this machine can run slackwater, and what to do if not."""
-    from engine.cli.doctor import check_tokens, checks, report
+    from slackwater.engine.cli.doctor import check_tokens, checks, report
 
     found = checks()
     if config is not None:
-        from engine.server.site_file import plain_tokens, read_site
+        from slackwater.engine.server.site_file import plain_tokens, read_site
 
         found.append(check_tokens(plain_tokens(read_site(config))))
     raise typer.Exit(report(found, sys.stdout, as_json=as_json))
@@ -223,7 +223,7 @@ def doctor(
 
 def agent(context: typer.Context) -> None:
     """Sends a device's events to a gateway; see slackwater agent --help."""
-    from edge_agent.command import main
+    from slackwater.edge_agent.command import main
 
     raise typer.Exit(main(context.args))
 

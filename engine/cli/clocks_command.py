@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.apps.report.numbers import as_json as json_text
-from engine.apps.report.page.document import check_new_page
-from engine.apps.validate.logs.clock_reports import clock_reports, remarks
-from engine.apps.validate.logs.clocks_page import (
+from slackwater.engine.apps.report.numbers import as_json as json_text
+from slackwater.engine.apps.report.page.document import check_new_page
+from slackwater.engine.apps.validate.logs.clock_reports import clock_reports, remarks
+from slackwater.engine.apps.validate.logs.clocks_page import (
     HTML,
     JSON,
     as_plain,
@@ -19,12 +19,12 @@ from engine.apps.validate.logs.clocks_page import (
     headline,
     write_clocks,
 )
-from engine.cli.options import InputOptions, ending_with_a_command, takes_options, typed
-from engine.cli.terminal import PlainConsole, watched
-from engine.cli.visible import json_out
-from engine.cli.work_folder import work_folder
-from engine.hosts.pipeline import prepare
-from engine.log.input.several import files_of
+from slackwater.engine.cli.options import InputOptions, ending_with_a_command, takes_options, typed
+from slackwater.engine.cli.terminal import PlainConsole, watched
+from slackwater.engine.cli.visible import json_out
+from slackwater.engine.cli.work_folder import work_folder
+from slackwater.engine.hosts.pipeline import prepare
+from slackwater.engine.log.input.several import files_of
 
 _WIDTH: Final = 200
 

@@ -11,22 +11,28 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.apps.compare.columns import arrival_facts, as_plain, order_table
-from engine.apps.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
-from engine.apps.compare.measure import Advanced, Reading
-from engine.apps.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
-from engine.apps.report.numbers import as_json, plain, versions
-from engine.apps.report.page.document import check_new_page
-from engine.cli.options import InputOptions, ending_with_a_command, read_share, takes_options, typed
-from engine.cli.query_commands import Input
-from engine.cli.terminal import PlainConsole, print_compiling, watched
-from engine.cli.visible import json_out
-from engine.cli.work_folder import work_folder
-from engine.core.units import unit_ns
-from engine.hosts.options import Guard, read_guards
-from engine.hosts.pipeline import prepare
-from engine.hosts.warnings import of_counted
-from engine.log.input.several import files_of
+from slackwater.engine.apps.compare.columns import arrival_facts, as_plain, order_table
+from slackwater.engine.apps.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
+from slackwater.engine.apps.compare.measure import Advanced, Reading
+from slackwater.engine.apps.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
+from slackwater.engine.apps.report.numbers import as_json, plain, versions
+from slackwater.engine.apps.report.page.document import check_new_page
+from slackwater.engine.cli.options import (
+    InputOptions,
+    ending_with_a_command,
+    read_share,
+    takes_options,
+    typed,
+)
+from slackwater.engine.cli.query_commands import Input
+from slackwater.engine.cli.terminal import PlainConsole, print_compiling, watched
+from slackwater.engine.cli.visible import json_out
+from slackwater.engine.cli.work_folder import work_folder
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.hosts.options import Guard, read_guards
+from slackwater.engine.hosts.pipeline import prepare
+from slackwater.engine.hosts.warnings import of_counted
+from slackwater.engine.log.input.several import files_of
 
 _WIDTH: Final = 220
 """Of the table when it is printed into a file or a pipe."""

@@ -27,9 +27,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.core.errors import UserError
-from engine.core.extras import EXTRAS
-from engine.hosts.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import EXTRAS
+from slackwater.engine.hosts.java import (
+    JAVA_MIN,
+    Java,
+    choose_java,
+    install_line,
+    installed_java,
+    java_home,
+)
 
 __all__ = ["Check", "Status", "checks", "java_home", "report"]
 
@@ -230,7 +237,7 @@ def _installed(name: str) -> str | None:
 
 def _cache_folder() -> Path | None:
     try:
-        from engine.kernels.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
+        from slackwater.engine.kernels.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
     except ImportError:
         return None  # the check of the package says so
     return cache_directory()

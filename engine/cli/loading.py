@@ -16,6 +16,6 @@ def load() -> Callable[[Sequence[str]], int]:
     gc.disable()  # until modules are loaded: they are no garbage, and looking takes 0.3 s
     # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from engine.cli.app import run  # noqa: PLC0415 - a device has no typer
+    from slackwater.engine.cli.app import run  # noqa: PLC0415 - a device has no typer
 
     return run

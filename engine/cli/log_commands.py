@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
-from edge_agent.errors import did_you_mean
-from edge_agent.records import DEFAULT_SITE
-from edge_agent.standard_streams import taking_name
-from engine.cli.examples import epilog
-from engine.cli.options import (
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.engine.cli.examples import epilog
+from slackwater.engine.cli.options import (
     BadLineOptions,
     ExportedInputOptions,
     InputOptions,
@@ -24,23 +24,23 @@ from engine.cli.options import (
     ending_with_a_command,
     takes_options,
 )
-from engine.cli.terminal import PlainConsole, watched
-from engine.cli.visible import json_out, print_stderr, visible
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.core.units import unit_ns
-from engine.hosts.warnings import of_counted
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.describe import describe, summary_tables
-from engine.log.input.input_log import open_input
-from engine.log.input.input_read import InputRead
-from engine.log.input.lines import STDIN
-from engine.log.input.several import files_of
-from engine.log.retention import forget
-from engine.log.row_export import write_rows
-from engine.log.whole_file import sync_folder
-from engine.output.export import text_out
-from engine.output.json_lines import write_trace
+from slackwater.engine.cli.terminal import PlainConsole, watched
+from slackwater.engine.cli.visible import json_out, print_stderr, visible
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.hosts.warnings import of_counted
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.describe import describe, summary_tables
+from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.input_read import InputRead
+from slackwater.engine.log.input.lines import STDIN
+from slackwater.engine.log.input.several import files_of
+from slackwater.engine.log.retention import forget
+from slackwater.engine.log.row_export import write_rows
+from slackwater.engine.log.whole_file import sync_folder
+from slackwater.engine.output.export import text_out
+from slackwater.engine.output.json_lines import write_trace
 
 log_app = typer.Typer(
     no_args_is_help=True,

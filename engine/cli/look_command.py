@@ -13,17 +13,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from edge_agent import records as r
-from edge_agent.units import NS_PER
-from engine.cli.options import InputOptions, takes_options
-from engine.cli.terminal import PlainConsole
-from engine.cli.visible import json_out
-from engine.core.errors import UserError
-from engine.log.describe import LogSummary, readable_duration
-from engine.log.input.input_read import PLAIN_FORM
-from engine.log.input.look import UNFIT, Column, Look, look, options_of
-from engine.log.record.times import instant_text
-from engine.query.analysis.cascade import read_statements
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.cli.options import InputOptions, takes_options
+from slackwater.engine.cli.terminal import PlainConsole
+from slackwater.engine.cli.visible import json_out
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.describe import LogSummary, readable_duration
+from slackwater.engine.log.input.input_read import PLAIN_FORM
+from slackwater.engine.log.input.look import UNFIT, Column, Look, look, options_of
+from slackwater.engine.log.record.times import instant_text
+from slackwater.engine.query.analysis.cascade import read_statements
 
 _WIDTH: Final = 200
 _WINDOWS: Final = tuple(

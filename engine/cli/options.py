@@ -16,15 +16,21 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from engine.cli.visible import print_stderr
-from engine.core.errors import UserError
-from engine.core.extras import need
-from engine.hosts.options import CommandOption
-from engine.hosts.pipeline import Host
-from engine.log.input.input_read import FORMATS, ON_SHORT, SORTS, InputForm, named_by_file
-from engine.log.input.lines import STDIN
-from engine.log.input.numbering import BITS
-from engine.log.record.times import DEFAULT_UNIT
+from slackwater.engine.cli.visible import print_stderr
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
+from slackwater.engine.hosts.options import CommandOption
+from slackwater.engine.hosts.pipeline import Host
+from slackwater.engine.log.input.input_read import (
+    FORMATS,
+    ON_SHORT,
+    SORTS,
+    InputForm,
+    named_by_file,
+)
+from slackwater.engine.log.input.lines import STDIN
+from slackwater.engine.log.input.numbering import BITS
+from slackwater.engine.log.record.times import DEFAULT_UNIT
 
 # Groups of options: a command takes one object for each group.
 
@@ -266,7 +272,7 @@ def ending_with_a_command(sources: Sequence[str], form: InputForm) -> Iterator[N
     except UserError as error:
         if STDIN in sources:
             raise
-        from engine.log.input.look import look  # noqa: PLC0415 - of few calls
+        from slackwater.engine.log.input.look import look  # noqa: PLC0415 - of few calls
 
         try:
             found = look(sources, form)
@@ -374,7 +380,7 @@ class ReportOptions:
                 )
             return
         need("report")
-        from engine.apps.own_report import check_report  # noqa: PLC0415 - needs the extra
+        from slackwater.engine.apps.own_report import check_report  # noqa: PLC0415 - needs the extra
 
         check_report(self.report)
         check_against(self.against, self.report)
@@ -388,7 +394,7 @@ def check_against(against: Path | None, now: Path) -> None:
     """
     if against is None:
         return
-    from engine.apps.report.against import read_report  # noqa: PLC0415 - rarely asked for
+    from slackwater.engine.apps.report.against import read_report  # noqa: PLC0415 - rarely asked for
 
     read_report(against)
     if now.exists() and against.samefile(now):
@@ -399,7 +405,7 @@ def print_against(against: Path | None, now: Path) -> None:
     """Writes the comparison beside the report in ``now``, and its summary on standard error."""
     if against is None:
         return
-    from engine.apps.report.against import HTML, write_against  # noqa: PLC0415 - as above
+    from slackwater.engine.apps.report.against import HTML, write_against  # noqa: PLC0415 - as above
 
     for line in write_against(against, now):
         print_stderr(f"{line}\n")

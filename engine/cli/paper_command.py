@@ -17,16 +17,16 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Shown
 
-from engine.apps.report.page.document import check_new_page, check_page_folder, spoken
-from engine.cli.terminal import print_compiling, watched
-from engine.core.errors import UserError
-from engine.core.units import number
-from scenarios import papers
-from scenarios.papers.overview import HTML as ALL_HTML
-from scenarios.papers.overview import JSON as ALL_JSON
-from scenarios.papers.overview import headline, write_overview
-from scenarios.papers.page import HTML, JSON, Reproduced, write_reproduced
+from slackwater.engine.apps.report.page.document import check_new_page, check_page_folder, spoken
+from slackwater.engine.cli.terminal import print_compiling, watched
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import number
 from slackwater.paper import Advanced, Finding, Paper, PaperRun
+from slackwater.scenarios import papers
+from slackwater.scenarios.papers.overview import HTML as ALL_HTML
+from slackwater.scenarios.papers.overview import JSON as ALL_JSON
+from slackwater.scenarios.papers.overview import headline, write_overview
+from slackwater.scenarios.papers.page import HTML, JSON, Reproduced, write_reproduced
 
 _WIDTH: Final = 200
 """Of tables that are printed into a file or a pipe."""
@@ -130,7 +130,7 @@ def load(name: str) -> Paper:
     """
     if name not in known_papers():
         raise UserError(f"no paper {name!r}; there are {', '.join(known_papers())}")
-    found: Paper = importlib.import_module(f"scenarios.papers.{name}.paper").paper()
+    found: Paper = importlib.import_module(f"slackwater.scenarios.papers.{name}.paper").paper()
     return found
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.barrier.registry import parse_barrier
-from engine.cli.options import (
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.cli.options import (
     BadLineOptions,
     HostOptions,
     InputOptions,
@@ -24,7 +24,7 @@ from engine.cli.options import (
     takes_options,
     typed,
 )
-from engine.cli.terminal import (
+from slackwater.engine.cli.terminal import (
     if_interrupted,
     output_to,
     print_compiling,
@@ -33,13 +33,19 @@ from engine.cli.terminal import (
     print_unused_streams,
     watched,
 )
-from engine.cli.visible import print_stderr
-from engine.cli.work_folder import work_folder
-from engine.core.errors import UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.clock_faults import excluded_lines
-from engine.hosts.options import SEQUENCE, OrderOptions, PassRequest, QueryOptions, read_definitions
-from engine.hosts.pipeline import (
+from slackwater.engine.cli.visible import print_stderr
+from slackwater.engine.cli.work_folder import work_folder
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.clock_faults import excluded_lines
+from slackwater.engine.hosts.options import (
+    SEQUENCE,
+    OrderOptions,
+    PassRequest,
+    QueryOptions,
+    read_definitions,
+)
+from slackwater.engine.hosts.pipeline import (
     Host,
     Prepared,
     check_plans,
@@ -48,21 +54,28 @@ from engine.hosts.pipeline import (
     warnings_after,
     with_default_order,
 )
-from engine.hosts.result_files import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
-from engine.hosts.warnings import before_pass
-from engine.log.input.input_log import input_kind
-from engine.log.input.input_read import InputKind
-from engine.log.input.lines import STDIN
-from engine.log.input.several import files_of
-from engine.output.ordered import SIDE_OUTPUT
-from engine.output.part_store import PartStore
-from engine.query import explain
-from engine.query.analysis.cascade import read_statements
-from engine.query.endpoints.joins import check_index, check_joins
-from engine.query.explain import cascade_lines
-from engine.query.language.statements import expanded
-from engine.query.plan import Plan
-from engine.query.purge_settings import parse_purge
+from slackwater.engine.hosts.result_files import (
+    TABLES,
+    Answers,
+    StoredEvents,
+    check_name,
+    mixed_kinds,
+    write,
+)
+from slackwater.engine.hosts.warnings import before_pass
+from slackwater.engine.log.input.input_log import input_kind
+from slackwater.engine.log.input.input_read import InputKind
+from slackwater.engine.log.input.lines import STDIN
+from slackwater.engine.log.input.several import files_of
+from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.query import explain
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.endpoints.joins import check_index, check_joins
+from slackwater.engine.query.explain import cascade_lines
+from slackwater.engine.query.language.statements import expanded
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.purge_settings import parse_purge
 
 Input = Annotated[
     list[str],
@@ -255,7 +268,7 @@ def _run(
             write(StoredEvents(parts, run.input.unit, SIDE_OUTPUT), run.late)
         excluded = excluded_lines(counters, given.log)
         if run.page.report is not None:
-            from engine.apps.own_report import write_own_report  # noqa: PLC0415 - needs an extra
+            from slackwater.engine.apps.own_report import write_own_report  # noqa: PLC0415 - needs an extra
 
             arrives = given.log.arrival_given
             request = replace(request, excluded=tuple(excluded))

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from edge_agent.standard_streams import taking_name
-from engine.apps.scenario_run import (
+from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.engine.apps.scenario_run import (
     REPORT,
     check_parents,
     load,
@@ -21,13 +21,13 @@ from engine.apps.scenario_run import (
     scenario_names,
     simulated,
 )
-from engine.cli.options import Against, check_against, print_against, typed
-from engine.cli.terminal import if_interrupted, print_compiling, watched
-from engine.cli.visible import print_stderr
-from engine.core.errors import UserError
-from engine.core.extras import need
-from engine.hosts.pipeline import Advanced, Host
-from engine.scenario import Score
+from slackwater.engine.cli.options import Against, check_against, print_against, typed
+from slackwater.engine.cli.terminal import if_interrupted, print_compiling, watched
+from slackwater.engine.cli.visible import print_stderr
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
+from slackwater.engine.hosts.pipeline import Advanced, Host
+from slackwater.engine.scenario import Score
 
 Name = Annotated[
     str,
@@ -80,7 +80,7 @@ def run(
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
     need("sim")
     if sweep:
-        from engine.cli.scenario_file_commands import sweep as swept  # noqa: PLC0415 - rarely asked for
+        from slackwater.engine.cli.scenario_file_commands import sweep as swept  # noqa: PLC0415 - rarely asked for
 
         given = {"--order": order, "--against": against, "--overwrite": overwrite}
         for option, value in given.items():
@@ -153,7 +153,7 @@ def _print(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     from rich.markup import escape  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415
 
-    from engine.cli.terminal import PlainConsole  # noqa: PLC0415
+    from slackwater.engine.cli.terminal import PlainConsole  # noqa: PLC0415
 
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)

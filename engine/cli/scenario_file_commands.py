@@ -11,20 +11,29 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from engine.apps.report.page.document import check_page_folder
-from engine.apps.scenario_run import (
+from slackwater.engine.apps.report.page.document import check_page_folder
+from slackwater.engine.apps.scenario_run import (
     FILE,
     check_questions,
     load_file,
     read_options,
     run_time_hints,
 )
-from engine.apps.sweep.cells import CELLS, Axis, Cell, answered, cells, jobs_of, nearest, read_axes
-from engine.apps.sweep.page import HTML, JSON, SweepFindings, assess, write_sweep
-from engine.cli.options import typed
-from engine.cli.terminal import if_interrupted, watched
-from engine.core.errors import UserError
-from engine.core.extras import need
+from slackwater.engine.apps.sweep.cells import (
+    CELLS,
+    Axis,
+    Cell,
+    answered,
+    cells,
+    jobs_of,
+    nearest,
+    read_axes,
+)
+from slackwater.engine.apps.sweep.page import HTML, JSON, SweepFindings, assess, write_sweep
+from slackwater.engine.cli.options import typed
+from slackwater.engine.cli.terminal import if_interrupted, watched
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
 
 # ``slackwater new`` and ``slackwater check``: scenario files (``docs/scenarios.md``).
 
@@ -37,7 +46,7 @@ def new(
 ) -> None:
     """Writes a scenario file with comments, to be changed; it runs as it is."""
     need("sim")
-    import scenarios.from_file as ours  # noqa: PLC0415 - takes the simulator along
+    import slackwater.scenarios.from_file as ours  # noqa: PLC0415 - takes the simulator along
 
     if path.suffix != FILE:
         raise UserError(f"{path}: call it NAME{FILE}, by which slackwater run knows it")
@@ -72,7 +81,7 @@ def check(
     takes; runs nothing.
     """
     need("sim")
-    import scenarios.from_file as ours  # noqa: PLC0415 - takes the simulator along
+    import slackwater.scenarios.from_file as ours  # noqa: PLC0415 - takes the simulator along
 
     if metrics:
         for name, what in ours.METRICS.items():

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.visible import print_stderr
-from engine.core.errors import UserError
-from engine.hosts.live.questions import check_claim
-from engine.hosts.pipeline import attribute_types, check_order, check_plans
-from engine.log.files.log_files import log_files
-from engine.query.fields import named_attributes
-from engine.server.demo.demonstration import demonstrate
-from engine.server.engine_process import EngineSettings
-from engine.server.serving import serve
-from engine.server.site_file import read_site
+from slackwater.engine.cli.visible import print_stderr
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.live.questions import check_claim
+from slackwater.engine.hosts.pipeline import attribute_types, check_order, check_plans
+from slackwater.engine.log.files.log_files import log_files
+from slackwater.engine.query.fields import named_attributes
+from slackwater.engine.server.demo.demonstration import demonstrate
+from slackwater.engine.server.engine_process import EngineSettings
+from slackwater.engine.server.serving import serve
+from slackwater.engine.server.site_file import read_site
 
 if TYPE_CHECKING:
-    from simulator.emulator.settings import Emulation
+    from slackwater.simulator.emulator.settings import Emulation
 
 
 # ``slackwater emulate``: the simulator's links on real packets, between network namespaces.
@@ -46,9 +46,9 @@ def emulate_links(
     Runs until it is interrupted; with -- COMMAND ... until that ends, with its exit code.
     """
     # ruff: noqa: PLC0415 - links draw with compiled code, which help does without
-    from simulator.emulator.running import emulate
-    from simulator.emulator.settings import read_links_file
-    from simulator.recorded import data_directory
+    from slackwater.simulator.emulator.running import emulate
+    from slackwater.simulator.emulator.settings import read_links_file
+    from slackwater.simulator.recorded import data_directory
 
     emulation = read_links_file(links)
     if check:
@@ -67,7 +67,7 @@ def _shown(emulation: Emulation) -> str:
     lines = [
         f"{emulation.prefix}{name}  {address}" for name, address in emulation.addresses.items()
     ]
-    from simulator.links import LinkSettings
+    from slackwater.simulator.links import LinkSettings
 
     usual = LinkSettings()
     for link in emulation.links:

@@ -17,16 +17,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from edge_agent.standard_streams import writing_output
-from engine.cli.options import spoken_host
-from engine.cli.visible import print_stderr, visible
-from engine.core.errors import Interrupted
-from engine.hosts.pipeline import Host
-from engine.hosts.result_files import Answers, StoredEvents, write, writing
-from engine.hosts.warnings import check_names, of_streams, unseen_types
-from engine.kernels.jit import when_compiling
-from engine.log.following import Log
-from engine.query.plan import Plan
+from slackwater.edge_agent.standard_streams import writing_output
+from slackwater.engine.cli.options import spoken_host
+from slackwater.engine.cli.visible import print_stderr, visible
+from slackwater.engine.core.errors import Interrupted
+from slackwater.engine.hosts.pipeline import Host
+from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
+from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
+from slackwater.engine.kernels.jit import when_compiling
+from slackwater.engine.log.following import Log
+from slackwater.engine.query.plan import Plan
 
 # A console of rich on which texts out of data do nothing but stand there.
 

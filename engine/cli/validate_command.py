@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from engine.apps.scenario_run import FILE
-from engine.apps.validate.report import Validation
-from engine.apps.validate.scenario_text import RecordedSources, Rhythm, scenario_text
-from engine.cli.options import read_share
-from engine.cli.terminal import PlainConsole
-from engine.cli.visible import json_out, print_stderr
-from engine.core.errors import UserError
-from engine.core.extras import need
-from engine.core.units import parse_duration
-from engine.hosts.live.questions import Questions, answering_time_ns
-from engine.log.whole_file import whole_file
-from engine.server.site_file import read_site
+from slackwater.engine.apps.scenario_run import FILE
+from slackwater.engine.apps.validate.report import Validation
+from slackwater.engine.apps.validate.scenario_text import RecordedSources, Rhythm, scenario_text
+from slackwater.engine.cli.options import read_share
+from slackwater.engine.cli.terminal import PlainConsole
+from slackwater.engine.cli.visible import json_out, print_stderr
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
+from slackwater.engine.core.units import parse_duration
+from slackwater.engine.hosts.live.questions import Questions, answering_time_ns
+from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.server.site_file import read_site
 
 if TYPE_CHECKING:
-    from edge_agent.drivers.agent_file import AgentSettings
-    from edge_agent.drivers.session_driver import TimeServer
-    from edge_agent.measure import Findings
-    from engine.apps.validate.verdict import ResultRequirements
-    from engine.scenario import Table
+    from slackwater.edge_agent.drivers.agent_file import AgentSettings
+    from slackwater.edge_agent.drivers.session_driver import TimeServer
+    from slackwater.edge_agent.measure import Findings
+    from slackwater.engine.apps.validate.verdict import ResultRequirements
+    from slackwater.engine.scenario import Table
 
 
 # ``slackwater validate --scenario FILE [--recording FILE]``: the measured set-up as a scenario.
@@ -57,7 +57,7 @@ def read_recorded(recording: Path, scenario: Path | None) -> RecordedSources:
         UserError: it cannot be read as it is.
     """
     need("sim")
-    from scenarios.from_file.recordings import read_recording
+    from slackwater.scenarios.from_file.recordings import read_recording
 
     folder = Path() if scenario is None else scenario.parent
     try:
@@ -180,9 +180,9 @@ def validate_setup(
     fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
     """
     # ruff: noqa: PLC0415 - what help and the language need not
-    from engine.apps.report.page.document import check_new_page
-    from engine.apps.validate.page import HTML, JSON, write_page
-    from engine.cli.options import typed
+    from slackwater.engine.apps.report.page.document import check_new_page
+    from slackwater.engine.apps.validate.page import HTML, JSON, write_page
+    from slackwater.engine.cli.options import typed
 
     given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
     if len(given) != 1:
@@ -233,8 +233,8 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
 def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
     from dataclasses import replace
 
-    from engine.hosts.live.questions import Questions
-    from engine.server.site_file import read_site
+    from slackwater.engine.hosts.live.questions import Questions
+    from slackwater.engine.server.site_file import read_site
 
     own = tuple((f"q{n}", text) for n, text in enumerate(queries, 1))
     if site is None:
@@ -248,8 +248,8 @@ def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
 
 
 def _wanted(asked: Questions, uncertain: str, gap: str | None) -> ResultRequirements:
-    from engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
-    from engine.order.registry import parse_order
+    from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
+    from slackwater.engine.order.registry import parse_order
 
     order = parse_order(asked.order, asked.time_unit)
     return ResultRequirements(
@@ -278,9 +278,9 @@ def _of_device(
     config: Path | None, asked: Questions, wanted: ResultRequirements, servers: Sequence[str],
     seconds: float, *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
-    from engine.apps.validate.device_quality import AgentFacts, setup_of
-    from engine.apps.validate.report import validation
-    from engine.apps.validate.scenario_text import habits_of
+    from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
+    from slackwater.engine.apps.validate.report import validation
+    from slackwater.engine.apps.validate.scenario_text import habits_of
 
     assert config is not None
     settings = _agent(config)
@@ -299,14 +299,14 @@ def _of_device(
 
 
 def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: bool) -> Validation:
-    from engine.apps.validate.logs.clock_reports import declared_bounds
-    from engine.apps.validate.logs.log_columns import read_columns
-    from engine.apps.validate.logs.log_quality import measured_answers, setup_of_log
-    from engine.apps.validate.report import validation
-    from engine.cli.terminal import print_compiling, print_unseen_types, watched
-    from engine.cli.work_folder import work_folder
-    from engine.hosts.pipeline import check_plans
-    from engine.log.arrival_log import LogReader
+    from slackwater.engine.apps.validate.logs.clock_reports import declared_bounds
+    from slackwater.engine.apps.validate.logs.log_columns import read_columns
+    from slackwater.engine.apps.validate.logs.log_quality import measured_answers, setup_of_log
+    from slackwater.engine.apps.validate.report import validation
+    from slackwater.engine.cli.terminal import print_compiling, print_unseen_types, watched
+    from slackwater.engine.cli.work_folder import work_folder
+    from slackwater.engine.hosts.pipeline import check_plans
+    from slackwater.engine.log.arrival_log import LogReader
 
     settings = asked.chain_settings() if asked.queries else None
     with watched("reading", quiet=quiet) as advanced:
@@ -322,10 +322,10 @@ def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: b
 
 
 def _agent(config: Path) -> AgentSettings:
-    from edge_agent import clock
-    from edge_agent.drivers.agent_file import read_agent
-    from edge_agent.errors import SettingsError
-    from edge_agent.listening import default_source
+    from slackwater.edge_agent import clock
+    from slackwater.edge_agent.drivers.agent_file import read_agent
+    from slackwater.edge_agent.errors import SettingsError
+    from slackwater.edge_agent.listening import default_source
 
     try:
         return read_agent(config, lambda: clock.read().wall_ns, default_source)
@@ -334,8 +334,8 @@ def _agent(config: Path) -> AgentSettings:
 
 
 def _servers(settings: AgentSettings, servers: Sequence[str]) -> list[TimeServer]:
-    from edge_agent.drivers.agent_file import read_server
-    from edge_agent.errors import SettingsError
+    from slackwater.edge_agent.drivers.agent_file import read_server
+    from slackwater.edge_agent.errors import SettingsError
 
     try:
         named = [read_server(text) for text in servers]
@@ -348,8 +348,8 @@ def _measured(
     settings: AgentSettings, config: Path, servers: list[TimeServer], seconds: float,
     *, rate: bool, quiet: bool,
 ) -> Findings:  # fmt: skip
-    from edge_agent.drivers.measure.machine import Measuring, measure_setup
-    from edge_agent.errors import AgentError
+    from slackwater.edge_agent.drivers.measure.machine import Measuring, measure_setup
+    from slackwater.edge_agent.errors import AgentError
 
     measuring = Measuring(duration_s=seconds, train_s=_STEP_S, rate=rate)
     with _progress(quiet=quiet) as advanced:
@@ -374,10 +374,10 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 
 def _show(found: Validation, *, as_json: bool) -> None:
-    from engine.apps.report.numbers import as_json as json_text
-    from engine.apps.report.numbers import versions
-    from engine.apps.validate.report import as_plain
-    from engine.apps.validate.tables import (
+    from slackwater.engine.apps.report.numbers import as_json as json_text
+    from slackwater.engine.apps.report.numbers import versions
+    from slackwater.engine.apps.validate.report import as_plain
+    from slackwater.engine.apps.validate.tables import (
         clock_table,
         deviation_table,
         fact_table,
@@ -417,16 +417,16 @@ def _show(found: Validation, *, as_json: bool) -> None:
 def _compare_two(
     first: Path, second: Path, out: Path | None, *, as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
-    from engine.apps.report.numbers import as_json as json_text
-    from engine.apps.report.numbers import plain
-    from engine.apps.report.page.document import check_new_page
-    from engine.apps.validate.logs.log_columns import read_columns
-    from engine.apps.validate.logs.two_logs import compare_logs
-    from engine.apps.validate.logs.two_logs_page import HTML, JSON, write_two_logs
-    from engine.apps.validate.spoken import duration
-    from engine.apps.validate.tables import beside_table
-    from engine.cli.options import typed
-    from engine.cli.terminal import watched
+    from slackwater.engine.apps.report.numbers import as_json as json_text
+    from slackwater.engine.apps.report.numbers import plain
+    from slackwater.engine.apps.report.page.document import check_new_page
+    from slackwater.engine.apps.validate.logs.log_columns import read_columns
+    from slackwater.engine.apps.validate.logs.two_logs import compare_logs
+    from slackwater.engine.apps.validate.logs.two_logs_page import HTML, JSON, write_two_logs
+    from slackwater.engine.apps.validate.spoken import duration
+    from slackwater.engine.apps.validate.tables import beside_table
+    from slackwater.engine.cli.options import typed
+    from slackwater.engine.cli.terminal import watched
 
     if out is not None:
         check_new_page(out, (HTML, JSON))

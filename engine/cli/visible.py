@@ -11,7 +11,7 @@ import json
 import sys
 from typing import TextIO, cast
 
-from edge_agent.errors import visible
+from slackwater.edge_agent.errors import visible
 
 __all__ = ["json_out", "print_stderr", "visible", "visible_json"]
 

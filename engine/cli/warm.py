@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engine.cli.app import run
-from engine.kernels.jit import cache_directory
+from slackwater.engine.cli.app import run
+from slackwater.engine.kernels.jit import cache_directory
 
 _KEPT_SECONDS: Final = 30 * 24 * 3600
 _PATTERN: Final = "EVENT SEQ(A a, !C c, B b) WHERE a.k = b.k AND c.k = a.k WITHIN 500"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.core.errors import SparkFailure, UserError
-from engine.hosts.pipeline import with_log_kept
+from slackwater.engine.core.errors import SparkFailure, UserError
+from slackwater.engine.hosts.pipeline import with_log_kept
 
 
 @contextmanager

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as limits
-from edge_agent import records as r
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.core.released import Strings
+from slackwater.edge_agent import records as limits
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.released import Strings
 
 # Which values a record may hold: the one rule of every door.
 #

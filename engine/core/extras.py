@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Final
 
-from engine.core.errors import SlackwaterError
+from slackwater.engine.core.errors import SlackwaterError
 
 _PAGES: Final = ("plotly", "jinja2", "markupsafe")
 EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {

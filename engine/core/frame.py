@@ -32,8 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from edge_agent import records as r
-from engine.core.errors import ContractViolation
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import ContractViolation
 
 ATTR_PREFIX: Final = "attrs."
 FRAMES_AT_ONCE: Final = 8_192

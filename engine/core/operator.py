@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, Self, overload
 import numpy as np
 import pyarrow as pa
 
-from engine.core.released import Released
+from slackwater.engine.core.released import Released
 
 Result = dict[str, Any]
 """One result with the fields of DESIGN "Results". Times in ns; the writer converts units."""

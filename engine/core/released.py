@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import Struct, field
 
-from edge_agent.records import UNC_MAX_NS
-from engine.kernels.records import NS_PER_S
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.kernels.records import NS_PER_S
 
 if TYPE_CHECKING:
-    from engine.core.timeline import Moved
+    from slackwater.engine.core.timeline import Moved
 
 
 # Bound on the clock error of any source of a site, as operators and barriers use it.

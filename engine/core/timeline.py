@@ -15,9 +15,16 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from engine.core.columns import Columns
-from engine.core.released import IN_ORDER, LATE_DROPPED, Gaps, Progress, Promises, Released
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.released import (
+    IN_ORDER,
+    LATE_DROPPED,
+    Gaps,
+    Progress,
+    Promises,
+    Released,
+)
 
 # Views of a released stream: rows that are in it, intervals by their ends, uncertain rows.
 

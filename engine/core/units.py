@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any, Final
 
-from edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
-from engine.core.errors import UserError
+from slackwater.edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
+from slackwater.engine.core.errors import UserError
 
 _DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
 INT64_MAX: Final = 2**63 - 1

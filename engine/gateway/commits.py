@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from engine.gateway.intake import Site
-from engine.gateway.outputs import LATER, Sink
-from engine.gateway.peers import Lane, Source
+from slackwater.engine.gateway.intake import Site
+from slackwater.engine.gateway.outputs import LATER, Sink
+from slackwater.engine.gateway.peers import Lane, Source
 
 FLIGHTS_MAX: Final = 16
 """A frame is held open while so many flights wait for the sink."""

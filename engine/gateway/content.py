@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.errors import WireError
-from edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema, Texts, Values
-from edge_agent.pull_back import Events, Excerpt, Whole
-from edge_agent.records import TIME_MAX_NS
+from slackwater.edge_agent.errors import WireError
+from slackwater.edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema, Texts, Values
+from slackwater.edge_agent.pull_back import Events, Excerpt, Whole
+from slackwater.edge_agent.records import TIME_MAX_NS
 
 # What sources declare: equal schemas are kept once, and only while somebody is connected.
 #

@@ -17,15 +17,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Final
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.errors import NtpRefused, WireError
-from edge_agent.pull_back import Excerpt
-from engine.gateway.commits import Commits
-from engine.gateway.content import Refusal
-from engine.gateway.counters import Counters
-from engine.gateway.intake import Intake, Site
-from engine.gateway.outputs import (
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.errors import NtpRefused, WireError
+from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.engine.gateway.commits import Commits
+from slackwater.engine.gateway.content import Refusal
+from slackwater.engine.gateway.counters import Counters
+from slackwater.engine.gateway.intake import Intake, Site
+from slackwater.engine.gateway.outputs import (
     ArrivalClock,
     CloseConnection,
     DeadLetters,
@@ -34,9 +34,9 @@ from engine.gateway.outputs import (
     Sink,
     Timers,
 )
-from engine.gateway.peers import Admission, Peer, Source
-from engine.gateway.recall import Recalled
-from engine.gateway.settings import Addresses, GatewaySettings, SourceStore
+from slackwater.engine.gateway.peers import Admission, Peer, Source
+from slackwater.engine.gateway.recall import Recalled
+from slackwater.engine.gateway.settings import Addresses, GatewaySettings, SourceStore
 
 __all__ = [
     "CloseConnection",

@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import messages as m
-from edge_agent import records as r
-from edge_agent.pull_back import Events, Excerpt, part_of
-from edge_agent.records import Kind
-from engine.core.frame import ATTR_PREFIX
-from engine.gateway.content import ContentRefused, check_data
-from engine.gateway.frames import FrameBuilder, Part
-from engine.gateway.recall import RECENT_ROWS, Recalled
-from engine.gateway.settings import GatewaySettings
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.pull_back import Events, Excerpt, part_of
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.gateway.content import ContentRefused, check_data
+from slackwater.engine.gateway.frames import FrameBuilder, Part
+from slackwater.engine.gateway.recall import RECENT_ROWS, Recalled
+from slackwater.engine.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
-    from engine.gateway.peers import Source
-    from engine.log.input.numbering import CountedLane, LaneName, Numbering
+    from slackwater.engine.gateway.peers import Source
+    from slackwater.engine.log.input.numbering import CountedLane, LaneName, Numbering
 
 _KINDS: Final = ("wrapped", "reused")
 _ORDERED: Final = (m.NUMBERS, m.PULL_BACK)
@@ -149,7 +149,7 @@ class Counters:
         return self._starts.get(name[:2], {}).get(name[2])
 
     def _begun(self, source: Source, stream: int, name: LaneName) -> Numbering:
-        from engine.log.input.numbering import Numbering  # noqa: PLC0415 - few gateways need it
+        from slackwater.engine.log.input.numbering import Numbering  # noqa: PLC0415 - few gateways need it
 
         if self._numbering is None:
             self._numbering = Numbering(self._settings.seq_bits, RECENT_ROWS)
@@ -170,7 +170,7 @@ class Counters:
         schema: m.StreamSchema,
     ) -> np.ndarray:  # fmt: skip
         """The numbers of 64 bits; -1: none."""
-        from engine.log.describe import group_rows  # noqa: PLC0415 - as above
+        from slackwater.engine.log.describe import group_rows  # noqa: PLC0415 - as above
 
         nothing = np.zeros(data.rows, np.int64)
         try:
@@ -194,7 +194,7 @@ class Counters:
 
     def _read_frames(self) -> None:
         """The events of the last frames by lane."""
-        from engine.log.describe import group_rows, ints, string_codes  # noqa: PLC0415 - as above
+        from slackwater.engine.log.describe import group_rows, ints, string_codes  # noqa: PLC0415 - as above
 
         found: dict[LaneName, list[_PastLane]] = {}
         while self._frames:
@@ -233,7 +233,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _digests(batch: pa.RecordBatch) -> np.ndarray:
-    from engine.log.input.numbering import digests  # noqa: PLC0415 - few gateways need it
+    from slackwater.engine.log.input.numbering import digests  # noqa: PLC0415 - few gateways need it
 
     columns = {name: batch.column(name) for name in batch.schema.names}
     attrs = {

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
-from edge_agent.pull_back import Events, Excerpt, columns_of
-from edge_agent.records import Kind
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.gateway.content import CODE, INT
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
+from slackwater.edge_agent.pull_back import Events, Excerpt, columns_of
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.gateway.content import CODE, INT
 
 ROW_BYTES: Final = 64
 """Charged per row for the columns that the gateway adds."""

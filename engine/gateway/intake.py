@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.errors import SAMPLE_BYTES, WireError
-from edge_agent.pull_back import Events, columns_of, part_of, written
-from edge_agent.records import Kind
-from engine.gateway.content import ContentRefused, check_data
-from engine.gateway.counters import Counters
-from engine.gateway.frames import FrameBuilder, Part, one_row
-from engine.gateway.outputs import DeadLetters
-from engine.gateway.peers import GatewayPromise, Lane, Source, WaitingPromises
-from engine.gateway.pull_back import PullBack
-from engine.gateway.settings import GatewaySettings, SourceStore
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.errors import SAMPLE_BYTES, WireError
+from slackwater.edge_agent.pull_back import Events, columns_of, part_of, written
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.gateway.content import ContentRefused, check_data
+from slackwater.engine.gateway.counters import Counters
+from slackwater.engine.gateway.frames import FrameBuilder, Part, one_row
+from slackwater.engine.gateway.outputs import DeadLetters
+from slackwater.engine.gateway.peers import GatewayPromise, Lane, Source, WaitingPromises
+from slackwater.engine.gateway.pull_back import PullBack
+from slackwater.engine.gateway.settings import GatewaySettings, SourceStore
 
 _EVENT: Final = Kind.EVENT
 _SPREAD: Final = 4

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Final, NamedTuple, Protocol
 
-from edge_agent.records import TIME_MAX_NS
-from engine.core.frame import Frame
+from slackwater.edge_agent.records import TIME_MAX_NS
+from slackwater.engine.core.frame import Frame
 
 # Dead letters: what peers sent and the gateway refused, kept for people to look at.
 #

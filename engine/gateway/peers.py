@@ -13,15 +13,15 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from edge_agent.device_clock import closed_clocks
-from edge_agent.messages import HELLO_MAX, PULL_BACK, Hello
-from edge_agent.ntp import NtpKeys
-from edge_agent.sequence import AHEAD
-from edge_agent.wire import Decoder
-from engine.gateway.content import Refusal, Schemas, SchemaStore, digest
-from engine.gateway.counters import counts_itself
-from engine.gateway.recall import PastSource, Recalled, ReceivedSet
-from engine.gateway.settings import GatewaySettings
+from slackwater.edge_agent.device_clock import closed_clocks
+from slackwater.edge_agent.messages import HELLO_MAX, PULL_BACK, Hello
+from slackwater.edge_agent.ntp import NtpKeys
+from slackwater.edge_agent.sequence import AHEAD
+from slackwater.edge_agent.wire import Decoder
+from slackwater.engine.gateway.content import Refusal, Schemas, SchemaStore, digest
+from slackwater.engine.gateway.counters import counts_itself
+from slackwater.engine.gateway.recall import PastSource, Recalled, ReceivedSet
+from slackwater.engine.gateway.settings import GatewaySettings
 
 # Promises of a source that wait until the numbers they speak of have come.
 #

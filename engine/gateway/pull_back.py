@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
-from edge_agent import messages as m
-from edge_agent.pull_back import Events, ids_of
-from engine.gateway.peers import OpenInterval, Source
-from engine.gateway.settings import GatewaySettings
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent.pull_back import Events, ids_of
+from slackwater.engine.gateway.peers import OpenInterval, Source
+from slackwater.engine.gateway.settings import GatewaySettings
 
 COUNTS: Final = (
     "pull_back_asked", "pull_back_came", "pull_back_unended", "pull_back_gone", "pull_back_untraced"

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 
 # Which numbers of a stream have come: one border, and a bounded list of islands beyond it.
 

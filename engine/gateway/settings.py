@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from edge_agent.listening import is_loopback
-from edge_agent.messages import Sync
-from edge_agent.ntp import ServerClock
-from edge_agent.sequence import AHEAD
-from engine.core.errors import UserError
-from engine.gateway.content import Refusal
+from slackwater.edge_agent.listening import is_loopback
+from slackwater.edge_agent.messages import Sync
+from slackwater.edge_agent.ntp import ServerClock
+from slackwater.edge_agent.sequence import AHEAD
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.gateway.content import Refusal
 
 # The source information store (R19 3.2.2, Figure 4.1): what is known of each source's clock.
 

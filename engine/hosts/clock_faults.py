@@ -7,11 +7,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
-from engine.core.units import duration
-from engine.kernels.records import NS_PER_S
-from engine.log.clock_readings import ClockReadings, clock_readings
-from engine.log.following import Log, opened
+from slackwater.engine.core.clocks.arrivals import (
+    ArrivalEstimate,
+    declaration,
+    estimate,
+    fastest_delay,
+)
+from slackwater.engine.core.units import duration
+from slackwater.engine.kernels.records import NS_PER_S
+from slackwater.engine.log.clock_readings import ClockReadings, clock_readings
+from slackwater.engine.log.following import Log, opened
 
 _UNIT_NS: Final = 30 * 86_400 * NS_PER_S
 """So far ahead a clock is seldom, and a wrong unit of time often."""

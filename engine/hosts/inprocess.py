@@ -11,13 +11,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.frame import Frame, by_site
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.chain.output_parts import last_parts, next_parts
-from engine.kernels.jit import loading, plain
-from engine.log.following import Log, opened
-from engine.output.part_store import PartStore, sole_use
-from engine.output.run_writer import OutputPart, RunWriter
+from slackwater.engine.core.frame import Frame, by_site
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
+from slackwater.engine.kernels.jit import loading, plain
+from slackwater.engine.log.following import Log, opened
+from slackwater.engine.output.part_store import PartStore, sole_use
+from slackwater.engine.output.run_writer import OutputPart, RunWriter
 
 _ROWS_PER_BATCH: Final = 1 << 18
 _RESULTS_AT_ONCE: Final = 1 << 16

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 JAVA_MIN: Final = 17
 """Oldest Java that PySpark 4 runs on."""

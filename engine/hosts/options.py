@@ -9,20 +9,20 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from engine.barrier.registry import BARRIER_FORMS, parse_barrier
-from engine.core.clocks.choice import read_clock
-from engine.core.errors import UserError
-from engine.core.units import parse_duration, unit_ns
-from engine.hosts.chain import ChainSettings
-from engine.operators.constraint.settings import read_monitor
-from engine.operators.match.settings import PatternSettings
-from engine.operators.window.settings import read_window
-from engine.order.base import Guards, OrderSettings
-from engine.order.registry import ORDERS, parse_order
-from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
-from engine.query.language.statements import Definition, definitions
-from engine.query.plan import Plan
-from engine.query.purge_settings import MATCHES_MAX, parse_purge
+from slackwater.engine.barrier.registry import BARRIER_FORMS, parse_barrier
+from slackwater.engine.core.clocks.choice import read_clock
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import parse_duration, unit_ns
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.operators.constraint.settings import read_monitor
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.window.settings import read_window
+from slackwater.engine.order.base import Guards, OrderSettings
+from slackwater.engine.order.registry import ORDERS, parse_order
+from slackwater.engine.query.endpoints.joins import COST, IBP, check_index, check_joins
+from slackwater.engine.query.language.statements import Definition, definitions
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge
 
 # A file of constraints.
 
@@ -217,7 +217,7 @@ class QueryOptions(OrderOptions):
             )
         purge, spill = parse_purge(self.purge, time_unit), None
         if self.spill is not None:
-            from engine.operators.match.spill.bounds import read_spill  # noqa: PLC0415 - for few runs
+            from slackwater.engine.operators.match.spill.bounds import read_spill  # noqa: PLC0415 - for few runs
 
             spill = read_spill(self.spill, time_unit, plans, purge, on_spark=on_spark)
         return ChainSettings(

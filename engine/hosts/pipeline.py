@@ -15,16 +15,16 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct, structs
 
-from edge_agent import records as r
-from edge_agent.standard_streams import taking_name
-from engine.core.errors import SparkFailure, UserError
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.core.units import neat
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.options import SEQUENCE
-from engine.hosts.upcoming_clocks import with_upcoming_clocks
-from engine.hosts.warnings import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.engine.core.errors import SparkFailure, UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.units import neat
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.options import SEQUENCE
+from slackwater.engine.hosts.upcoming_clocks import with_upcoming_clocks
+from slackwater.engine.hosts.warnings import (
     of_clocks,
     of_counted,
     of_numbers,
@@ -32,19 +32,19 @@ from engine.hosts.warnings import (
     of_windows,
     with_counted,
 )
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.describe import describe
-from engine.log.following import HeldLog, Log, gathered, held, opened
-from engine.log.input.input_log import open_input
-from engine.log.input.input_read import PLAIN_FORM, InputForm
-from engine.log.input.numbering import CountedLane
-from engine.log.whole_file import parquet_files, sync_folder
-from engine.order.base import Guards
-from engine.order.registry import is_order, parse_order
-from engine.output.part_store import HELD_BYTES, PartStore
-from engine.query import check_attributes
-from engine.query.fields import named_attributes
-from engine.query.plan import Plan
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.describe import describe
+from slackwater.engine.log.following import HeldLog, Log, gathered, held, opened
+from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm
+from slackwater.engine.log.input.numbering import CountedLane
+from slackwater.engine.log.whole_file import parquet_files, sync_folder
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import is_order, parse_order
+from slackwater.engine.output.part_store import HELD_BYTES, PartStore
+from slackwater.engine.query import check_attributes
+from slackwater.engine.query.fields import named_attributes
+from slackwater.engine.query.plan import Plan
 
 Advanced = Callable[[int], None]
 
@@ -73,7 +73,7 @@ class Host(Struct, frozen=True):
         if self.master is None:
             return run_in_process(log, settings, out, advanced)
         # pyspark and a JVM only on request
-        from engine.hosts.spark.host import run_on_spark  # noqa: PLC0415
+        from slackwater.engine.hosts.spark.host import run_on_spark  # noqa: PLC0415
 
         where = log if isinstance(log, Path) else _on_disk(log)
         return run_on_spark(where, settings, out.directory, self.master, advanced=advanced)
@@ -262,7 +262,7 @@ def check_order(log: Path | Log, settings: ChainSettings) -> None:
     wanted = settings.looked_at
     if not wanted:
         return
-    from engine.order.served import check_order_attributes  # noqa: PLC0415 - of few orders
+    from slackwater.engine.order.served import check_order_attributes  # noqa: PLC0415 - of few orders
 
     check_order_attributes(wanted, attribute_types(log, set(wanted)))
 

@@ -10,10 +10,10 @@ from typing import Final, TextIO
 
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.log.row_export import CSV, PARQUET
-from engine.output.export import export_jsonl, export_table, table_ahead
-from engine.output.ordered import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.row_export import CSV, PARQUET
+from slackwater.engine.output.export import export_jsonl, export_table, table_ahead
+from slackwater.engine.output.ordered import (
     ORDERED,
     ORDERED_STREAM,
     EventFiles,
@@ -21,11 +21,11 @@ from engine.output.ordered import (
     export_ordered_table,
     ordered_ahead,
 )
-from engine.output.part_store import PartStore
-from engine.output.table_files import TableAhead
-from engine.query.plan import Plan, asked_plan
-from engine.query.results_as_events import time_labels
-from engine.query.shape import most_events
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.table_files import TableAhead
+from slackwater.engine.query.plan import Plan, asked_plan
+from slackwater.engine.query.results_as_events import time_labels
+from slackwater.engine.query.shape import most_events
 
 TABLES: Final = (PARQUET, CSV)
 """Endings of the files that hold tables."""

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as r
-from engine.core.frame import Frame, clock_names
-from engine.hosts.chain import ChainSettings
-from engine.log.following import Log, opened
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.frame import Frame, clock_names
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.log.following import Log, opened
 
 _FRAMES: Final = 256
 """Looked through; what only comes later is known when it comes."""

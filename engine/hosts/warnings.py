@@ -12,23 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as r
-from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
-from engine.core.clocks.prediction import UNSTATED_PPB
-from engine.core.errors import UserError
-from engine.core.timeline import ANY_TYPE
-from engine.core.units import neat, unit_ns
-from engine.hosts.chain import ChainSettings
-from engine.hosts.clock_faults import clocks_set_back
-from engine.log.following import Log, opened
-from engine.log.input.numbering import CountedLane
-from engine.order.base import OrderSettings, numbers_mislead
-from engine.order.registry import is_order
-from engine.query.explain_operators import cost_of_repetition, cost_without_key
-from engine.query.fields import named_types, needed_types
-from engine.query.language.mistakes import closest
-from engine.query.monitor_plan import monitored_plans
-from engine.query.plan import Plan
+from slackwater.edge_agent import records as r
+from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
+from slackwater.engine.core.clocks.prediction import UNSTATED_PPB
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.core.units import neat, unit_ns
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.clock_faults import clocks_set_back
+from slackwater.engine.log.following import Log, opened
+from slackwater.engine.log.input.numbering import CountedLane
+from slackwater.engine.order.base import OrderSettings, numbers_mislead
+from slackwater.engine.order.registry import is_order
+from slackwater.engine.query.explain_operators import cost_of_repetition, cost_without_key
+from slackwater.engine.query.fields import named_types, needed_types
+from slackwater.engine.query.language.mistakes import closest
+from slackwater.engine.query.monitor_plan import monitored_plans
+from slackwater.engine.query.plan import Plan
 
 # Queries whose matches can wait only for the end: of types that nothing in the input promises.
 
@@ -265,7 +265,7 @@ def of_numbers(
     arrived, back = (sum(lane.get(name, 0) for lane in lanes) for name in ("arrived", "backwards"))
     if not numbers_mislead(back, arrived):
         return []
-    from engine.log.describe import readable_duration  # noqa: PLC0415 - brings rich, for few
+    from slackwater.engine.log.describe import readable_duration  # noqa: PLC0415 - brings rich, for few
 
     most = max(lane.get("backwards_ns", 0) for lane in lanes)
     text = (
@@ -316,7 +316,7 @@ def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
     if not refuted:
         return _few(moved)
-    from engine.log.describe import readable_duration  # noqa: PLC0415 - brings rich, for few
+    from slackwater.engine.log.describe import readable_duration  # noqa: PLC0415 - brings rich, for few
 
     early = [
         f"clock {name}: an event arrived {readable_duration(by)} before it can have happened by "
@@ -419,7 +419,7 @@ def of_constraints(plans: Iterable[Plan]) -> list[str]:
     monitored = monitored_plans(plans)
     if not monitored:
         return []
-    from engine.query.automata.verdicts import without_room  # noqa: PLC0415 - for few queries
+    from slackwater.engine.query.automata.verdicts import without_room  # noqa: PLC0415 - for few queries
 
     return [f"{plan.name}: {each}" for plan in monitored for each in without_room(plan)]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from engine.cache_home import own_cache
+from slackwater.engine.cache_home import own_cache
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -82,7 +82,7 @@ def inline(function: _F) -> _F:
 
 def _made(function: _F, **options: bool) -> _F:
     if os.environ.get("SLACKWATER_UNCOMPILED") == "1":
-        from engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - for debuggers
+        from slackwater.engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - for debuggers
 
         return uncompiled(function)
     return cast("_F", _Compiled(function, **options))
@@ -118,7 +118,7 @@ class _Compiled:
 
     @cached_property
     def _uncompiled(self) -> Callable[..., Any]:
-        from engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - for few events
+        from slackwater.engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - for few events
 
         return uncompiled(self.function)
 
@@ -131,7 +131,7 @@ class _Compiled:
     def _callee(self) -> Any:
         with loading.counted():
             _prepare()
-            from engine.kernels.compile_once import as_callee  # noqa: PLC0415 - loads Numba
+            from slackwater.engine.kernels.compile_once import as_callee  # noqa: PLC0415 - loads Numba
 
             return as_callee(self.function, **self.options)
 
@@ -139,13 +139,13 @@ class _Compiled:
     def _entry(self) -> Any:
         with loading.counted():
             _prepare()
-            from engine.kernels.compile_once import as_entry  # noqa: PLC0415 - loads Numba
+            from slackwater.engine.kernels.compile_once import as_entry  # noqa: PLC0415 - loads Numba
 
             made = as_entry(self.function, allocates=self.options["allocates"])
             directory, compiled = cache_directory(), made.compile
             if directory is not None:
-                from engine.kernels import kernel_cache  # noqa: PLC0415 - loads Numba
-                from engine.kernels.kernel_cache import digest_of  # noqa: PLC0415 - needs NumPy
+                from slackwater.engine.kernels import kernel_cache  # noqa: PLC0415 - loads Numba
+                from slackwater.engine.kernels.kernel_cache import digest_of  # noqa: PLC0415 - needs NumPy
 
                 folder = directory / digest_of(self)
                 if kernel_cache.enable(made, folder):
@@ -166,7 +166,7 @@ def _prepare() -> None:
     """Loads Numba, what it takes tuples of arrays for, and the notice of compiling."""
     from numba.core import event  # noqa: PLC0415 - loads Numba
 
-    import engine.kernels.compile_once  # noqa: F401, PLC0415 - likewise
+    import slackwater.engine.kernels.compile_once  # noqa: F401, PLC0415 - likewise
 
     class Notice(event.Listener):  # type: ignore[misc]  # numba is not checked here
         """Calls ``when_compiling``."""

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numba import config
 
-from engine.cache_home import own_bytes
+from slackwater.engine.cache_home import own_bytes
 
 _SUMS: Final = "checksums.json"
 _LOCATOR: Final = f"{__name__}.DigestLocator"
@@ -206,7 +206,7 @@ def _environment() -> bytes:
     import llvmlite  # noqa: PLC0415 - only who compiles or loads needs it
     import numba  # noqa: PLC0415 - likewise
 
-    from engine.kernels.compile_once import is_plain  # noqa: PLC0415 - likewise
+    from slackwater.engine.kernels.compile_once import is_plain  # noqa: PLC0415 - likewise
 
     settings = sorted(
         each

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE
 
 # One hash for all tables of the kernels.
 

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from engine.core.columns import joined_type
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import Frame
-from engine.log.files.folder import (
+from slackwater.engine.core.columns import joined_type
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.files.folder import (
     MARK,
     RETIRED,
     FileFacts,
@@ -31,7 +31,7 @@ from engine.log.files.folder import (
     numbered,
     retired,
 )
-from engine.log.files.log_files import (
+from slackwater.engine.log.files.log_files import (
     FIRST_ARRIVAL,
     KEPT,
     LAST_ARRIVAL,
@@ -56,8 +56,8 @@ from engine.log.files.log_files import (
     read_file,
     reading,
 )
-from engine.log.record.record_rules import attribute_types
-from engine.log.whole_file import (
+from slackwater.engine.log.record.record_rules import attribute_types
+from slackwater.engine.log.whole_file import (
     NS_PER_MS,
     write_parquet,
 )

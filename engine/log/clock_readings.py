@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.frame import Frame, clock_names
-from engine.log.describe import group_rows, ints, string_codes
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.frame import Frame, clock_names
+from slackwater.engine.log.describe import group_rows, ints, string_codes
 
 _OF_SYNC: Final = (r.TS, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 

@@ -15,11 +15,11 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from edge_agent.units import NS_PER
-from engine.core.frame import Frame
-from engine.core.units import unit_ns
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.units import unit_ns
 
 # Running values within groups of rows, on whole columns.
 

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.log.arrival_log import ROWS_PER_FILE, LogReader, frames_in
-from engine.log.files.folder import covering, file_name
-from engine.log.files.log_files import facts_in, reading
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import ROWS_PER_FILE, LogReader, frames_in
+from slackwater.engine.log.files.folder import covering, file_name
+from slackwater.engine.log.files.log_files import facts_in, reading
 
 # Follows a growing log file by file, from the file after the last one read.
 #

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from edge_agent import records as r
-from edge_agent.errors import did_you_mean
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.files.folder import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.files.folder import (
     FileFacts,
     LogFile,
     Parts,
@@ -31,7 +31,7 @@ from engine.log.files.folder import (
     numbered_files,
     retired,
 )
-from engine.log.files.log_files import (
+from slackwater.engine.log.files.log_files import (
     LAST_ARRIVAL,
     LOG_SCHEMA,
     PAYLOAD,
@@ -45,7 +45,13 @@ from engine.log.files.log_files import (
     read_file,
     removing,
 )
-from engine.log.whole_file import DAMAGED, parquet_files, sync_folder, temporary, write_parquet
+from slackwater.engine.log.whole_file import (
+    DAMAGED,
+    parquet_files,
+    sync_folder,
+    temporary,
+    write_parquet,
+)
 
 # The newest start of a source is taken out of a log: its gateway then knows nothing of it.
 #

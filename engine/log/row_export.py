@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.core.units import unit_ns
-from engine.log.files.log_files import write_behind
-from engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
-from engine.log.whole_file import parquet_writer, text_columns, whole_file
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.log.files.log_files import write_behind
+from slackwater.engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
+from slackwater.engine.log.whole_file import parquet_writer, text_columns, whole_file
 
 if TYPE_CHECKING:
     import pyarrow.csv as pacsv

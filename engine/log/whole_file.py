@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import msgpack
 import pyarrow as pa
 
-from edge_agent.standard_streams import taking_name
+from slackwater.edge_agent.standard_streams import taking_name
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

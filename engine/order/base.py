@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import numpy as np
 from msgspec import Struct, field
 
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.clocks.reference import SourceClocks
-from engine.core.columns import Columns
-from engine.core.errors import UserError
-from engine.core.released import Gaps, Progress, Promises, Strings
-from engine.core.units import parse_duration
-from engine.query.plan import Plan
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Gaps, Progress, Promises, Strings
+from slackwater.engine.core.units import parse_duration
+from slackwater.engine.query.plan import Plan
 
 # Values in the short form of an ordering operator, ``key=value,key=value``, as exact integers.
 #

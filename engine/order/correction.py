@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.clocks.reference import SourceClocks
-from engine.core.columns import Columns, clock_codes
-from engine.kernels.records import INT_MAX, INT_MIN
-from engine.order.base import Guards
-from engine.order.duplicates import Duplicates
-from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.columns import Columns, clock_codes
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.duplicates import Duplicates
+from slackwater.engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE
 
 _DENSE: Final = 4
 """Codes per event up to which a table of all codes beats sorting."""

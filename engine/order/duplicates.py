@@ -21,11 +21,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.columns import Columns
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, copy_of, numbers_of, one, record
-from engine.kernels.tables import empty_slots, enter, slot_of
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, copy_of, numbers_of, one, record
+from slackwater.engine.kernels.tables import empty_slots, enter, slot_of
 
 HORIZON: Final = 32_000
 """In numbers; less than half of those that 16 bits count."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from edge_agent.errors import near_miss
-from engine.core.errors import UserError
-from engine.order.base import OrderSettings
+from slackwater.edge_agent.errors import near_miss
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.order.base import OrderSettings
 
 ORDERS: Final = {
-    "sequence": "engine.order.sequence.order:SequenceSettings",
-    "kslack": "engine.order.slack.kslack:KSlackSettings",
-    "mp-kslack": "engine.order.slack.kslack:MpKSlackSettings",
-    "kslack-chain": "engine.order.slack.kslack:KSlackChainSettings",
-    "aq-kslack": "engine.order.slack.aq_settings:AqKSlackSettings",
-    "ldop": "engine.order.slack.ldop:LdopSettings",
-    "none": "engine.order.unordered.none:NoneSettings",
+    "sequence": "slackwater.engine.order.sequence.order:SequenceSettings",
+    "kslack": "slackwater.engine.order.slack.kslack:KSlackSettings",
+    "mp-kslack": "slackwater.engine.order.slack.kslack:MpKSlackSettings",
+    "kslack-chain": "slackwater.engine.order.slack.kslack:KSlackChainSettings",
+    "aq-kslack": "slackwater.engine.order.slack.aq_settings:AqKSlackSettings",
+    "ldop": "slackwater.engine.order.slack.ldop:LdopSettings",
+    "none": "slackwater.engine.order.unordered.none:NoneSettings",
 }
 """Settings of each, loaded when they are asked for."""
 

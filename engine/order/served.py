@@ -19,14 +19,14 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.columns import Columns
-from engine.core.errors import UserError
-from engine.core.released import Strings
-from engine.core.timeline import ANY_TYPE
-from engine.order.slack.aq_threshold import AGGREGATES
-from engine.query.fields import own_attribute
-from engine.query.plan import Attribute, Plan, WindowKind
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Strings
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.order.slack.aq_threshold import AGGREGATES
+from slackwater.engine.query.fields import own_attribute
+from slackwater.engine.query.plan import Attribute, Plan, WindowKind
 
 WINDOW_NS: Final = 1_000_000_000
 """Where there are no queries."""

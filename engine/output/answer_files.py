@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from engine.core.errors import UserError
-from engine.log.row_export import PARQUET, write_table
-from engine.log.whole_file import whole_file
-from engine.output.durable import AnswersDamaged, DurableBytes
-from engine.output.kinds import KINDS, ResultKind
-from engine.output.table_files import is_whole, table_bytes, table_of_bytes
-from engine.output.typed_columns import TypedColumns
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.row_export import PARQUET, write_table
+from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.output.durable import AnswersDamaged, DurableBytes
+from slackwater.engine.output.kinds import KINDS, ResultKind
+from slackwater.engine.output.table_files import is_whole, table_bytes, table_of_bytes
+from slackwater.engine.output.typed_columns import TypedColumns
 
 # Answers as JSON lines while they come: a file for each query and site, ``QUERY/SITE.jsonl``.
 #

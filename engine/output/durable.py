@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.log.files.folder import retired
-from engine.log.files.log_files import file_mark
-from engine.log.whole_file import load, save
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.files.log_files import file_mark
+from slackwater.engine.log.whole_file import load, save
 
 MARKS: Final = 16
 _STEP: Final = 4096

@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.core.errors import UserError
-from engine.core.operator import Result
-from engine.core.units import unit_ns
-from engine.log.row_export import CSV, write_table
-from engine.log.whole_file import whole_file
-from engine.output.json_lines import in_one, in_one_text
-from engine.output.kinds import KINDS
-from engine.output.part_store import Batches, PartStore, site_groups, store_of
-from engine.output.schema import POSITION
-from engine.output.table_files import TableAhead
-from engine.output.typed_columns import TypedColumns, flat
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Result
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.log.row_export import CSV, write_table
+from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.output.json_lines import in_one, in_one_text
+from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.part_store import Batches, PartStore, site_groups, store_of
+from slackwater.engine.output.schema import POSITION
+from slackwater.engine.output.table_files import TableAhead
+from slackwater.engine.output.typed_columns import TypedColumns, flat
 
 _AT_ONCE: Final = 1 << 14
 """Lines: bounds the texts in memory."""

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.kernels.jit import kernel
-from engine.kernels.tables import MULTIPLIER, mixed
-from engine.output.kinds import KINDS
-from engine.output.schema import same_for_all
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.tables import MULTIPLIER, mixed
+from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.schema import same_for_all
 
 EMISSION: Final = ("op", "at")
 """Fields that say when a result was emitted, and whether it is a retraction."""

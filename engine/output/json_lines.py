@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as r
-from engine.core.columns import without_nan
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.log.row_export import record_columns
-from engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION, as_json
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.columns import without_nan
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.log.row_export import record_columns
+from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION, as_json
 
 # Floats as texts by columns, as Python and so JSON writes them.
 

@@ -11,10 +11,10 @@ from typing import Final
 import pyarrow as pa
 from msgspec import Struct
 
-from engine.core.errors import ContractViolation
-from engine.core.operator import Result
-from engine.output.json_lines import in_units, result_lines
-from engine.output.schema import (
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.operator import Result
+from slackwater.engine.output.json_lines import in_units, result_lines
+from slackwater.engine.output.schema import (
     ALERT_SCHEMA,
     ALERTS,
     ITEM_SCHEMA,

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.core.errors import UserError
-from engine.log.files.folder import retired
-from engine.output.answer_files import SUFFIX, AnswerLines, AnswerTables
-from engine.output.json_lines import in_one_text
-from engine.output.kinds import KINDS, ResultKind, kind_of
-from engine.output.ordered import SIDE_OUTPUT, event_lines
-from engine.output.run_writer import FAILED, RESULTS, FailedQueries, OutputPart
-from engine.query.failures import QueryFailure
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.files.folder import retired
+from slackwater.engine.output.answer_files import SUFFIX, AnswerLines, AnswerTables
+from slackwater.engine.output.json_lines import in_one_text
+from slackwater.engine.output.kinds import KINDS, ResultKind, kind_of
+from slackwater.engine.output.ordered import SIDE_OUTPUT, event_lines
+from slackwater.engine.output.run_writer import FAILED, RESULTS, FailedQueries, OutputPart
+from slackwater.engine.query.failures import QueryFailure
 
 # Where an engine begins in a log whose oldest files were retired.
 

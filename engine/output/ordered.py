@@ -17,19 +17,19 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
-from engine.core.timeline import ends_of
-from engine.core.units import unit_ns
-from engine.kernels.records import INT_MIN
-from engine.log.row_export import write_table
-from engine.order.base import Ordered
-from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
-from engine.output.export import text_out
-from engine.output.json_lines import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
+from slackwater.engine.core.timeline import ends_of
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.kernels.records import INT_MIN
+from slackwater.engine.log.row_export import write_table
+from slackwater.engine.order.base import Ordered
+from slackwater.engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
+from slackwater.engine.output.export import text_out
+from slackwater.engine.output.json_lines import (
     DEFAULTS,
     RECORDS_AT_ONCE,
     in_one,
@@ -37,8 +37,8 @@ from engine.output.json_lines import (
     null_where,
     record_lines,
 )
-from engine.output.part_store import SITE, PartStore, runs, site_groups, store_of
-from engine.output.table_files import TableAhead
+from slackwater.engine.output.part_store import SITE, PartStore, runs, site_groups, store_of
+from slackwater.engine.output.table_files import TableAhead
 
 ORDERED: Final = "ordered"
 REF: Final = "ref"

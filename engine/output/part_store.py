@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.log.whole_file import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.whole_file import (
     DAMAGED,
     open_parquet,
     parquet_files,

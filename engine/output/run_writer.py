@@ -20,17 +20,17 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from edge_agent.errors import one_line
-from engine.core.operator import Result
-from engine.log.whole_file import whole_file
-from engine.output.answer_files import site_file
-from engine.output.durable import WRITTEN, AnswersDamaged
-from engine.output.kinds import KINDS, ResultKind, kind_of
-from engine.output.ordered import LATE, ORDERED, QUARANTINED, write_events
-from engine.output.part_store import PartStore
-from engine.output.schema import POSITION
-from engine.output.table_files import table_bytes, table_of_bytes
-from engine.query.failures import QueryFailure
+from slackwater.edge_agent.errors import one_line
+from slackwater.engine.core.operator import Result
+from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.output.answer_files import site_file
+from slackwater.engine.output.durable import WRITTEN, AnswersDamaged
+from slackwater.engine.output.kinds import KINDS, ResultKind, kind_of
+from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED, write_events
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.schema import POSITION
+from slackwater.engine.output.table_files import table_bytes, table_of_bytes
+from slackwater.engine.query.failures import QueryFailure
 
 # Queries that have failed at a site, in files beside their answers: ``QUERY/SITE.failed.json``.
 #

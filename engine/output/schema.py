@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.core.errors import ContractViolation
-from engine.core.operator import Result
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.operator import Result
 
 MATCHES: Final = "matches"
 WINDOWS: Final = "windows"

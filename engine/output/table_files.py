@@ -15,9 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.log.row_export import cannot_write, opened_table
-from engine.log.whole_file import DAMAGED, open_parquet
-from engine.output.part_store import SITE
+from slackwater.engine.log.row_export import cannot_write, opened_table
+from slackwater.engine.log.whole_file import DAMAGED, open_parquet
+from slackwater.engine.output.part_store import SITE
 
 
 def is_whole(file: Path, rows: int) -> bool:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.core.errors import UserError
-from engine.output.json_lines import in_one, in_unit, in_units
-from engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.output.json_lines import in_one, in_unit, in_units
+from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
 
 # Typed results as columns of plain values, for CSV.
 #

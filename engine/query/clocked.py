@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from engine.query.fields import attributes_in
-from engine.query.plan import (
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.plan import (
     Arithmetic,
     Attribute,
     Case,
@@ -38,7 +38,7 @@ def is_clocked(predicate: Predicate, *, lengths: bool = True) -> bool:
     """Whether clock errors can change ``predicate``; without ``lengths``, which a clock's rate
     changes: whether they can where each event lasts as long as it says.
 
-    >>> from engine.query import query
+    >>> from slackwater.engine.query import query
     >>> [is_clocked(p) for p in query("EVENT SEQ(A a, B b) WHERE b.ts - a.ts < 3").others]
     [True]
     >>> lasting = query("EVENT SEQ(A a) WHERE a.te - a.ts < 3").steps[0].where

@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
-from engine.query.analysis.consistency import never_counts
-from engine.query.endpoints.joins import COST, IBP
-from engine.query.explain_operators import (
+from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
+from slackwater.engine.query.analysis.consistency import never_counts
+from slackwater.engine.query.endpoints.joins import COST, IBP
+from slackwater.engine.query.explain_operators import (
     Section,
     counts_when,
     interval_sections,
@@ -22,10 +22,10 @@ from engine.query.explain_operators import (
     waits,
     window_sections,
 )
-from engine.query.fields import attributes_in
-from engine.query.language.mistakes import listed
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import (
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.language.mistakes import listed
+from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.plan import (
     Comparison,
     DerivedPlan,
     Group,
@@ -41,8 +41,8 @@ from engine.query.plan import (
     asked_plan,
     checks_of,
 )
-from engine.query.purge_settings import PurgeSettings
-from engine.query.render import (
+from slackwater.engine.query.purge_settings import PurgeSettings
+from slackwater.engine.query.render import (
     render,
     render_duration,
     render_expression,
@@ -50,9 +50,16 @@ from engine.query.render import (
     render_predicate,
     render_type,
 )
-from engine.query.repeat_plan import RepeatPlan
-from engine.query.results_as_events import returned_columns
-from engine.query.shape import INTERVALS, Between, Shape, of_intervals, shape_of, whole_pattern
+from slackwater.engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.query.results_as_events import returned_columns
+from slackwater.engine.query.shape import (
+    INTERVALS,
+    Between,
+    Shape,
+    of_intervals,
+    shape_of,
+    whole_pattern,
+)
 
 # EXPLAIN: the plan of a query in words. It describes what the operators do: ``seq``
 # (purge) and ``engine.barrier`` (release of matches); windows: ``explain_operators``.
@@ -79,7 +86,7 @@ def explain(
     if isinstance(plan, WindowPlan):
         return _text(plan, [*sections, *window_sections(plan, barrier)])
     if isinstance(plan, MonitorPlan):
-        from engine.query.automata.verdicts import monitor_sections  # noqa: PLC0415 - ten modules
+        from slackwater.engine.query.automata.verdicts import monitor_sections  # noqa: PLC0415 - ten modules
 
         return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_of_windows
-from engine.query.endpoints.joins import IBP, in_order, indexed_path, series_of
-from engine.query.endpoints.order import LESS, representation
-from engine.query.fields import shows_everything
-from engine.query.language.mistakes import listed
-from engine.query.plan import (
+from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_of_windows
+from slackwater.engine.query.endpoints.joins import IBP, in_order, indexed_path, series_of
+from slackwater.engine.query.endpoints.order import LESS, representation
+from slackwater.engine.query.fields import shows_everything
+from slackwater.engine.query.language.mistakes import listed
+from slackwater.engine.query.plan import (
     Drift,
     Emit,
     JoinKind,
@@ -24,7 +24,7 @@ from engine.query.plan import (
     WindowKind,
     WindowPlan,
 )
-from engine.query.render import (
+from slackwater.engine.query.render import (
     render_duration,
     render_expression,
     render_having,
@@ -33,8 +33,8 @@ from engine.query.render import (
     render_relation,
     render_type,
 )
-from engine.query.repeat_plan import Contiguity, Often, RepeatPlan, Skip, partitioned
-from engine.query.shape import endpoint_order
+from slackwater.engine.query.repeat_plan import Contiguity, Often, RepeatPlan, Skip, partitioned
+from slackwater.engine.query.shape import endpoint_order
 
 # What several operators show alike.
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from engine.core.errors import ContractViolation
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import Released, Strings
-from engine.query.plan import (
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.query.plan import (
     OPPOSITE,
     Arithmetic,
     Attribute,
@@ -27,7 +27,7 @@ from engine.query.plan import (
     Presence,
     SeqPlan,
 )
-from engine.query.values import (
+from slackwater.engine.query.values import (
     NULL,
     Value,
     arithmetic,

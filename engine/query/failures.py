@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, structs
 
-from engine.core.errors import Interrupted, SlackwaterError
-from engine.core.operator import Operator, Result
-from engine.core.released import Released
-from engine.query.plan import Plan, checks_of
-from engine.query.results_as_events import sources_of
+from slackwater.engine.core.errors import Interrupted, SlackwaterError
+from slackwater.engine.core.operator import Operator, Result
+from slackwater.engine.core.released import Released
+from slackwater.engine.query.plan import Plan, checks_of
+from slackwater.engine.query.results_as_events import sources_of
 
 
 class QueryFailure(Struct, frozen=True):

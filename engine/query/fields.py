@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
-from engine.core.errors import ContractViolation
-from engine.core.frame import ATTR_PREFIX
-from engine.core.timeline import ANY_TYPE
-from engine.query.monitor_plan import MonitorPlan, occurrences
-from engine.query.plan import (
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.query.monitor_plan import MonitorPlan, occurrences
+from slackwater.engine.query.plan import (
     APART,
     Arithmetic,
     Attribute,
@@ -38,7 +38,7 @@ from engine.query.plan import (
     SeqPlan,
     WindowPlan,
 )
-from engine.query.values import FUNCTIONS
+from slackwater.engine.query.values import FUNCTIONS
 
 _P = TypeVar("_P")
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step, WindowPlan
+    from slackwater.engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step, WindowPlan
 
 
 # What a constraint says of a trace: a regular expression over events (L10 3.2.1).

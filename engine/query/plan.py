@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.monitor_plan import MonitorPlan
 
 
 class Emit(StrEnum):

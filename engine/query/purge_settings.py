@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.core.errors import UserError
-from engine.core.units import DURATION_MAX_NS, parse_duration
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
 
 PURGES: Final = ("late", "slack", "promises")
 MATCHES_MAX: Final = 200_000

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from edge_agent.units import NS_PER
-from engine.core.errors import ContractViolation
-from engine.core.frame import ATTR_PREFIX
-from engine.query.fields import OWN, with_attributes
-from engine.query.language.mistakes import RESERVED
-from engine.query.monitor_plan import (
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.query.fields import OWN, with_attributes
+from slackwater.engine.query.language.mistakes import RESERVED
+from slackwater.engine.query.monitor_plan import (
     MonitorPlan,
     Occurrence,
     Regular,
     Repetition,
 )
-from engine.query.plan import (
+from slackwater.engine.query.plan import (
     COMPUTED,
     HISTORY,
     RESULT,
@@ -55,7 +55,7 @@ from engine.query.plan import (
     WindowPlan,
     asked_plan,
 )
-from engine.query.repeat_plan import (
+from slackwater.engine.query.repeat_plan import (
     BEFORE,
     COUNT,
     EACH,
@@ -68,7 +68,7 @@ from engine.query.repeat_plan import (
     step_and_role,
     with_role,
 )
-from engine.query.shape import of_intervals, whole_pattern
+from slackwater.engine.query.shape import of_intervals, whole_pattern
 
 # What a CHECK reads in the history of a query's results, as a name in its condition.
 
@@ -230,7 +230,7 @@ _P = TypeVar("_P", Expression, Predicate)
 def render(plan: Plan) -> str:
     """The text of ``plan``, on one line; numbers without a unit are in ns.
 
-    >>> from engine.query import query
+    >>> from slackwater.engine.query import query
     >>> render(query("event seq(A a, B b) where a.id=b.id within 5000 ms"))
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """

@@ -9,10 +9,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.core.timeline import ANY_TYPE
-from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in, attributes_of
-from engine.query.plan import Attribute, Comparison, Predicate, SeqPlan, Step
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.fields import attributes_in, attributes_of
+from slackwater.engine.query.plan import Attribute, Comparison, Predicate, SeqPlan, Step
 
 # The plan of a pattern whose steps repeat, or of whose matches only some are asked for.
 #

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
-from engine.query.fields import (
+from slackwater.engine.query.fields import (
     FIELDS,
     attributes_in,
     is_time,
@@ -15,8 +15,8 @@ from engine.query.fields import (
     own_attribute,
     with_attributes,
 )
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import (
+from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.plan import (
     COMPUTED,
     Aggregate,
     Attribute,
@@ -31,9 +31,9 @@ from engine.query.plan import (
     WindowPlan,
     asked_plan,
 )
-from engine.query.render import default_label, render_expression
-from engine.query.schema import check_attributes as check_own
-from engine.query.schema import value_type
+from slackwater.engine.query.render import default_label, render_expression
+from slackwater.engine.query.schema import check_attributes as check_own
+from slackwater.engine.query.schema import value_type
 
 # What is computed of aggregates, as if it were of single events: its kind and its unit.
 

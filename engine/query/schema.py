@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.core.errors import UserError
-from engine.query.analysis.typed import attribute_of, to_compare, to_take
-from engine.query.fields import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.analysis.typed import attribute_of, to_compare, to_take
+from slackwater.engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
     ValueKind,
@@ -17,12 +17,12 @@ from engine.query.fields import (
     inside,
     own_attribute,
 )
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, refuse
-from engine.query.language.parse import parse
-from engine.query.language.syntax import Join
-from engine.query.monitor_plan import MonitorPlan, occurrences
-from engine.query.plan import (
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import Span, closest, refuse
+from slackwater.engine.query.language.parse import parse
+from slackwater.engine.query.language.syntax import Join
+from slackwater.engine.query.monitor_plan import MonitorPlan, occurrences
+from slackwater.engine.query.plan import (
     TAKES_TEXT,
     Arithmetic,
     Attribute,
@@ -41,9 +41,9 @@ from engine.query.plan import (
     SeqPlan,
     WindowPlan,
 )
-from engine.query.render import render_attribute
-from engine.query.repeat_plan import step_and_role
-from engine.query.values import FUNCTIONS
+from slackwater.engine.query.render import render_attribute
+from slackwater.engine.query.repeat_plan import step_and_role
+from slackwater.engine.query.values import FUNCTIONS
 
 _NUMBERS: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 _TYPES: Final = {ValueKind.TEXT: "str", ValueKind.TRUTH: "bool"}

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
-from engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
+from slackwater.engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart
 
 INTERVALS: Final = "ISEQ"
 """The ``op`` of a group whose steps the plan's relations of end points order, and nothing else."""
@@ -102,7 +102,7 @@ def leaves(part: Part | TreePart) -> Iterator[int]:
 def shape_of(plan: SeqPlan) -> Shape:
     """The order that ``plan`` asks for.
 
-    >>> from engine.query import query
+    >>> from slackwater.engine.query import query
     >>> shape = shape_of(query("EVENT SEQ(A a, AND(B b, C c), !N n, D d) WITHIN 5 s"))
     >>> sorted(shape.before)
     [(0, 1), (0, 2), (0, 4), (1, 4), (2, 4)]

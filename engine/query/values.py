@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from engine.core.released import Strings
-from engine.query.plan import MIRRORED
+from slackwater.engine.core.released import Strings
+from slackwater.engine.query.plan import MIRRORED
 
 # Columns of values with null: comparing them and calculating with them.
 

@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.settings_file import Table
-from engine.core.errors import UserError
-from engine.hosts.java import java_home
-from engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
-from engine.hosts.live.questions import Questions
-from engine.server.watch.overview import AnswersState
+from slackwater.edge_agent.settings_file import Table
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.java import java_home
+from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
+from slackwater.engine.hosts.live.questions import Questions
+from slackwater.engine.server.watch.overview import AnswersState
 
 # ``[engine]`` and ``[[query]]`` of a site's settings.
 
@@ -283,7 +283,7 @@ class EngineProcess:
         """One life of the process; gives its exit code."""
         try:
             process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "engine.hosts.live.program",
+                sys.executable, "-m", "slackwater.engine.hosts.live.program",
                 stdin=PIPE, stdout=PIPE, start_new_session=True,
             )  # fmt: skip
         except OSError as error:

@@ -13,13 +13,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.gateway.outputs import LATER
-from engine.gateway.recall import Recalled
-from engine.log.arrival_log import LogWriter, streamed_frames
-from engine.log.files.folder import retired
-from engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.outputs import LATER
+from slackwater.engine.gateway.recall import Recalled
+from slackwater.engine.log.arrival_log import LogWriter, streamed_frames
+from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
 
 # The arrival log as a gateway's sink that writes in a thread: receiving never waits for the disk.
 #

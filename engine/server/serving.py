@@ -16,27 +16,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from edge_agent.standard_streams import keep_private
-from engine.core.errors import SlackwaterError, UserError
-from engine.core.extras import need
-from engine.core.units import unit_ns
-from engine.gateway.core import GatewayCore, Recalled
-from engine.gateway.outputs import DeadLetters
-from engine.hosts.live.questions import check_claim
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.files.folder import retired
-from engine.log.files.log_files import log_files
-from engine.server.engine_process import EngineProcess, OnResults, spark_ready
-from engine.server.log_keeper import LogKeeper, LogThread
-from engine.server.ntp_responder import NtpResponder
-from engine.server.result_feed import ResultFeed
-from engine.server.site_file import SiteSettings, plain_tokens
-from engine.server.tcp_host import RefusalLines, TcpHost, connections_within, open_files
-from engine.server.watch.overview import AnswersState, Overview
-from engine.server.watch.source_figures import SourceFigures
+from slackwater.edge_agent.standard_streams import keep_private
+from slackwater.engine.core.errors import SlackwaterError, UserError
+from slackwater.engine.core.extras import need
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.gateway.core import GatewayCore, Recalled
+from slackwater.engine.gateway.outputs import DeadLetters
+from slackwater.engine.hosts.live.questions import check_claim
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.files.log_files import log_files
+from slackwater.engine.server.engine_process import EngineProcess, OnResults, spark_ready
+from slackwater.engine.server.log_keeper import LogKeeper, LogThread
+from slackwater.engine.server.ntp_responder import NtpResponder
+from slackwater.engine.server.result_feed import ResultFeed
+from slackwater.engine.server.site_file import SiteSettings, plain_tokens
+from slackwater.engine.server.tcp_host import RefusalLines, TcpHost, connections_within, open_files
+from slackwater.engine.server.watch.overview import AnswersState, Overview
+from slackwater.engine.server.watch.source_figures import SourceFigures
 
 if TYPE_CHECKING:
-    from engine.server.page.web_server import PageServer
+    from slackwater.engine.server.page.web_server import PageServer
 
 Tell = Callable[[str], None]
 """Takes a line for people, without its newline."""
@@ -189,7 +189,7 @@ def _page(
     if settings.page is None:
         return None
     need("page")
-    from engine.server.page.web_server import PageServer  # noqa: PLC0415
+    from slackwater.engine.server.page.web_server import PageServer  # noqa: PLC0415
 
     tls = settings.tls.context(ask_clients=False) if settings.tls and settings.page.tls else None
     return PageServer(settings.page, overview, feed, tls, tell)

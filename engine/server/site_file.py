@@ -7,15 +7,15 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.errors import SettingsError
-from edge_agent.listening import Listening, is_loopback, read_listening
-from edge_agent.settings_file import Table, read_toml, told_of
-from engine.core.errors import UserError
-from engine.gateway.settings import GatewaySettings
-from engine.log.input.numbering import BITS
-from engine.log.retention import Limits
-from engine.server.engine_process import EngineSettings, read_engine
-from engine.server.log_keeper import KeepSettings
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.listening import Listening, is_loopback, read_listening
+from slackwater.edge_agent.settings_file import Table, read_toml, told_of
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.gateway.settings import GatewaySettings
+from slackwater.engine.log.input.numbering import BITS
+from slackwater.engine.log.retention import Limits
+from slackwater.engine.server.engine_process import EngineSettings, read_engine
+from slackwater.engine.server.log_keeper import KeepSettings
 
 # ``[log]`` of a site's settings: how its files are kept.
 

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Hashable
 from itertools import count
 from typing import Final
 
-from edge_agent.drivers.session_driver import Alarm, StreamSocket
-from edge_agent.errors import one_line
-from engine.gateway.core import GatewayCore
-from engine.gateway.outputs import CloseConnection
-from engine.gateway.settings import place_of
-from engine.log.input.numbering import CountedLane
-from engine.server.watch.overview import found_line
+from slackwater.edge_agent.drivers.session_driver import Alarm, StreamSocket
+from slackwater.edge_agent.errors import one_line
+from slackwater.engine.gateway.core import GatewayCore
+from slackwater.engine.gateway.outputs import CloseConnection
+from slackwater.engine.gateway.settings import place_of
+from slackwater.engine.log.input.numbering import CountedLane
+from slackwater.engine.server.watch.overview import found_line
 
 # What a gateway says of the peers that it refuses: who, from where, why; some lines a minute.
 

@@ -1,6 +1,6 @@
 """A bookshop with RFID readers at shelves, counters and exits; thefts are known as truth."""
 
-from scenarios.bookstore.bookstore import Bookstore
+from slackwater.scenarios.bookstore.bookstore import Bookstore
 
 __all__ = ["Bookstore", "scenario"]
 

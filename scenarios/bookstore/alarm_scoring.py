@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from scenarios.bookstore.alarm_truth import QUERY, ShopTruth
-from scenarios.bookstore.shop import Fate
-from scenarios.runs import emitted, match_identity, quantiles_ms, read_counters
 from slackwater.scenario import Chart, Claim, Pass, Score, Series, Table
+from slackwater.scenarios.bookstore.alarm_truth import QUERY, ShopTruth
+from slackwater.scenarios.bookstore.shop import Fate
+from slackwater.scenarios.runs import emitted, match_identity, quantiles_ms, read_counters
 
 IMMEDIATE: Final = "immediate"
 PUNCTUATION: Final = "punctuation"

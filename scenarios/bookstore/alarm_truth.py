@@ -14,9 +14,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.bookstore.readers import Zone
-from scenarios.bookstore.shop import Fate
 from slackwater.log import Kind, LogReader
+from slackwater.scenarios.bookstore.readers import Zone
+from slackwater.scenarios.bookstore.shop import Fate
 from slackwater.simulation import LOG, TRUTH
 
 QUERY: Final = "thefts"

@@ -9,12 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.bookstore.alarm_scoring import score_run
-from scenarios.bookstore.alarm_truth import BOOKS, QUERY
-from scenarios.bookstore.network import Conditions, bookstore_scenario, opened
-from scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Book, Shop
-from scenarios.options import duration_ns, read_options
 from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.scenarios.bookstore.alarm_scoring import score_run
+from slackwater.scenarios.bookstore.alarm_truth import BOOKS, QUERY
+from slackwater.scenarios.bookstore.network import Conditions, bookstore_scenario, opened
+from slackwater.scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Book, Shop
+from slackwater.scenarios.options import duration_ns, read_options
 from slackwater.simulation import TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {

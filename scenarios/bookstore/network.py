@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.bookstore.readers import Reader, Zone
-from scenarios.bookstore.shop import Book, Shop, plan_books
 from slackwater.scenario import NS_PER, UserError
+from slackwater.scenarios.bookstore.readers import Reader, Zone
+from slackwater.scenarios.bookstore.shop import Book, Shop, plan_books
 from slackwater.simulation import (
     START_NS,
     ClockSettings,

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.bookstore.reads import GAP_NS, presences_of
-from scenarios.bookstore.shop import Book, Shop, Visit
+from slackwater.scenarios.bookstore.reads import GAP_NS, presences_of
+from slackwater.scenarios.bookstore.shop import Book, Shop, Visit
 from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 STREAM: Final = "reads"

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.bookstore.shop import SECOND, Visit
+from slackwater.scenarios.bookstore.shop import SECOND, Visit
 
 READ_EVERY_NS: Final = SECOND // 5
 """Each antenna asks so often; shop time, as everything in this file."""

@@ -1,6 +1,6 @@
 """Evenings of forgetful people: dinner, washing, and medicine that is not taken before sleep."""
 
-from scenarios.elder_care.elder_care import ElderCare
+from slackwater.scenarios.elder_care.elder_care import ElderCare
 
 __all__ = ["ElderCare", "scenario"]
 

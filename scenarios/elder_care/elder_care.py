@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.elder_care.homes import homes_scenario
-from scenarios.elder_care.scoring import QUERY, WITHIN_NS, score_run
-from scenarios.options import duration_ns, read_options
 from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.scenarios.elder_care.homes import homes_scenario
+from slackwater.scenarios.elder_care.scoring import QUERY, WITHIN_NS, score_run
+from slackwater.scenarios.options import duration_ns, read_options
 from slackwater.simulation import simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {

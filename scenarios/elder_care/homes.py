@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from scenarios.elder_care.evenings import DAY_NS, MEDICINE, ROOMS, STREAM, Sensor, plan_evenings
 from slackwater.scenario import NS_PER
+from slackwater.scenarios.elder_care.evenings import (
+    DAY_NS,
+    MEDICINE,
+    ROOMS,
+    STREAM,
+    Sensor,
+    plan_evenings,
+)
 from slackwater.simulation import (
     START_NS,
     AbstractSettings,

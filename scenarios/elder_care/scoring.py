@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.elder_care.evenings import DINNER, MEDICINE, ROOMS, SLEEP, WASH
-from scenarios.elder_care.homes import GAP_NS
-from scenarios.intervals import (
+from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
+from slackwater.scenarios.elder_care.evenings import DINNER, MEDICINE, ROOMS, SLEEP, WASH
+from slackwater.scenarios.elder_care.homes import GAP_NS
+from slackwater.scenarios.intervals import (
     Found,
     Interval,
     Match,
@@ -21,8 +22,7 @@ from scenarios.intervals import (
     of_sources,
     stays_of,
 )
-from scenarios.runs import quantiles_ms
-from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
+from slackwater.scenarios.runs import quantiles_ms
 
 QUERY: Final = "no_medicine"
 WITHIN_NS: Final = 120 * NS_PER["s"]

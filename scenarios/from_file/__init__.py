@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.from_file.file_scenario import FromFile
-from scenarios.from_file.metrics import METRICS
-from scenarios.from_file.reading import WORLDS
+from slackwater.scenarios.from_file.file_scenario import FromFile
+from slackwater.scenarios.from_file.metrics import METRICS
+from slackwater.scenarios.from_file.reading import WORLDS
 from slackwater.simulation import scenario_file_schema
 
 __all__ = ["METRICS", "SCHEMA", "TEMPLATE", "FromFile", "schema"]

@@ -8,10 +8,10 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.from_file.overrides import found_at, overridden, read_pairs
-from scenarios.from_file.reading import ScenarioText
-from scenarios.from_file.scoring import score_run
 from slackwater.scenario import Pass, Score, UserError, statement_names
+from slackwater.scenarios.from_file.overrides import found_at, overridden, read_pairs
+from slackwater.scenarios.from_file.reading import ScenarioText
+from slackwater.scenarios.from_file.scoring import score_run
 from slackwater.simulation import FileScenario, simulate_to, told_of_long_runs
 
 MAIN: Final = "main"

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import slackwater
-from scenarios.from_file.lineage import Lineage
-from scenarios.from_file.metrics import TrueResult
 from slackwater.scenario import parse_queries
+from slackwater.scenarios.from_file.lineage import Lineage
+from slackwater.scenarios.from_file.metrics import TrueResult
 from slackwater.simulation import (
     TRUTH,
     TRUTH_PREFIX,

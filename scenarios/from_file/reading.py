@@ -8,12 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.from_file.overrides import RECORDING, as_option, blamed, overridden, place_of
-from scenarios.from_file.recordings import read_recording
-from scenarios.from_file.thresholds import Threshold, read_threshold
-from scenarios.network_correlation.agents import WORLDS as MACHINE_ROOM
-from scenarios.soccer.network import WORLDS as SOCCER
-from scenarios.warehouse.devices import WORLDS as COLD_STORE
 from slackwater.scenario import (
     StatementError,
     UserError,
@@ -24,6 +18,18 @@ from slackwater.scenario import (
     read_clock,
     statement_names,
 )
+from slackwater.scenarios.from_file.overrides import (
+    RECORDING,
+    as_option,
+    blamed,
+    overridden,
+    place_of,
+)
+from slackwater.scenarios.from_file.recordings import read_recording
+from slackwater.scenarios.from_file.thresholds import Threshold, read_threshold
+from slackwater.scenarios.network_correlation.agents import WORLDS as MACHINE_ROOM
+from slackwater.scenarios.soccer.network import WORLDS as SOCCER
+from slackwater.scenarios.warehouse.devices import WORLDS as COLD_STORE
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
 
 WORLDS: Final = {**SOCCER, **COLD_STORE, **MACHINE_ROOM}

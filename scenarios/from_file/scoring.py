@@ -12,13 +12,20 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.from_file.durable import Durable
-from scenarios.from_file.lineage import Lineage
-from scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
-from scenarios.from_file.perfect_world import PerfectWorld, event_identity
-from scenarios.from_file.thresholds import Threshold, shown
-from scenarios.runs import IN_ORDER, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
 from slackwater.scenario import Claim, Score, Table, Tile, parse_queries
+from slackwater.scenarios.from_file.durable import Durable
+from slackwater.scenarios.from_file.lineage import Lineage
+from slackwater.scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
+from slackwater.scenarios.from_file.perfect_world import PerfectWorld, event_identity
+from slackwater.scenarios.from_file.thresholds import Threshold, shown
+from slackwater.scenarios.runs import (
+    IN_ORDER,
+    LATE_DROPPED,
+    emitted,
+    ints,
+    out_of_order,
+    read_ordered,
+)
 from slackwater.simulation import LOG, MANIFEST, FileScenario
 
 STREAM: Final = "events"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scenarios.from_file.metrics import DURATIONS, METRICS, OF_STREAM, SHARES
 from slackwater.scenario import UserError, did_you_mean, number, parse_duration
+from slackwater.scenarios.from_file.metrics import DURATIONS, METRICS, OF_STREAM, SHARES
 
 _FORM: Final = re.compile(r"\s*(?:([^:]+?)\s*:)?\s*(\w+)\s*([<>=!~\u2264\u2265\u2260]+)\s*(.+?)\s*")
 _COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {

@@ -4,7 +4,7 @@ Donsez, Alphand: "The Helium LoRaWAN frames dataset", 2023 (hal-04737506); GitHu
 CampusIoT/datasets, folder Helium, ODbL 1.0.
 """
 
-from scenarios.lorawan.lorawan import Lorawan
+from slackwater.scenarios.lorawan.lorawan import Lorawan
 
 __all__ = ["Lorawan", "scenario"]
 

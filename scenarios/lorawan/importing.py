@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.lorawan.recording import Recording, first_numbers, join_rows, lost_frames
 from slackwater.log import ATTR_PREFIX, STRING, Frame
 from slackwater.log import records as r
+from slackwater.scenarios.lorawan.recording import Recording, first_numbers, join_rows, lost_frames
 
 TYPE: Final = "uplink"
 FRAME_ROWS: Final = 1_024

@@ -9,17 +9,24 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.lorawan.importing import (
+from slackwater.scenario import Pass, Score, UserError
+from slackwater.scenarios.lorawan.importing import (
     device_table,
     join_table,
     recording_frames,
     truth_table,
 )
-from scenarios.lorawan.recording import FILES, read_recording
-from scenarios.lorawan.scoring import DEVICES, MAIN, RECEPTIONS, SLACK, UNORDERED, score_run
-from scenarios.options import duration_ns, read_options
-from scenarios.recorded_log import write_log, write_manifest
-from slackwater.scenario import Pass, Score, UserError
+from slackwater.scenarios.lorawan.recording import FILES, read_recording
+from slackwater.scenarios.lorawan.scoring import (
+    DEVICES,
+    MAIN,
+    RECEPTIONS,
+    SLACK,
+    UNORDERED,
+    score_run,
+)
+from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.recorded_log import write_log, write_manifest
 from slackwater.simulation import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"files": ",".join(FILES), "latency": "500 ms", "slack": "1 h"}

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scenarios.orders import measure_sites, order_table, plain
-from scenarios.runs import (
+from slackwater.measures import Measures
+from slackwater.scenario import NS_PER, Claim, Score, Table, number
+from slackwater.scenarios.orders import measure_sites, order_table, plain
+from slackwater.scenarios.runs import (
     ints,
     lane_sum,
     missing_events,
@@ -25,8 +27,6 @@ from scenarios.runs import (
     share,
     standing,
 )
-from slackwater.measures import Measures
-from slackwater.scenario import NS_PER, Claim, Score, Table, number
 from slackwater.simulation import TRUTH
 
 MAIN: Final = "sequence"

@@ -3,7 +3,7 @@
 Johnson et al.: "MIMIC-IV Clinical Database Demo" (version 2.2), PhysioNet; open, ODbL 1.0.
 """
 
-from scenarios.mimic.mimic import Mimic
+from slackwater.scenarios.mimic.mimic import Mimic
 
 __all__ = ["Mimic", "scenario"]
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.order.registry import parse_order
-from engine.query import query
-from scenarios.runs import RUNS, ints, read_counters, standing
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from slackwater.scenario import NS_PER, Guards
+from slackwater.scenarios.runs import RUNS, ints, read_counters, standing
 
 _DAY_NS: Final = 24 * NS_PER["h"]
 _COUNT: Final = "count(*)"

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.mimic.recording import Charted
 from slackwater.log import ATTR_PREFIX, Frame
 from slackwater.log import records as r
+from slackwater.scenarios.mimic.recording import Charted
 
 FRAME_ROWS: Final = 1_024
 

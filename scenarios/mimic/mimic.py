@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from scenarios.mimic.answers import QUERIES
-from scenarios.mimic.importing import charted_frames, source_counts, truth_table
-from scenarios.mimic.recording import read_charted
-from scenarios.mimic.scoring import CHARTED, GUARD, MAIN, STRAGGLER, UNORDERED, score_run
-from scenarios.options import duration_ns, read_options
-from scenarios.recorded_log import write_log, write_manifest
 from slackwater.scenario import Pass, Score
+from slackwater.scenarios.mimic.answers import QUERIES
+from slackwater.scenarios.mimic.importing import charted_frames, source_counts, truth_table
+from slackwater.scenarios.mimic.recording import read_charted
+from slackwater.scenarios.mimic.scoring import CHARTED, GUARD, MAIN, STRAGGLER, UNORDERED, score_run
+from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.recorded_log import write_log, write_manifest
 from slackwater.simulation import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"slack": "8 h"}

@@ -12,11 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scenarios.mimic.answers import QUERIES, Answers, asked_again, read_answers, true_counts
-from scenarios.orders import order_table, plain
-from scenarios.runs import QUANTILES, ints, out_of_order, share
 from slackwater.measures import Measures, measure, measure_many
 from slackwater.scenario import NS_PER, Claim, Guards, Score, Table, number, percent
+from slackwater.scenarios.mimic.answers import (
+    QUERIES,
+    Answers,
+    asked_again,
+    read_answers,
+    true_counts,
+)
+from slackwater.scenarios.orders import order_table, plain
+from slackwater.scenarios.runs import QUANTILES, ints, out_of_order, share
 from slackwater.simulation import MANIFEST, TRUTH
 
 MAIN: Final = "kslack"

@@ -7,9 +7,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.network_correlation.incidents import server_name
-from scenarios.network_correlation.seen import SEES_FAILURES, SEES_PACKETS, MachineRoom
-from scenarios.options import tables_of
+from slackwater.scenarios.network_correlation.incidents import server_name
+from slackwater.scenarios.network_correlation.seen import SEES_FAILURES, SEES_PACKETS, MachineRoom
+from slackwater.scenarios.options import tables_of
 from slackwater.simulation import Scenario, build_from_tables
 
 FILE: Final = Path(__file__).with_name("network_correlation.toml")

@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.network_correlation.agents import machine_room
-from scenarios.network_correlation.scoring import FAN_QUERY, INCIDENTS, ROOT_QUERY, score_run
-from scenarios.network_correlation.seen import incidents_of
-from scenarios.options import duration_ns, read_options
 from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.scenarios.network_correlation.agents import machine_room
+from slackwater.scenarios.network_correlation.scoring import (
+    FAN_QUERY,
+    INCIDENTS,
+    ROOT_QUERY,
+    score_run,
+)
+from slackwater.scenarios.network_correlation.seen import incidents_of
+from slackwater.scenarios.options import duration_ns, read_options
 from slackwater.simulation import TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {

@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.intervals import (
+from slackwater.scenario import NS_PER, Claim, Pass, Score, Timeline, number
+from slackwater.scenarios.intervals import (
     Found,
     Interval,
     Match,
@@ -22,8 +23,7 @@ from scenarios.intervals import (
     of_sources,
     stays_of,
 )
-from scenarios.network_correlation.incidents import FAILURE, server_name
-from slackwater.scenario import NS_PER, Claim, Pass, Score, Timeline, number
+from slackwater.scenarios.network_correlation.incidents import FAILURE, server_name
 from slackwater.simulation import MANIFEST, TRUTH
 
 # What the intervals are that the scenario's file asks the agents for.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from scenarios.network_correlation.incidents import (
+from slackwater.scenario import NS_PER, UserError
+from slackwater.scenarios.network_correlation.incidents import (
     Failures,
     Health,
     Incident,
@@ -15,7 +16,6 @@ from scenarios.network_correlation.incidents import (
     plan_incidents,
     server_name,
 )
-from slackwater.scenario import NS_PER, UserError
 from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 SEES_PACKETS, SEES_FAILURES = "packets", "failures"

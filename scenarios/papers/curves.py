@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from scenarios.papers.drawing import Series, lines
 from slackwater.paper import COLOURS, Figure
 from slackwater.scenario import Table
+from slackwater.scenarios.papers.drawing import Series, lines
 
 FLAT: Final = 1.25
 """Up to here a curve's largest over its smallest value counts as "not greatly" different."""

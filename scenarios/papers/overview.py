@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.report.numbers import plain, versions
-from engine.apps.report.page.document import anchor, spoken, write_page
-from engine.scenario import Claim, Table
-from scenarios.papers.page import HTML as PAPER_HTML
-from scenarios.papers.page import TEMPLATES, Reproduced
+from slackwater.engine.apps.report.numbers import plain, versions
+from slackwater.engine.apps.report.page.document import anchor, spoken, write_page
+from slackwater.engine.scenario import Claim, Table
+from slackwater.scenarios.papers.page import HTML as PAPER_HTML
+from slackwater.scenarios.papers.page import TEMPLATES, Reproduced
 
 HTML: Final = "papers.html"
 JSON: Final = "papers.json"

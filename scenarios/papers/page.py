@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.report.numbers import plain, versions
-from engine.apps.report.page.document import anchor, spoken, write_page
-from engine.scenario import Claim, Table
+from slackwater.engine.apps.report.numbers import plain, versions
+from slackwater.engine.apps.report.page.document import anchor, spoken, write_page
+from slackwater.engine.scenario import Claim, Table
 from slackwater.paper import Finding, Paper
 
 HTML: Final = "paper.html"

@@ -4,7 +4,7 @@ Weiss, Exposito Jimenez, Zeiner: "A Dataset and a Comparison of Out-of-Order Eve
 Algorithms", IoTBDS 2017; GitHub repository JR-DIGITAL/ooo-dataset, CC BY-SA 4.0.
 """
 
-from scenarios.phones.phones import Phones
+from slackwater.scenarios.phones.phones import Phones
 
 __all__ = ["Phones", "scenario"]
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.orders import measure_sites, plain
-from scenarios.phones.importing import AT_SYNC, session_frames
-from scenarios.phones.recording import Session
-from scenarios.runs import NS_PER_MS
 from slackwater.log import LogWriter
 from slackwater.measures import Measures, in_place
 from slackwater.scenario import Score, Table
+from slackwater.scenarios.orders import measure_sites, plain
+from slackwater.scenarios.phones.importing import AT_SYNC, session_frames
+from slackwater.scenarios.phones.recording import Session
+from slackwater.scenarios.runs import NS_PER_MS
 from slackwater.simulation import LOG, TRUTH
 
 _OTHER: Final = "announced-at-sync"

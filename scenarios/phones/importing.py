@@ -27,9 +27,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.phones.recording import MS, Session
 from slackwater.log import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from slackwater.log import records as r
+from slackwater.scenarios.phones.recording import MS, Session
 
 TYPE: Final = "message"
 AT_FIRST_EVENT: Final = "detected"

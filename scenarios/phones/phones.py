@@ -9,19 +9,19 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.options import duration_ns, read_options
-from scenarios.phones.announcing import write_other_log
-from scenarios.phones.importing import phone_table, session_frames, truth_table
-from scenarios.phones.recording import (
+from slackwater.scenario import Pass, Score, UserError
+from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.phones.announcing import write_other_log
+from slackwater.scenarios.phones.importing import phone_table, session_frames, truth_table
+from slackwater.scenarios.phones.recording import (
     SESSIONS,
     Session,
     read_session,
     read_session_file,
     session_name,
 )
-from scenarios.phones.scoring import LEARNT, MAIN, SHORT, UNORDERED, score_run
-from scenarios.recorded_log import write_log, write_manifest
-from slackwater.scenario import Pass, Score, UserError
+from slackwater.scenarios.phones.scoring import LEARNT, MAIN, SHORT, UNORDERED, score_run
+from slackwater.scenarios.recorded_log import write_log, write_manifest
 from slackwater.simulation import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"sessions": ",".join(SESSIONS), "latency": "6 s"}

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scenarios.phones.announcing import score_announcing
-from scenarios.runs import (
+from slackwater.scenario import Claim, Score, Table
+from slackwater.scenarios.phones.announcing import score_announcing
+from slackwater.scenarios.runs import (
     IN_ORDER,
     LATE,
     LATE_DROPPED,
@@ -31,7 +32,6 @@ from scenarios.runs import (
     read_ordered,
     share,
 )
-from slackwater.scenario import Claim, Score, Table
 from slackwater.simulation import TRUTH
 
 MAIN: Final = "sequence"

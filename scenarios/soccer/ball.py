@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.soccer.incidents import Incident
-from scenarios.soccer.motion import Motion, ease
-from scenarios.soccer.pitch import SECOND, WIDTH_MM
+from slackwater.scenarios.soccer.incidents import Incident
+from slackwater.scenarios.soccer.motion import Motion, ease
+from slackwater.scenarios.soccer.pitch import SECOND, WIDTH_MM
 
 _ROLL, _FLIGHT, _NET = 0, 1, 2
 GRAVITY: Final = 9_810.0

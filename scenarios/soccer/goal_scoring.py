@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.runs import NS_PER_MS, match_identity, standing
-from scenarios.soccer.event_truth import EventTruth
-from scenarios.soccer.goal_truth import QUERY, Goals, Pair, score_goals
 from slackwater.scenario import Claim, Score, Table
+from slackwater.scenarios.runs import NS_PER_MS, match_identity, standing
+from slackwater.scenarios.soccer.event_truth import EventTruth
+from slackwater.scenarios.soccer.goal_truth import QUERY, Goals, Pair, score_goals
 from slackwater.simulation import TRUTH
 
 INCIDENTS: Final = "incidents.parquet"

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.soccer.event_truth import EventTruth
-from scenarios.soccer.pitch import WITHIN_NS
+from slackwater.scenarios.soccer.event_truth import EventTruth
+from slackwater.scenarios.soccer.pitch import WITHIN_NS
 
 QUERY: Final = "goals"
 CONFIRMED: Final = "confirmed"

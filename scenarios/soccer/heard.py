@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scenarios.soccer.pitch import BALL, shoes_of_gateways
-from scenarios.soccer.sensors import Ball, Match, Shoes, streams
 from slackwater.scenario import UserError
+from slackwater.scenarios.soccer.pitch import BALL, shoes_of_gateways
+from slackwater.scenarios.soccer.sensors import Ball, Match, Shoes, streams
 from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.soccer.motion import seconds
-from scenarios.soccer.pitch import (
+from slackwater.scenarios.soccer.motion import seconds
+from slackwater.scenarios.soccer.pitch import (
     BALL_PERIOD_NS,
     ENDS,
     MS,
@@ -26,7 +26,7 @@ from scenarios.soccer.pitch import (
     shoe_phase_ns,
     shoe_sid,
 )
-from scenarios.soccer.players import Squads, defenders, shooters
+from slackwater.scenarios.soccer.players import Squads, defenders, shooters
 
 SLOT_NS: Final = 3 * SECOND
 AT_ONE_END: Final = 5

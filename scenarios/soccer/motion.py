@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scenarios.soccer.pitch import SECOND
+from slackwater.scenarios.soccer.pitch import SECOND
 
 
 class Motion(NamedTuple):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.options import tables_of
-from scenarios.soccer.heard import Heard
-from scenarios.soccer.pitch import MS
 from slackwater.scenario import UserError
+from slackwater.scenarios.options import tables_of
+from slackwater.scenarios.soccer.heard import Heard
+from slackwater.scenarios.soccer.pitch import MS
 from slackwater.simulation import (
     Constant,
     DelaySettings,

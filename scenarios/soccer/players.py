@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.soccer.motion import Motion, approach, ease
-from scenarios.soccer.pitch import (
+from slackwater.scenarios.soccer.motion import Motion, approach, ease
+from slackwater.scenarios.soccer.pitch import (
     PLAYERS,
     PLAYING,
     TEAM,

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.runs import (
+from slackwater.scenario import Claim, Score, Table
+from slackwater.scenarios.runs import (
     IN_ORDER,
     LATE,
     LATE_DROPPED,
@@ -24,11 +25,10 @@ from scenarios.runs import (
     read_ordered,
     share,
 )
-from scenarios.soccer.event_truth import EventTruth
-from scenarios.soccer.goal_scoring import goal_score
-from scenarios.soccer.speed_curve import curve_score
-from scenarios.soccer.window_scoring import window_score
-from slackwater.scenario import Claim, Score, Table
+from slackwater.scenarios.soccer.event_truth import EventTruth
+from slackwater.scenarios.soccer.goal_scoring import goal_score
+from slackwater.scenarios.soccer.speed_curve import curve_score
+from slackwater.scenarios.soccer.window_scoring import window_score
 from slackwater.simulation import LOG, TRUTH
 
 MAIN: Final = "sequence"

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.soccer.ball import BallWay
-from scenarios.soccer.incidents import SLOT_NS, Incident, plan_incidents, turns
-from scenarios.soccer.motion import Motion, debs_columns, seconds
-from scenarios.soccer.pitch import (
+from slackwater.scenarios.soccer.ball import BallWay
+from slackwater.scenarios.soccer.incidents import SLOT_NS, Incident, plan_incidents, turns
+from slackwater.scenarios.soccer.motion import Motion, debs_columns, seconds
+from slackwater.scenarios.soccer.pitch import (
     BALL_PERIOD_NS,
     BALL_SID,
     FIRST_SHOE_SID,
@@ -26,7 +26,7 @@ from scenarios.soccer.pitch import (
     shoe_phase_ns,
     shoe_sid,
 )
-from scenarios.soccer.players import Squads
+from slackwater.scenarios.soccer.players import Squads
 from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 COLUMNS: Final = ("sid", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")

@@ -9,16 +9,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.options import duration_ns, read_options
-from scenarios.soccer.goal_scoring import INCIDENTS
-from scenarios.soccer.goal_truth import QUERY as GOALS
-from scenarios.soccer.heard import match_of
-from scenarios.soccer.incidents import Incident
-from scenarios.soccer.network import soccer_scenario
-from scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
-from scenarios.soccer.scoring import MAIN, UNORDERED, score_run
-from scenarios.soccer.window_truth import QUERIES
 from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.soccer.goal_scoring import INCIDENTS
+from slackwater.scenarios.soccer.goal_truth import QUERY as GOALS
+from slackwater.scenarios.soccer.heard import match_of
+from slackwater.scenarios.soccer.incidents import Incident
+from slackwater.scenarios.soccer.network import soccer_scenario
+from slackwater.scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
+from slackwater.scenarios.soccer.scoring import MAIN, UNORDERED, score_run
+from slackwater.scenarios.soccer.window_truth import QUERIES
 from slackwater.simulation import TRUTH, Span, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 import slackwater
-from scenarios.soccer.event_truth import EventTruth
-from scenarios.soccer.pitch import MS, SECOND, shoe_sid
-from scenarios.soccer.window_scoring import METRES, SPEED
 from slackwater.scenario import Chart, Score, Series
+from slackwater.scenarios.soccer.event_truth import EventTruth
+from slackwater.scenarios.soccer.pitch import MS, SECOND, shoe_sid
+from slackwater.scenarios.soccer.window_scoring import METRES, SPEED
 
 SIZE_NS: Final = SECOND // 2
 SLIDE_NS: Final = SECOND // 10

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from scenarios.runs import share, standing
-from scenarios.soccer.event_truth import EventTruth
-from scenarios.soccer.window_truth import QUERIES, Key, WindowQuery, true_windows
 from slackwater.scenario import Claim, Score, Table, Unit
+from slackwater.scenarios.runs import share, standing
+from slackwater.scenarios.soccer.event_truth import EventTruth
+from slackwater.scenarios.soccer.window_truth import QUERIES, Key, WindowQuery, true_windows
 
 SPEED: Final = "avg(v)"
 METRES: Final = Unit("m/s", 1e-6)

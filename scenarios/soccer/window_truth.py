@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.soccer.pitch import BALL_SID, SECOND
+from slackwater.scenarios.soccer.pitch import BALL_SID, SECOND
 
 Key = tuple[int, int | None]
 """Start of the window [ns], and ``sid`` where the query groups by it."""

@@ -1,6 +1,6 @@
 """Parcels on their way to the shop: losses that a rule makes certain long before they happen."""
 
-from scenarios.supply_chain.supply_chain import SupplyChain
+from slackwater.scenarios.supply_chain.supply_chain import SupplyChain
 
 __all__ = ["SupplyChain", "scenario"]
 

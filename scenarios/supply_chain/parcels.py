@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scenarios.runs import emitted
-from scenarios.supply_chain.promised import certain
+from slackwater.scenarios.runs import emitted
+from slackwater.scenarios.supply_chain.promised import certain
 from slackwater.simulation import TRUTH, TRUTH_PREFIX
 
 MAIN: Final = "main"

@@ -9,9 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.runs import share
-from scenarios.supply_chain.parcels import SEEN, WASTE, Fact, Parcel, Said, true_parcels
-from scenarios.supply_chain.promised import ALERT, CLEARED, VIOLATION, lost
 from slackwater.scenario import (
     NS_PER,
     Bar,
@@ -24,6 +21,9 @@ from slackwater.scenario import (
     Timeline,
     number,
 )
+from slackwater.scenarios.runs import share
+from slackwater.scenarios.supply_chain.parcels import SEEN, WASTE, Fact, Parcel, Said, true_parcels
+from slackwater.scenarios.supply_chain.promised import ALERT, CLEARED, VIOLATION, lost
 
 _KINDS: Final = (ALERT, CLEARED, VIOLATION)
 _SHOWN: Final = 4

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.from_file import FromFile
-from scenarios.supply_chain.scoring import score_parcels
 from slackwater.scenario import Score
+from slackwater.scenarios.from_file import FromFile
+from slackwater.scenarios.supply_chain.scoring import score_parcels
 
 FILE: Final = Path(__file__).with_name("supply-chain.toml")
 

@@ -1,6 +1,6 @@
 """Treatments as intervals: exams beside one another, and what intensive care has charted."""
 
-from scenarios.ward.ward import Ward
+from slackwater.scenarios.ward.ward import Ward
 
 __all__ = ["Ward", "scenario"]
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from scenarios.intervals import Interval
-from scenarios.mimic.importing import charted_frames, site_of, source_counts, truth_table
-from scenarios.mimic.recording import FOLDER, Charted, read_charted
-from scenarios.recorded_log import write_log, write_manifest
+from slackwater.scenarios.intervals import Interval
+from slackwater.scenarios.mimic.importing import charted_frames, site_of, source_counts, truth_table
+from slackwater.scenarios.mimic.recording import FOLDER, Charted, read_charted
+from slackwater.scenarios.recorded_log import write_log, write_manifest
 
 TABLES: Final = ("inputevents", "procedureevents")
 VENTILATION, ANTIBIOTIC, CULTURE = "VENTILATION", "ANTIBIOTIC", "CULTURE"

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.parquet as pq
 
-from scenarios.intervals import Found, Interval, Match, bars, found_table
-from scenarios.runs import quantiles_ms
-from scenarios.ward.charted import ANTIBIOTIC, CULTURE, VENTILATION, intervals_of
-from scenarios.ward.treatments import BLOOD, CONSULT, CT, DIAGNOSIS, ECG
 from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
+from slackwater.scenarios.intervals import Found, Interval, Match, bars, found_table
+from slackwater.scenarios.runs import quantiles_ms
+from slackwater.scenarios.ward.charted import ANTIBIOTIC, CULTURE, VENTILATION, intervals_of
+from slackwater.scenarios.ward.treatments import BLOOD, CONSULT, CT, DIAGNOSIS, ECG
 from slackwater.simulation import TRUTH
 
 FLOW_QUERY: Final = "treatment_flow"

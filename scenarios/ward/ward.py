@@ -6,12 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.mimic.scoring import GUARD
-from scenarios.options import duration_ns, read_options
-from scenarios.ward.charted import make_log
-from scenarios.ward.scoring import CHARTED, CULTURE_QUERY, FLOW_QUERY, TREE_QUERY, score_run
-from scenarios.ward.treatments import WITHIN_NS, ward_scenario
 from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.scenarios.mimic.scoring import GUARD
+from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.ward.charted import make_log
+from slackwater.scenarios.ward.scoring import (
+    CHARTED,
+    CULTURE_QUERY,
+    FLOW_QUERY,
+    TREE_QUERY,
+    score_run,
+)
+from slackwater.scenarios.ward.treatments import WITHIN_NS, ward_scenario
 from slackwater.simulation import TRUTH, simulate_to
 
 GENERATED, MIMIC = "generated", "mimic"

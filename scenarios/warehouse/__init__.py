@@ -1,6 +1,6 @@
 """A cold store: when it was too warm, and which pallets stood there all the while."""
 
-from scenarios.warehouse.warehouse import Warehouse
+from slackwater.scenarios.warehouse.warehouse import Warehouse
 
 __all__ = ["Warehouse", "scenario"]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.options import tables_of
-from scenarios.warehouse.stored import Stored, zone_name
+from slackwater.scenarios.options import tables_of
+from slackwater.scenarios.warehouse.stored import Stored, zone_name
 from slackwater.simulation import Scenario, build_from_tables
 
 FILE: Final = Path(__file__).with_name("warehouse.toml")

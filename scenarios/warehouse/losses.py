@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.intervals import Identity, Match
 from slackwater.log import LogReader
 from slackwater.scenario import NS_PER, Claim, Table
+from slackwater.scenarios.intervals import Identity, Match
 from slackwater.simulation import LOG, Bernoulli, Outage, Scenario, simulate_to
 
 SECOND: Final = NS_PER["s"]

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scenarios.intervals import (
+from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline, number
+from slackwater.scenarios.intervals import (
     Endpoints,
     Found,
     Interval,
@@ -25,9 +26,8 @@ from scenarios.intervals import (
     pairs,
     stays_of,
 )
-from scenarios.runs import share
-from scenarios.warehouse.losses import compare_losses, logged
-from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline, number
+from slackwater.scenarios.runs import share
+from slackwater.scenarios.warehouse.losses import compare_losses, logged
 from slackwater.simulation import MANIFEST, TRUTH
 
 CONTAINED: Final = "high_contains_stay"

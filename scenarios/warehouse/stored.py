@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from scenarios.warehouse.world import Climate, Pallet, Reader, plan_pallets
 from slackwater.scenario import UserError
+from slackwater.scenarios.warehouse.world import Climate, Pallet, Reader, plan_pallets
 from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 CLIMATE_SENSOR, READER = "climate", "reader"

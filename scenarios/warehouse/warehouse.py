@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.options import duration_ns, read_options
-from scenarios.warehouse.devices import warehouse_scenario, with_readings
-from scenarios.warehouse.losses import simulate_both
-from scenarios.warehouse.scoring import CONTAINED, CROSSED, score_run
 from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.warehouse.devices import warehouse_scenario, with_readings
+from slackwater.scenarios.warehouse.losses import simulate_both
+from slackwater.scenarios.warehouse.scoring import CONTAINED, CROSSED, score_run
 from slackwater.simulation import simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _STOP_SECONDS: Final = 5.0

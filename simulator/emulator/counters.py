@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from edge_agent.standard_streams import taking_name
-from simulator.emulator.relay import Way
+from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.simulator.emulator.relay import Way
 
 COLUMNS = (
     "entered", "delivered", "lost", "cut", "queue_dropped", "copied", "no_room", "refused",

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from engine.core.errors import SlackwaterError, UserError
-from simulator.emulator.settings import Emulation
+from slackwater.engine.core.errors import SlackwaterError, UserError
+from slackwater.simulator.emulator.settings import Emulation
 
 LOCKS: Final = Path("/run/slackwater/namespaces")
 QUEUE_PACKETS: Final = 1000

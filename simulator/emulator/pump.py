@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from engine.core.errors import SlackwaterError
-from simulator.emulator.relay import Relay, Way
-from simulator.emulator.settings import MTU_MAX
+from slackwater.engine.core.errors import SlackwaterError
+from slackwater.simulator.emulator.relay import Relay, Way
+from slackwater.simulator.emulator.settings import MTU_MAX
 
 READ_AT_ONCE: Final = 16
 """Packets of one device, before others have their turn."""

@@ -4,7 +4,7 @@ Nothing here knows of devices or of real time, so that the same packets at the s
 the same fates as in a simulation: the decisions are those of ``simulator.links.Link`` alone.
 
 >>> from pathlib import Path
->>> from simulator.emulator.settings import read_emulation
+>>> from slackwater.simulator.emulator.settings import read_emulation
 >>> emulation = read_emulation({"links": [
 ...     {"between": ["a", "b"], "up": {"delay": {"model": "constant", "delay": "5 ms"}}}]})
 >>> relay = Relay(emulation, Place(origin_ns=0, data=Path()))
@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from simulator.emulator.settings import Emulation
-from simulator.links import Link, Place, Tally
-from simulator.seeds import Seeds
+from slackwater.simulator.emulator.settings import Emulation
+from slackwater.simulator.links import Link, Place, Tally
+from slackwater.simulator.seeds import Seeds
 
 MS: Final = 1_000_000
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from engine.core.errors import SlackwaterError, UserError
-from simulator.emulator.command import Command
-from simulator.emulator.counters import StatusWriter, counters, table
-from simulator.emulator.kernel import Namespaces, check_machine
-from simulator.emulator.pump import Pump
-from simulator.emulator.relay import Relay, Way
-from simulator.emulator.settings import Emulation
-from simulator.links import Place
+from slackwater.engine.core.errors import SlackwaterError, UserError
+from slackwater.simulator.emulator.command import Command
+from slackwater.simulator.emulator.counters import StatusWriter, counters, table
+from slackwater.simulator.emulator.kernel import Namespaces, check_machine
+from slackwater.simulator.emulator.pump import Pump
+from slackwater.simulator.emulator.relay import Relay, Way
+from slackwater.simulator.emulator.settings import Emulation
+from slackwater.simulator.links import Place
 
 Tell = Callable[[str], None]
 STOPPED: Final = 0

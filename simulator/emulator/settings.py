@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.errors import UserError
-from simulator.links import LinkSettings
-from simulator.settings import check, parse, parse_many, parsed_by, units_needed
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.settings import check, parse, parse_many, parsed_by, units_needed
 
 SECOND: Final = 10**9
 MTU_MIN: Final = 576

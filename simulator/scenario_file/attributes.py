@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
-from engine.core.errors import UserError
-from engine.core.units import INT64_MAX
-from simulator.settings import check, parse_model, parsed_by, shown
+from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import INT64_MAX
+from slackwater.simulator.settings import check, parse_model, parsed_by, shown
 
 Value = int | float | bool | str
 _KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float", str: "str"}

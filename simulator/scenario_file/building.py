@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from edge_agent.errors import near_miss
-from engine.core.errors import UserError
-from simulator.abstracting import DeviceAbstraction
-from simulator.scenario import SECOND, Scenario, SourceSettings
-from simulator.scenario_file.joined import Joined
-from simulator.scenario_file.machine import Histories, Machine, Seen
-from simulator.scenario_file.recording import OnAround, RecordedEvents, RecordedStream
-from simulator.scenario_file.settings import (
+from slackwater.edge_agent.errors import near_miss
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.abstracting import DeviceAbstraction
+from slackwater.simulator.scenario import SECOND, Scenario, SourceSettings
+from slackwater.simulator.scenario_file.joined import Joined
+from slackwater.simulator.scenario_file.machine import Histories, Machine, Seen
+from slackwater.simulator.scenario_file.recording import OnAround, RecordedEvents, RecordedStream
+from slackwater.simulator.scenario_file.settings import (
     COUNT_MAX,
     Answering,
     GroupClock,
@@ -24,9 +24,9 @@ from simulator.scenario_file.settings import (
     parse_texts,
     parse_workload,
 )
-from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_many, parse_plain, shown, units_needed
-from simulator.workload import Workload, expected_events
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check, parse, parse_many, parse_plain, shown, units_needed
+from slackwater.simulator.workload import Workload, expected_events
 
 Recording = Mapping[str, tuple[RecordedStream, ...]]
 ReadRecording = Callable[[Mapping[str, Any], str], Recording]

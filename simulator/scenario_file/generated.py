@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent.messages import NAME_MAX, NAMES_MAX, StreamSchema
-from edge_agent.packing import Codes, Masked
-from edge_agent.records import DEFAULT_STREAM
-from engine.core.errors import UserError
-from simulator.scenario_file.attributes import Attribute, parse_attributes
-from simulator.seeds import Seeds
-from simulator.settings import check, parsed_by
-from simulator.workload import AttrColumn, Batch, Periodic, Poisson, Span
+from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, StreamSchema
+from slackwater.edge_agent.packing import Codes, Masked
+from slackwater.edge_agent.records import DEFAULT_STREAM
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.scenario_file.attributes import Attribute, parse_attributes
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check, parsed_by
+from slackwater.simulator.workload import AttrColumn, Batch, Periodic, Poisson, Span
 
 DEFAULT_TYPE: Final = "EVENT"
 

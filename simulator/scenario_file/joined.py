@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edge_agent.messages import StreamSchema
-from simulator.seeds import Seeds
-from simulator.settings import check
-from simulator.workload import Batch, Span, Workload, expected_events
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check
+from slackwater.simulator.workload import Batch, Span, Workload, expected_events
 
 
 @dataclass(frozen=True, slots=True)

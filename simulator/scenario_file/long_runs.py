@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from edge_agent.settings import SessionSettings
-from edge_agent.units import NS_PER
-from simulator.cost import EVENT_S, FRAME_S, LOOK_S, MESSAGE_S, Cost, cost_of
-from simulator.scenario import Scenario
-from simulator.scenario_file.recording import RecordedEvents
+from slackwater.edge_agent.settings import SessionSettings
+from slackwater.edge_agent.units import NS_PER
+from slackwater.simulator.cost import EVENT_S, FRAME_S, LOOK_S, MESSAGE_S, Cost, cost_of
+from slackwater.simulator.scenario import Scenario
+from slackwater.simulator.scenario_file.recording import RecordedEvents
 
 LONG_S: Final = 60
 """Of processor time; of quicker runs nothing is said."""

@@ -16,15 +16,15 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.messages import NAME_MAX, StreamSchema
-from edge_agent.packing import Codes
-from engine.core.errors import UserError
-from simulator.delays import DELAY_MODELS, DelayModel
-from simulator.scenario_file.attributes import Attribute, parse_attributes
-from simulator.scenario_file.generated import taken
-from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_model, parse_share, parsed_by, shown
-from simulator.workload import ROWS_MAX, Batch, Span
+from slackwater.edge_agent.messages import NAME_MAX, StreamSchema
+from slackwater.edge_agent.packing import Codes
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.delays import DELAY_MODELS, DelayModel
+from slackwater.simulator.scenario_file.attributes import Attribute, parse_attributes
+from slackwater.simulator.scenario_file.generated import taken
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check, parse, parse_model, parse_share, parsed_by, shown
+from slackwater.simulator.workload import ROWS_MAX, Batch, Span
 
 ROUNDS_MAX: Final = 1_000
 """A thing passes at most so many states; one that goes in circles for longer is removed."""

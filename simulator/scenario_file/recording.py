@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.messages import ATTRS_MAX, NAME_MAX, TEXT_MAX, StreamSchema
-from edge_agent.packing import Codes
-from simulator.scenario_file.generated import taken
-from simulator.seeds import Seeds
-from simulator.settings import check, shown
-from simulator.workload import ROWS_MAX, SECOND, Batch, Span
+from slackwater.edge_agent.messages import ATTRS_MAX, NAME_MAX, TEXT_MAX, StreamSchema
+from slackwater.edge_agent.packing import Codes
+from slackwater.simulator.scenario_file.generated import taken
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check, shown
+from slackwater.simulator.workload import ROWS_MAX, SECOND, Batch, Span
 
 _FEW: Final = 64
 """So many different texts of a column do not make messages much longer."""

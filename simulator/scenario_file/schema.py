@@ -11,16 +11,16 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Final
 
-from simulator.delays import DELAY_MODELS
-from simulator.links import LinkSettings
-from simulator.losses import LOSS_MODELS
-from simulator.recorded import Recorded
-from simulator.scenario import GatewayPlace, SourceSettings
-from simulator.scenario_file.attributes import ATTRIBUTES
-from simulator.scenario_file.generated import GENERATED
-from simulator.scenario_file.machine import Machine, State
-from simulator.scenario_file.settings import Answering, GroupClock
-from simulator.settings import PARSER, parse_share
+from slackwater.simulator.delays import DELAY_MODELS
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.losses import LOSS_MODELS
+from slackwater.simulator.recorded import Recorded
+from slackwater.simulator.scenario import GatewayPlace, SourceSettings
+from slackwater.simulator.scenario_file.attributes import ATTRIBUTES
+from slackwater.simulator.scenario_file.generated import GENERATED
+from slackwater.simulator.scenario_file.machine import Machine, State
+from slackwater.simulator.scenario_file.settings import Answering, GroupClock
+from slackwater.simulator.settings import PARSER, parse_share
 
 Schema = dict[str, Any]
 DURATION: Final[Schema] = {

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from edge_agent.errors import near_miss
-from engine.core.errors import UserError
-from simulator.clocks import ClockSettings, Step
-from simulator.links import LinkSettings
-from simulator.scenario_file.generated import GENERATED
-from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_many, parse_model, parsed_by, shown
-from simulator.workload import Workload
+from slackwater.edge_agent.errors import near_miss
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.clocks import ClockSettings, Step
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.scenario_file.generated import GENERATED
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import check, parse, parse_many, parse_model, parsed_by, shown
+from slackwater.simulator.workload import Workload
 
 MODEL: Final = "model"
 _WAYS: Final = ("up", "down")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.drivers.agent_file import AgentSettings, read_agent
-from edge_agent.errors import SettingsError
+from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent
+from slackwater.edge_agent.errors import SettingsError
 
 HEAD = """
 [agent]

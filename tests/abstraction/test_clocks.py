@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from edge_agent.abstraction.machine import Abstraction, Begun, Ended, Reader
-from edge_agent.abstraction.settings import AbstractSettings
-from edge_agent.abstraction.stored_state import interval_rows
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Row
+from slackwater.edge_agent.abstraction.machine import Abstraction, Begun, Ended, Reader
+from slackwater.edge_agent.abstraction.settings import AbstractSettings
+from slackwater.edge_agent.abstraction.stored_state import interval_rows
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Row
 
 READS = StreamSchema("r", {"tag": "str"})
 INTO = StreamSchema("i", {"tag": "str", "cut": "str", "readings": "int"})

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.abstraction.machine import ABSTRACTIONS_MAX, Abstraction, Begun, Ended
-from edge_agent.abstraction.settings import AbstractSettings
-from edge_agent.errors import SettingsError
-from edge_agent.messages import StreamSchema
+from slackwater.edge_agent.abstraction.machine import ABSTRACTIONS_MAX, Abstraction, Begun, Ended
+from slackwater.edge_agent.abstraction.settings import AbstractSettings
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.messages import StreamSchema
 from tests.abstraction.by_definition import Piece, Sample, intervals
 
 SECOND = 10**9

@@ -10,15 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent import wire
-from edge_agent.abstraction.machine import Abstraction, Ended
-from edge_agent.abstraction.settings import AbstractSettings
-from edge_agent.abstraction.stored_state import changes_of, end_all, interval_rows, resume
-from edge_agent.messages import Data, StreamSchema
-from edge_agent.outbox.journal import JOURNAL
-from edge_agent.outbox.outbox import Outbox, Start
-from edge_agent.outbox.spool import Record
-from edge_agent.packing import columns_of, data_message, encoded_data
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.abstraction.machine import Abstraction, Ended
+from slackwater.edge_agent.abstraction.settings import AbstractSettings
+from slackwater.edge_agent.abstraction.stored_state import (
+    changes_of,
+    end_all,
+    interval_rows,
+    resume,
+)
+from slackwater.edge_agent.messages import Data, StreamSchema
+from slackwater.edge_agent.outbox.journal import JOURNAL
+from slackwater.edge_agent.outbox.outbox import Outbox, Start
+from slackwater.edge_agent.outbox.spool import Record
+from slackwater.edge_agent.packing import columns_of, data_message, encoded_data
 from tests.abstraction.by_definition import intervals
 from tests.outbox.fake_disk import FakeDisk
 

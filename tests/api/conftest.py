@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.cli.app import run
+from slackwater.engine.cli.app import run
 
 Record = dict[str, Any]
 

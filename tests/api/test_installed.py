@@ -85,7 +85,7 @@ def test_an_absent_package_is_named_in_one_line(absent: set[str], call: str, sai
     done = python(HIDDEN.format(absent=absent) + call)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("engine.core.errors.SlackwaterError: this needs ")
+    assert last.startswith("slackwater.engine.core.errors.SlackwaterError: this needs ")
     assert last.endswith(said)
 
 
@@ -115,7 +115,7 @@ def test_callers_are_typed(tmp_path: Path) -> None:
                 if "Revealed" in line]  # fmt: skip
     assert revealed == [
         '"slackwater.results.Results"', '"int"', '"dict[str, Any]"', '"str | None"', '"str"',
-        '"engine.core.errors.UserError"',
+        '"slackwater.engine.core.errors.UserError"',
     ], done.stdout  # fmt: skip
     errors = [line for line in done.stdout.splitlines() if " error: " in line]
     assert [line.partition(":")[0] for line in errors] == ["wrong.py"] * 4, done.stdout

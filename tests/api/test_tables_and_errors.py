@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import slackwater
-from engine.cli.app import run
-from engine.cli.options import BadLineOptions, InputOptions
-from engine.core import extras
+from slackwater.engine.cli.app import run
+from slackwater.engine.cli.options import BadLineOptions, InputOptions
+from slackwater.engine.core import extras
 from slackwater.translate_options import in_python
 
 ROWS = [

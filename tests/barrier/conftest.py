@@ -16,13 +16,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from lifetimes import Asked, Event, Record
 
-from engine.barrier.registry import parse_barrier
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.log.input.trace import TraceRead
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 DELAY = 8
 """No event comes later than this after its time [ns]."""

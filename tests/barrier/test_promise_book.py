@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_book import SlowBook
 
-from engine.core.clocks.promises import PromiseBook
-from engine.core.released import Promises, Released, Strings
-from engine.core.timeline import BEFORE, LONG_AGO, Steps
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.kernels.records import INT_MAX
+from slackwater.engine.core.clocks.promises import PromiseBook
+from slackwater.engine.core.released import Promises, Released, Strings
+from slackwater.engine.core.timeline import BEFORE, LONG_AGO, Steps
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.kernels.records import INT_MAX
 
 TYPES = frozenset({"A", "B", "C"})
 Event = tuple[str | None, str]

@@ -13,11 +13,11 @@ import duckdb
 import pytest
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query.analysis.cascade import read_statements
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query.analysis.cascade import read_statements
 from tests.order.conftest import frame
 
 Row = dict[str, Any]

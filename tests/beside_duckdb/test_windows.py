@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import Released, Strings
-from engine.operators.window.kinds import windows_of
-from engine.query import query
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.query import query
 from tests.beside_duckdb.conftest import Row, assert_same, tables
 from tests.beside_duckdb.expressions import Said, both, conditions, numbers, texts
 

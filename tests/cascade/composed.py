@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.window.settings import parse_window
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
-from engine.query.language.statements import statements
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.window.settings import parse_window
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.language.statements import statements
 from tests.order.conftest import frame
 
 Records = list[dict[str, Any]]

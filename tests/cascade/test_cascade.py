@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.cli.app import run
-from engine.core.errors import UserError
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.live.questions import Questions
-from engine.operators.window.settings import parse_window
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import check_attributes
-from engine.query.analysis.cascade import read_statements
-from engine.query.explain import cascade_lines
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.live.questions import Questions
+from slackwater.engine.operators.window.settings import parse_window
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import check_attributes
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.explain import cascade_lines
 from tests.cascade.composed import cascade, net
 from tests.order.conftest import frame
 

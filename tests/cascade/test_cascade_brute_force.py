@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.hosts.chain import Chain, ChainSettings
-from engine.kernels.tables import numbered
-from engine.operators.cascade.derived_events import columns_in
-from engine.operators.window.output.results import WindowResults, window_identities
-from engine.operators.window.settings import parse_window
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.identity import identities
-from engine.query import query
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.kernels.tables import numbered
+from slackwater.engine.operators.cascade.derived_events import columns_in
+from slackwater.engine.operators.window.output.results import WindowResults, window_identities
+from slackwater.engine.operators.window.settings import parse_window
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.identity import identities
+from slackwater.engine.query import query
 from tests.cascade.composed import cascade, composed, net, plain
 from tests.order.conftest import frame
 
@@ -117,8 +117,8 @@ def test_net_results_are_those_of_statements_one_by_one(
     """``few``: events from which on a copy is kept to go back to, and what is final leaves."""
     given_records = records_of(events)
     with (
-        patch("engine.operators.cascade.result_reader._FEW", few),
-        patch("engine.operators.cascade.stage._FEW", few),
+        patch("slackwater.engine.operators.cascade.result_reader._FEW", few),
+        patch("slackwater.engine.operators.cascade.stage._FEW", few),
     ):
         found = cascade(CASES[name], given_records, order)
         wanted = composed(CASES[name], given_records, COLUMNS)

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import ClockBound, Progress, Strings
-from engine.hosts.chain import ChainSettings
-from engine.hosts.chain.operators import build_operator
-from engine.operators.cascade.derived_events import DerivedRows
-from engine.operators.cascade.result_reader import AskedOperator
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.core.released import ClockBound, Progress, Strings
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.chain.operators import build_operator
+from slackwater.engine.operators.cascade.derived_events import DerivedRows
+from slackwater.engine.operators.cascade.result_reader import AskedOperator
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 Row = tuple[int, str, int, float]
 """Time, type, value, chance."""

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.core.frame import Frame
-from engine.hosts import inprocess
-from engine.hosts.chain import ChainSettings
-from engine.log import arrival_log
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.order.registry import parse_order
-from engine.output.part_store import PartStore
-from engine.query import query
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts import inprocess
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.log import arrival_log
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.query import query
 
 ROWS, BATCH = 1000, 5000
 FILES, IN_FILE = 12, 50
@@ -91,7 +91,7 @@ def test_no_more_than_two_files_are_held_before_their_turn(
     log: Path, read: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before: list[int] = []
-    monkeypatch.setattr("engine.hosts.inprocess._ROWS_PER_BATCH", IN_FILE)
+    monkeypatch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", IN_FILE)
     inprocess.run_in_process(
         log, ChainSettings(parse_order("none")), tmp_path / "out",
         lambda _rows: before.append(len(read)),

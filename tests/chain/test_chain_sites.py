@@ -18,21 +18,21 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from edge_agent.records import Kind
-from engine.core.frame import Frame
-from engine.hosts import inprocess
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import TraceRead
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl, export_table
-from engine.output.ordered import export_ordered_jsonl, export_ordered_table
-from engine.output.schema import MATCHES, WINDOWS
-from engine.query import query
-from simulator.run import simulate_to
-from simulator.scenario import read_scenario
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts import inprocess
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl, export_table
+from slackwater.engine.output.ordered import export_ordered_jsonl, export_ordered_table
+from slackwater.engine.output.schema import MATCHES, WINDOWS
+from slackwater.engine.query import query
+from slackwater.simulator.run import simulate_to
+from slackwater.simulator.scenario import read_scenario
 
 SITES = ("north", "south", "west")
 ORDERS = (
@@ -179,7 +179,7 @@ def test_how_sites_mix_and_where_batches_end_has_no_effect(
     turned = rewritten(log, tmp_path / "turned.log", SITES[::-1], rows_per_file=200)
     told = [run(turned, order, tmp_path / "turned")]
     monkeypatch.setattr(inprocess, "_ROWS_PER_BATCH", 97)
-    monkeypatch.setattr("engine.core.frame.FRAMES_AT_ONCE", 5)
+    monkeypatch.setattr("slackwater.engine.core.frame.FRAMES_AT_ONCE", 5)
     told.append(run(log, order, tmp_path / "in batches of few frames"))
     for each in told:
         assert (each.results, each.ordered) == (once.results, once.ordered)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.order.conftest import frame
 
 MOST: float = 6.0

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.chain.told import told
 from tests.order.conftest import frame
 

@@ -14,17 +14,17 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from edge_agent import records as limits
-from edge_agent import wire
-from engine.core.frame import Frame
-from engine.gateway.core import GatewayCore, GatewaySettings
-from engine.hosts.chain import ChainSettings
-from engine.kernels.jit import plain
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from simulator.run import FrameList
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as limits
+from slackwater.edge_agent import wire
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.kernels.jit import plain
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.simulator.run import FrameList
 from tests.chain.told import told
 
 ORDERS = ("sequence", "sequence:timeout=fixed:3,late=pass", "none", "kslack:5", "mp-kslack")

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.chain.identity import identity_of
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.maps import PythonCombine, PythonTupleMap
-from engine.operators.grouping.operations import Grouping, GroupingPlan, Stateful
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.chain.identity import identity_of
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.maps import PythonCombine, PythonTupleMap
+from slackwater.engine.operators.grouping.operations import Grouping, GroupingPlan, Stateful
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.grouping.chain_flows import plans
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def compiled(factor: int) -> ChainSettings:
         after.total = out.total = before.total + factor * item.v
         return True
 
-    from engine.operators.grouping.maps import Combine  # noqa: PLC0415
+    from slackwater.engine.operators.grouping.maps import Combine  # noqa: PLC0415
 
     fields = {"total": int}
     flow = Dataflow((Stateful(Combine(numba.njit(scaled), fields, fields)),), {"v": int})

@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.order.conftest import frame
 
 SITES = 40

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cli.app import run
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.ordered import REASONS
-from engine.query import query
+from slackwater.engine.cli.app import run
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.ordered import REASONS
+from slackwater.engine.query import query
 from tests.order.conftest import frame
 
 TRACE: list[dict[str, Any]] = [

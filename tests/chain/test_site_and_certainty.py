@@ -18,14 +18,14 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.log.input.trace import TraceRead
-from engine.operators.match.settings import PatternSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.pattern.slow_patterns import brute_matches
 
 S = 10**9

@@ -17,18 +17,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.chain.site_chain import SNAPSHOT_VERSION
-from engine.hosts.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
-from engine.log.input.trace import TraceRead
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.maps import PythonCombine
-from engine.operators.grouping.operations import GroupingPlan, Stateful
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION
+from slackwater.engine.hosts.chain.state_bytes import (
+    NotPlainError,
+    StateDamagedError,
+    from_bytes,
+    to_bytes,
+)
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.maps import PythonCombine
+from slackwater.engine.operators.grouping.operations import GroupingPlan, Stateful
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.planted import Planted
 
 RECORD = np.dtype([("a", "?"), ("b", "i8"), ("c", "f4", (2, 3))], align=True)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent.records import (
+from slackwater.edge_agent.records import (
     COUNTER_MAX,
     DELAY_MAX_NS,
     OFFSET_MAX_NS,
@@ -22,14 +22,14 @@ from edge_agent.records import (
     SKEW_ERROR_MAX_PPB,
     TIME_MAX_NS,
 )
-from engine.barrier.registry import parse_barrier
-from engine.hosts.chain import ChainSettings
-from engine.operators.constraint.settings import parse_monitor
-from engine.operators.window.settings import parse_window
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.operators.constraint.settings import parse_monitor
+from slackwater.engine.operators.window.settings import parse_window
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
 from tests.chain.told import told
 from tests.order.conftest import frame
 

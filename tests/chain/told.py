@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from edge_agent.records import UNC_MAX_NS
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.output.ordered import released_table
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.output.ordered import released_table
 
 VARYING = ("buffered_max", "buffered_max_bytes")
 """What a batch brings is held beside what expires; its columns come from its frames."""

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.log.input.trace import TraceRead
-from engine.operators.window.settings import WindowSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
-from engine.query.plan import Plan
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.plan import Plan
 from tests.check.slow_checks import Asked, Look, Result, Rule, judged
 from tests.spark.both_hosts import answers, log_of
 
@@ -219,7 +219,7 @@ def test_results_are_those_of_the_definition(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_gives_the_same(tmp_path: Path) -> None:
-    from engine.hosts.spark.host import run_on_spark  # noqa: PLC0415 - needs Java
+    from slackwater.engine.hosts.spark.host import run_on_spark  # noqa: PLC0415 - needs Java
 
     made = [one | {"site": site} for one in records(1, 400) for site in ("north", "south")]
     log = log_of("".join(json.dumps(one) + "\n" for one in made), tmp_path, 200, 50)
@@ -256,7 +256,7 @@ def test_a_query_that_is_not_asked_has_no_history() -> None:
 
 
 def test_what_is_forgotten_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.operators.check.rules.REMEMBERED", 3)
+    monkeypatch.setattr("slackwater.engine.operators.check.rules.REMEMBERED", 3)
     chain = Chain(settings(True, "immediate"), "main")
     chain.process(frames(records(2), tmp_path))
     chain.finish()

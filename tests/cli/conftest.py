@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from engine.cli.app import run
-from engine.cli.terminal import COMPILING
+from slackwater.engine.cli.app import run
+from slackwater.engine.cli.terminal import COMPILING
 
 
 @dataclass(frozen=True)

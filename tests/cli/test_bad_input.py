@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from engine.hosts import java
-from engine.log import following as held_log
+from slackwater.engine.hosts import java
+from slackwater.engine.log import following as held_log
 
 GOOD = b'{"type": "A", "ts": 1, "attrs": {"v": 1, "name": "x"}}\n{"type": "B", "ts": 2}\n'
 SEQ = "EVENT SEQ(A a, B b) WITHIN 10"

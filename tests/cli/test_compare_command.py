@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.apps.compare.page import NO_ARRIVALS
-from engine.apps.report.page.document import POLICY
-from engine.cli.compare_command import _WIDTH
+from slackwater.engine.apps.compare.page import NO_ARRIVALS
+from slackwater.engine.apps.report.page.document import POLICY
+from slackwater.engine.cli.compare_command import _WIDTH
 
 MS = 10**6
 

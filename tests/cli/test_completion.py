@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.apps.scenario_run import scenario_names
+from slackwater.engine.apps.scenario_run import scenario_names
 
 READY = "ready> "
 PATIENCE_SECONDS = 60.0

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import doctor
-from engine.cli.doctor import Check, Status
-from engine.core.errors import UserError
-from engine.hosts.java import (
+from slackwater.engine.cli import doctor
+from slackwater.engine.cli.doctor import Check, Status
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.java import (
     Java,
     apt_package,
     ask_version,
@@ -21,7 +21,7 @@ from engine.hosts.java import (
     install_line,
     major_version,
 )
-from engine.server.site_file import plain_tokens, read_site
+from slackwater.engine.server.site_file import plain_tokens, read_site
 
 MS = 1_000_000
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from edge_agent.messages import Data, StreamSchema, Texts, Values
-from edge_agent.records import Kind
-from engine.gateway.frames import FrameBuilder, Part, one_row
-from engine.hosts.spark import chain
-from engine.hosts.spark.host import spark_session
-from engine.log.arrival_log import LogWriter
+from slackwater.edge_agent.messages import Data, StreamSchema, Texts, Values
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.gateway.frames import FrameBuilder, Part, one_row
+from slackwater.engine.hosts.spark import chain
+from slackwater.engine.hosts.spark.host import spark_session
+from slackwater.engine.log.arrival_log import LogWriter
 
 EVENTS = 40
 WINDOW = "SELECT count(*) AS n, min(seq) AS least WINDOW TUMBLING 10"

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import typer
 
-from edge_agent.command import _parser
-from engine.cli.app import _NAMES, _application
-from engine.cli.examples import EXAMPLES
-from scenarios.from_file import TEMPLATE
+from slackwater.edge_agent.command import _parser
+from slackwater.engine.cli.app import _NAMES, _application
+from slackwater.engine.cli.examples import EXAMPLES
+from slackwater.scenarios.from_file import TEMPLATE
 
 TRACE = [
     f'{{"type": "{kind}", "seq": {seq}, "ts": {1000 + seq}, "arrival": {1100 + seq}}}'
@@ -111,7 +111,7 @@ OF_OTHERS = {
     "--room",
     "--workers",
 }
-"""Of ``make mutants``, ``python -m bench...``, ``python -m scenarios.recordings``,
+"""Of ``make mutants``, ``python -m bench...``, ``python -m slackwater.scenarios.recordings``,
 ``docker compose``, ``systemctl`` and pytest-xdist, which are no commands of ours."""
 
 

@@ -63,7 +63,7 @@ class Hidden:
         if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Hidden)
-from engine.cli import main
+from slackwater.engine.cli import main
 main()
 """
 
@@ -117,7 +117,12 @@ def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     got = python("-m", "pip", "install", *quiet, f"{wheel}{extra}")
     assert got.returncode == 0, got.stderr
-    assert python("-c", "import edge_agent.session, edge_agent.timesync").returncode == 0
+    assert (
+        python(
+            "-c", "import slackwater.edge_agent.session, slackwater.edge_agent.timesync"
+        ).returncode
+        == 0
+    )
     (tmp_path / "t.jsonl").write_text('{"type": "A", "ts": 1}\n{"type": "B", "ts": 2}\n')
     listed = python("-c", "import slackwater; print(len(list(slackwater.order('t.jsonl'))))")
     if not extra:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import slackwater as sw
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 EVENTS = [("a", 1.5, 1_772_352_000), ("b", 2.5, 1_772_352_001)]
 ISO = ("2026-03-01T08:00:00Z", "2026-03-01T08:00:01Z")

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.pipeline import check_plans
-from engine.log.arrival_log import LogWriter
-from engine.query import query
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.pipeline import check_plans
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.query import query
 
 
 def delayed(numbers: bool, n: int = 4_000) -> list[dict[str, Any]]:

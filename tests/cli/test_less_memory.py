@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.cli import app
+from slackwater.engine.cli import app
 
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.k = b.k WITHIN 4"
 OPTIONS = ("--order", "none", "--in-process", "--quiet", "--purge", "late:1000")
@@ -102,7 +102,7 @@ LIMITED = f"""
 import re, resource, sys
 from pathlib import Path
 import numpy, pyarrow.parquet
-from engine.cli.app import run
+from slackwater.engine.cli.app import run
 size = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (size + {ROOM}, resource.RLIM_INFINITY))
 sys.exit(run(sys.argv[1:]))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.cli.app import run
+from slackwater.engine.cli.app import run
 
 SENSORS = ("s0", "s1")
 EU = "\ufeffZeitstempel;Sensor;Temperatur\n" + "".join(

@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.cli.app import run
+from slackwater.engine.cli.app import run
 
 TRACE = b"""{"kind": "sync", "source": "x", "offset": -5, "delay": 30, "first_seq": 0, "arrival": 1}
 {"type": "A", "ts": 5, "source": "x", "seq": 1, "attrs": {"v": 1.5, "name": "q"}, "arrival": 2}

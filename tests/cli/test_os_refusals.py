@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from edge_agent.errors import FAILED, USER_ERROR, refused
-from edge_agent.outbox.disk import DiskFiles
-from edge_agent.standard_streams import taking_name
-from engine.log.whole_file import whole_file
+from slackwater.edge_agent.errors import FAILED, USER_ERROR, refused
+from slackwater.edge_agent.outbox.disk import DiskFiles
+from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.engine.log.whole_file import whole_file
 
 LINES = '{"type": "A", "ts": 3}\n{"type": "B", "ts": 5}\n'
 SIMULATE = ("simulate", "soccer", "--set", "duration=50ms", "--quiet")

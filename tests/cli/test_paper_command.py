@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from engine.cli import paper_command
-from engine.cli.paper_command import known_papers, load
-from engine.scenario import Claim
-from scenarios.papers.r19.paper import paper
-from scenarios.papers.verdicts import judged
+from slackwater.engine.cli import paper_command
+from slackwater.engine.cli.paper_command import known_papers, load
+from slackwater.engine.scenario import Claim
 from slackwater.paper import Finding, Paper, Reproduction, joined
+from slackwater.scenarios.papers.r19.paper import paper
+from slackwater.scenarios.papers.verdicts import judged
 
 Run = Callable[..., Any]
 

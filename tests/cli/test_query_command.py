@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.barrier.registry import parse_barrier
-from engine.query import explain, query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.query import explain, query
 
 Record = dict[str, Any]
 

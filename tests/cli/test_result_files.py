@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from engine.cli.terminal import ROWS_SHOWN, show_results
+from slackwater.engine.cli.terminal import ROWS_SHOWN, show_results
 
 EVENTS = [
     {"kind": "sync", "source": "s1", "offset": 3, "delay": 4_000_000, "arrival": 1},
@@ -276,7 +276,7 @@ def test_many_results_are_counted(tmp_path: Path) -> None:
 
 def test_a_terminal_gets_a_table_and_a_pipe_json(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"type": "A", "ts": 1}\n')
-    code = "from engine.cli import main; main()"
+    code = "from slackwater.engine.cli import main; main()"
     command = [sys.executable, "-c", code, "order", "--input", "t.jsonl", "--quiet"]
     given: dict[str, Any] = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(ROOT)}}
     piped = subprocess.run(command, **given, capture_output=True, check=True)

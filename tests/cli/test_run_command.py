@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from engine.cli.app import run
-from engine.cli.run_commands import _print
-from engine.scenario import Claim, Score, Table
-from scenarios.soccer import Soccer
+from slackwater.engine.cli.app import run
+from slackwater.engine.cli.run_commands import _print
+from slackwater.engine.scenario import Claim, Score, Table
+from slackwater.scenarios.soccer import Soccer
 
 SHORT = ("--set", "duration=100ms", "--set", "seed=7")
 PARTS = {

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import slackwater as sw
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 COUNT = "SELECT count(*) AS n, sum(v) AS s GROUP BY source WINDOW TUMBLING 1 min"
 ORDERS = "ts,order_id,amount\n2018-07-07 23:50:17,1,10.5\n2018-07-07 23:50:17,2,3.32\n"

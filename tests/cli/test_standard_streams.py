@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from engine.hosts.pipeline import Host
+from slackwater.engine.hosts.pipeline import Host
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = '{"type": "A", "ts": 3}\n{"type": "B", "ts": 5}\n'
-ORDER = "engine.cli order --input trace.jsonl --order none --quiet"
+ORDER = "slackwater.engine.cli order --input trace.jsonl --order none --quiet"
 AGENT = "edge_agent --config agent.toml --dry-run"
 CHECK = "edge_agent check agent.toml"
 SETTINGS = """
@@ -33,7 +33,7 @@ name = "events"
 kind = "stdin"
 """
 MAIN = {
-    "engine.cli": "import engine.cli; engine.cli.main()",
+    "slackwater.engine.cli": "import slackwater.engine.cli; slackwater.engine.cli.main()",
     "edge_agent": "import runpy; runpy.run_module('edge_agent', run_name='__main__')",
 }
 
@@ -115,7 +115,7 @@ def test_a_reader_that_has_gone_ends_it_without_a_word(place: Path, command: str
     assert "ignored" not in done.stderr
 
 
-CODE = "import sys; from engine.cli import main; main()"
+CODE = "import sys; from slackwater.engine.cli import main; main()"
 
 
 def heeds_interrupts() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from engine.cli.terminal import COMPILING
-from engine.log.whole_file import text_columns
-from engine.output.schema import MATCH_SCHEMA
+from slackwater.engine.cli.terminal import COMPILING
+from slackwater.engine.log.whole_file import text_columns
+from slackwater.engine.output.schema import MATCH_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER = {
@@ -32,7 +32,7 @@ NEVER = {
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
 CODE = """
 import sys
-from engine.cli import main
+from slackwater.engine.cli import main
 try:
     main()
 except SystemExit as ended:
@@ -56,7 +56,7 @@ def test_help_needs_no_compiler(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_list_of_commands_loads_none_of_them() -> None:
-    assert not {"numpy", "pyarrow", "engine.query"} & loaded("--help")
+    assert not {"numpy", "pyarrow", "slackwater.engine.query"} & loaded("--help")
 
 
 @pytest.mark.parametrize(("rounds", "compiled"), [(1, False), (50, True)])
@@ -73,22 +73,26 @@ def test_a_query_loads_only_what_it_uses(
     loaded(*arguments)  # compiles, if nobody has
     found = loaded(*arguments)
     assert ("numba" in found) == compiled, "a few events need no kernel"
-    others = {"engine.operators.window.time_windows", "engine.operators.match.spill.matcher"}
-    unused = {"engine.apps.compare", "engine.apps.report.write"}
+    others = {
+        "slackwater.engine.operators.window.time_windows",
+        "slackwater.engine.operators.match.spill.matcher",
+    }
+    unused = {"slackwater.engine.apps.compare", "slackwater.engine.apps.report.write"}
     numbas = {"coverage"} if compiled else set()  # it looks for that, where it is installed
     assert not (NEVER - numbas | others | unused) & found
 
-    assert others_parts(found) == {"engine.barrier.policies"}
-    assert {"engine.barrier.holding", "engine.order.unordered.none"} <= found
+    assert others_parts(found) == {"slackwater.engine.barrier.policies"}
+    assert {"slackwater.engine.barrier.holding", "slackwater.engine.order.unordered.none"} <= found
 
 
 OTHER_ORDERS = {
-    "engine.order.sequence.order", "engine.order.slack.kslack", "engine.order.slack.ldop",
-    "engine.order.slack.aq_settings", "engine.order.served",
+    "slackwater.engine.order.sequence.order", "slackwater.engine.order.slack.kslack",
+    "slackwater.engine.order.slack.ldop",
+    "slackwater.engine.order.slack.aq_settings", "slackwater.engine.order.served",
 }  # fmt: skip
 OF_OTHERS = {
-    "engine.barrier.policies", "engine.operators.match.spill.chunks",
-    "engine.query.automata.verdicts", "pyarrow.csv",
+    "slackwater.engine.barrier.policies", "slackwater.engine.operators.match.spill.chunks",
+    "slackwater.engine.query.automata.verdicts", "pyarrow.csv",
 }  # fmt: skip
 
 
@@ -104,11 +108,11 @@ def test_a_query_of_windows_loads_no_pattern_and_one_of_lines_no_parquet(
     records = [{"type": kind, "ts": ts} for ts, kind in enumerate("ABCD", 1)]
     query = "SELECT count(*) FROM events WINDOW TUMBLING 10"
     found = loaded("query", query, "--input", trace(*records), "--order", "kslack:2")
-    assert others_parts(found) == {"engine.order.slack.kslack"}
+    assert others_parts(found) == {"slackwater.engine.order.slack.kslack"}
     unused = {
-        "engine.operators.match.seq",
-        "engine.operators.match.search.host",
-        "engine.barrier.holding",
+        "slackwater.engine.operators.match.seq",
+        "slackwater.engine.operators.match.search.host",
+        "slackwater.engine.barrier.holding",
     }
     assert not (unused | {"pyarrow.parquet", "pyarrow.json"}) & found
 
@@ -156,7 +160,7 @@ def test_the_readme_compiles_nothing_on_a_new_machine(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_after_setup_many_events_compile_nothing_either(tmp_path: Path) -> None:
     cache, folder = tmp_path / "cache", tmp_path / "here"
-    ran(f"cd {ROOT} && {sys.executable} -m engine.cli.warm", folder, cache)
+    ran(f"cd {ROOT} && {sys.executable} -m slackwater.engine.cli.warm", folder, cache)
     warmed = kernels(cache)
     assert warmed
     events = [{"type": "ACDB"[n % 4], "ts": 10 * n, "seq": n} for n in range(300)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.core.clocks.choice import ClockChoice
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.constraint.settings import MonitorSettings
-from engine.operators.match.settings import PatternSettings
-from engine.operators.window.settings import WindowSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.constraint.settings import MonitorSettings
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.order.conftest import frame
 
 Record = dict[str, Any]

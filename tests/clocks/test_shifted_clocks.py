@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.clocks.choice import ClockChoice
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.maps import PythonCombine, PythonTupleMap
-from engine.operators.grouping.operations import Grouping, GroupingPlan, Map, Stateful
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query.analysis.cascade import read_statements
+from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.maps import PythonCombine, PythonTupleMap
+from slackwater.engine.operators.grouping.operations import Grouping, GroupingPlan, Map, Stateful
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query.analysis.cascade import read_statements
 from tests.order.conftest import frame
 
 Record = dict[str, Any]

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.barrier.registry import parse_barrier
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.warnings import of_refuted_clocks
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.warnings import of_refuted_clocks
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.clocks.test_clock_cases import answers, changes
 from tests.order.conftest import frame
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import TraceRead
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.input.trace import TraceRead
 
 Record = dict[str, Any]
 

@@ -14,15 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.apps.compare import Measures, OrdersCompared, Reading, compare
-from engine.apps.compare.choice import choose, default_sweep, families, in_place, read_sweep
-from engine.apps.compare.columns import as_plain, fields, order_table
-from engine.apps.compare.comparison import MEASURED
-from engine.apps.compare.measure import Durations
-from engine.apps.compare.page import trade_off_figure
-from engine.core.errors import UserError
-from engine.core.units import neat, parse_duration
-from engine.order.registry import parse_order
+from slackwater.engine.apps.compare import Measures, OrdersCompared, Reading, compare
+from slackwater.engine.apps.compare.choice import (
+    choose,
+    default_sweep,
+    families,
+    in_place,
+    read_sweep,
+)
+from slackwater.engine.apps.compare.columns import as_plain, fields, order_table
+from slackwater.engine.apps.compare.comparison import MEASURED
+from slackwater.engine.apps.compare.measure import Durations
+from slackwater.engine.apps.compare.page import trade_off_figure
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import neat, parse_duration
+from slackwater.engine.order.registry import parse_order
 
 MS = 10**6
 MakeLog = Callable[..., Path]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.apps.compare import Measures, compare
-from engine.apps.compare.choice import best_of_each, default_sweep, families
-from engine.apps.compare.measure import Arrivals
-from engine.order.registry import ORDERS, parse_order
+from slackwater.engine.apps.compare import Measures, compare
+from slackwater.engine.apps.compare.choice import best_of_each, default_sweep, families
+from slackwater.engine.apps.compare.measure import Arrivals
+from slackwater.engine.order.registry import ORDERS, parse_order
 from tests.compare.test_compare import measures
 
 MS = 10**6

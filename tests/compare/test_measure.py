@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import engine.apps.compare.measure as module
-from engine.apps.compare.measure import (
+import slackwater.engine.apps.compare.measure as module
+from slackwater.engine.apps.compare.measure import (
     Durations,
     Measures,
     Reading,
@@ -24,12 +24,12 @@ from engine.apps.compare.measure import (
     measure,
     measure_many,
 )
-from engine.core.errors import UserError
-from engine.core.released import IN_ORDER, LATE_DROPPED
-from engine.hosts.chain import Chain, ChainSettings
-from engine.log.arrival_log import LogReader
-from engine.order.base import Guards
-from engine.order.registry import parse_order
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
 
 FIG_2_6 = [1, 4, 3, 5, 6, 9, 7, 8, 10, 13]
 MakeLog = Callable[..., Path]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import slackwater
-from engine.cli.app import run
-from engine.core.errors import UserError
-from engine.query import explain, query
-from engine.query.automata.verdicts import excluded
-from engine.query.language.statements import definitions, expanded
-from engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query import explain, query
+from slackwater.engine.query.automata.verdicts import excluded
+from slackwater.engine.query.language.statements import definitions, expanded
+from slackwater.engine.query.monitor_plan import MonitorPlan
 
 # ---- what no trace has is told beforehand, with carets
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.operators.constraint.monitor import MonitorOperator
-from engine.operators.constraint.settings import MonitorSettings
+from slackwater.engine.operators.constraint.monitor import MonitorOperator
+from slackwater.engine.operators.constraint.settings import MonitorSettings
 from tests.constraint.slow_traces import (
     FIRST,
     NOTHING,

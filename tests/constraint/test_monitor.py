@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import LATE_DROPPED, Strings
-from engine.operators.constraint.monitor import MonitorOperator
-from engine.operators.constraint.traces import OF_LAST_EVENT, TRACE
-from engine.query import query
-from engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.core.released import LATE_DROPPED, Strings
+from slackwater.engine.operators.constraint.monitor import MonitorOperator
+from slackwater.engine.operators.constraint.traces import OF_LAST_EVENT, TRACE
+from slackwater.engine.query import query
+from slackwater.engine.query.monitor_plan import MonitorPlan
 from tests.constraint.slow_traces import (
     FIRST,
     NOTHING,

@@ -26,8 +26,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from edge_agent.drivers.metrics import PORT as METRICS_PORT
-from engine.server.site_file import PAGE_PORT, PORT
+from slackwater.edge_agent.drivers.metrics import PORT as METRICS_PORT
+from slackwater.engine.server.site_file import PAGE_PORT, PORT
 from tests.live.conftest import free_port, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ SAMPLES = ROOT / "docs/samples"
 CONTAINERS = SAMPLES / "containers"
 _READ = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT, BUILD = _READ["project"], _READ["build-system"]["requires"]
-SLACKWATER = ["-c", "from edge_agent.entry import main; main()"]
+SLACKWATER = ["-c", "from slackwater.edge_agent.entry import main; main()"]
 PROGRAMS = {"python": [sys.executable, "-S"], "slackwater": [sys.executable, "-S", *SLACKWATER]}
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.query.analysis.analyse import query
 from scripts.window_pictures import IMAGES, KINDS, picture
+from slackwater.engine.query.analysis.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

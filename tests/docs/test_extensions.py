@@ -75,7 +75,7 @@ def slackwater(copy: Path, *arguments: str) -> list[dict[str, object]]:
             )
         )
     )
-    program = "from engine.cli import main; main()"
+    program = "from slackwater.engine.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments, "--input", "t.jsonl", "--quiet"],
         cwd=copy,

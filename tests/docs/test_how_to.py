@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from edge_agent.drivers.agent_file import read_agent
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.chain.operators import OPERATORS
-from engine.hosts.inprocess import run_in_process
-from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import TraceRead
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl, export_table
-from engine.output.kinds import KINDS
-from engine.output.part_store import PartStore
-from engine.query import query
+from slackwater.edge_agent.drivers.agent_file import read_agent
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.chain.operators import OPERATORS
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl, export_table
+from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.query import query
 from tests.inputs.outlet import NOW_NS, KeptOutlet
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to.md"

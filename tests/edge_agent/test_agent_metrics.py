@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from edge_agent.drivers import metrics as metrics_server
-from edge_agent.drivers.metrics import MetricsServer, metrics_text
-from edge_agent.listening import Listening
+from slackwater.edge_agent.drivers import metrics as metrics_server
+from slackwater.edge_agent.drivers.metrics import MetricsServer, metrics_text
+from slackwater.edge_agent.listening import Listening
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference.md"
 TOKEN = "a token of the agent"

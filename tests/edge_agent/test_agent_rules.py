@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.errors import SettingsError
-from edge_agent.messages import NAMES_MAX, Texts
-from edge_agent.settings import PromiseSettings, Promising
-from edge_agent.unacked import ResendTimeout
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.messages import NAMES_MAX, Texts
+from slackwater.edge_agent.settings import PromiseSettings, Promising
+from slackwater.edge_agent.unacked import ResendTimeout
 
 NAMES = ["A", "B", "C"]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent import ntp
-from edge_agent.clock import Now
-from edge_agent.drivers.session_driver import Address, SessionDriver
-from edge_agent.errors import NtpRefused
-from edge_agent.messages import StreamSchema
-from edge_agent.session import AgentSession
-from edge_agent.settings import SessionSettings
-from edge_agent.timesync import CHRONY, SyncReport, SyncSettings, SyncState, TimeSync
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
+from slackwater.edge_agent.errors import NtpRefused
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.session import AgentSession
+from slackwater.edge_agent.settings import SessionSettings
+from slackwater.edge_agent.timesync import CHRONY, SyncReport, SyncSettings, SyncState, TimeSync
 
 S = 10**9
 RECORDED = (

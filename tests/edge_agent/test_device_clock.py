@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.device_clock import ClockBound, DeviceClock, DeviceClockSettings
+from slackwater.edge_agent.device_clock import ClockBound, DeviceClock, DeviceClockSettings
 from tests.edge_agent.slow_device_clock import World
 
 MS, S = 10**6, 10**9

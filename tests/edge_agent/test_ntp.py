@@ -12,15 +12,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge_agent import ntp
-from edge_agent.clock import Now
-from edge_agent.errors import NtpRefused
-from edge_agent.ntp import MAC_BYTES, NtpKey, NtpKeys
-from edge_agent.settings import SessionSettings
-from edge_agent.timesync import SyncSettings, SyncState, TimeSync
-from engine.gateway.peers import Admission
-from engine.gateway.recall import Recalled
-from engine.gateway.settings import GatewaySettings
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.errors import NtpRefused
+from slackwater.edge_agent.ntp import MAC_BYTES, NtpKey, NtpKeys
+from slackwater.edge_agent.settings import SessionSettings
+from slackwater.edge_agent.timesync import SyncSettings, SyncState, TimeSync
+from slackwater.engine.gateway.peers import Admission
+from slackwater.engine.gateway.recall import Recalled
+from slackwater.engine.gateway.settings import GatewaySettings
 
 MS = 10**6
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.standard_streams import keep_private
+from slackwater.edge_agent.standard_streams import keep_private
 
 
 @pytest.mark.parametrize(

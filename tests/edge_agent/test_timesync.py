@@ -6,15 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from edge_agent import messages as m
-from edge_agent import ntp
-from edge_agent.clock import Now
-from edge_agent.clock_reports import ClockReports
-from edge_agent.device_clock import ClockBound
-from edge_agent.errors import SettingsError
-from edge_agent.ntp import NtpKey
-from edge_agent.timesync import ClockStatus, SyncReport, SyncSettings, SyncState, TimeSync
-from edge_agent.unacked import Unacked
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.clock_reports import ClockReports
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.ntp import NtpKey
+from slackwater.edge_agent.timesync import (
+    ClockStatus,
+    SyncReport,
+    SyncSettings,
+    SyncState,
+    TimeSync,
+)
+from slackwater.edge_agent.unacked import Unacked
 
 MS = 10**6
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from edge_agent import records as limits
-from edge_agent import wire
-from edge_agent.errors import WireError
-from edge_agent.packing import Codes, Masked, data_message, packed
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as limits
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.errors import WireError
+from slackwater.edge_agent.packing import Codes, Masked, data_message, packed
 
 SEQS = st.integers(0, 2**62 - 1)
 TIMES = st.integers(-limits.TIME_MAX_NS, limits.TIME_MAX_NS)
@@ -284,6 +284,6 @@ def test_a_wrong_column_is_named(columns: dict[str, Any], message: str) -> None:
 
 def test_a_big_endian_host_swaps_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     little = bytes(packed(array("q", [1, 2]), "int", 2, "ts"))
-    monkeypatch.setattr("edge_agent.packing.sys.byteorder", "big")
+    monkeypatch.setattr("slackwater.edge_agent.packing.sys.byteorder", "big")
     swapped = bytes(packed(array("q", [1, 2]).__class__("q", [1 << 56, 2 << 56]), "int", 2, "ts"))
     assert swapped == little

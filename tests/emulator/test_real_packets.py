@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from simulator.emulator.kernel import LOCKS
+from slackwater.simulator.emulator.kernel import LOCKS
 from tests.emulator.conftest import Emulator
 from tests.live.conftest import ENV, until
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.app import run
-from engine.core.errors import UserError
-from simulator.alarm import VirtualTime
-from simulator.emulator.relay import Relay
-from simulator.emulator.settings import read_emulation, read_links_file
-from simulator.links import Link, LinkSettings, Outage, Place
-from simulator.seeds import Seeds
-from simulator.settings import parse
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.alarm import VirtualTime
+from slackwater.simulator.emulator.relay import Relay
+from slackwater.simulator.emulator.settings import read_emulation, read_links_file
+from slackwater.simulator.links import Link, LinkSettings, Outage, Place
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.settings import parse
 
 SAMPLE = Path(__file__).resolve().parents[2] / "docs" / "samples" / "links.toml"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from edge_agent import messages as m
-from edge_agent import wire
-from engine.core.frame import Frame
-from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Send
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Send
 
 SCHEMA = m.StreamSchema("events", {"v": "int"})
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import session as s
-from edge_agent.timesync import SyncState
-from engine.gateway.core import GatewayCore, GatewaySettings
+from slackwater.edge_agent import session as s
+from slackwater.edge_agent.timesync import SyncState
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings
 from tests.gateway.world import DEVICE_STEPS, NETWORKS, world_of
 
 MS = 10**6

@@ -6,15 +6,15 @@ import itertools
 from array import array
 from typing import Any
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.clock import Now
-from edge_agent.device_clock import ClockBound
-from edge_agent.packing import Codes
-from edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
-from edge_agent.settings import SessionSettings
-from edge_agent.timesync import SyncSettings
-from engine.gateway.frames import clock_name
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.packing import Codes
+from slackwater.edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
+from slackwater.edge_agent.settings import SessionSettings
+from slackwater.edge_agent.timesync import SyncSettings
+from slackwater.engine.gateway.frames import clock_name
 from tests.gateway.conftest import SCHEMA, SYNC, Bench, a_data, a_hello
 
 MS, S = 10**6, 10**9

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from edge_agent import messages as m
-from edge_agent.records import Kind
-from engine.gateway.core import Recalled
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.gateway.core import Recalled
 from tests.gateway.conftest import SYNC, Bench
 from tests.gateway.conftest import a_hello as an_agents_hello
 

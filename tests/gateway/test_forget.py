@@ -12,22 +12,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from edge_agent import messages as m
-from edge_agent import records as r
-from edge_agent.records import Kind
-from edge_agent.sequence import SEQ_MAX
-from engine.cli.app import run
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.gateway.recall import Recalled
-from engine.hosts.chain import Chain, ChainSettings
-from engine.log import retention as compaction
-from engine.log.arrival_log import LogReader, LogWriter, streamed_frames
-from engine.log.files.folder import numbered_files, retired
-from engine.log.retention import forget, retire
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.edge_agent.sequence import SEQ_MAX
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.recall import Recalled
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.log import retention as compaction
+from slackwater.engine.log.arrival_log import LogReader, LogWriter, streamed_frames
+from slackwater.engine.log.files.folder import numbered_files, retired
+from slackwater.engine.log.retention import forget, retire
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
 LARGEST = SEQ_MAX - 1

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import wire
-from edge_agent.messages import Data, StreamSchema, Texts, Values
-from edge_agent.packing import cut
-from edge_agent.pull_back import Events, Excerpt, Whole, part_of, written
-from edge_agent.records import TIME_MAX_NS, Kind
-from engine.core.frame import FIXED_TYPES, Frame
-from engine.gateway import content
-from engine.gateway.content import ContentRefused, check_data
-from engine.gateway.frames import FrameBuilder, Part, one_row
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.messages import Data, StreamSchema, Texts, Values
+from slackwater.edge_agent.packing import cut
+from slackwater.edge_agent.pull_back import Events, Excerpt, Whole, part_of, written
+from slackwater.edge_agent.records import TIME_MAX_NS, Kind
+from slackwater.engine.core.frame import FIXED_TYPES, Frame
+from slackwater.engine.gateway import content
+from slackwater.engine.gateway.content import ContentRefused, check_data
+from slackwater.engine.gateway.frames import FrameBuilder, Part, one_row
 
 SCHEMAS = (
     StreamSchema("events", {"i": "int", "s": "str"}),

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from edge_agent import ntp, wire
-from edge_agent.records import Kind
-from engine.gateway.core import CloseConnection
-from engine.gateway.outputs import DeadLetters
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import ntp, wire
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.gateway.core import CloseConnection
+from slackwater.engine.gateway.outputs import DeadLetters
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
 MS = 10**6

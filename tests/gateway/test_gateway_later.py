@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from engine.core.frame import Frame
-from engine.gateway.commits import FLIGHTS_MAX
-from engine.gateway.outputs import LATER
+from slackwater.edge_agent import messages as m
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.commits import FLIGHTS_MAX
+from slackwater.engine.gateway.outputs import LATER
 from tests.gateway.conftest import SYNC, Bench, Log, a_data, a_hello
 from tests.gateway.world import NumberedLog, World, world_of
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from edge_agent import wire
-from edge_agent.packing import Codes, Masked, data_message, encoded_data
-from edge_agent.records import Kind
-from engine.core.errors import UserError
-from engine.gateway import settings as addresses
-from engine.gateway.core import TIMERS_PER_WAKE
-from engine.gateway.recall import ReceivedSet
-from engine.gateway.settings import Addresses, GatewaySettings
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.packing import Codes, Masked, data_message, encoded_data
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.gateway import settings as addresses
+from slackwater.engine.gateway.core import TIMERS_PER_WAKE
+from slackwater.engine.gateway.recall import ReceivedSet
+from slackwater.engine.gateway.settings import Addresses, GatewaySettings
 from tests.gateway.conftest import SCHEMA, SYNC, Bench, a_data, a_hello
 
 MS = 10**6

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from edge_agent import messages as m
-from engine.gateway.core import Recalled
-from engine.gateway.outputs import ArrivalClock
-from engine.log import arrival_log
-from engine.log import retention as compaction
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.files.folder import numbered_files, retired
-from engine.log.retention import Limits
-from engine.server.log_keeper import KeepSettings, LogKeeper
+from slackwater.edge_agent import messages as m
+from slackwater.engine.gateway.core import Recalled
+from slackwater.engine.gateway.outputs import ArrivalClock
+from slackwater.engine.log import arrival_log
+from slackwater.engine.log import retention as compaction
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.files.folder import numbered_files, retired
+from slackwater.engine.log.retention import Limits
+from slackwater.engine.server.log_keeper import KeepSettings, LogKeeper
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
 MS = 10**6

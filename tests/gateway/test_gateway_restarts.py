@@ -14,10 +14,10 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.gateway.core import Recalled
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
+from slackwater.engine.gateway.core import Recalled
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
 from tests.gateway.world import DEVICE_STEPS, NETWORKS, world_of
 
 MS = 10**6

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from edge_agent import session as s
-from edge_agent import wire
-from edge_agent.records import Kind
-from edge_agent.sequence import SEQ_MAX, Numbers
-from edge_agent.settings import PromiseSettings
-from engine.gateway.core import Recalled
-from engine.gateway.peers import AHEAD_MAX, KEYS_MAX, GatewayPromise, WaitingPromises
-from engine.gateway.recall import PastSource, ReceivedSet
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import session as s
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.records import Kind
+from slackwater.edge_agent.sequence import SEQ_MAX, Numbers
+from slackwater.edge_agent.settings import PromiseSettings
+from slackwater.engine.gateway.core import Recalled
+from slackwater.engine.gateway.peers import AHEAD_MAX, KEYS_MAX, GatewayPromise, WaitingPromises
+from slackwater.engine.gateway.recall import PastSource, ReceivedSet
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 from tests.gateway.world import world_of
 

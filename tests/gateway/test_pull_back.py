@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from edge_agent import session as s
-from edge_agent import wire
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import session as s
+from slackwater.edge_agent import wire
 from tests.gateway.conftest import SCHEMA, SYNC, Bench, a_hello
 from tests.gateway.world import NETWORKS, World, world_of
 

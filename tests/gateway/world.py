@@ -12,12 +12,18 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from edge_agent import session as s
-from edge_agent.clock import Now
-from edge_agent.messages import StreamSchema
-from edge_agent.timesync import SyncSettings
-from engine.core.frame import Frame
-from engine.gateway.core import CloseConnection, GatewayCore, GatewaySettings, Recalled, Send
+from slackwater.edge_agent import session as s
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.timesync import SyncSettings
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import (
+    CloseConnection,
+    GatewayCore,
+    GatewaySettings,
+    Recalled,
+    Send,
+)
 
 MS = 10**6
 S = 10**9

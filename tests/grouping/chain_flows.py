@@ -6,9 +6,9 @@ import json
 import random
 from typing import Any
 
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.maps import Combine, PythonTupleMap
-from engine.operators.grouping.operations import Grouping, GroupingPlan, Stateful
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.maps import Combine, PythonTupleMap
+from slackwater.engine.operators.grouping.operations import Grouping, GroupingPlan, Stateful
 
 
 def plans(**more: Any) -> tuple[GroupingPlan, GroupingPlan]:

@@ -11,11 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.operators.grouping.dataflow import Dataflow, RunningDataflow
-from engine.operators.grouping.items import Items
-from engine.operators.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
-from engine.operators.grouping.operations import Grouping, Map, Stateful
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.operators.grouping.dataflow import Dataflow, RunningDataflow
+from slackwater.engine.operators.grouping.items import Items
+from slackwater.engine.operators.grouping.maps import (
+    Combine,
+    PythonCombine,
+    PythonTupleMap,
+    TupleMap,
+)
+from slackwater.engine.operators.grouping.operations import Grouping, Map, Stateful
 from tests.grouping.slow_dataflow import slow_grouping, slow_stateful
 
 

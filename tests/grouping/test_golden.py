@@ -7,12 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.core.errors import ContractViolation, UserError
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.items import regular
-from engine.operators.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
-from engine.operators.grouping.operations import Grouping, Map, Stateful
-from engine.operators.grouping.sink_barrier import SinkBarrier
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.items import regular
+from slackwater.engine.operators.grouping.maps import (
+    Combine,
+    PythonCombine,
+    PythonTupleMap,
+    TupleMap,
+)
+from slackwater.engine.operators.grouping.operations import Grouping, Map, Stateful
+from slackwater.engine.operators.grouping.sink_barrier import SinkBarrier
 
 EVEN = Grouping(3, key=lambda number: number, hash=lambda number: number % 2 == 0)
 GOLDEN = [(1,), (2,), (1, 3), (2, 4), (1, 3, 5), (2, 4, 6), (3, 5, 7), (4, 6, 8)]

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slackwater
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.spark import chain as step
-from engine.hosts.spark.host import run_on_spark, spark_session
-from engine.log.input.trace import TraceRead
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.operations import GroupingPlan
-from engine.order.base import Guards
-from engine.order.registry import parse_order
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.spark import chain as step
+from slackwater.engine.hosts.spark.host import run_on_spark, spark_session
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.operations import GroupingPlan
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
 from tests.grouping.chain_flows import events, plans, trace
 from tests.spark.both_hosts import answers, log_of
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edge_agent.device_clock import ClockBound
-from edge_agent.errors import SettingsError
-from edge_agent.inputs.base import Surroundings
-from edge_agent.inputs.registry import NamedInput, read_inputs
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Row
-from edge_agent.settings_file import Table
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.inputs.base import Surroundings
+from slackwater.edge_agent.inputs.registry import NamedInput, read_inputs
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Row
+from slackwater.edge_agent.settings_file import Table
 
 NOW_NS = 1_700_000_000 * 10**9
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.errors import AgentError
-from edge_agent.inputs.hl7.message import Framing, Refused, answers, read_message
-from edge_agent.inputs.llrp import protocol as p
-from edge_agent.inputs.llrp.inventory import has_rospec, reader_event, tag_reads
-from edge_agent.inputs.llrp.protocol import Messages
-from edge_agent.inputs.record_fields import RecordFields
-from edge_agent.inputs.soccer import lines_of
-from edge_agent.messages import StreamSchema
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.inputs.hl7.message import Framing, Refused, answers, read_message
+from slackwater.edge_agent.inputs.llrp import protocol as p
+from slackwater.edge_agent.inputs.llrp.inventory import has_rospec, reader_event, tag_reads
+from slackwater.edge_agent.inputs.llrp.protocol import Messages
+from slackwater.edge_agent.inputs.record_fields import RecordFields
+from slackwater.edge_agent.inputs.soccer import lines_of
+from slackwater.edge_agent.messages import StreamSchema
 from tests.inputs.emulated_reader import EmulatedReader
 from tests.inputs.outlet import NOW_NS, an_input
 from tests.inputs.test_hl7 import PCD, a_message

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from edge_agent.errors import SettingsError
-from edge_agent.inputs.mqtt.subscription import PayloadFields, read_payload_fields
-from edge_agent.inputs.record_columns import events
-from edge_agent.inputs.record_fields import JsonBatch, RecordFields, read_fields
-from edge_agent.messages import StreamSchema
-from edge_agent.sequence import DeviceCounters
-from edge_agent.settings_file import Table
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.inputs.mqtt.subscription import PayloadFields, read_payload_fields
+from slackwater.edge_agent.inputs.record_columns import events
+from slackwater.edge_agent.inputs.record_fields import JsonBatch, RecordFields, read_fields
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.sequence import DeviceCounters
+from slackwater.edge_agent.settings_file import Table
 
 SCHEMAS = {"events": StreamSchema("events", {"v": "int"})}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.inputs.hl7.message import (
+from slackwater.edge_agent.inputs.hl7.message import (
     Frame,
     Framing,
     Refused,
@@ -15,7 +15,7 @@ from edge_agent.inputs.hl7.message import (
     named_zone,
     read_message,
 )
-from edge_agent.packing import Row
+from slackwater.edge_agent.packing import Row
 from tests.inputs.outlet import KeptOutlet, a_named_input, an_input
 
 # The blood pressure of the IHE Patient Care Device profile (Device Enterprise Communication).

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.errors import AgentError
+from slackwater.edge_agent.errors import AgentError
 from tests.inputs.outlet import KeptOutlet, an_input, met
 from tests.inputs.test_hl7 import a_message
 

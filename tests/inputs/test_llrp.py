@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.inputs.llrp import protocol as p
-from edge_agent.inputs.llrp.inventory import (
+from slackwater.edge_agent.inputs.llrp import protocol as p
+from slackwater.edge_agent.inputs.llrp.inventory import (
     InventorySettings,
     ReadFilter,
     TagRead,
@@ -20,8 +20,8 @@ from edge_agent.inputs.llrp.inventory import (
     rospec,
     tag_reads,
 )
-from edge_agent.inputs.llrp.protocol import LlrpError, Messages
-from edge_agent.packing import Row
+from slackwater.edge_agent.inputs.llrp.protocol import LlrpError, Messages
+from slackwater.edge_agent.packing import Row
 from tests.inputs.emulated_reader import EmulatedReader
 from tests.inputs.outlet import NOW_NS, KeptOutlet, an_input, met
 
@@ -281,7 +281,7 @@ def test_filters_against_brute_force(
 
 
 def test_filters_forget_the_oldest_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edge_agent.inputs.llrp.inventory.TAGS_MAX", 2)
+    monkeypatch.setattr("slackwater.edge_agent.inputs.llrp.inventory.TAGS_MAX", 2)
     found = ReadFilter(100, 1, 1)
     assert [found.passes((tag, 1), 0, 1) for tag in "abab"] == [0, 0, None, None]
     assert [found.passes((tag, 1), 0, 1) for tag in "cab"] == [0, 0, 0]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from edge_agent.inputs.mqtt import subscription
-from edge_agent.packing import BadRecord, Row
+from slackwater.edge_agent.inputs.mqtt import subscription
+from slackwater.edge_agent.packing import BadRecord, Row
 from tests.inputs.outlet import NOW_NS, KeptOutlet, an_input, met
 
 ATTRS = {"temperature": "float", "machine": "str", "line": "int"}

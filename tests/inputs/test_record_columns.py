@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.inputs.pipes import JsonLines
-from edge_agent.inputs.record_columns import _plain, events
-from edge_agent.inputs.record_fields import Batch, JsonBatch, RecordFields, TableBatch
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import BadRecord, Row
+from slackwater.edge_agent.inputs.pipes import JsonLines
+from slackwater.edge_agent.inputs.record_columns import _plain, events
+from slackwater.edge_agent.inputs.record_fields import Batch, JsonBatch, RecordFields, TableBatch
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import BadRecord, Row
 from tests.inputs.outlet import NOW_NS, KeptOutlet
 
 SCHEMAS = {

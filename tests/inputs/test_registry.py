@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.inputs.registry import GROUP, OURS
+from slackwater.edge_agent.inputs.registry import GROUP, OURS
 from tests.inputs.outlet import a_named_input, an_input, mistake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ def test_our_kinds_can_be_loaded(name: str) -> None:
 
 def test_an_agent_with_our_kinds_looks_through_no_packages() -> None:
     code = (
-        "import sys, edge_agent.command as c; c.main(['check', '/dev/stdin']); "
+        "import sys, slackwater.edge_agent.command as c; c.main(['check', '/dev/stdin']); "
         "sys.exit('importlib.metadata' in sys.modules)"
     )
     settings = '[[input]]\nkind = "stdin"\n'
@@ -44,7 +44,7 @@ def test_an_agent_with_our_kinds_looks_through_no_packages() -> None:
 
 def test_a_package_adds_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "geiger.py").write_text(
-        "from edge_agent.inputs.replay import replay_input\n\n\n"
+        "from slackwater.edge_agent.inputs.replay import replay_input\n\n\n"
         "def geiger_input(table, around):\n    table.integer('tube', 1)\n"
         "    return replay_input(table, around)\n"
     )
@@ -58,7 +58,9 @@ def test_a_package_adds_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("edge_agent.inputs.mqtt")]:
+    for name in [
+        name for name in sys.modules if name.startswith("slackwater.edge_agent.inputs.mqtt")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for name in ["paho", *(name for name in sys.modules if name.startswith("paho."))]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -68,9 +70,9 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_kind_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = EntryPoint("broken", "edge_agent.inputs.replay:no_such_thing", GROUP)
+    broken = EntryPoint("broken", "slackwater.edge_agent.inputs.replay:no_such_thing", GROUP)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [broken])
-    assert "edge_agent.inputs.replay:no_such_thing cannot be used" in mistake(
+    assert "slackwater.edge_agent.inputs.replay:no_such_thing cannot be used" in mistake(
         {"kind": "broken"}, {}
     )
     assert '"brokn" is not known; did you mean "broken"?' in mistake({"kind": "brokn"}, {})

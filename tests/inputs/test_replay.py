@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from edge_agent.errors import AgentError
-from edge_agent.inputs import replay as parquet
-from edge_agent.inputs.record_fields import read_fields
-from edge_agent.inputs.replay import ReplayInput
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Row
-from edge_agent.settings_file import Table
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.inputs import replay as parquet
+from slackwater.edge_agent.inputs.record_fields import read_fields
+from slackwater.edge_agent.inputs.replay import ReplayInput
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Row
+from slackwater.edge_agent.settings_file import Table
 from tests.inputs.outlet import KeptOutlet, an_input, mistake
 
 MS = 1_000_000

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from edge_agent.inputs import base as datagrams
-from edge_agent.packing import Row
+from slackwater.edge_agent.inputs import base as datagrams
+from slackwater.edge_agent.packing import Row
 from tests.inputs.outlet import NOW_NS, KeptOutlet, an_input, met
 
 # The schema and the first instant of the game as R19, Table 5.1, prints them; the ball is sensor 4.

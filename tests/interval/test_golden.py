@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.options import QueryOptions
-from engine.operators.match.seq import SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.endpoints.joins import INDEXES
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.operators.match.seq import SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.endpoints.joins import INDEXES
 from tests.interval.conftest import Event, matches
 from tests.order.conftest import frame
 from tests.pattern.conftest import run

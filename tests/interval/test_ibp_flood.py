@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from bench.intervals import bytes_held, chain, stream, timed
-from engine.hosts.chain import Chain, ChainSettings
-from engine.log.input.trace import TraceRead
-from engine.operators.match.interval import half_intervals as announced
-from engine.operators.match.interval.half_intervals import WAITING_MAX, Announced
-from engine.operators.match.settings import PatternSettings
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.match.interval import half_intervals as announced
+from slackwater.engine.operators.match.interval.half_intervals import WAITING_MAX, Announced
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 BATCH = 4096
 MB_MAX = 16

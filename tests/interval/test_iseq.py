@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
-from engine.query.endpoints.joins import INDEXES
-from engine.query.plan import SeqPlan
-from engine.query.render import render
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.endpoints.joins import INDEXES
+from slackwater.engine.query.plan import SeqPlan
+from slackwater.engine.query.render import render
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
 from tests.pattern.conftest import run
 

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import slackwater
-from engine.hosts.chain import Chain
-from engine.hosts.options import QueryOptions
-from engine.query.endpoints.joins import INDEXES
+from slackwater.engine.hosts.chain import Chain
+from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.query.endpoints.joins import INDEXES
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
 from tests.interval.test_iseq import plan_of
 from tests.order.conftest import frame

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.core.released import Released, Strings
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.operators.match.seq import Alone
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.operators.match.seq import Alone
 from tests.join.definition import Row
 from tests.pattern import conftest as released
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import IN_ORDER, LATE
+from slackwater.engine.core.released import IN_ORDER, LATE
 from tests.join.definition import Definition, Row
 from tests.join.sides import Sided, net, row_of, run
 from tests.join.test_join_rows import KINDS, NEAR, answering, same_id

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from engine.barrier.registry import parse_barrier
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.log.input.trace import TraceRead
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.query import query
 from tests.join.definition import Definition, tumbling, within
 from tests.join.sides import Sided
 from tests.spark.both_hosts import answers, log_of

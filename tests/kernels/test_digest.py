@@ -14,11 +14,8 @@ from typing import Any
 
 import pytest
 
-import engine
-import scenarios
-import simulator
 import slackwater
-from engine.kernels.kernel_cache import CompiledKernel, digest_of
+from slackwater.engine.kernels.kernel_cache import CompiledKernel, digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = '''\
@@ -30,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 import far.constants as constants
-from engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.jit import inline, kernel
 from far.callee import add
 
 
@@ -77,16 +74,18 @@ def entry(p: Pair, x):
     return y + p.first[0]
 '''
 CALLEE = """\
-from engine.kernels.jit import inline
+from slackwater.engine.kernels.jit import inline
 LIMIT = 3
 @inline
 def add(x):
     return x + 1
 """
 CONSTANTS = "STEP = 5\nOTHER = 6\n"
-PRINT = (
-    "import near; from engine.kernels.kernel_cache import digest_of; print(digest_of(near.entry))"
-)
+PRINT = """
+import near
+from slackwater.engine.kernels.kernel_cache import digest_of
+print(digest_of(near.entry))
+"""
 
 
 def write(folder: Path, entry: str = ENTRY, callee: str = CALLEE, of: str = CONSTANTS) -> Path:
@@ -134,7 +133,7 @@ def _imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ("STEP = 5", "STEP = 6"),
         ("return x + 1", "return x + 2"),
-        ("@inline\ndef add", "from engine.kernels.jit import kernel\n@kernel\ndef add"),
+        ("@inline\ndef add", "from slackwater.engine.kernels.jit import kernel\n@kernel\ndef add"),
         ("[1, 2, 3]", "[1, 2, 4]"),
         ("[1, 2, 3]", "[1.0, 2.0, 3.0]"),
         ('("a", np.int64)', '("a", np.int32)'),
@@ -197,7 +196,7 @@ def _modules(package: ModuleType) -> list[ModuleType]:
 def test_every_kernel_has_a_digest() -> None:
     decorated = re.compile(r"^@(?:kernel|njit|inline)$", re.MULTILINE)
     digests, many = {}, 0
-    for package in (engine, scenarios, simulator, slackwater):
+    for package in (slackwater,):
         for module in _modules(package):
             many += len(decorated.findall(Path(str(module.__file__)).read_text(encoding="utf-8")))
             for name, value in vars(module).items():

@@ -16,7 +16,7 @@ import pytest
 from numba import config
 from numba.core.caching import CacheImpl
 
-from engine.kernels import jit, kernel_cache
+from slackwater.engine.kernels import jit, kernel_cache
 from tests.planted import Planted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("SLACKWATER_UNCOMPILED") == "1", reason="nothing is compiled"
 )
 MODULE = """
-from engine.kernels import jit
+from slackwater.engine.kernels import jit
 
 @jit.kernel
 def once(x):
@@ -111,8 +111,8 @@ OTHER_PACKAGE = """
 import sys
 sys.path[:0] = {folders!r}
 import numpy as np
-from engine.core.clocks.epochs import CLOCK, reference
-from engine.kernels import jit
+from slackwater.engine.core.clocks.epochs import CLOCK, reference
+from slackwater.engine.kernels import jit
 
 @jit.kernel
 def uncertainty(clocks, ts):
@@ -230,7 +230,7 @@ def test_plain_numba_gives_the_same_results(query: str, tmp_path: Path) -> None:
         out = tmp_path / f"{plain}.jsonl"
         subprocess.run(
             [
-                sys.executable, "-c", "from engine.cli import main; main()", "query",
+                sys.executable, "-c", "from slackwater.engine.cli import main; main()", "query",
                 QUERIES[query], "--input", trace, "--out", out, "--order", "none", "--quiet",
             ],
             check=True, cwd=ROOT, env=os.environ | {"SLACKWATER_PLAIN_NUMBA": plain},

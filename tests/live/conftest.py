@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from engine.log.arrival_log import LogReader
+from slackwater.engine.log.arrival_log import LogReader
 
 ROOT = Path(__file__).resolve().parents[2]
-SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
+SLACKWATER = [sys.executable, "-c", "from slackwater.engine.cli import main; main()"]
 ENV = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 PATIENCE_SECONDS = 60.0
 

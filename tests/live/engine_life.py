@@ -10,15 +10,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
-from engine.hosts.spark.live_engine import SparkEngine
-from engine.output.answer_files import AnswerLines, AnswerTables
-from engine.output.export import export_jsonl
-from engine.output.live_answers import LiveAnswers
-from engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
-from engine.output.run_writer import Failed, FailedQueries
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
+from slackwater.engine.hosts.spark.live_engine import SparkEngine
+from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.live_answers import LiveAnswers
+from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
+from slackwater.engine.output.run_writer import Failed, FailedQueries
 from tests.spark.test_growing_log import Growing, trace
 
 Answered = dict[tuple[str, str], bytes]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.log.files.folder import numbered_files
-from engine.log.retention import retire
-from engine.log.whole_file import load
-from engine.output.answer_files import AnswerLines, AnswerTables, FiledTables
-from engine.output.durable import MARKS, AnswersDamaged, DurableBytes
-from engine.output.live_answers import check_begin
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.files.folder import numbered_files
+from slackwater.engine.log.retention import retire
+from slackwater.engine.log.whole_file import load
+from slackwater.engine.output.answer_files import AnswerLines, AnswerTables, FiledTables
+from slackwater.engine.output.durable import MARKS, AnswersDamaged, DurableBytes
+from slackwater.engine.output.live_answers import check_begin
 from tests.live.engine_life import Answered, grown, hurt, lines_at, passed, state_of
 from tests.live.test_live_engine import KEYS, QUERIES, SETTINGS, live, rows_at
 

@@ -9,8 +9,8 @@ import subprocess
 import pyarrow.parquet as pq
 import pytest
 
-from engine.output.ordered import SIDE_OUTPUT
-from engine.output.part_store import sole_use
+from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.part_store import sole_use
 from tests.live.conftest import ENV, SLACKWATER, Field, until
 
 COUNTS = "SELECT count(*), sum(v) FROM events GROUP BY type WINDOW TUMBLING 100 ms"

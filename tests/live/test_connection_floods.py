@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from edge_agent import messages as m
-from edge_agent import wire
-from engine.server import tcp_host as descriptors
-from engine.server.tcp_host import HANDSHAKES_MAX, Acceptor, TcpHost
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.engine.server import tcp_host as descriptors
+from slackwater.engine.server.tcp_host import HANDSHAKES_MAX, Acceptor, TcpHost
 from tests.gateway.conftest import a_hello
 from tests.live.conftest import Field
 from tests.live.test_peers_apart import Peer, with_gateway

@@ -12,8 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from edge_agent import messages as m
-from edge_agent import wire
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
 from tests.live.conftest import Field, free_port
 from tests.live.test_answers import answered
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from edge_agent.outbox.inspection import looked
-from edge_agent.outbox.spool import records
+from slackwater.edge_agent.outbox.inspection import looked
+from slackwater.edge_agent.outbox.spool import records
 from tests.live import conftest
 from tests.live.conftest import Field, Program, until
 
@@ -89,14 +89,14 @@ def test_a_disk_that_lost_what_was_sent_begins_a_new_start(field: Field) -> None
 
 BAD_SECTORS = """
 import errno
-from edge_agent.outbox.disk import DiskFiles
+from slackwater.edge_agent.outbox.disk import DiskFiles
 read = DiskFiles.read
 def bad(self, name, offset, size):
     if (self.folder / name).stat().st_ino in {files}:
         raise OSError(errno.EIO, "Input/output error")
     return read(self, name, offset, size)
 DiskFiles.read = bad
-from engine.cli import main
+from slackwater.engine.cli import main
 main()
 """
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.command import main
-from edge_agent.drivers.status import Systemd
-from engine.cli.app import run
+from slackwater.edge_agent.command import main
+from slackwater.edge_agent.drivers.status import Systemd
+from slackwater.engine.cli.app import run
 from tests.live.conftest import ENV, SLACKWATER, Field, until
 
 OUTBOX = '[outbox]\nfolder = "outbox"\n'
@@ -137,7 +137,7 @@ class Device:
         if top not in ours | set(sys.stdlib_module_names):
             raise ModuleNotFoundError(f"a device has no {top}", name=name)
 sys.meta_path.insert(0, Device)
-from engine.cli import main
+from slackwater.engine.cli import main
 main()
 """
 
@@ -175,7 +175,7 @@ def test_python_m_edge_agent_is_the_same_command(tmp_path: Path) -> None:
         subprocess.run(
             [*words, "--help"], cwd=tmp_path, env=ENV, check=True, capture_output=True, text=True
         ).stdout
-        for words in ([sys.executable, "-m", "edge_agent"], [*SLACKWATER, "agent"])
+        for words in ([sys.executable, "-m", "slackwater.edge_agent"], [*SLACKWATER, "agent"])
     ]
     assert said[0] == said[1]
     assert "--dry-run" in said[0]

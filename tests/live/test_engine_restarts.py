@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import UserError
-from engine.hosts.live.program import Task
-from engine.hosts.live.questions import Questions
-from engine.output.part_store import FolderInUseError, sole_use, wait_for_sole_use
-from engine.server import engine_process
-from engine.server.engine_process import EngineProcess
-from engine.server.watch.overview import AnswersState
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.live.program import Task
+from slackwater.engine.hosts.live.questions import Questions
+from slackwater.engine.output.part_store import FolderInUseError, sole_use, wait_for_sole_use
+from slackwater.engine.server import engine_process
+from slackwater.engine.server.engine_process import EngineProcess
+from slackwater.engine.server.watch.overview import AnswersState
 from tests.live.conftest import ROOT, Field, free_port, until
 from tests.live.test_answers import answered, asked, assert_all_answered
 from tests.live.test_page import ask, status
@@ -154,7 +154,7 @@ def children(process: int) -> list[int]:
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [
         int(child) for child in found
-        if b"engine.hosts.live.program" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"slackwater.engine.hosts.live.program" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_what_is_put_right_while_the_server_lives_brings_answers_back(field: Fie
 
 def test_an_engine_whose_server_is_gone_before_its_task_ends_quietly() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "engine.hosts.live.program"],
+        [sys.executable, "-m", "slackwater.engine.hosts.live.program"],
         stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60, cwd=ROOT,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")

@@ -19,22 +19,22 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from engine.cache_home import cache_home
-from engine.core.errors import ContractViolation, UserError
-from engine.hosts.chain import ChainSettings, output_parts, site_chain
-from engine.hosts.spark import chain_state
-from engine.hosts.spark.chain_state import LiveChains, SiteChain
-from engine.hosts.spark.host import part_of
-from engine.hosts.spark.typed_output import Staged
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import TraceRead
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output import run_writer as failed_queries
-from engine.output.run_writer import FAILED
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
-from engine.query.failures import QueryFailures
+from slackwater.engine.cache_home import cache_home
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.hosts.chain import ChainSettings, output_parts, site_chain
+from slackwater.engine.hosts.spark import chain_state
+from slackwater.engine.hosts.spark.chain_state import LiveChains, SiteChain
+from slackwater.engine.hosts.spark.host import part_of
+from slackwater.engine.hosts.spark.typed_output import Staged
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output import run_writer as failed_queries
+from slackwater.engine.output.run_writer import FAILED
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.failures import QueryFailures
 from tests.live.engine_life import KilledError, Life, lines_at, passed
 from tests.spark.pretend_state import Store
 from tests.spark.test_growing_log import SETTINGS as GROWING

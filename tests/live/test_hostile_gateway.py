@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent import messages as m
-from edge_agent import wire
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
 from tests.live.conftest import Field, Program, until
 from tests.live.test_abstracting_agent import ABSTRACT, readings_of
 

@@ -15,27 +15,27 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.live.embedded import LogWatch
-from engine.hosts.live.questions import QUERY_FILE, claim
-from engine.hosts.spark.host import spark_session
-from engine.log import retention as compaction
-from engine.log.arrival_log import LogWriter
-from engine.log.files.folder import numbered_files, retired
-from engine.log.input.trace import TraceRead
-from engine.log.retention import Limits, beyond, retire
-from engine.log.whole_file import load, save
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.maps import PythonCombine
-from engine.operators.grouping.operations import GroupingPlan, Stateful
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.answer_files import site_file
-from engine.output.durable import AnswersDamaged
-from engine.output.live_answers import check_begin
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.live.embedded import LogWatch
+from slackwater.engine.hosts.live.questions import QUERY_FILE, claim
+from slackwater.engine.hosts.spark.host import spark_session
+from slackwater.engine.log import retention as compaction
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.files.folder import numbered_files, retired
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.retention import Limits, beyond, retire
+from slackwater.engine.log.whole_file import load, save
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.maps import PythonCombine
+from slackwater.engine.operators.grouping.operations import GroupingPlan, Stateful
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.answer_files import site_file
+from slackwater.engine.output.durable import AnswersDamaged
+from slackwater.engine.output.live_answers import check_begin
+from slackwater.engine.query import query
 from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of
 from tests.planted import Planted
 from tests.spark.test_growing_log import QUERIES, Growing, tidied, trace

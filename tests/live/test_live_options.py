@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from engine.core.errors import UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.live.questions import Questions
-from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import TraceRead
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query.analysis.cascade import read_statements
-from engine.server.site_file import read_site
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.live.questions import Questions
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.server.site_file import read_site
 from tests.live.engine_life import KilledError, Life, grown, passed
 from tests.live.test_answers import PAIRS
 from tests.spark.test_growing_log import SETTINGS, SPILLED, Growing, trace

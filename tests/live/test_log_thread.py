@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edge_agent import messages as m
-from edge_agent import wire
-from engine.core.errors import ContractViolation
-from engine.core.frame import Frame
-from engine.gateway.core import GatewayCore, GatewaySettings
-from engine.log import arrival_log
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.server.log_keeper import LogThread
-from engine.server.tcp_host import TcpHost
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings
+from slackwater.engine.log import arrival_log
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.server.log_keeper import LogThread
+from slackwater.engine.server.tcp_host import TcpHost
 from tests.gateway.conftest import a_data, a_hello
 
 

@@ -24,9 +24,9 @@ import pytest
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from edge_agent import ntp
-from edge_agent.records import Kind
-from engine.server.ntp_responder import NtpResponder
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.server.ntp_responder import NtpResponder
 from tests.live.conftest import Field, free_port, until
 from tests.page.test_metrics import DASHBOARD
 

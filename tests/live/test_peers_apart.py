@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 
-from edge_agent import messages as m
-from edge_agent import wire
-from engine.gateway.core import GatewayCore, GatewaySettings
-from engine.gateway.outputs import CloseConnection
-from engine.log.arrival_log import LogWriter
-from engine.server.log_keeper import LogThread
-from engine.server.tcp_host import LINES_MAX, WAIT_MAX_S, RateLimit, RefusalLines, TcpHost
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings
+from slackwater.engine.gateway.outputs import CloseConnection
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.server.log_keeper import LogThread
+from slackwater.engine.server.tcp_host import (
+    LINES_MAX,
+    WAIT_MAX_S,
+    RateLimit,
+    RefusalLines,
+    TcpHost,
+)
 from tests.gateway.conftest import a_data, a_hello
 
 MS = 10**6

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent import ntp
-from edge_agent.records import Kind
-from engine.server.ntp_responder import NtpResponder
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.server.ntp_responder import NtpResponder
 from tests.live.conftest import ENV, Field, Program, free_port, until
 
 WHERE = f"{os.environ['PATH']}:/usr/sbin:/sbin"

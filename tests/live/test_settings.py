@@ -10,18 +10,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent.drivers.agent_file import AgentSettings, read_agent
-from edge_agent.errors import SettingsError
-from edge_agent.messages import StreamSchema
-from edge_agent.settings_file import quantity, shown_ns
-from edge_agent.units import NS_PER
-from engine.core.errors import UserError
-from engine.core.units import parse_duration
-from engine.gateway.settings import GatewaySettings
-from engine.log.retention import Limits
-from engine.query import query, to_text
-from engine.server.log_keeper import KeepSettings
-from engine.server.site_file import read_site
+from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.settings_file import quantity, shown_ns
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import parse_duration
+from slackwater.engine.gateway.settings import GatewaySettings
+from slackwater.engine.log.retention import Limits
+from slackwater.engine.query import query, to_text
+from slackwater.engine.server.log_keeper import KeepSettings
+from slackwater.engine.server.site_file import read_site
 from tests.scenario_file.test_damage import SIGNS, WRONG
 
 INPUT = '[[input]]\nkind = "stdin"\n'

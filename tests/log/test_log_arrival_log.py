@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import STRING, Frame
-from engine.log import arrival_log, whole_file
-from engine.log.arrival_log import LOG_SCHEMA, LogReader, LogWriter
-from engine.log.input.input_log import open_input
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import STRING, Frame
+from slackwater.engine.log import arrival_log, whole_file
+from slackwater.engine.log.arrival_log import LOG_SCHEMA, LogReader, LogWriter
+from slackwater.engine.log.input.input_log import open_input
 
 
 def frame(first: int, rows: int = 2, site: str = "main", **attrs: list[Any]) -> Frame:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.errors import UserError
-from engine.log.input import lines
-from engine.log.input.trace import TraceRead
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.input import lines
+from slackwater.engine.log.input.trace import TraceRead
 
 EXAMPLE = '{"type": "A", "ts": 3}'
 KNOWN = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.app import run
-from engine.log.arrival_log import LogReader
+from slackwater.engine.cli.app import run
+from slackwater.engine.log.arrival_log import LogReader
 
 TRACE = """{"type":"A","ts":5,"attrs":{"v":1.5}}
 {"kind":"sync","source":"x","offset":-5,"delay":3}

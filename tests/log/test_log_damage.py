@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cli.app import run
-from engine.core.errors import UserError
-from engine.core.frame import STRING, Frame
-from engine.log.arrival_log import LOG_SCHEMA, LogReader, LogWriter
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import STRING, Frame
+from slackwater.engine.log.arrival_log import LOG_SCHEMA, LogReader, LogWriter
 
 
 def frame(first: int, site: str = "main", rows: int = 2) -> Frame:

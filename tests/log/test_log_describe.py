@@ -15,12 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from engine.core.errors import UserError
-from engine.core.frame import STRING, Frame
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.describe import LatenessCounts, describe, readable_duration, summary_tables
-from engine.log.input.input_log import input_kind, open_input
-from engine.log.input.input_read import InputForm, InputKind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import STRING, Frame
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.describe import (
+    LatenessCounts,
+    describe,
+    readable_duration,
+    summary_tables,
+)
+from slackwater.engine.log.input.input_log import input_kind, open_input
+from slackwater.engine.log.input.input_read import InputForm, InputKind
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 DATA = Path(os.environ.get("SLACKWATER_DATA", _SHARED)) / "ooo_dataset_umts"

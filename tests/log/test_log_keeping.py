@@ -22,21 +22,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.gateway.recall import Recalled
-from engine.log import retention as compaction
-from engine.log.arrival_log import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.recall import Recalled
+from slackwater.engine.log import retention as compaction
+from slackwater.engine.log.arrival_log import (
     LogReader,
     LogWriter,
     frames_at,
     frames_in,
     streamed_frames,
 )
-from engine.log.files.folder import RETIRED, numbered_files, retired
-from engine.log.files.log_files import file_mark, reading
-from engine.log.following import frames_after, piece_after
-from engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
+from slackwater.engine.log.files.folder import RETIRED, numbered_files, retired
+from slackwater.engine.log.files.log_files import file_mark, reading
+from slackwater.engine.log.following import frames_after, piece_after
+from slackwater.engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
 
 SITES = ("a", "b")
 
@@ -357,9 +357,9 @@ PEAK_MB_MAX = 50
 PROGRAM = """
 import sys
 from pathlib import Path
-from engine.log.arrival_log import streamed_frames
-from engine.log.retention import merge
-from engine.log.files.folder import numbered_files
+from slackwater.engine.log.arrival_log import streamed_frames
+from slackwater.engine.log.retention import merge
+from slackwater.engine.log.files.folder import numbered_files
 
 def kib(name):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.log.input import lines
-from engine.log.input.csv_import import CsvRead
-from engine.log.input.input_read import InputForm
-from engine.log.input.parquet_import import ParquetRead
-from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_rows
-from engine.output.json_lines import write_trace
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.input import lines
+from slackwater.engine.log.input.csv_import import CsvRead
+from slackwater.engine.log.input.input_read import InputForm
+from slackwater.engine.log.input.parquet_import import ParquetRead
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.row_export import write_rows
+from slackwater.engine.output.json_lines import write_trace
 
 Record = dict[str, Any]
 SITES = ("main", "b", "c é")

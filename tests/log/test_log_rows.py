@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.core.errors import UserError
-from engine.core.frame import STRING, Frame
-from engine.log.input import csv_import
-from engine.log.input.csv_import import CsvRead
-from engine.log.input.input_read import InputForm
-from engine.log.input.lines import CHUNK_LINES
-from engine.log.input.parquet_import import ParquetParts, ParquetRead
-from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_rows
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import STRING, Frame
+from slackwater.engine.log.input import csv_import
+from slackwater.engine.log.input.csv_import import CsvRead
+from slackwater.engine.log.input.input_read import InputForm
+from slackwater.engine.log.input.lines import CHUNK_LINES
+from slackwater.engine.log.input.parquet_import import ParquetParts, ParquetRead
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.row_export import write_rows
 
 
 def rows(frames: Any) -> list[dict[str, Any]]:

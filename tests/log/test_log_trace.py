@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.errors import UserError
-from engine.core.frame import FIXED_TYPES, STRING, Frame
-from engine.log.input import lines
-from engine.log.input.input_log import open_input
-from engine.log.input.trace import TraceRead
-from engine.output.json_lines import write_trace
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import FIXED_TYPES, STRING, Frame
+from slackwater.engine.log.input import lines
+from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.output.json_lines import write_trace
 
 
 def rows(frames: list[Frame]) -> list[dict[str, Any]]:

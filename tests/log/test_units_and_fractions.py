@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.units import NS_PER
-from engine.core.errors import UserError
-from engine.log.input.input_log import open_input
-from engine.log.input.input_read import InputForm
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.input_read import InputForm
 
 MS = 1_700_000_000_000
 

@@ -16,22 +16,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent import messages as m
-from edge_agent import records as limits
-from edge_agent import wire
-from edge_agent.errors import WireError
-from edge_agent.records import KIND_NAMES
-from engine.core.columns import COUNTS, RANGES, beyond, joined_type, without_nan
-from engine.core.errors import UserError
-from engine.core.frame import FIXED_TYPES, STRING, Frame
-from engine.core.units import DURATION_MAX_NS
-from engine.hosts.chain import Chain, ChainSettings
-from engine.log.arrival_log import LOG_SCHEMA
-from engine.log.input.input_log import open_input
-from engine.log.input.input_read import InputForm
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import records as limits
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.errors import WireError
+from slackwater.edge_agent.records import KIND_NAMES
+from slackwater.engine.core.columns import COUNTS, RANGES, beyond, joined_type, without_nan
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import FIXED_TYPES, STRING, Frame
+from slackwater.engine.core.units import DURATION_MAX_NS
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.log.arrival_log import LOG_SCHEMA
+from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.input_read import InputForm
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 Record = dict[str, Any]
 TIMES = ("ts", "te", "arrival", "offset", "delay", "precision")

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from engine.cli.app import run
-from engine.core.errors import UserError
-from engine.log.input.input_log import open_input
-from engine.log.input.input_read import InputForm
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.input_read import InputForm
 
 START = 1_700_000_000 * 10**9  # 2023-11-14 22:13:20 UTC
 STEP = 500_000_000

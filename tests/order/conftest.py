@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from edge_agent.records import KIND_NAMES
-from engine.core.frame import FIXED_TYPES, STRING, Frame
-from engine.core.released import LATE
-from engine.hosts.chain import Chain, ChainOutput, ChainSettings
-from engine.order.base import Guards, Ordered
-from engine.order.registry import parse_order
-from engine.order.sequence.order import SequenceSettings
-from engine.query.plan import Plan
+from slackwater.edge_agent.records import KIND_NAMES
+from slackwater.engine.core.frame import FIXED_TYPES, STRING, Frame
+from slackwater.engine.core.released import LATE
+from slackwater.engine.hosts.chain import Chain, ChainOutput, ChainSettings
+from slackwater.engine.order.base import Guards, Ordered
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.order.sequence.order import SequenceSettings
+from slackwater.engine.query.plan import Plan
 
 sys.path.insert(0, str(Path(__file__).parent))
 from slow_timeout import Settings

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.tune_aq import Stream, exponential, made, ordered
-from engine.core.errors import UserError
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.pipeline import Host, prepare
-from engine.kernels.jit import kernel
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.order.slack.aq_threshold import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.pipeline import Host, prepare
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.order.slack.aq_threshold import (
     AGGREGATES,
     AVG,
     COUNT,
@@ -31,7 +31,7 @@ from engine.order.slack.aq_threshold import (
     normal_quantile_ppm,
     spread,
 )
-from engine.order.slack.buffer import (
+from slackwater.engine.order.slack.buffer import (
     DELAY_BINS,
     REMEMBERED,
     bin_end,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_rows
-from engine.output.json_lines import write_trace
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.row_export import write_rows
+from slackwater.engine.output.json_lines import write_trace
 
 Record = dict[str, Any]
 WALL = {"kind": "sync", "source": "a", "clock": "wall", "offset": 100, "delay": 0,

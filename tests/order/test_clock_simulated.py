@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
-from simulator.run import FrameList, Simulated, simulate
-from simulator.scenario import read_scenario
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.simulator.run import FrameList, Simulated, simulate
+from slackwater.simulator.scenario import read_scenario
 
 MINUTES = 15
 SKEWS_PPB = {"slow": 50_000, "fast": -50_000}

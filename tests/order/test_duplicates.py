@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain
-from engine.order.duplicates import BLOCKS_MAX, HORIZON, LANE, LANES_MAX, Duplicates
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain
+from slackwater.engine.order.duplicates import BLOCKS_MAX, HORIZON, LANE, LANES_MAX, Duplicates
 from tests.order.conftest import frame, released
 from tests.order.slow_duplicates import SlowDuplicates
 from tests.order.test_order_cuts import ORDERS, chain_over, cut, setting

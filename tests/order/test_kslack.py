@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import LATE_DROPPED
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.order.slack.ldop import _mean, splitmix64
-from engine.query import query
+from slackwater.engine.core.released import LATE_DROPPED
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.order.slack.ldop import _mean, splitmix64
+from slackwater.engine.query import query
 from tests.order.conftest import frame, numbered, released, with_late
 from tests.order.slow_ldop import slow_ldop, slow_splitmix64
 from tests.order.slow_slack import Released, slow_kslack, slow_mp_kslack

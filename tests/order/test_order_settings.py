@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import UserError
-from engine.order.registry import parse_order
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.order.registry import parse_order
 
 S = 10**9
 RIGHT: list[tuple[str, dict[str, Any]]] = [

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent.records import Kind
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.released import Strings
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.order.unordered.proof import Proof
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.released import Strings
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.order.unordered.proof import Proof
 
 WAIT = 10
 

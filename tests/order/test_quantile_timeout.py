@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_waits import Highs, WaitTimes
 
-from engine.core.frame import STRING, Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.kernels.jit import kernel
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.order.sequence.state import LANE, MEMORY
-from engine.order.sequence.waits import (
+from slackwater.engine.core.frame import STRING, Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.order.sequence.state import LANE, MEMORY
+from slackwater.engine.order.sequence.waits import (
     first_larger,
     in_ns,
     learn_wait,

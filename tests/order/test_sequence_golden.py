@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
-from engine.order.base import Guards
-from engine.order.registry import parse_order
+from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
 from tests.order.conftest import released
 
 Record = dict[str, Any]

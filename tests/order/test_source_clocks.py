@@ -16,7 +16,7 @@ import slow_clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.clocks.prediction import (
+from slackwater.engine.core.clocks.prediction import (
     ClockStep,
     Line,
     Sample,
@@ -27,12 +27,12 @@ from engine.core.clocks.prediction import (
     held,
     stepped,
 )
-from engine.core.clocks.reference import SourceClocks
-from engine.core.released import NO_EPOCH, Strings
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.released import NO_EPOCH, Strings
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 US, MS, S = 10**3, 10**6, 10**9
 PPB = 10**9

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
-from engine.order.sequence import order as sequence
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.order.sequence import order as sequence
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces
 
-CHAIN = "engine.hosts.chain.site_chain"
+CHAIN = "slackwater.engine.hosts.chain.site_chain"
 TIMEOUTS = ("timeout=fixed:3", "timeout=r19,late=pass", "timeout=quantile:0.5,latency=9ns")
 ASKED = (
     PAIRS.replace("12 ns", "7 ns"),
@@ -230,9 +230,9 @@ def test_what_operators_hold_keeps_its_text(frame_of: Callable[..., Frame], aske
 _GROWTH = """
 import sys
 import numpy as np, pyarrow as pa
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
-from engine.core.frame import STRING, Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.core.frame import STRING, Frame
 
 def frames(sources, events):
     names = pa.array([f"s{i}" for i in range(sources)])

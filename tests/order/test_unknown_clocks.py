@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.core.clocks.choice import read_clock
-from engine.core.errors import UserError
 from slackwater import SlackwaterWarning
+from slackwater.engine.core.clocks.choice import read_clock
+from slackwater.engine.core.errors import UserError
 
 Record = dict[str, Any]
 CASES = Path("/work/shared/cases/own-files")

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge_agent.device_clock import ClockBound
-from edge_agent.messages import StreamSchema
-from edge_agent.outbox.disk import load
-from edge_agent.outbox.outbox import START, Outbox, OutboxFolder, Start
-from edge_agent.outbox.spool import Record, encoded
-from edge_agent.outbox.spooled_session import DrainLimit
+from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.outbox.disk import load
+from slackwater.edge_agent.outbox.outbox import START, Outbox, OutboxFolder, Start
+from slackwater.edge_agent.outbox.spool import Record, encoded
+from slackwater.edge_agent.outbox.spooled_session import DrainLimit
 from tests.outbox.fake_disk import FakeDisk
 
 FIRST = Start(site="main", source="s", incarnation=5, start=77, streams=(StreamSchema("events"),))

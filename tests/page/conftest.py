@@ -13,15 +13,15 @@ import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
-from edge_agent import messages as m
-from edge_agent import wire
-from engine.core.frame import Frame
-from engine.gateway.core import GatewayCore, GatewaySettings
-from engine.server.page.web_server import PageServer
-from engine.server.result_feed import ResultFeed
-from engine.server.site_file import PageSettings
-from engine.server.watch.overview import Overview
-from engine.server.watch.source_figures import SourceFigures
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent import wire
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings
+from slackwater.engine.server.page.web_server import PageServer
+from slackwater.engine.server.result_feed import ResultFeed
+from slackwater.engine.server.site_file import PageSettings
+from slackwater.engine.server.watch.overview import Overview
+from slackwater.engine.server.watch.source_figures import SourceFigures
 from tests.gateway.conftest import SYNC, a_data, a_hello
 from tests.inputs.conftest import pytest_pyfunc_call  # noqa: F401
 

@@ -13,8 +13,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from engine.server.page.web_server import PageServer
-from engine.server.site_file import PageSettings
+from slackwater.engine.server.page.web_server import PageServer
+from slackwater.engine.server.site_file import PageSettings
 from tests.live.conftest import free_port, until
 from tests.page.chromium import MARKS, complaints, started
 from tests.page.conftest import S, Site, a_result

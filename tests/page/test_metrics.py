@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from edge_agent import wire
+from slackwater.edge_agent import wire
 from tests.gateway.conftest import a_data, a_hello
 from tests.page.conftest import EPOCH, S, Site, a_result
 

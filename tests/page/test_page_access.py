@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.errors import UserError
-from engine.server.page import access
-from engine.server.page.access import HEADERS, OPEN
-from engine.server.site_file import read_site
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.server.page import access
+from slackwater.engine.server.page.access import HEADERS, OPEN
+from slackwater.engine.server.site_file import read_site
 from tests.page.conftest import Site
 
 TOKEN = "correct horse battery"

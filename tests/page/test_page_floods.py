@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from engine.server.page import access
-from engine.server.page import access as connections
-from engine.server.page.web_server import PageServer
-from engine.server.site_file import PageSettings
+from slackwater.engine.server.page import access
+from slackwater.engine.server.page import access as connections
+from slackwater.engine.server.page.web_server import PageServer
+from slackwater.engine.server.site_file import PageSettings
 from tests.page.conftest import Site
 
 TOKEN = "correct horse battery"

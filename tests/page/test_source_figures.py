@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.frame import Frame
-from engine.server.watch.source_figures import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.server.watch.source_figures import (
     EACH_LEAST,
     EACH_MAX,
     MEMORY_NS,

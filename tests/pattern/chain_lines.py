@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.barrier.registry import parse_barrier
-from engine.hosts.chain import Chain, ChainSettings
-from engine.log.input.trace import TraceRead
-from engine.operators.match.settings import PatternSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.purge_settings import parse_purge
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.purge_settings import parse_purge
 
 Line = dict[str, Any]
 

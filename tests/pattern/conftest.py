@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.core.released import (
+from slackwater.engine.core.released import (
     IN_ORDER,
     LATE_DROPPED,
     ClockBound,
@@ -19,9 +19,9 @@ from engine.core.released import (
     Released,
     Strings,
 )
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.query.plan import SeqPlan, Step
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.query.plan import SeqPlan, Step
 from tests.pattern.slow_negation import Truth, pair, verdict
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.query import query
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query import query
 
 TYPES = "ABC"
 NEGATED_TYPES = "NMA"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import Strings
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.query.plan import SeqPlan, Step
+from slackwater.engine.core.released import Strings
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.query.plan import SeqPlan, Step
 from tests.pattern.conftest import Event, batch
 from tests.query.random_conditions import (
     INTS,

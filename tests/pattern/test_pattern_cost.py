@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from engine.core.released import Strings
-from engine.operators.match.repetition.matcher import RepeatMatcher
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
-from engine.query.plan import SeqPlan
-from engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.core.released import Strings
+from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import SeqPlan
+from slackwater.engine.query.repeat_plan import RepeatPlan
 
 MOST = 6.0
 """Of the ratio; 4 is linear, 16 quadratic."""

@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.operators.match.compiled.records import RELATION
-from engine.operators.match.compiled.relations import soon_after, starts_before
-from engine.operators.match.seq import SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.verdict.probability import POINTS, pair_probability, sampled_probability
-from engine.query.plan import SeqPlan, Step
+from slackwater.engine.operators.match.compiled.records import RELATION
+from slackwater.engine.operators.match.compiled.relations import soon_after, starts_before
+from slackwater.engine.operators.match.seq import SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.verdict.probability import (
+    POINTS,
+    pair_probability,
+    sampled_probability,
+)
+from slackwater.engine.query.plan import SeqPlan, Step
 
 
 def pair(diff: int, one: int, two: int, within: int | None = None) -> float:

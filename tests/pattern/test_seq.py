@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
-from engine.query.plan import Arithmetic, Attribute, Comparison, Constant, SeqPlan
+from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import Arithmetic, Attribute, Comparison, Constant, SeqPlan
 from tests.pattern.conftest import FIG, plan, stream
 
 MS = 10**6
@@ -477,5 +477,5 @@ def test_more_matches_than_there_is_room_for(tools: Any, monkeypatch: pytest.Mon
     truth = tools.Truth("a b c", 30, events, lambda _: True, lambda *_: True)
     rows = truth.combinations()
     assert told == {of: tools.verdict([events[r] for r in of], 30, "pairwise", 0) for of in rows}
-    monkeypatch.setattr("engine.operators.match.search.host._LEAST", 3)
+    monkeypatch.setattr("slackwater.engine.operators.match.search.host._LEAST", 3)
     assert tools.run(lambda: matcher(made), events) == whole

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.barrier.registry import BarrierSettings, barrier_in_force, parse_barrier
-from engine.cli.app import run
-from engine.core.errors import UserError
-from engine.hosts.options import QueryOptions
-from engine.operators.match.spill.bounds import SpillSettings, parse_spill
-from engine.query import query
-from engine.query.purge_settings import PurgeSettings, parse_purge
+from slackwater.engine.barrier.registry import BarrierSettings, barrier_in_force, parse_barrier
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.operators.match.spill.bounds import SpillSettings, parse_spill
+from slackwater.engine.query import query
+from slackwater.engine.query.purge_settings import PurgeSettings, parse_purge
 
 MS, S = 10**6, 10**9
 QUERY = "EVENT SEQ(A a, !C c, B b) WITHIN 10"

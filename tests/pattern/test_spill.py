@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.core.released import IN_ORDER, LATE, Strings
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.operators.match.compiled.tables import layout_of
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.spill.bounds import SpillSettings, keys_of
-from engine.operators.match.spill.chunks import FileChunks
-from engine.operators.match.spill.matcher import SpillingMatcher
-from engine.query import query
-from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import IN_ORDER, LATE, Strings
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.operators.match.compiled.tables import layout_of
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.spill.bounds import SpillSettings, keys_of
+from slackwater.engine.operators.match.spill.chunks import FileChunks
+from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
 from tests.pattern.conftest import plan
 
 END = 10**6

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.barrier.registry import parse_barrier
-from engine.core.released import IN_ORDER, LATE, Strings
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
-from engine.query.plan import OrPlan, SeqPlan
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.released import IN_ORDER, LATE, Strings
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import OrPlan, SeqPlan
 from tests.pattern.conftest import FIG, plan, stream
 from tests.pattern.random_patterns import plans
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.operators.match.seq import SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
-from engine.query.plan import OrPlan, SeqPlan
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.operators.match.seq import SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import OrPlan, SeqPlan
 from tests.pattern.conftest import Event
 from tests.pattern.slow_patterns import brute_matches
 

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.core.errors import OverBudget
-from engine.core.frame import Frame
-from engine.hosts.chain import ChainSettings, site_chain
-from engine.hosts.chain.output_parts import next_parts
-from engine.hosts.chain.site_chain import Chain
-from engine.log.following import opened
-from engine.operators.match.settings import PatternSettings
-from engine.order.registry import parse_order
-from engine.query import query
 from slackwater import inputs
+from slackwater.engine.core.errors import OverBudget
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import ChainSettings, site_chain
+from slackwater.engine.hosts.chain.output_parts import next_parts
+from slackwater.engine.hosts.chain.site_chain import Chain
+from slackwater.engine.log.following import opened
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 
 EXPLOSIVE = {
     "SEQ": "EVENT SEQ(A a, A b, A c, A d) WITHIN 1 d",
@@ -113,7 +113,8 @@ def test_attack_06_ends_soon_and_in_bounded_memory(tmp_path: Path, kind: str) ->
     lines = (json.dumps({"type": "A", "ts": row, "attrs": {"v": 1}}) for row in range(3000))
     trace.write_text("\n".join(lines))
     command = [
-        sys.executable, "-c", "import sys; from engine.cli import main; sys.exit(main())", "query",
+        sys.executable, "-c",
+        "import sys; from slackwater.engine.cli import main; sys.exit(main())", "query",
         EXPLOSIVE[kind], "--input", str(trace), "--out", str(tmp_path / "o.jsonl"), "--quiet",
     ]  # fmt: skip
     begun = time.monotonic()

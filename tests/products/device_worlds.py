@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import slackwater
-from edge_agent import messages as m
-from edge_agent.clock import Now
-from edge_agent.device_clock import DeviceClock, DeviceClockSettings
-from edge_agent.packing import Codes
-from edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
-from edge_agent.settings import SessionSettings
-from edge_agent.timesync import SyncSettings
-from engine.gateway.core import GatewayCore, GatewaySettings, Send
-from engine.log.arrival_log import LogWriter
+from slackwater.edge_agent import messages as m
+from slackwater.edge_agent.clock import Now
+from slackwater.edge_agent.device_clock import DeviceClock, DeviceClockSettings
+from slackwater.edge_agent.packing import Codes
+from slackwater.edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
+from slackwater.edge_agent.settings import SessionSettings
+from slackwater.edge_agent.timesync import SyncSettings
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings, Send
+from slackwater.engine.log.arrival_log import LogWriter
 
 MS, S = 10**6, 10**9
 BEGAN = 1_790_000_000 * S

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.device_clock import DeviceClockSettings
+from slackwater.edge_agent.device_clock import DeviceClockSettings
 from tests.products.device_worlds import MS, Monitor, S, assert_honest, lived
 
 DECLARED = DeviceClockSettings(delay_min_max_ns=100 * MS, delay_max_ns=5 * S, window_ns=10 * S)

@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import slackwater
-from engine.hosts.chain import Chain
-from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_rows
+from slackwater.engine.hosts.chain import Chain
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.row_export import write_rows
 from tests.live.engine_life import KilledError, Life, passed
 from tests.products.questions import Result
 from tests.products.test_every_product import Run, runs, standing

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.options import QueryOptions
-from engine.query.analysis.cascade import read_statements
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.query.analysis.cascade import read_statements
 from tests.order.conftest import frame
 from tests.products.questions import JOINS, PATTERNS, Question, Result, known
 from tests.products.statements import CASCADES, CONSTRAINTS, REPETITIONS, window

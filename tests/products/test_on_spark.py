@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.options import QueryOptions
-from engine.hosts.spark.host import run_on_spark
-from engine.query.analysis.cascade import read_statements
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.hosts.spark.host import run_on_spark
+from slackwater.engine.query.analysis.cascade import read_statements
 from tests.products.questions import JOINS, PATTERNS
 from tests.products.statements import CASCADES, CONSTRAINTS, REPETITIONS
 from tests.products.test_every_product import steady

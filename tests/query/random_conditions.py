@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from engine.core.released import Strings
-from engine.query import plan
+from slackwater.engine.core.released import Strings
+from slackwater.engine.query import plan
 from tests.query.slow_expression import (
     TYPES,
     Arithmetic,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.query import explain, query
-from engine.query.analysis import consistency as contradiction
-from engine.query.analysis.consistency import Conflict
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query import explain, query
+from slackwater.engine.query.analysis import consistency as contradiction
+from slackwater.engine.query.analysis.consistency import Conflict
 from tests.query.random_conditions import as_plan
 from tests.query.slow_expression import (
     Attribute,

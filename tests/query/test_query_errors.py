@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.errors import UserError
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
-from engine.query.schema import check_attributes
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.schema import check_attributes
 
 
 def golden(name: str) -> list[tuple[str, str]]:

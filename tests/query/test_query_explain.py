@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.operators.match import seq
-from engine.operators.window.time_windows import WindowSettings
-from engine.query import explain, query
-from engine.query.analysis.analyse import read_query
-from engine.query.explain import WIDTH
-from engine.query.plan import SeqPlan, Step
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.operators.match import seq
+from slackwater.engine.operators.window.time_windows import WindowSettings
+from slackwater.engine.query import explain, query
+from slackwater.engine.query.analysis.analyse import read_query
+from slackwater.engine.query.explain import WIDTH
+from slackwater.engine.query.plan import SeqPlan, Step
 from tests.pattern.random_patterns import plans
 
 GOLDEN = Path(__file__).with_name("explanations.txt").read_text("utf-8")
@@ -53,7 +53,7 @@ def test_explain_is_no_query_to_answer() -> None:
         "query line 2, column 2: EXPLAIN asks for the plan of a query, which has no answer\n"
         "   explain EVENT SEQ(A a)\n"
         "   ^^^^^^^\n"
-        "  slackwater query prints the plan, and so does engine.query.explain(plan)"
+        "  slackwater query prints the plan, and so does slackwater.engine.query.explain(plan)"
     )
     with pytest.raises(UserError, match="column 9: 'EXPLAIN' is not understood here"):
         query("EXPLAIN EXPLAIN EVENT SEQ(A a)")

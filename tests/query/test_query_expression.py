@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import Released, Strings
-from engine.query import query
-from engine.query.expression import View, join_mask, mask, released_mask
-from engine.query.plan import Predicate as Planned
-from engine.query.plan import WindowPlan
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.query import query
+from slackwater.engine.query.expression import View, join_mask, mask, released_mask
+from slackwater.engine.query.plan import Predicate as Planned
+from slackwater.engine.query.plan import WindowPlan
 from tests.query.random_conditions import (
     INTS,
     REALS,

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.query import needed_attributes, query, shape, to_text
-from engine.query.fields import named_attributes
-from engine.query.plan import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query import needed_attributes, query, shape, to_text
+from slackwater.engine.query.fields import named_attributes
+from slackwater.engine.query.plan import (
     Group,
     OrPlan,
     Part,
     SeqPlan,
     Step,
 )
-from engine.query.schema import check_attributes
-from engine.query.shape import shape_of
+from slackwater.engine.query.schema import check_attributes
+from slackwater.engine.query.shape import shape_of
 
 
 def seq(text: str) -> SeqPlan:

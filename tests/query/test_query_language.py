@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.query import query, to_text
-from engine.query.analysis.cascade import read_statements
-from engine.query.fields import needed_attributes, released_columns
-from engine.query.language.mistakes import MAX_QUERY_CHARS
-from engine.query.language.parse import parse
-from engine.query.language.syntax import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query import query, to_text
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.fields import needed_attributes, released_columns
+from slackwater.engine.query.language.mistakes import MAX_QUERY_CHARS
+from slackwater.engine.query.language.parse import parse
+from slackwater.engine.query.language.syntax import (
     EndpointChain,
     EventQuery,
     GroupNode,
     IseqNode,
     SelectQuery,
 )
-from engine.query.plan import (
+from slackwater.engine.query.plan import (
     Aggregate,
     Arithmetic,
     Attribute,
@@ -32,8 +32,8 @@ from engine.query.plan import (
     Step,
     WindowPlan,
 )
-from engine.query.render import render
-from engine.query.schema import check_attributes
+from slackwater.engine.query.render import render
+from slackwater.engine.query.schema import check_attributes
 
 DESIGN = [
     "EVENT SEQ(SHELF s, !CHECKOUT c, EXIT e) WHERE s.tag = e.tag AND c.tag = s.tag WITHIN 5 h",

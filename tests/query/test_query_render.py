@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.query import query
-from engine.query.plan import Arithmetic, Attribute, Comparison, Constant, SeqPlan
-from engine.query.render import quote, render, render_duration, render_expression
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import Arithmetic, Attribute, Comparison, Constant, SeqPlan
+from slackwater.engine.query.render import quote, render, render_duration, render_expression
 from tests.hand_worked.cases import cases
 
 WORKED_OUT = [case.query for case in cases() if ";" not in case.query]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.scenario import Claim, Pass, Score, Table
+from slackwater.engine.scenario import Claim, Pass, Score, Table
 
 MS = 10**6
 SECOND = 10**9

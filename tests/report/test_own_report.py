@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.apps.report.against import EVENTS as EVENTS_FILE
-from engine.apps.report.against import compared_events, keep_events
-from engine.cli.app import run as command
+from slackwater.engine.apps.report.against import EVENTS as EVENTS_FILE
+from slackwater.engine.apps.report.against import compared_events, keep_events
+from slackwater.engine.cli.app import run as command
 
 PAIRS = "EVENT SEQ(SHELF s, EXIT e) WHERE s.tag = e.tag WITHIN 10 s"
 COUNTS = "SELECT source, count(*) GROUP BY source WINDOW TUMBLING 5 s"

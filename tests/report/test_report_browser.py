@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from selenium import webdriver
 
-from engine.apps.report.write import write_report
-from engine.cli.app import run as command
+from slackwater.engine.apps.report.write import write_report
+from slackwater.engine.cli.app import run as command
 from tests.page.chromium import CHROMIUM, FLAGS, MARKS, complaints, started
 from tests.report.test_own_report import COUNTS, PAIRS, shop
 from tests.sweep.test_sweeps import SWEEP, TEXT

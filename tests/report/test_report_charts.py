@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.apps.report.numbers import TimeLine, plain
-from engine.apps.report.page.figures import ONE_BOX, Figure
-from engine.apps.report.page.result_figures import chart_figures
-from engine.apps.report.write import write_report
-from engine.scenario import Chart, Series
+from slackwater.engine.apps.report.numbers import TimeLine, plain
+from slackwater.engine.apps.report.page.figures import ONE_BOX, Figure
+from slackwater.engine.apps.report.page.result_figures import chart_figures
+from slackwater.engine.apps.report.write import write_report
+from slackwater.engine.scenario import Chart, Series
 
 
 def chart(*series: Series) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.apps.report.measure.conservation import measure_conservation
+from slackwater.engine.apps.report.measure.conservation import measure_conservation
 
 
 def measured(run: Any) -> dict[str, Any]:

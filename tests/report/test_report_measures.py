@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.apps.report.measure.events import (
+from slackwater.engine.apps.report.measure.events import (
     FLOOR_NS,
     axis_floor,
     disorder,
@@ -27,8 +27,8 @@ from engine.apps.report.measure.events import (
     quantiles,
     read_rows,
 )
-from engine.apps.report.measure.truth import SLICES, measure_clock_error
-from engine.core.errors import ContractViolation
+from slackwater.engine.apps.report.measure.truth import SLICES, measure_clock_error
+from slackwater.engine.core.errors import ContractViolation
 
 MS = 10**6
 SECOND = 10**9

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.apps.report.measure.matches import (
+from slackwater.engine.apps.report.measure.matches import (
     KEPT_MAX,
     POINTS_SHOWN,
     QueryAnswers,
     measure_matches,
     read_answers,
 )
-from engine.apps.report.measure.window_results import KEYS_SHOWN, measure_windows
-from engine.apps.report.page.document import POLICY
-from engine.apps.report.page.run_page import page as page_of
-from engine.apps.report.write import write_report
-from engine.core.errors import ContractViolation, UserError
-from engine.scenario import Claim, Score, Table
+from slackwater.engine.apps.report.measure.window_results import KEYS_SHOWN, measure_windows
+from slackwater.engine.apps.report.page.document import POLICY
+from slackwater.engine.apps.report.page.run_page import page as page_of
+from slackwater.engine.apps.report.write import write_report
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.scenario import Claim, Score, Table
 
 MS = 10**6
 SECOND = 10**9
@@ -391,7 +391,7 @@ def test_windows_at_the_ends_without_a_sure_event_miss_none_of_those_shown() -> 
 
 def test_results_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 100_000
-    monkeypatch.setattr("engine.apps.report.measure.matches.KEPT_MAX", 3)
+    monkeypatch.setattr("slackwater.engine.apps.report.measure.matches.KEPT_MAX", 3)
     kept = QueryAnswers()
     for place in range(5):
         kept.take((place,), {"op": "+"})

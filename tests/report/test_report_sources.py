@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.apps.report.measure.events import how_it_ended, measure_sources
-from engine.apps.report.page.measure_tables import ITEMS_MAX, ROWS_MAX, source_table
-from engine.apps.report.page.run_page import page as page_of
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
+from slackwater.engine.apps.report.measure.events import how_it_ended, measure_sources
+from slackwater.engine.apps.report.page.measure_tables import ITEMS_MAX, ROWS_MAX, source_table
+from slackwater.engine.apps.report.page.run_page import page as page_of
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
 from tests.order.conftest import frame
 from tests.report.test_report_page import Page, report
 

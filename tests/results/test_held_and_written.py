@@ -18,20 +18,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.result_files import Answers, StoredEvents, write, writing
-from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import TraceRead
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl, export_table, read_results
-from engine.output.ordered import export_ordered_jsonl
-from engine.output.part_store import HELD_BYTES, BatchFiles, PartStore
-from engine.output.schema import MATCHES, WINDOWS
-from engine.output.table_files import TableAhead
-from engine.query import query
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl, export_table, read_results
+from slackwater.engine.output.ordered import export_ordered_jsonl
+from slackwater.engine.output.part_store import HELD_BYTES, BatchFiles, PartStore
+from slackwater.engine.output.schema import MATCHES, WINDOWS
+from slackwater.engine.output.table_files import TableAhead
+from slackwater.engine.query import query
 
 QUERIES = (
     "EVENT SEQ(A a, B b) WITHIN 4 RETURN a.v, b.k",
@@ -89,7 +89,7 @@ def test_the_file_is_that_of_an_export_at_the_end(
     chain = ChainSettings(order, plans) if plans else ChainSettings(order, ordered="full")
     output = Answers(store, plans, unit) if plans else StoredEvents(store, unit)
     with pytest.MonkeyPatch.context() as patch, writing(output, folder / "ahead.parquet") as export:
-        patch.setattr("engine.hosts.inprocess._ROWS_PER_BATCH", rows)
+        patch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", rows)
         run_in_process(log, chain, store)
         count = export()
     assert write(output, folder / "end.parquet") == count
@@ -194,7 +194,7 @@ def test_what_is_held_reads_as_what_is_written(
     for name, hold in (("files", 0), ("held", HELD_BYTES), ("outgrown", 900)):
         store = PartStore(folder / name, hold)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("engine.hosts.inprocess._ROWS_PER_BATCH", rows)
+            patch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", rows)
             made = run_in_process(log, chain, store)
         found.append(told(store))
         counters.append(made["sites"])

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.match.match_results import Matches, columns_table
-from engine.order.registry import parse_order
-from engine.output.json_lines import JsonTexts
-from engine.output.kinds import KINDS
-from engine.query import query
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.match.match_results import Matches, columns_table
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.json_lines import JsonTexts
+from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.query import query
 from tests.order.conftest import frame
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

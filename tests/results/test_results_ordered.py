@@ -11,15 +11,22 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from engine.core.errors import ContractViolation, UserError
-from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, Strings
-from engine.output.ordered import (
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.released import (
+    IN_ORDER,
+    LATE,
+    LATE_DROPPED,
+    RESIDUAL,
+    Released,
+    Strings,
+)
+from slackwater.engine.output.ordered import (
     export_ordered_jsonl,
     export_ordered_table,
     released_table,
     write_events,
 )
-from engine.output.part_store import PartStore
+from slackwater.engine.output.part_store import PartStore
 
 
 def released(strings: Strings, first: int, status: list[int], **attrs: Any) -> Released:

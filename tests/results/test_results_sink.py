@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import ContractViolation, UserError
-from engine.log import whole_file
-from engine.output.export import export_jsonl, export_table
-from engine.output.identity import partners
-from engine.output.part_store import PartStore
-from engine.output.run_writer import write_results
-from engine.output.schema import MATCHES, WINDOWS
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.log import whole_file
+from slackwater.engine.output.export import export_jsonl, export_table
+from slackwater.engine.output.identity import partners
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.run_writer import write_results
+from slackwater.engine.output.schema import MATCHES, WINDOWS
 
 US = 1000
 EVENT = {"site": "main", "stream": "events", "source": "s1", "seq": 3, "type": "A", "ts": 5 * US,

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.output.export import export_table
-from engine.output.kinds import KINDS
-from engine.output.part_store import HELD_BYTES, PartStore
-from engine.output.schema import ALERTS, MATCHES
+from slackwater.engine.output.export import export_table
+from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.part_store import HELD_BYTES, PartStore
+from slackwater.engine.output.schema import ALERTS, MATCHES
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "a\nb", "x" * 40])
 EVENT = st.fixed_dictionaries(

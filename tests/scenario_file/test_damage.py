@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from scenarios.from_file import TEMPLATE, FromFile, schema
-from scenarios.from_file.perfect_world import PerfectWorld
-from scenarios.from_file.scoring import _of_stream
-from scenarios.network_correlation.agents import FILE as MACHINE_ROOM
-from scenarios.soccer.network import FILE as SOCCER
-from scenarios.warehouse.devices import FILE as COLD_STORE
+from slackwater.engine.core.errors import UserError
+from slackwater.scenarios.from_file import TEMPLATE, FromFile, schema
+from slackwater.scenarios.from_file.perfect_world import PerfectWorld
+from slackwater.scenarios.from_file.scoring import _of_stream
+from slackwater.scenarios.network_correlation.agents import FILE as MACHINE_ROOM
+from slackwater.scenarios.soccer.network import FILE as SOCCER
+from slackwater.scenarios.warehouse.devices import FILE as COLD_STORE
 
 LINES = TEMPLATE.read_text("utf-8").splitlines()
 SETTING = re.compile(r"(?P<off># )?(?P<key>[\w.]+) = ")

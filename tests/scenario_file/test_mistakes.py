@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.settings_file import read_toml
-from engine.core.errors import UserError
-from scenarios.from_file import SCHEMA, TEMPLATE, FromFile, schema
-from simulator.emulator.settings import read_links_file
+from slackwater.edge_agent.settings_file import read_toml
+from slackwater.engine.core.errors import UserError
+from slackwater.scenarios.from_file import SCHEMA, TEMPLATE, FromFile, schema
+from slackwater.simulator.emulator.settings import read_links_file
 
 CHANGES = [
     ("seed = 1 ", "seed = -1 ", "seed: -1 is negative; give a whole number"),

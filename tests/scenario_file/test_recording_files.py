@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.apps.scenario_run import scored_run
-from engine.core.errors import UserError
-from scenarios.from_file import FromFile
+from slackwater.engine.apps.scenario_run import scored_run
+from slackwater.engine.core.errors import UserError
+from slackwater.scenarios.from_file import FromFile
 
 ROWS = b"time,reader,type,tag\n1000,door,OPEN,4\n1400,lamp,LIGHT,4\n"
 FORM = 'time_unit = "ms"\nmapping = { ts = "time", source = "reader" }'

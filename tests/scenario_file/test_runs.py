@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.cli.app import run as command
-from scenarios.from_file import FromFile
+from slackwater.engine.cli.app import run as command
+from slackwater.scenarios.from_file import FromFile
 
 BASE = """
 duration = "20 s"

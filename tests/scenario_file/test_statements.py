@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.app import run as command
-from engine.core.errors import UserError
-from scenarios.from_file import FromFile
+from slackwater.engine.cli.app import run as command
+from slackwater.engine.core.errors import UserError
+from slackwater.scenarios.from_file import FromFile
 from tests.scenario_file.test_runs import BASE, metrics, ran
 
 LOSSY = """[link]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from engine.barrier.registry import parse_barrier
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.scenario import RunnableScenario, Score
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.scenario import RunnableScenario, Score
 
 Row = Mapping[str, Any]
 

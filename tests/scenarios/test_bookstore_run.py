@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from engine.cli.app import run as slackwater
-from engine.scenario import Score
-from scenarios.bookstore import Bookstore
-from scenarios.bookstore.alarm_truth import ReadKey, ShopTruth
-from scenarios.bookstore.shop import WITHIN_NS
-from scenarios.runs import match_identity, standing
+from slackwater.engine.cli.app import run as slackwater
+from slackwater.engine.scenario import Score
+from slackwater.scenarios.bookstore import Bookstore
+from slackwater.scenarios.bookstore.alarm_truth import ReadKey, ShopTruth
+from slackwater.scenarios.bookstore.shop import WITHIN_NS
+from slackwater.scenarios.runs import match_identity, standing
 
 COMPRESSION = 600
 WITHIN_RUN_NS = WITHIN_NS // COMPRESSION

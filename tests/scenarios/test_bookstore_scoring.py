@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.core.frame import Frame
-from engine.log.arrival_log import LogWriter
-from engine.output.part_store import PartStore
-from engine.output.run_writer import write_results
-from engine.scenario import Pass, Score
-from scenarios.bookstore.alarm_scoring import score_run
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.run_writer import write_results
+from slackwater.engine.scenario import Pass, Score
+from slackwater.scenarios.bookstore.alarm_scoring import score_run
 
 MS = 10**6
 W = 100 * MS

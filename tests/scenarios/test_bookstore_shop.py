@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.records import Kind
-from engine.core.errors import UserError
-from engine.log.arrival_log import LogReader
-from scenarios.bookstore import Bookstore
-from scenarios.bookstore.alarm_truth import Read, ShopTruth, tags_of_matches
-from scenarios.bookstore.network import opened
-from scenarios.bookstore.reads import GAP_NS, cut_at_gaps, presences_of
-from scenarios.bookstore.shop import HOUR, SECOND, WITHIN_NS, Fate, Visit, plan_books
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.scenarios.bookstore import Bookstore
+from slackwater.scenarios.bookstore.alarm_truth import Read, ShopTruth, tags_of_matches
+from slackwater.scenarios.bookstore.network import opened
+from slackwater.scenarios.bookstore.reads import GAP_NS, cut_at_gaps, presences_of
+from slackwater.scenarios.bookstore.shop import HOUR, SECOND, WITHIN_NS, Fate, Visit, plan_books
 
 SMALL = {"duration": "3 h", "shoppers": "40", "thefts": "6", "compression": "600"}
 WITHIN_RUN_NS = WITHIN_NS // 600

@@ -11,20 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.apps.scenario_run import load, scenario_names
-from engine.core.errors import UserError
-from engine.query import query
-from engine.query.automata.verdicts import automata_of
-from engine.query.monitor_plan import MonitorPlan
-from engine.scenario import RunnableScenario, Score
-from scenarios.elder_care import ElderCare
-from scenarios.intervals import Endpoints, Interval, Readings, bands_of, pairs, stays_of
-from scenarios.network_correlation import NetworkCorrelation
-from scenarios.supply_chain import SupplyChain
-from scenarios.supply_chain.promised import certain, lost, ways
-from scenarios.supply_chain.supply_chain import FILE
-from scenarios.ward import Ward
-from scenarios.warehouse import Warehouse
+from slackwater.engine.apps.scenario_run import load, scenario_names
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query import query
+from slackwater.engine.query.automata.verdicts import automata_of
+from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.scenario import RunnableScenario, Score
+from slackwater.scenarios.elder_care import ElderCare
+from slackwater.scenarios.intervals import Endpoints, Interval, Readings, bands_of, pairs, stays_of
+from slackwater.scenarios.network_correlation import NetworkCorrelation
+from slackwater.scenarios.supply_chain import SupplyChain
+from slackwater.scenarios.supply_chain.promised import certain, lost, ways
+from slackwater.scenarios.supply_chain.supply_chain import FILE
+from slackwater.scenarios.ward import Ward
+from slackwater.scenarios.warehouse import Warehouse
 from slackwater.simulation import MANIFEST, data_directory
 
 DATA = data_directory({"SLACKWATER_DATA": "/work/shared/data"})

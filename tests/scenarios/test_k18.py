@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.papers.k18 import inverted_index, latency, overhead, soccer
-from scenarios.papers.k18.in_order import InOrderRun
-from scenarios.papers.k18.paper import paper
-from scenarios.papers.k18.texts import documents
-from scenarios.papers.k18.workers import Cluster, simulated
-from scenarios.papers.r19.football import football
 from slackwater.paper import PaperRun
+from slackwater.scenarios.papers.k18 import inverted_index, latency, overhead, soccer
+from slackwater.scenarios.papers.k18.in_order import InOrderRun
+from slackwater.scenarios.papers.k18.paper import paper
+from slackwater.scenarios.papers.k18.texts import documents
+from slackwater.scenarios.papers.k18.workers import Cluster, simulated
+from slackwater.scenarios.papers.r19.football import football
 
 
 @pytest.fixture

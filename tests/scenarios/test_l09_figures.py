@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import records as r
-from scenarios.papers.curves import ascending, growth, spread
-from scenarios.papers.l09 import conservative, disk, window_state
-from scenarios.papers.l09.comparison import crossing
-from scenarios.papers.l09.paper import paper
-from scenarios.papers.l09.passes import (
+from slackwater.edge_agent import records as r
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.curves import ascending, growth, spread
+from slackwater.scenarios.papers.l09 import conservative, disk, window_state
+from slackwater.scenarios.papers.l09.comparison import crossing
+from slackwater.scenarios.papers.l09.paper import paper
+from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,
     K_SLACK,
@@ -30,10 +31,15 @@ from scenarios.papers.l09.passes import (
     watched,
     workload,
 )
-from scenarios.papers.l09.service import busy, keeps_up, latency_seconds, sustained, unit_seconds
-from scenarios.papers.l09.workload import UNIT_NS
-from scenarios.papers.page import Reproduced, write_reproduced
-from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.l09.service import (
+    busy,
+    keeps_up,
+    latency_seconds,
+    sustained,
+    unit_seconds,
+)
+from slackwater.scenarios.papers.l09.workload import UNIT_NS
+from slackwater.scenarios.papers.page import Reproduced, write_reproduced
 
 SMALL = 0.01
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import records as r
-from scenarios.papers.disorder import arrivals
-from scenarios.papers.l09.passes import late
-from scenarios.papers.l09.workload import (
+from slackwater.edge_agent import records as r
+from slackwater.scenarios.papers.disorder import arrivals
+from slackwater.scenarios.papers.l09.passes import late
+from slackwater.scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
     MAX_DELAY,
     NEGATIVE,

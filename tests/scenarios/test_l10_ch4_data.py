@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import IN_ORDER
-from scenarios.papers.l10.ch4.built import built
-from scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
-from scenarios.papers.l10.ch4.streams import TYPES, Stream, released, stream
+from slackwater.engine.core.released import IN_ORDER
+from slackwater.scenarios.papers.l10.ch4.built import built
+from slackwater.scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, released, stream
 
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
 

@@ -9,18 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.papers.l10.ch3 import runs as runs_ch3
-from scenarios.papers.l10.ch3.workflow import SELECTIVITIES, by_pattern, by_predicate, items
-from scenarios.papers.l10.ch4 import overhead, partition, published
-from scenarios.papers.l10.ch4 import runs as runs_ch4
-from scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
-from scenarios.papers.l10.ch4.streams import TYPES, released, stream
-from scenarios.papers.l10.ch5 import figures
-from scenarios.papers.l10.ch5 import runs as runs_ch5
-from scenarios.papers.l10.ch5.intervals import TYPES as KINDS
-from scenarios.papers.l10.ch5.intervals import WITHIN_NS, intervals
-from scenarios.papers.l10.paper import paper
 from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.l10.ch3 import runs as runs_ch3
+from slackwater.scenarios.papers.l10.ch3.workflow import (
+    SELECTIVITIES,
+    by_pattern,
+    by_predicate,
+    items,
+)
+from slackwater.scenarios.papers.l10.ch4 import overhead, partition, published
+from slackwater.scenarios.papers.l10.ch4 import runs as runs_ch4
+from slackwater.scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, released, stream
+from slackwater.scenarios.papers.l10.ch5 import figures
+from slackwater.scenarios.papers.l10.ch5 import runs as runs_ch5
+from slackwater.scenarios.papers.l10.ch5.intervals import TYPES as KINDS
+from slackwater.scenarios.papers.l10.ch5.intervals import WITHIN_NS, intervals
+from slackwater.scenarios.papers.l10.paper import paper
 
 SCALES = {"ch3": 0.01, "ch4": 0.02, "ch5": 0.05}
 FIGURES = {

@@ -13,13 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import records as r
-from engine.core.errors import UserError
-from engine.log.arrival_log import LogReader
-from engine.scenario import Score
-from scenarios.lorawan import Lorawan
-from scenarios.lorawan.importing import device_table, join_table, recording_frames, truth_table
-from scenarios.lorawan.recording import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.scenario import Score
+from slackwater.scenarios.lorawan import Lorawan
+from slackwater.scenarios.lorawan.importing import (
+    device_table,
+    join_table,
+    recording_frames,
+    truth_table,
+)
+from slackwater.scenarios.lorawan.recording import (
     FALL,
     FILES,
     HOUR_NS,

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.units import NS_PER
-from engine.core.errors import UserError
-from engine.log.arrival_log import LogReader
-from engine.order.base import Guards
-from engine.scenario import Score
-from scenarios.mimic import Mimic
-from scenarios.mimic.answers import asked_again, true_counts
-from scenarios.mimic.importing import charted_frames, source_counts, truth_table
-from scenarios.mimic.recording import DAY_NS, SHIFT_DAYS, TABLES, Charted, read_charted
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.order.base import Guards
+from slackwater.engine.scenario import Score
+from slackwater.scenarios.mimic import Mimic
+from slackwater.scenarios.mimic.answers import asked_again, true_counts
+from slackwater.scenarios.mimic.importing import charted_frames, source_counts, truth_table
+from slackwater.scenarios.mimic.recording import DAY_NS, SHIFT_DAYS, TABLES, Charted, read_charted
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_recording = pytest.mark.skipif(

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent import records as r
-from engine.core.errors import UserError
-from engine.log.arrival_log import LogReader
-from engine.scenario import Score
-from scenarios.phones import Phones
-from scenarios.phones.importing import phone_table, session_frames
-from scenarios.phones.recording import MS, Session, read_session
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.scenario import Score
+from slackwater.scenarios.phones import Phones
+from slackwater.scenarios.phones.importing import phone_table, session_frames
+from slackwater.scenarios.phones.recording import MS, Session, read_session
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data"
 ONE = {"sessions": "d-1"}

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.papers.r19.aq_extension import Extension, let_go, threshold
-from scenarios.papers.r19.data_sets import data_set
-from scenarios.papers.r19.let_go_measures import measures_of, series_of
-from scenarios.papers.r19.log_writing import SHIFT_NS, sources
+from slackwater.scenarios.papers.r19.aq_extension import Extension, let_go, threshold
+from slackwater.scenarios.papers.r19.data_sets import data_set
+from slackwater.scenarios.papers.r19.let_go_measures import measures_of, series_of
+from slackwater.scenarios.papers.r19.log_writing import SHIFT_NS, sources
 
 
 def made(times: list[int], values: list[int]) -> Any:

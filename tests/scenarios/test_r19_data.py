@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent import records as r
-from engine.core.frame import Frame
-from engine.log.arrival_log import LogReader
-from scenarios.papers.r19 import published
-from scenarios.papers.r19.clock_sync import exchange, synchronised
-from scenarios.papers.r19.data_sets import PROFILES, TRANSIT_NS, DataSet, data_set
-from scenarios.papers.r19.football import BALLS, START_NS
-from scenarios.papers.r19.log_writing import SHIFT_NS, Source, frames, sources, write_log
-from scenarios.papers.r19.pattern_data import APART_NS, goal, goal_frames
-from scenarios.papers.r19.released_stream import BATCH, observe
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.scenarios.papers.r19 import published
+from slackwater.scenarios.papers.r19.clock_sync import exchange, synchronised
+from slackwater.scenarios.papers.r19.data_sets import PROFILES, TRANSIT_NS, DataSet, data_set
+from slackwater.scenarios.papers.r19.football import BALLS, START_NS
+from slackwater.scenarios.papers.r19.log_writing import SHIFT_NS, Source, frames, sources, write_log
+from slackwater.scenarios.papers.r19.pattern_data import APART_NS, goal, goal_frames
+from slackwater.scenarios.papers.r19.released_stream import BATCH, observe
 
 MS = 10**6
 

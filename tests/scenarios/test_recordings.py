@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from edge_agent import records as r
-from edge_agent.units import NS_PER
-from engine.apps.compare.measure import measure_many
-from engine.core.errors import UserError
-from engine.log.arrival_log import LogReader
-from engine.order.registry import parse_order
-from scenarios import soccer
-from scenarios.orders import measure_sites, order_table, plain
-from scenarios.phones import Phones
-from scenarios.recordings import HTML, JSON, RECORDINGS, compare_recordings, main
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.apps.compare.measure import measure_many
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.order.registry import parse_order
+from slackwater.scenarios import soccer
+from slackwater.scenarios.orders import measure_sites, order_table, plain
+from slackwater.scenarios.phones import Phones
+from slackwater.scenarios.recordings import HTML, JSON, RECORDINGS, compare_recordings, main
 
 Rows = list[dict[str, Any]]
 

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slackwater
-from engine.core.errors import UserError
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.scenario import RunnableScenario
-from scenarios import lorawan, mimic, phones, soccer
-from scenarios.from_file import FromFile
-from scenarios.network_correlation import NetworkCorrelation
-from scenarios.network_correlation.agents import FILE as MACHINE_ROOM
-from scenarios.network_correlation.agents import machine_room
-from scenarios.network_correlation.network_correlation import DEFAULTS as ROOM
-from scenarios.options import duration_ns, read_options
-from scenarios.runs import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.scenario import RunnableScenario
+from slackwater.scenarios import lorawan, mimic, phones, soccer
+from slackwater.scenarios.from_file import FromFile
+from slackwater.scenarios.network_correlation import NetworkCorrelation
+from slackwater.scenarios.network_correlation.agents import FILE as MACHINE_ROOM
+from slackwater.scenarios.network_correlation.agents import machine_room
+from slackwater.scenarios.network_correlation.network_correlation import DEFAULTS as ROOM
+from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.runs import (
     lane_sum,
     missing_events,
     out_of_order,
@@ -33,10 +33,10 @@ from scenarios.runs import (
     share,
     standing,
 )
-from scenarios.warehouse import Warehouse
-from scenarios.warehouse.devices import FILE as COLD_STORE
-from scenarios.warehouse.devices import warehouse_scenario
-from scenarios.warehouse.warehouse import DEFAULTS as STORE
+from slackwater.scenarios.warehouse import Warehouse
+from slackwater.scenarios.warehouse.devices import FILE as COLD_STORE
+from slackwater.scenarios.warehouse.devices import warehouse_scenario
+from slackwater.scenarios.warehouse.warehouse import DEFAULTS as STORE
 from slackwater.simulation import simulate_to
 
 NO_DATA = Path("/no/recordings/here")

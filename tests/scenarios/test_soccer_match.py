@@ -7,13 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from scenarios.soccer import pitch
-from scenarios.soccer.incidents import KINDS, LATE_KICK, LONG_SHOT, SHOT, TAP_IN, TOO_LONG, WIDE
-from scenarios.soccer.motion import Motion, approach, debs_columns, ease, seconds
-from scenarios.soccer.pitch import MS, SECOND
-from scenarios.soccer.sensors import COLUMNS, Ball, Match, Shoes
-from simulator.seeds import Seeds
-from simulator.workload import Batch, Span, Workload
+from slackwater.scenarios.soccer import pitch
+from slackwater.scenarios.soccer.incidents import (
+    KINDS,
+    LATE_KICK,
+    LONG_SHOT,
+    SHOT,
+    TAP_IN,
+    TOO_LONG,
+    WIDE,
+)
+from slackwater.scenarios.soccer.motion import Motion, approach, debs_columns, ease, seconds
+from slackwater.scenarios.soccer.pitch import MS, SECOND
+from slackwater.scenarios.soccer.sensors import COLUMNS, Ball, Match, Shoes
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.workload import Batch, Span, Workload
 
 KICKOFF = 10**18
 

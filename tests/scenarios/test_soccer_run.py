@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import slackwater
-from engine.core.errors import UserError
-from engine.scenario import Score
-from scenarios.from_file import FromFile
-from scenarios.soccer.event_truth import NOWHERE, EventTruth
-from scenarios.soccer.goal_truth import true_pairs
-from scenarios.soccer.network import FILE
-from scenarios.soccer.soccer import Soccer
-from scenarios.soccer.window_truth import QUERIES, true_windows
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.scenario import Score
+from slackwater.scenarios.from_file import FromFile
+from slackwater.scenarios.soccer.event_truth import NOWHERE, EventTruth
+from slackwater.scenarios.soccer.goal_truth import true_pairs
+from slackwater.scenarios.soccer.network import FILE
+from slackwater.scenarios.soccer.soccer import Soccer
+from slackwater.scenarios.soccer.window_truth import QUERIES, true_windows
 
 SHORT = {"duration": "9 s", "loss": "0.01"}
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.output.schema import MATCH_SCHEMA, WINDOW_SCHEMA
-from scenarios.soccer.event_truth import EventTruth
-from scenarios.soccer.goal_scoring import goal_score
-from scenarios.soccer.goal_truth import true_pairs
-from scenarios.soccer.pitch import SECOND, WITHIN_NS
-from scenarios.soccer.window_scoring import window_score
+from slackwater.engine.output.schema import MATCH_SCHEMA, WINDOW_SCHEMA
+from slackwater.scenarios.soccer.event_truth import EventTruth
+from slackwater.scenarios.soccer.goal_scoring import goal_score
+from slackwater.scenarios.soccer.goal_truth import true_pairs
+from slackwater.scenarios.soccer.pitch import SECOND, WITHIN_NS
+from slackwater.scenarios.soccer.window_scoring import window_score
 
 EVENTS = [
     # source, seq, true_ts, sid, v, kick, goal

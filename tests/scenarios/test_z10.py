@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.papers.z10 import buffer, methods
-from scenarios.papers.z10.grids import holds_with
-from scenarios.papers.z10.methods import (
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.z10 import buffer, methods
+from slackwater.scenarios.papers.z10.grids import holds_with
+from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
     IE_MINER,
     K_SLACK,
@@ -23,9 +24,15 @@ from scenarios.papers.z10.methods import (
     counted,
     truth,
 )
-from scenarios.papers.z10.paper import paper
-from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving
-from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.z10.paper import paper
+from slackwater.scenarios.papers.z10.workload import (
+    NEGATED,
+    TYPES,
+    WITHIN_NS,
+    Arriving,
+    Shape,
+    arriving,
+)
 
 POINTS = Shape(400)
 DURABLE = Shape(400, mean_ns=WITHIN_NS // 20)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from simulator.run import FrameList, Simulated, simulate
-from simulator.scenario import read_scenario
+from slackwater.simulator.run import FrameList, Simulated, simulate
+from slackwater.simulator.scenario import read_scenario
 
 Rows = list[dict[str, Any]]
 World = Callable[..., tuple[Simulated, Rows]]

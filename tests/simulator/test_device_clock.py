@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.records import Kind
-from engine.apps.validate.logs.clock_reports import clock_reports
-from engine.cli.app import run
-from engine.log.arrival_log import LogReader
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.apps.validate.logs.clock_reports import clock_reports
+from slackwater.engine.cli.app import run
+from slackwater.engine.log.arrival_log import LogReader
 
 WARD = """
 duration = "60 s"

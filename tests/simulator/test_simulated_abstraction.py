@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edge_agent.abstraction.settings import AbstractSettings
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Codes, Masked
-from engine.core.errors import UserError
-from simulator.run import FrameList, simulate
-from simulator.scenario import SourceSettings, read_scenario
-from simulator.seeds import Seeds
-from simulator.true_intervals import made_streams, with_intervals
-from simulator.workload import Batch, Periodic, Span
+from slackwater.edge_agent.abstraction.settings import AbstractSettings
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Codes, Masked
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.run import FrameList, simulate
+from slackwater.simulator.scenario import SourceSettings, read_scenario
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.true_intervals import made_streams, with_intervals
+from slackwater.simulator.workload import Batch, Periodic, Span
 
 SECOND = 10**9
 SPEC_READINGS = [55, 70, 95, 80, 110, 120, 90, 60, 30]

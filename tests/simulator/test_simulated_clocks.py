@@ -6,9 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.ntp import Exchange
-from simulator.clocks import SECOND, BothClocks, Clock, ClockSettings, Rates, Step, draw_rates
-from simulator.seeds import Seeds
+from slackwater.edge_agent.ntp import Exchange
+from slackwater.simulator.clocks import (
+    SECOND,
+    BothClocks,
+    Clock,
+    ClockSettings,
+    Rates,
+    Step,
+    draw_rates,
+)
+from slackwater.simulator.seeds import Seeds
 
 NOW = 1_767_225_600 * SECOND
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.packing import Codes
-from simulator.cost import BASE_BYTES, cost_of
-from simulator.run import FrameList, simulate
-from simulator.scenario import Scenario, read_scenario
-from simulator.scenario_file.building import build
-from simulator.scenario_file.long_runs import told_of
-from simulator.scenario_file.recording import RecordedStream
+from slackwater.edge_agent.packing import Codes
+from slackwater.simulator.cost import BASE_BYTES, cost_of
+from slackwater.simulator.run import FrameList, simulate
+from slackwater.simulator.scenario import Scenario, read_scenario
+from slackwater.simulator.scenario_file.building import build
+from slackwater.simulator.scenario_file.long_runs import told_of
+from slackwater.simulator.scenario_file.recording import RecordedStream
 
 SECOND = 10**9
 DAY = 86_400 * SECOND

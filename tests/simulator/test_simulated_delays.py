@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.core.errors import UserError
-from simulator.delays import (
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.delays import (
     Constant,
     DelayModel,
     DrawnDelay,
@@ -19,15 +19,15 @@ from simulator.delays import (
     TwoPeak,
     Uniform,
 )
-from simulator.normals import Normals, survival
-from simulator.recorded import (
+from slackwater.simulator.normals import Normals, survival
+from slackwater.simulator.recorded import (
     DelayTrace,
     Recorded,
     RecordedDelay,
     build_delay,
     data_directory,
 )
-from simulator.seeds import Seeds
+from slackwater.simulator.seeds import Seeds
 
 MS = 10**6
 MANY = 400_000

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.delays import Constant, Exponential, Uniform
-from simulator.links import Bottleneck, Link, LinkSettings, Outage, Place, Tally
-from simulator.losses import Bernoulli, GilbertElliott
-from simulator.seeds import Seeds
+from slackwater.simulator.delays import Constant, Exponential, Uniform
+from slackwater.simulator.links import Bottleneck, Link, LinkSettings, Outage, Place, Tally
+from slackwater.simulator.losses import Bernoulli, GilbertElliott
+from slackwater.simulator.seeds import Seeds
 
 MS = 10**6
 SECOND = 10**9

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edge_agent.packing import Codes
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from simulator.clocks import Clock, ClockSettings, draw_rates
-from simulator.run import Simulated, simulate
-from simulator.scenario import CLOCK_ROWS_MAX, START_NS, Scenario, read_scenario
-from simulator.scenario_file.building import build
-from simulator.scenario_file.recording import RecordedStream
-from simulator.seeds import Seeds
-from simulator.world import World
+from slackwater.edge_agent.packing import Codes
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.simulator.clocks import Clock, ClockSettings, draw_rates
+from slackwater.simulator.run import Simulated, simulate
+from slackwater.simulator.scenario import CLOCK_ROWS_MAX, START_NS, Scenario, read_scenario
+from slackwater.simulator.scenario_file.building import build
+from slackwater.simulator.scenario_file.recording import RecordedStream
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.world import World
 
 SECOND = 10**9
 DAY = 86_400 * SECOND

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import Frame
-from engine.log.arrival_log import LogReader
-from simulator.arrow_views import null_rows, plain_values
-from simulator.balance import Account
-from simulator.digest import FrameDigest
-from simulator.links import Link, Tally
-from simulator.run import FrameList, Simulated, simulate, simulate_to
-from simulator.scenario import read_scenario
-from simulator.seeds import Seeds
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.simulator.arrow_views import null_rows, plain_values
+from slackwater.simulator.balance import Account
+from slackwater.simulator.digest import FrameDigest
+from slackwater.simulator.links import Link, Tally
+from slackwater.simulator.run import FrameList, Simulated, simulate, simulate_to
+from slackwater.simulator.scenario import read_scenario
+from slackwater.simulator.seeds import Seeds
 
 MS = 10**6
 Rows = list[dict[str, Any]]
@@ -116,8 +116,9 @@ def test_the_log_on_disk_is_the_log_of_the_manifest(tmp_path: Path) -> None:
 
 def test_the_hash_of_text_of_this_process_does_not_matter() -> None:
     code = (
-        "import json, sys; from pathlib import Path; from simulator.run import FrameList, simulate;"
-        "from simulator.scenario import read_scenario;"
+        "import json, sys; from pathlib import Path;"
+        "from slackwater.simulator.run import FrameList, simulate;"
+        "from slackwater.simulator.scenario import read_scenario;"
         "print(simulate(read_scenario(json.loads(sys.argv[1])), FrameList(), Path('x')).digest)"
     )
     here = simulate(read_scenario(unruly_example()), FrameList(), Path("x")).digest

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import UserError
-from simulator.clocks import SECOND, ClockSettings, Step
-from simulator.delays import Exponential
-from simulator.links import LinkSettings
-from simulator.losses import Bernoulli, parse_loss
-from simulator.recorded import parse_delay
-from simulator.scenario import read_scenario
-from simulator.settings import parse
+from slackwater.engine.core.errors import UserError
+from slackwater.simulator.clocks import SECOND, ClockSettings, Step
+from slackwater.simulator.delays import Exponential
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.losses import Bernoulli, parse_loss
+from slackwater.simulator.recorded import parse_delay
+from slackwater.simulator.scenario import read_scenario
+from slackwater.simulator.settings import parse
 
 MS = 10**6
 

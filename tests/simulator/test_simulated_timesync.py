@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from simulator.run import Simulated
+from slackwater.simulator.run import Simulated
 
 START_NS = 1_767_225_600 * 10**9
 MS = 10**6

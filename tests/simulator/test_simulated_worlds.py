@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge_agent import wire
-from edge_agent.messages import Ack, Data, StreamSchema
-from edge_agent.packing import Codes, Masked
-from edge_agent.pull_back import Excerpt
-from simulator.network import Connection, rows_in
-from simulator.run import Simulated
-from simulator.seeds import Seeds
-from simulator.workload import Batch, Span
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.messages import Ack, Data, StreamSchema
+from slackwater.edge_agent.packing import Codes, Masked
+from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.simulator.network import Connection, rows_in
+from slackwater.simulator.run import Simulated
+from slackwater.simulator.seeds import Seeds
+from slackwater.simulator.workload import Batch, Span
 
 START_NS = 1_767_225_600 * 10**9
 MS = 10**6

@@ -6,9 +6,9 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import TraceRead
-from engine.output.export import export_jsonl
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.output.export import export_jsonl
 
 
 def log_of(trace: str, folder: Path, rows_per_file: int, rows_per_frame: int) -> Path:

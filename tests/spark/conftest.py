@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.hosts.spark.host import spark_session
+from slackwater.engine.hosts.spark.host import spark_session
 
 
 @pytest.fixture(scope="session", name="session")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engine.core.frame import Frame
-from engine.log.arrival_log import LogWriter
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import LogWriter
 
 
 @dataclass(frozen=True, slots=True)

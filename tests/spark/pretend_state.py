@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import Row
 
-from engine.cache_home import cache_home
-from engine.hosts.chain import ChainSettings
-from engine.hosts.spark.chain_state import SiteChain
+from slackwater.engine.cache_home import cache_home
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.spark.chain_state import SiteChain
 
 
 class Value:

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.hosts.java import java_home
-from engine.hosts.spark.class_archive import QUICK, VARIABLE, archive_of, java_options, make_archive
+from slackwater.engine.hosts.java import java_home
+from slackwater.engine.hosts.spark.class_archive import (
+    QUICK,
+    VARIABLE,
+    archive_of,
+    java_options,
+    make_archive,
+)
 
 
 @pytest.fixture
@@ -59,7 +65,10 @@ def test_spark_takes_its_classes_from_the_archive(
     assert [path.suffix for path in (tmp_path / "cache" / "slackwater").glob("spark-*")] == [".jsa"]
     loaded = tmp_path / "loaded.txt"
     options = f"{java_options({}, java_home())} -Xlog:class+load:file={loaded}"
-    begin = "from engine.hosts.spark.host import spark_session; spark_session('local[1]').stop()"
+    begin = (
+        "from slackwater.engine.hosts.spark.host import spark_session;"
+        "spark_session('local[1]').stop()"
+    )
     subprocess.run([sys.executable, "-c", begin], check=True, env=os.environ | {VARIABLE: options})
     lines = [line for line in loaded.read_text().splitlines() if " org.apache.spark." in line]
     shared = [line for line in lines if line.endswith("shared objects file (top)")]

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.spark import chain
-from engine.hosts.spark.row_input import RowPlan, frame_of, frames_of
-from engine.hosts.spark.typed_output import TypedOutput
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.spark import chain
+from slackwater.engine.hosts.spark.row_input import RowPlan, frame_of, frames_of
+from slackwater.engine.hosts.spark.typed_output import TypedOutput
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
 
 # ---- rows
 ROW = {"source": "a", "seq": 3, "ts": 5, "arrival": 7, "type": "A", "v": 1.5, "tag": "x"}

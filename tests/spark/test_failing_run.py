@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from bench.soak.watched import command, family
-from engine.hosts.spark.host import FILES_PER_BATCH
-from engine.hosts.spark.typed_output import LARGE
-from engine.log.arrival_log import LogReader
+from slackwater.engine.hosts.spark.host import FILES_PER_BATCH
+from slackwater.engine.hosts.spark.typed_output import LARGE
+from slackwater.engine.log.arrival_log import LogReader
 from tests.spark.both_hosts import log_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

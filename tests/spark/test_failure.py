@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from engine.cli.work_folder import work_folder
-from engine.core.errors import SparkFailure, UserError
-from engine.hosts.spark.host import spark_failure, wait_for
+from slackwater.engine.cli.work_folder import work_folder
+from slackwater.engine.core.errors import SparkFailure, UserError
+from slackwater.engine.hosts.spark.host import spark_failure, wait_for
 
 HEAD = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted.
 org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed
@@ -31,7 +31,10 @@ TAIL = "\n\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.
 @pytest.mark.parametrize(
     ("raised", "cause"),
     [
-        ("engine.core.errors.ContractViolation: site 'a': it is so", "site 'a': it is so"),
+        (
+            "slackwater.engine.core.errors.ContractViolation: site 'a': it is so",
+            "site 'a': it is so",
+        ),
         ("ZeroDivisionError: division by zero", "ZeroDivisionError: division by zero"),
         ("numba.core.errors.TypingError: no", "numba.core.errors.TypingError: no"),
     ],
@@ -59,7 +62,7 @@ def test_what_a_worker_finds_wrong_with_the_input_is_the_users_error(
     tmp_path: Path, kind: str
 ) -> None:
     failure = spark_failure(
-        f"{HEAD}engine.core.errors.{kind}: f.parquet: damaged{TAIL}", tmp_path / "l"
+        f"{HEAD}slackwater.engine.core.errors.{kind}: f.parquet: damaged{TAIL}", tmp_path / "l"
     )
     assert isinstance(failure, UserError)
     assert str(failure) == "f.parquet: damaged"

@@ -17,20 +17,20 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.spark import host
-from engine.hosts.spark.host import run_on_spark
-from engine.log import retention as compaction
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import TraceRead
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.ordered import export_ordered_jsonl
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.spark import host
+from slackwater.engine.hosts.spark.host import run_on_spark
+from slackwater.engine.log import retention as compaction
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.ordered import export_ordered_jsonl
+from slackwater.engine.query import query
 from tests.spark.both_hosts import answers
 from tests.spark.pretend_state import CrashError, PretendSpark
 
@@ -193,7 +193,7 @@ def test_in_process_a_log_that_grows_is_read_as_it_was(
     growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = in_process(growing.log, SETTINGS, tmp_path)
-    monkeypatch.setattr("engine.hosts.inprocess._ROWS_PER_BATCH", 6)
+    monkeypatch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", 6)
     run_in_process(growing.log, SETTINGS, tmp_path / "grown", lambda _rows: growing.grow(1))
     assert not growing.left
     assert given_by(tmp_path / "grown", SETTINGS) == before

@@ -10,18 +10,25 @@ import pytest
 from pyspark.sql import Row
 
 from bench.workload import FRAME_ROWS, event_frames, pattern_stream, sync_frame
-from engine.barrier.registry import parse_barrier
-from engine.cache_home import cache_home
-from engine.core.errors import UserError
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.chain.state_bytes import StateDamagedError
-from engine.hosts.spark import chain_state
-from engine.hosts.spark import chain_state as processor
-from engine.hosts.spark.chain_state import LEAST, LiveChains, SiteChain, digest_of, packed, unpacked
-from engine.hosts.spark.typed_output import Staged
-from engine.log.arrival_log import LogWriter
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.cache_home import cache_home
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.chain.state_bytes import StateDamagedError
+from slackwater.engine.hosts.spark import chain_state
+from slackwater.engine.hosts.spark import chain_state as processor
+from slackwater.engine.hosts.spark.chain_state import (
+    LEAST,
+    LiveChains,
+    SiteChain,
+    digest_of,
+    packed,
+    unpacked,
+)
+from slackwater.engine.hosts.spark.typed_output import Staged
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.planted import Planted
 from tests.spark.pretend_state import Store
 

@@ -19,22 +19,22 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from engine.hosts import inprocess
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.spark import chain_state, host
-from engine.hosts.spark.chain_state import LEAST, LiveChains
-from engine.operators.match.settings import PatternSettings
-from engine.operators.window.settings import WindowSettings
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl
-from engine.output.ordered import export_ordered_jsonl
-from engine.query import query
+from slackwater.engine.hosts import inprocess
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.spark import chain_state, host
+from slackwater.engine.hosts.spark.chain_state import LEAST, LiveChains
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.ordered import export_ordered_jsonl
+from slackwater.engine.query import query
 from tests.order.test_sources_come_and_go import at_every_turn
 from tests.spark.many_sites import World
 from tests.spark.pretend_state import PretendSpark
 
-CHAIN = "engine.hosts.chain.site_chain"
+CHAIN = "slackwater.engine.hosts.chain.site_chain"
 PAIRS = "EVENT SEQ(A a, B b) WHERE a.key = b.key WITHIN 40 ns"
 COUNTS = "SELECT count(*) GROUP BY key WINDOW TUMBLING 25 ns"
 ORDERS = ("sequence:timeout=fixed:15", "sequence:timeout=r19,late=pass", "none", "kslack:12ns",
@@ -187,7 +187,7 @@ def passing(count: int, *, sources: bool) -> Chain:
         pattern=PatternSettings(keep_late_ns=200), window=WindowSettings(200),
     )  # fmt: skip
     with (
-        patch("engine.order.sequence.order.FORGET_EVERY", 32),
+        patch("slackwater.engine.order.sequence.order.FORGET_EVERY", 32),
         patch(f"{CHAIN}._TEXTS", 64),
     ):
         chain = Chain(chosen, "site-000")

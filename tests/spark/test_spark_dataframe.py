@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import slackwater
-from engine.core.errors import UserError
-from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.spark import chain
-from engine.log.input.trace import TraceRead
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
-from engine.query.plan import Plan
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.hosts.spark import chain
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.plan import Plan
 from tests.spark.both_hosts import log_of
 from tests.spark.test_dataframe_input import TEXTS
 

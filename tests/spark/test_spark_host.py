@@ -19,23 +19,23 @@ from typing import Any
 
 import pytest
 
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.hosts.spark.host import run_on_spark
-from engine.log.arrival_log import LogReader
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.output.export import export_jsonl
-from engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
-from engine.output.run_writer import RunWriter
-from engine.query import query
-from engine.query.plan import Plan
-from engine.scenario import RunnableScenario
-from scenarios import elder_care, network_correlation, supply_chain, ward, warehouse
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.spark.host import run_on_spark
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
+from slackwater.engine.output.run_writer import RunWriter
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.scenario import RunnableScenario
+from slackwater.scenarios import elder_care, network_correlation, supply_chain, ward, warehouse
 from slackwater.simulation import data_directory
 from tests.spark.both_hosts import answers, log_of
 

@@ -14,12 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.apps.scenario_run import load_file
-from engine.apps.sweep import cells as running
-from engine.apps.sweep.cells import Axis, CellAnswer, answered, cells, jobs_of, nearest, read_axes
-from engine.apps.sweep.page import Estimate, SweepFindings, frontier
-from engine.cli.app import run as command
-from engine.core.errors import UserError
+from slackwater.engine.apps.scenario_run import load_file
+from slackwater.engine.apps.sweep import cells as running
+from slackwater.engine.apps.sweep.cells import (
+    Axis,
+    CellAnswer,
+    answered,
+    cells,
+    jobs_of,
+    nearest,
+    read_axes,
+)
+from slackwater.engine.apps.sweep.page import Estimate, SweepFindings, frontier
+from slackwater.engine.cli.app import run as command
+from slackwater.engine.core.errors import UserError
 
 TEXT = """
 duration = "2 s"

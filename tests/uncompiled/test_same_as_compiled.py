@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kernels.jit import kernel, njit, plain
-from engine.kernels.tables import mixed
-from engine.kernels.uncompiled import uncompiled
+from slackwater.engine.kernels.jit import kernel, njit, plain
+from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.kernels.uncompiled import uncompiled
 
 ITEM = np.dtype([("whole", "i8"), ("small", "i1"), ("flag", "?"), ("bins", "i2", (2,))])
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.ntp import ServerClock
+from slackwater.edge_agent.ntp import ServerClock
 
 MS = 10**6
 

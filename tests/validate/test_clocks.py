@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import slackwater as sw
-from engine.cli.app import run
-from engine.core.clocks.arrivals import declaration, estimate, fastest_delay
-from engine.core.units import parse_duration
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.clocks.arrivals import declaration, estimate, fastest_delay
+from slackwater.engine.core.units import parse_duration
 
 S, MS = 10**9, 10**6
 BASE = 1_772_352_000 * S

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent import clock
-from edge_agent.clock import DeviceClock, Now
-from edge_agent.drivers.agent_file import read_agent
-from edge_agent.drivers.measure.gateway import AskedServer
-from edge_agent.drivers.measure.inputs import measured_inputs
-from edge_agent.drivers.measure.machine import (
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.clock import DeviceClock, Now
+from slackwater.edge_agent.drivers.agent_file import read_agent
+from slackwater.edge_agent.drivers.measure.gateway import AskedServer
+from slackwater.edge_agent.drivers.measure.inputs import measured_inputs
+from slackwater.edge_agent.drivers.measure.machine import (
     Measuring,
     kind_of,
     measure_setup,
     measured_interfaces,
 )
-from edge_agent.drivers.session_driver import TimeServer
-from edge_agent.measure import ClockWatch, PathProbe
-from edge_agent.ntp import ServerClock
-from engine.apps.validate.device_quality import AgentFacts, setup_of
-from engine.apps.validate.quality import Setup
-from engine.cli.app import run
+from slackwater.edge_agent.drivers.session_driver import TimeServer
+from slackwater.edge_agent.measure import ClockWatch, PathProbe
+from slackwater.edge_agent.ntp import ServerClock
+from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
+from slackwater.engine.apps.validate.quality import Setup
+from slackwater.engine.cli.app import run
 from tests.live.conftest import ENV, SLACKWATER, until
 from tests.validate.conftest import MS, Answerer, answering
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.drivers.agent_file import read_agent
-from edge_agent.drivers.measure.inputs import measured_inputs
-from edge_agent.measure import DeviceFindings
+from slackwater.edge_agent.drivers.agent_file import read_agent
+from slackwater.edge_agent.drivers.measure.inputs import measured_inputs
+from slackwater.edge_agent.measure import DeviceFindings
 from tests.inputs.test_mqtt import Broker
 from tests.live.conftest import free_port
 from tests.live.test_device_clocks import Reader

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.records import Kind
-from engine.apps.validate.logs.log_columns import NONE, LogColumns, read_columns
-from engine.apps.validate.logs.log_quality import setup_of_log
-from engine.apps.validate.logs.two_logs import compare_logs
-from engine.cli.app import run
-from engine.core.errors import UserError
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.apps.validate.logs.log_columns import NONE, LogColumns, read_columns
+from slackwater.engine.apps.validate.logs.log_quality import setup_of_log
+from slackwater.engine.apps.validate.logs.two_logs import compare_logs
+from slackwater.engine.cli.app import run
+from slackwater.engine.core.errors import UserError
 
 MS = 10**6
 SHOP = """

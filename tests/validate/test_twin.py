@@ -14,14 +14,19 @@ from bench.real_sockets.real_run import lacks
 from bench.twin import proof
 from bench.twin.proof import Proved, prove, true_matches
 from bench.twin.settings import DEVICES, EACH_ONCE, SETTINGS, TwinSetting, type_of
-from engine.apps.validate.clock_statistics import RTO_LEAST_NS, DelayLaw, delay_law, recovery_ns
-from engine.cli.app import run
-from engine.log.arrival_log import LogReader, LogWriter
-from scenarios.from_file.durable import Durable
-from scenarios.from_file.reading import ScenarioText
-from simulator.delays import Exponential, Lognormal, Uniform
-from simulator.links import LinkSettings
-from simulator.recorded import build_delay
+from slackwater.engine.apps.validate.clock_statistics import (
+    RTO_LEAST_NS,
+    DelayLaw,
+    delay_law,
+    recovery_ns,
+)
+from slackwater.engine.cli.app import run
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.scenarios.from_file.durable import Durable
+from slackwater.scenarios.from_file.reading import ScenarioText
+from slackwater.simulator.delays import Exponential, Lognormal, Uniform
+from slackwater.simulator.links import LinkSettings
+from slackwater.simulator.recorded import build_delay
 from tests.validate.conftest import MS, answering
 
 SEEDS = (TwinSetting.seed, 1, 2)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.apps.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
-from engine.apps.validate.spoken import percent
-from engine.apps.validate.verdict import (
+from slackwater.engine.apps.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
+from slackwater.engine.apps.validate.spoken import percent
+from slackwater.engine.apps.validate.verdict import (
     Fitness,
     Measured,
     ResultRequirements,
@@ -18,7 +18,7 @@ from engine.apps.validate.verdict import (
     judge,
     overall,
 )
-from engine.query import query
+from slackwater.engine.query import query
 
 MS = 10**6
 SECOND = 10**9

@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from engine.barrier.registry import parse_barrier
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.settings import WindowSettings, parse_window
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.settings import WindowSettings, parse_window
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from tests.order.conftest import frame
 from tests.window.conftest import Stream, run
 

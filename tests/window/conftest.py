@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.core.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
-from engine.core.timeline import CHANCE
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.operators.window.time_windows import TimeWindows
-from engine.query.plan import Drift, WindowPlan
+from slackwater.engine.core.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
+from slackwater.engine.core.timeline import CHANCE
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.operators.window.time_windows import TimeWindows
+from slackwater.engine.query.plan import Drift, WindowPlan
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import IN_ORDER, LATE, Strings
-from engine.operators.window.group_windows import OLD_GAPS_MAX
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.settings import WindowSettings
-from engine.query import query
+from slackwater.engine.core.released import IN_ORDER, LATE, Strings
+from slackwater.engine.operators.window.group_windows import OLD_GAPS_MAX
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.query import query
 from tests.window.asked import Result, brief, results_of, standing
 from tests.window.conftest import Event, Stream, batch
 from tests.window.test_windows_beside_pandas import many

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.barrier.registry import parse_barrier
-from engine.core.released import IN_ORDER, LATE, Strings
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.settings import WindowSettings
-from engine.operators.window.uncertainty.bounds import NO_EPOCH
-from engine.query import query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.released import IN_ORDER, LATE, Strings
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.operators.window.uncertainty.bounds import NO_EPOCH
+from slackwater.engine.query import query
 from tests.window.asked import standing
 from tests.window.by_instant import KINDS, standing_at_every_instant
 from tests.window.conftest import Event, Stream, batch

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.operators.window.settings import WindowSettings
+from slackwater.engine.operators.window.settings import WindowSettings
 from tests.clocks.test_clock_cases import answers
 
 Record = dict[str, Any]

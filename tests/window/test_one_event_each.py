@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.released import IN_ORDER, LATE, RESIDUAL, Strings
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.time_windows import PaneWindows
-from engine.query import query
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import IN_ORDER, LATE, RESIDUAL, Strings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.time_windows import PaneWindows
+from slackwater.engine.query import query
 from tests.window.asked import results_of, standing
 from tests.window.conftest import Event, Stream, batch
 

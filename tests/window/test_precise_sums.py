@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import IN_ORDER, LATE
+from slackwater.engine.core.released import IN_ORDER, LATE
 from tests.window.asked import results_of, standing
 from tests.window.conftest import Event, Stream
 

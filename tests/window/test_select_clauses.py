@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.released import IN_ORDER, LATE
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.settings import WindowSettings
-from engine.query import query, to_text
-from engine.query.results_as_events import time_labels
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import IN_ORDER, LATE
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.query import query, to_text
+from slackwater.engine.query.results_as_events import time_labels
 from tests.window.asked import Result, chain_results, results_of
 from tests.window.conftest import Event, Stream, run
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import LATE, Strings
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.settings import WindowSettings
-from engine.query import query
+from slackwater.engine.core.released import LATE, Strings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.query import query
 from tests.window.asked import brief, results_of, standing
 from tests.window.conftest import Event, Stream, aggregate, batch
 

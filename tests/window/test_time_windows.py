@@ -12,13 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
-from engine.kernels.jit import plain
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.time_windows import PaneWindows, TimeWindows, WindowSettings
-from engine.query import query
-from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, WindowPlan
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
+from slackwater.engine.kernels.jit import plain
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.time_windows import PaneWindows, TimeWindows, WindowSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import (
+    Aggregate,
+    Attribute,
+    Comparison,
+    Constant,
+    Drift,
+    WindowPlan,
+)
 from tests.window.conftest import Event, Stream, Twin, batch, run
 
 V, G = Attribute("v"), Attribute("g")

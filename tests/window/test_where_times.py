@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import Strings
-from engine.operators.window.time_windows import TimeWindows
-from engine.operators.window.uncertainty.bounds import chosen
-from engine.query import query
-from engine.query.plan import WindowPlan
+from slackwater.engine.core.released import Strings
+from slackwater.engine.operators.window.time_windows import TimeWindows
+from slackwater.engine.operators.window.uncertainty.bounds import chosen
+from slackwater.engine.query import query
+from slackwater.engine.query.plan import WindowPlan
 from tests.window.conftest import Event, Stream, batch, run
 
 SIZE = 10

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import LATE, Strings
-from engine.operators.window.output.results import WindowResults
-from engine.operators.window.output.table import columns_of_windows
-from engine.operators.window.time_windows import TimeWindows
-from engine.output.kinds import KINDS
-from engine.output.schema import WINDOW_SCHEMA, WINDOWS
-from engine.output.typed_columns import TypedColumns
-from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
+from slackwater.engine.core.released import LATE, Strings
+from slackwater.engine.operators.window.output.results import WindowResults
+from slackwater.engine.operators.window.output.table import columns_of_windows
+from slackwater.engine.operators.window.time_windows import TimeWindows
+from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.schema import WINDOW_SCHEMA, WINDOWS
+from slackwater.engine.output.typed_columns import TypedColumns
+from slackwater.engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
 from tests.window.conftest import Event, Stream, batch
 
 V, G = Attribute("v"), Attribute("g")

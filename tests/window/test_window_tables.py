@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.released import Gaps
-from engine.operators.window.settings import PART_BITS, Geometry
-from engine.operators.window.state.cells import (
+from slackwater.engine.core.released import Gaps
+from slackwater.engine.operators.window.settings import PART_BITS, Geometry
+from slackwater.engine.operators.window.state.cells import (
     HEADER,
     Cells,
     add_to_window,
@@ -20,7 +20,7 @@ from engine.operators.window.state.cells import (
     grown,
     new_cells,
 )
-from engine.operators.window.uncertainty.missing import (
+from slackwater.engine.operators.window.uncertainty.missing import (
     LateRows,
     Missing,
     become_known,

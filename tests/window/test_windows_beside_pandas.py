@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.core.released import IN_ORDER, Released, Strings
-from engine.operators.window.kinds import windows_of
-from engine.query import query
+from slackwater.engine.core.released import IN_ORDER, Released, Strings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.query import query
 
 N = 20_000
 CALLS = {

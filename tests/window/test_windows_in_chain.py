@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.barrier.registry import parse_barrier
-from engine.cli.app import run as command
-from engine.core.errors import UserError
-from engine.core.released import IN_ORDER, LATE, Strings
-from engine.hosts.chain import ChainSettings
-from engine.operators.window.kinds import windows_of
-from engine.operators.window.settings import parse_window
-from engine.order.registry import parse_order
-from engine.query import explain, query
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.cli.app import run as command
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import IN_ORDER, LATE, Strings
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.operators.window.settings import parse_window
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import explain, query
 from tests.window.asked import Result, chain_results, results_of, standing
 from tests.window.conftest import Event, Stream, batch
 

@@ -11,23 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from edge_agent.device_clock import device_of
-from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Input, KeepsNothing
-from edge_agent.inputs.hl7.listener import MESSAGE_MAX
-from edge_agent.inputs.hl7.message import (
+from slackwater.edge_agent.device_clock import device_of
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.inputs.base import Input, KeepsNothing
+from slackwater.edge_agent.inputs.hl7.listener import MESSAGE_MAX
+from slackwater.edge_agent.inputs.hl7.message import (
     Framing,
     instant_of,
     named_zone,
     read_message,
     resolution_of,
 )
-from edge_agent.inputs.llrp.reader import reader_time
-from edge_agent.inputs.stamping import AGENT, ARRIVAL
-from edge_agent.measure import DeviceFindings
-from edge_agent.packing import Row
-from edge_agent.settings_file import quantity, shown_ns
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.inputs.llrp.reader import reader_time
+from slackwater.edge_agent.inputs.stamping import AGENT, ARRIVAL
+from slackwater.edge_agent.measure import DeviceFindings
+from slackwater.edge_agent.packing import Row
+from slackwater.edge_agent.settings_file import quantity, shown_ns
+from slackwater.edge_agent.units import NS_PER
 
 _CHUNK: Final = 1 << 16
 _SAID_NS: Final = 100 * NS_PER["ms"]

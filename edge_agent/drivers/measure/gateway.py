@@ -13,12 +13,18 @@ from typing import Final
 
 import ntplib
 
-from edge_agent import ntp
-from edge_agent.clock import DeviceClock
-from edge_agent.drivers.agent_file import NTP_PORT, AgentSettings
-from edge_agent.drivers.session_driver import TimeServer
-from edge_agent.measure import BurstFindings, Exchange, PathFindings, PathProbe, ServerFindings
-from edge_agent.ntp import MAC_BYTES
+from slackwater.edge_agent import ntp
+from slackwater.edge_agent.clock import DeviceClock
+from slackwater.edge_agent.drivers.agent_file import NTP_PORT, AgentSettings
+from slackwater.edge_agent.drivers.session_driver import TimeServer
+from slackwater.edge_agent.measure import (
+    BurstFindings,
+    Exchange,
+    PathFindings,
+    PathProbe,
+    ServerFindings,
+)
+from slackwater.edge_agent.ntp import MAC_BYTES
 
 # Standard NTP servers, asked through ntplib: a second opinion beside our own codec (SPEC 2).
 #

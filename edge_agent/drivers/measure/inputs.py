@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.measure.device_clocks import (
+from slackwater.edge_agent.drivers.agent_file import AgentSettings
+from slackwater.edge_agent.drivers.measure.device_clocks import (
     heard_clocks,
     judged,
     monitor_reading,
     reader_reading,
 )
-from edge_agent.inputs.llrp import protocol
-from edge_agent.inputs.llrp.protocol import LlrpError
-from edge_agent.inputs.registry import NamedInput
-from edge_agent.measure import DeviceFindings, InputFindings
+from slackwater.edge_agent.inputs.llrp import protocol
+from slackwater.edge_agent.inputs.llrp.protocol import LlrpError
+from slackwater.edge_agent.inputs.registry import NamedInput
+from slackwater.edge_agent.measure import DeviceFindings, InputFindings
 
 if TYPE_CHECKING:
-    from edge_agent.inputs.mqtt.subscription import MqttInput
+    from slackwater.edge_agent.inputs.mqtt.subscription import MqttInput
 
 _DEVICES: Final = "/dev/"
 

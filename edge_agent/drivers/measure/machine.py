@@ -16,14 +16,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from edge_agent import wire
-from edge_agent.clock import DeviceClock, Now
-from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.measure.gateway import AskedServer, GatewayPath
-from edge_agent.drivers.measure.inputs import measured_inputs
-from edge_agent.drivers.session_driver import TimeServer
-from edge_agent.listening import interface_of, interfaces
-from edge_agent.measure import (
+from slackwater.edge_agent import wire
+from slackwater.edge_agent.clock import DeviceClock, Now
+from slackwater.edge_agent.drivers.agent_file import AgentSettings
+from slackwater.edge_agent.drivers.measure.gateway import AskedServer, GatewayPath
+from slackwater.edge_agent.drivers.measure.inputs import measured_inputs
+from slackwater.edge_agent.drivers.session_driver import TimeServer
+from slackwater.edge_agent.listening import interface_of, interfaces
+from slackwater.edge_agent.measure import (
     ClockFindings,
     ClockWatch,
     DiskFindings,
@@ -31,8 +31,8 @@ from edge_agent.measure import (
     InterfaceFindings,
     MachineFindings,
 )
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import Codes, Column, data_message
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import Codes, Column, data_message
 
 # Network interfaces by netifaces, and what Linux says of their links (/sys/class/net).
 

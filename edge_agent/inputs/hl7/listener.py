@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Outlet, Surroundings
-from edge_agent.inputs.hl7.message import (
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.inputs.base import Outlet, Surroundings
+from slackwater.edge_agent.inputs.hl7.message import (
     LOCAL,
     Frame,
     Framing,
@@ -28,11 +28,11 @@ from edge_agent.inputs.hl7.message import (
     named_zone,
     read_message,
 )
-from edge_agent.inputs.hl7.observations import Observations, mapping_of
-from edge_agent.inputs.stamping import DEVICE, StampingClocks, read_stamping
-from edge_agent.outbox.journal import KEY_BYTES
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.inputs.hl7.observations import Observations, mapping_of
+from slackwater.edge_agent.inputs.stamping import DEVICE, StampingClocks, read_stamping
+from slackwater.edge_agent.outbox.journal import KEY_BYTES
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 PORT: Final = 2575
 """Registered for HL7 over MLLP."""

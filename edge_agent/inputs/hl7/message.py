@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from edge_agent.errors import AgentError
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.errors import AgentError
+from slackwater.edge_agent.units import NS_PER
 
 # MLLP: ``0B``, a message, ``1C 0D`` (HL7 v2.x Transport Specification, Release 1, section 2).
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final, NamedTuple
 
-from edge_agent.errors import did_you_mean
-from edge_agent.inputs.hl7.message import (
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.inputs.hl7.message import (
     HEADER,
     Message,
     Refused,
@@ -26,8 +26,8 @@ from edge_agent.inputs.hl7.message import (
     offset_of,
     resolution_of,
 )
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import BadRecord, Row, checked_row
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import BadRecord, Row, checked_row
 
 VALUE: Final = "value"
 """The observation's number (OBX-5 of type NM or SN), or its truth (Y, N of type ID or IS)."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from edge_agent.inputs.llrp import protocol as p
-from edge_agent.inputs.llrp.protocol import LlrpError, parameter, parameters
+from slackwater.edge_agent.inputs.llrp import protocol as p
+from slackwater.edge_agent.inputs.llrp.protocol import LlrpError, parameter, parameters
 
 # Reads that are left out by choice: ghosts, and tags that stay before an antenna.
 #

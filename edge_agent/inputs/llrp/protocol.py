@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from edge_agent.errors import AgentError
+from slackwater.edge_agent.errors import AgentError
 
 VERSION: Final = 1
 """1.0.1, which readers of 1.1 understand, too."""

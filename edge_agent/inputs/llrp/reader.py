@@ -19,10 +19,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge_agent.errors import did_you_mean
-from edge_agent.inputs.base import Backoff, Outlet, Surroundings, read_backoff
-from edge_agent.inputs.llrp import protocol as p
-from edge_agent.inputs.llrp.inventory import (
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.inputs.base import Backoff, Outlet, Surroundings, read_backoff
+from slackwater.edge_agent.inputs.llrp import protocol as p
+from slackwater.edge_agent.inputs.llrp.inventory import (
     READS_MAX,
     InventorySettings,
     ReaderEvent,
@@ -34,12 +34,12 @@ from edge_agent.inputs.llrp.inventory import (
     rospec,
     tag_reads,
 )
-from edge_agent.inputs.llrp.protocol import LlrpError, Message, Messages, message
-from edge_agent.inputs.stamping import AGENT, DEVICE, StampingClocks, read_stamping
-from edge_agent.messages import StreamSchema
-from edge_agent.packing import BadRecord, Row, checked_row
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.inputs.llrp.protocol import LlrpError, Message, Messages, message
+from slackwater.edge_agent.inputs.stamping import AGENT, DEVICE, StampingClocks, read_stamping
+from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.packing import BadRecord, Row, checked_row
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 PORT: Final = 5084
 READER_CLOCK: Final = "reader"

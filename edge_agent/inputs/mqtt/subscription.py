@@ -13,16 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.errors import did_you_mean
-from edge_agent.inputs.base import Backoff, Outlet, Surroundings, read_backoff
-from edge_agent.inputs.mqtt.link import BrokerSettings, Delivery, Link
-from edge_agent.inputs.record_fields import FIELDS, RecordFields, read_fields, read_text
-from edge_agent.inputs.stamping import DEVICE, read_stamping, stamping_outlet
-from edge_agent.listening import TlsFiles, read_tls
-from edge_agent.outbox.journal import KEY_BYTES
-from edge_agent.packing import BadRecord, Row, fits
-from edge_agent.settings_file import Table
-from edge_agent.units import NS_PER
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.inputs.base import Backoff, Outlet, Surroundings, read_backoff
+from slackwater.edge_agent.inputs.mqtt.link import BrokerSettings, Delivery, Link
+from slackwater.edge_agent.inputs.record_fields import FIELDS, RecordFields, read_fields, read_text
+from slackwater.edge_agent.inputs.stamping import DEVICE, read_stamping, stamping_outlet
+from slackwater.edge_agent.listening import TlsFiles, read_tls
+from slackwater.edge_agent.outbox.journal import KEY_BYTES
+from slackwater.edge_agent.packing import BadRecord, Row, fits
+from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.units import NS_PER
 
 # From a message of MQTT to events: a payload of JSON, and the parts of its topic.
 #

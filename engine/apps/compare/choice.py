@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from engine.apps.compare.measure import Arrivals, Measures
-from engine.core.errors import UserError
-from engine.core.units import neat, number, parse_duration
-from engine.log.describe import readable_duration
-from engine.order.base import numbers_mislead
-from engine.order.registry import is_order, parse_order
-from engine.order.sequence.order import SequenceSettings
+from slackwater.engine.apps.compare.measure import Arrivals, Measures
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import neat, number, parse_duration
+from slackwater.engine.log.describe import readable_duration
+from slackwater.engine.order.base import numbers_mislead
+from slackwater.engine.order.registry import is_order, parse_order
+from slackwater.engine.order.sequence.order import SequenceSettings
 
 # Which orders are worth trying when nobody names them.
 

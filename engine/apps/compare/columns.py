@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.apps.compare.choice import in_place
-from engine.apps.compare.comparison import OrdersCompared
-from engine.apps.compare.measure import Arrivals, Durations, Measures
-from engine.apps.report.numbers import Cell
-from engine.core.units import number, percent
-from engine.log.describe import readable_duration
+from slackwater.engine.apps.compare.choice import in_place
+from slackwater.engine.apps.compare.comparison import OrdersCompared
+from slackwater.engine.apps.compare.measure import Arrivals, Durations, Measures
+from slackwater.engine.apps.report.numbers import Cell
+from slackwater.engine.core.units import number, percent
+from slackwater.engine.log.describe import readable_duration
 
 FORMAT: Final = 1
 """Of compare.json; rises when a field changes its meaning."""

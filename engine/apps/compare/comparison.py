@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edge_agent.units import NS_PER
-from engine.apps.compare.choice import OrderChoice, best_of_each, choose, default_sweep, read_sweep
-from engine.apps.compare.measure import (
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.apps.compare.choice import (
+    OrderChoice,
+    best_of_each,
+    choose,
+    default_sweep,
+    read_sweep,
+)
+from slackwater.engine.apps.compare.measure import (
     Advanced,
     Arrivals,
     Measures,
@@ -18,11 +24,11 @@ from engine.apps.compare.measure import (
     arrivals,
     measure_after,
 )
-from engine.core.errors import UserError
-from engine.core.units import unit_ns
-from engine.log.arrival_log import LogReader
-from engine.order.base import Guards, OrderSettings
-from engine.order.registry import parse_order
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.order.base import Guards, OrderSettings
+from slackwater.engine.order.registry import parse_order
 
 COMPLETE: Final = 0.999
 """The share of events that must be in their place, unless the user says another."""

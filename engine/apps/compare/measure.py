@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.columns import mask_name
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import ATTR_PREFIX, Frame, by_site
-from engine.core.released import IN_ORDER, LATE_DROPPED, Released
-from engine.core.timeline import ends_of
-from engine.hosts.chain import Chain, ChainOutput, ChainSettings
-from engine.kernels.records import INT_MIN
-from engine.log.arrival_log import LogReader
-from engine.order.base import Guards, OrderSettings
-from engine.order.registry import parse_order
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.columns import mask_name
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame, by_site
+from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, Released
+from slackwater.engine.core.timeline import ends_of
+from slackwater.engine.hosts.chain import Chain, ChainOutput, ChainSettings
+from slackwater.engine.kernels.records import INT_MIN
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.order.base import Guards, OrderSettings
+from slackwater.engine.order.registry import parse_order
 
 # What one order did to the events of an arrival log, counted on its columns as they come out.
 

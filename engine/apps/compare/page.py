@@ -8,15 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.compare.choice import in_place
-from engine.apps.compare.columns import COST, OUTCOME, arrival_facts, as_plain, fields, order_table
-from engine.apps.compare.comparison import OrdersCompared
-from engine.apps.compare.measure import Durations, Measures
-from engine.apps.report.numbers import Kpi, plain, versions
-from engine.apps.report.page.document import CHAPTER, write_page
-from engine.apps.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
-from engine.core.units import amount, duration, number, percent
-from engine.scenario import Table
+from slackwater.engine.apps.compare.choice import in_place
+from slackwater.engine.apps.compare.columns import (
+    COST,
+    OUTCOME,
+    arrival_facts,
+    as_plain,
+    fields,
+    order_table,
+)
+from slackwater.engine.apps.compare.comparison import OrdersCompared
+from slackwater.engine.apps.compare.measure import Durations, Measures
+from slackwater.engine.apps.report.numbers import Kpi, plain, versions
+from slackwater.engine.apps.report.page.document import CHAPTER, write_page
+from slackwater.engine.apps.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
+from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.scenario import Table
 
 # The figure of a comparison: hold against completeness, with the slack swept.
 #

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.apps.report.measure.events import NO_NUMBER, RunRows, quantiles, read_rows
-from engine.apps.report.measure.matches import QueryAnswers, read_answers
-from engine.apps.report.numbers import as_json, plain, versions
-from engine.apps.report.page.document import document, write_text
-from engine.core.errors import UserError
-from engine.core.released import LATE, LATE_DROPPED, RESIDUAL
-from engine.core.units import amount, duration, percent
-from engine.log.whole_file import parquet_files, whole_file
-from engine.scenario import Table
+from slackwater.engine.apps.report.measure.events import NO_NUMBER, RunRows, quantiles, read_rows
+from slackwater.engine.apps.report.measure.matches import QueryAnswers, read_answers
+from slackwater.engine.apps.report.numbers import as_json, plain, versions
+from slackwater.engine.apps.report.page.document import document, write_text
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import LATE, LATE_DROPPED, RESIDUAL
+from slackwater.engine.core.units import amount, duration, percent
+from slackwater.engine.log.whole_file import parquet_files, whole_file
+from slackwater.engine.scenario import Table
 
 # Two runs' events compared one by one: lost, new, otherwise ordered, and how much sooner let go.
 #

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from msgspec import json
 
-from engine.core.units import amount, duration, number, percent
-from engine.scenario import Tile
+from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.scenario import Tile
 
 # What a table shows, and times of a run.
 

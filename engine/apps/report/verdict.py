@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.core.units import amount, duration, percent
-from engine.scenario import Claim
+from slackwater.engine.core.units import amount, duration, percent
+from slackwater.engine.scenario import Claim
 
 
 def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,29 +9,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.apps.report.against import FORMAT
-from engine.apps.report.measure.conservation import measure_conservation
-from engine.apps.report.measure.events import (
+from slackwater.engine.apps.report.against import FORMAT
+from slackwater.engine.apps.report.measure.conservation import measure_conservation
+from slackwater.engine.apps.report.measure.events import (
     measure_disorder,
     measure_holds,
     measure_sources,
     ordered_rows,
 )
-from engine.apps.report.measure.matches import (
+from slackwater.engine.apps.report.measure.matches import (
     add_events,
     alert_tables,
     measure_matches,
     read_answers,
 )
-from engine.apps.report.measure.over_time import measure_over_time
-from engine.apps.report.measure.truth import measure_clock_error
-from engine.apps.report.measure.window_results import measure_windows
-from engine.apps.report.numbers import as_json, glossary, kpis, plain, versions
-from engine.apps.report.page.document import write_text
-from engine.apps.report.page.run_page import page
-from engine.apps.report.verdict import verdict
-from engine.core.errors import UserError
-from engine.scenario import Pass, Score, Table
+from slackwater.engine.apps.report.measure.over_time import measure_over_time
+from slackwater.engine.apps.report.measure.truth import measure_clock_error
+from slackwater.engine.apps.report.measure.window_results import measure_windows
+from slackwater.engine.apps.report.numbers import as_json, glossary, kpis, plain, versions
+from slackwater.engine.apps.report.page.document import write_text
+from slackwater.engine.apps.report.page.run_page import page
+from slackwater.engine.apps.report.verdict import verdict
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.scenario import Pass, Score, Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.units import NS_PER
-from engine.apps.scenario_run import load_file, read_options, scored_run
-from engine.core.errors import SlackwaterError, UserError
-from engine.core.units import neat
-from engine.log.whole_file import whole_file
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.apps.scenario_run import load_file, read_options, scored_run
+from slackwater.engine.core.errors import SlackwaterError, UserError
+from slackwater.engine.core.units import neat
+from slackwater.engine.log.whole_file import whole_file
 
 POINTS: Final = 5
 """Of a range that does not say how many."""

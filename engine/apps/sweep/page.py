@@ -10,12 +10,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
 
-from engine.apps.report.numbers import Kpi, plain, versions
-from engine.apps.report.page.document import CHAPTER, write_page
-from engine.apps.report.page.figures import BAD, GOOD, ONE_BOX, Figure
-from engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer
-from engine.core.units import number
-from engine.scenario import Table
+from slackwater.engine.apps.report.numbers import Kpi, plain, versions
+from slackwater.engine.apps.report.page.document import CHAPTER, write_page
+from slackwater.engine.apps.report.page.figures import BAD, GOOD, ONE_BOX, Figure
+from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer
+from slackwater.engine.core.units import number
+from slackwater.engine.scenario import Table
 
 # What a sweep says: where every threshold holds, and the least change that makes them hold.
 

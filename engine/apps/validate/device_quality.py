@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from edge_agent.measure import Exchange, Findings, ServerFindings
-from engine.apps.validate.clock_statistics import (
+from slackwater.edge_agent.measure import Exchange, Findings, ServerFindings
+from slackwater.engine.apps.validate.clock_statistics import (
     Agreement,
     DelayLaw,
     agreement,
@@ -22,14 +22,14 @@ from engine.apps.validate.clock_statistics import (
     delay_law,
     wander_ppb,
 )
-from engine.apps.validate.quality import (
+from slackwater.engine.apps.validate.quality import (
     AgentHabits,
     ClockQuality,
     LinkQuality,
     Setup,
     SourceQuality,
 )
-from engine.apps.validate.spoken import duration
+from slackwater.engine.apps.validate.spoken import duration
 
 SECOND: Final = 10**9
 _FSYNC_SLOW_NS: Final = 100_000_000

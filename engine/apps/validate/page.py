@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.report.numbers import versions
-from engine.apps.report.page import document
-from engine.apps.report.page.document import CHAPTER
-from engine.apps.report.page.figures import (
+from slackwater.engine.apps.report.numbers import versions
+from slackwater.engine.apps.report.page import document
+from slackwater.engine.apps.report.page.document import CHAPTER
+from slackwater.engine.apps.report.page.figures import (
     BAD,
     CARE,
     COLOURS,
@@ -24,9 +24,9 @@ from engine.apps.report.page.figures import (
     log_axis,
     ms,
 )
-from engine.apps.validate.report import Validation, as_plain
-from engine.apps.validate.spoken import duration, nearest
-from engine.apps.validate.tables import (
+from slackwater.engine.apps.validate.report import Validation, as_plain
+from slackwater.engine.apps.validate.spoken import duration, nearest
+from slackwater.engine.apps.validate.tables import (
     GLOSSARY,
     TERMS,
     clock_table,
@@ -36,8 +36,8 @@ from engine.apps.validate.tables import (
     link_table,
     query_table,
 )
-from engine.core.units import duration_unit
-from engine.scenario import Table
+from slackwater.engine.core.units import duration_unit
+from slackwater.engine.scenario import Table
 
 HTML: Final = "validate.html"
 JSON: Final = "validate.json"

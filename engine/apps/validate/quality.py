@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.apps.validate.clock_statistics import DelayLaw
-from engine.core.clocks.prediction import SYNCS_KEPT, Sample, bounded, held
-from engine.kernels.records import NS_PER_S
+from slackwater.engine.apps.validate.clock_statistics import DelayLaw
+from slackwater.engine.core.clocks.prediction import SYNCS_KEPT, Sample, bounded, held
+from slackwater.engine.kernels.records import NS_PER_S
 
 RTO_MIN_NS: Final = 200_000_000
 """Least wait of Linux's TCP before it sends again what was not acknowledged."""

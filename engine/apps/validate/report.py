@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.apps.report.numbers import plain
-from engine.apps.validate.quality import Setup, SourceQuality
-from engine.apps.validate.verdict import (
+from slackwater.engine.apps.report.numbers import plain
+from slackwater.engine.apps.validate.quality import Setup, SourceQuality
+from slackwater.engine.apps.validate.verdict import (
     Fitness,
     Measured,
     QueryVerdict,
@@ -17,7 +17,7 @@ from engine.apps.validate.verdict import (
     judge,
     overall,
 )
-from engine.query.plan import Plan
+from slackwater.engine.query.plan import Plan
 
 Answered = Callable[[str], Measured | None]
 

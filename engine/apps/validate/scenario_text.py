@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from edge_agent.settings import Delivery, SessionSettings
-from engine.apps.validate.clock_statistics import DelayLaw, recovery_ns
-from engine.apps.validate.quality import (
+from slackwater.edge_agent.settings import Delivery, SessionSettings
+from slackwater.engine.apps.validate.clock_statistics import DelayLaw, recovery_ns
+from slackwater.engine.apps.validate.quality import (
     AgentHabits,
     ClockQuality,
     LinkQuality,
     Setup,
     SourceQuality,
 )
-from engine.apps.validate.report import Validation
-from engine.core.timeline import ANY_TYPE
-from engine.query.fields import named_attributes
-from engine.query.plan import Plan
+from slackwater.engine.apps.validate.report import Validation
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.query.fields import named_attributes
+from slackwater.engine.query.plan import Plan
 
 # What of an agent's settings its simulated twin must share, as keys of a scenario file.
 

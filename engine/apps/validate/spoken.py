@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.core import units
+from slackwater.engine.core import units
 
 _DIGITS: Final = 3
 

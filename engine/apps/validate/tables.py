@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.apps.report.numbers import Cell, Kpi, places_of, with_anchors
-from engine.apps.validate.logs.two_logs import TwoLogs
-from engine.apps.validate.report import Validation
-from engine.apps.validate.spoken import duration, nearest, percent
-from engine.apps.validate.verdict import CARE, QueryVerdict
-from engine.core.units import number
-from engine.scenario import Table
+from slackwater.engine.apps.report.numbers import Cell, Kpi, places_of, with_anchors
+from slackwater.engine.apps.validate.logs.two_logs import TwoLogs
+from slackwater.engine.apps.validate.report import Validation
+from slackwater.engine.apps.validate.spoken import duration, nearest, percent
+from slackwater.engine.apps.validate.verdict import CARE, QueryVerdict
+from slackwater.engine.core.units import number
+from slackwater.engine.scenario import Table
 
 # The words of a validation's page, for who has not read the papers; headings lead here.
 

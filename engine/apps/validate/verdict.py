@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from engine.apps.validate.quality import IN_TIME, RTO_MIN_NS, Setup, SourceQuality
-from engine.apps.validate.spoken import duration, percent
-from engine.core.units import neat
-from engine.query.plan import Plan, WindowKind
-from engine.query.shape import shape_of
+from slackwater.engine.apps.validate.quality import IN_TIME, RTO_MIN_NS, Setup, SourceQuality
+from slackwater.engine.apps.validate.spoken import duration, percent
+from slackwater.engine.core.units import neat
+from slackwater.engine.query.plan import Plan, WindowKind
+from slackwater.engine.query.shape import shape_of
 
 # What a query asks of clocks and links, as numbers: orders, spans, windows.
 

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from engine.kernels.records import NS_PER_S
+from slackwater.engine.kernels.records import NS_PER_S
 
 _BINS: Final = 240
 """Of the least differences over time: what a figure shows, and what the line is fitted to."""

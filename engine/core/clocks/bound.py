@@ -15,9 +15,9 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from edge_agent.records import UNC_MAX_NS
-from engine.core.clocks.prediction import Line
-from engine.core.released import LATEST, ClockBound
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.core.clocks.prediction import Line
+from slackwater.engine.core.released import LATEST, ClockBound
 
 _EARLIEST: Final = -(1 << 61)
 _RATE_MOST: Final = 10**8

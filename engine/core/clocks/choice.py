@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.errors import UserError
-from engine.core.units import parse_duration
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import parse_duration
 
 EXACT_WORD: Final = "exact"
 _HOW: Final = (

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.records import UNC_MAX_NS
-from engine.kernels.jit import inline
-from engine.kernels.records import NONE, NS_PER_S, record
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.kernels.jit import inline
+from slackwater.engine.kernels.records import NONE, NS_PER_S, record
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per clock, to correct events stamped before the newest sync."""

@@ -36,9 +36,9 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from edge_agent import records as r
-from edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
-from engine.kernels.records import NS_PER_S
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
+from slackwater.engine.kernels.records import NS_PER_S
 
 SYNCS_MIN: Final = 3
 SYNCS_KEPT: Final = 8

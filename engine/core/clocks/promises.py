@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.core.released import Promises, Released, Strings
-from engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX
+from slackwater.engine.core.released import Promises, Released, Strings
+from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX
 
 _OTHER: Final = -1
 """A type that the query does not name."""

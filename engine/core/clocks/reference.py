@@ -24,13 +24,13 @@ import numpy as np
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from edge_agent.device_clock import EPOCHS_KEPT as EPOCHS_KEPT_OF_DEVICE
-from edge_agent.device_clock import closed_clocks, device_of
-from edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
-from engine.core.clocks.bound import SiteClocks
-from engine.core.clocks.choice import ClockChoice
-from engine.core.clocks.epochs import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.device_clock import EPOCHS_KEPT as EPOCHS_KEPT_OF_DEVICE
+from slackwater.edge_agent.device_clock import closed_clocks, device_of
+from slackwater.edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
+from slackwater.engine.core.clocks.bound import SiteClocks
+from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.core.clocks.epochs import (
     CLOCK,
     CLOCK_STATUS,
     EPOCHS_KEPT,
@@ -41,7 +41,7 @@ from engine.core.clocks.epochs import (
     reference,
     status_of,
 )
-from engine.core.clocks.prediction import (
+from slackwater.engine.core.clocks.prediction import (
     SYNCS_KEPT,
     SYNCS_MIN,
     ClockStep,
@@ -54,11 +54,11 @@ from engine.core.clocks.prediction import (
     held,
     stepped,
 )
-from engine.core.columns import Columns, clock_codes
-from engine.core.released import LATE_DROPPED, LATEST, NO_EPOCH, Refuted, Strings
-from engine.core.timeline import EPOCH_START, REF_END, UNC_START
-from engine.kernels.jit import kernel
-from engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
+from slackwater.engine.core.columns import Columns, clock_codes
+from slackwater.engine.core.released import LATE_DROPPED, LATEST, NO_EPOCH, Refuted, Strings
+from slackwater.engine.core.timeline import EPOCH_START, REF_END, UNC_START
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
 
 _NO_FLAGS: Final = np.zeros(0, np.bool_)
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.clocks.choice import ClockChoice
-from engine.core.clocks.epochs import UNKNOWN_EPOCH
-from engine.core.columns import Columns
-from engine.core.released import Strings
-from engine.core.timeline import CHANCE, UNKNOWN
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.core.clocks.epochs import UNKNOWN_EPOCH
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.released import Strings
+from slackwater.engine.core.timeline import CHANCE, UNKNOWN
 
 MIXED: Final = "mixed"
 """Column of released events: until here events of several clocks came, of which one is unknown.

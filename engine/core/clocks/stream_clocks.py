@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from msgspec.structs import astuple, replace
 
-from engine.core.clocks.promises import PromiseBook
-from engine.core.released import IN_ORDER, ClockBound, Released
-from engine.core.timeline import (
+from slackwater.engine.core.clocks.promises import PromiseBook
+from slackwater.engine.core.released import IN_ORDER, ClockBound, Released
+from slackwater.engine.core.timeline import (
     ALL,
     LONG_AGO,
     Ahead,

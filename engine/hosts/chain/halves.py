@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from engine.core.clocks.reference import SourceClocks
-from engine.core.columns import VALID_PREFIX, Columns, clock_codes, join
-from engine.core.released import RESIDUAL, Progress
-from engine.core.timeline import EPOCH_START, REF_END, UNC_START
-from engine.kernels.records import INT_MAX
-from engine.order.base import Guards, Ordered
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.columns import VALID_PREFIX, Columns, clock_codes, join
+from slackwater.engine.core.released import RESIDUAL, Progress
+from slackwater.engine.core.timeline import EPOCH_START, REF_END, UNC_START
+from slackwater.engine.kernels.records import INT_MAX
+from slackwater.engine.order.base import Guards, Ordered
 
 _KINDS: Final = (int(r.Kind.IBP), int(r.Kind.IBE))
 

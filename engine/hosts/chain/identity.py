@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.hosts.chain.settings import ChainSettings
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.chain.settings import ChainSettings
 
 _VERSION: Final = "slackwater settings 1"
 """The number goes up when equal settings get another text."""

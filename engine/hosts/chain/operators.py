@@ -6,24 +6,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from engine.barrier.base import Matcher
-from engine.barrier.registry import barrier_in_force, build_barrier
-from engine.barrier.stage import BarrierStage
-from engine.core.errors import UserError
-from engine.core.operator import Operator
-from engine.hosts.chain.settings import ChainSettings
-from engine.operators.grouping.operations import GroupingPlan
-from engine.operators.match.settings import Rule
-from engine.query.failures import QueryFailures
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import DerivedPlan, JoinPlan, OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
-from engine.query.purge_settings import MATCHES_TOGETHER
-from engine.query.repeat_plan import RepeatPlan
-from engine.query.shape import of_intervals
+from slackwater.engine.barrier.base import Matcher
+from slackwater.engine.barrier.registry import barrier_in_force, build_barrier
+from slackwater.engine.barrier.stage import BarrierStage
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Operator
+from slackwater.engine.hosts.chain.settings import ChainSettings
+from slackwater.engine.operators.grouping.operations import GroupingPlan
+from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.query.failures import QueryFailures
+from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.plan import (
+    DerivedPlan,
+    JoinPlan,
+    OrPlan,
+    Plan,
+    SeqPlan,
+    TreePlan,
+    WindowPlan,
+)
+from slackwater.engine.query.purge_settings import MATCHES_TOGETHER
+from slackwater.engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.query.shape import of_intervals
 
 if TYPE_CHECKING:
-    from engine.operators.cascade.cascade import Cascade, Reaching
-    from engine.operators.match.spill.chunks import ChunkStore
+    from slackwater.engine.operators.cascade.cascade import Cascade, Reaching
+    from slackwater.engine.operators.match.spill.chunks import ChunkStore
 
 Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator | Matcher]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator, or
@@ -35,16 +43,16 @@ def _pattern(
 ) -> Matcher:
     pattern = replace(settings.pattern, certainty=settings.certainty)
     if isinstance(plan, SeqPlan) and of_intervals(plan):
-        from engine.operators.match.interval.trees import IseqMatcher  # noqa: PLC0415 - not for points
+        from slackwater.engine.operators.match.interval.trees import IseqMatcher  # noqa: PLC0415 - not for points
 
         if settings.spill is not None:
             raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
         return IseqMatcher(plan, pattern, site)
     if settings.spill is None:
-        from engine.operators.match.seq import SeqMatcher  # noqa: PLC0415 - not for windows
+        from slackwater.engine.operators.match.seq import SeqMatcher  # noqa: PLC0415 - not for windows
 
         return SeqMatcher(plan, pattern, site)
-    from engine.operators.match.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.match.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
 
     return SpillingMatcher(plan, settings.spill, pattern, site, chunks)
 
@@ -52,7 +60,7 @@ def _pattern(
 def _tree(
     plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Matcher:
-    from engine.operators.match.interval.trees import TreeMatcher  # noqa: PLC0415 - not for points
+    from slackwater.engine.operators.match.interval.trees import TreeMatcher  # noqa: PLC0415 - not for points
 
     if settings.spill is not None:
         raise UserError(
@@ -64,7 +72,7 @@ def _tree(
 def _repetition(
     plan: RepeatPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Matcher:
-    from engine.operators.match.repetition.matcher import RepeatMatcher  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher  # noqa: PLC0415 - for few runs
 
     if settings.spill is not None:
         raise UserError(
@@ -76,7 +84,7 @@ def _repetition(
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.operators.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
+    from slackwater.engine.operators.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
 
     return windows_of(plan, replace(settings.window, barrier=settings.barrier), site)
 
@@ -84,7 +92,7 @@ def _windows(
 def _monitor(
     plan: MonitorPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.operators.constraint.monitor import MonitorOperator  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.constraint.monitor import MonitorOperator  # noqa: PLC0415 - for few runs
 
     if settings.certainty != "pairwise":
         raise UserError(
@@ -97,7 +105,7 @@ def _monitor(
 def _grouping(
     plan: GroupingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.operators.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
 
     return GroupingOperator(plan, site, barrier_in_force(settings.barrier, plan.realtime))
 
@@ -105,7 +113,7 @@ def _grouping(
 def _derived(
     plan: DerivedPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.operators.cascade.stage import DerivedStage  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.cascade.stage import DerivedStage  # noqa: PLC0415 - for few runs
 
     # What the log's order and sources say of events says nothing of results.
     own = replace(
@@ -118,7 +126,7 @@ def _derived(
 
 def reaching(settings: ChainSettings) -> Reaching:
     """How long results of statements take, and may change, in chains of these ``settings``."""
-    from engine.operators.cascade.cascade import Reaching  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.cascade.cascade import Reaching  # noqa: PLC0415 - for few runs
 
     return Reaching(settings.window, settings.pattern, settings.barrier)
 
@@ -127,7 +135,7 @@ def cascade_of(
     settings: ChainSettings, operators: Sequence[Operator], failures: QueryFailures
 ) -> Cascade:
     """What flows between the ``operators`` of statements, some of which do not read the log."""
-    from engine.operators.cascade.cascade import Cascade  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.cascade.cascade import Cascade  # noqa: PLC0415 - for few runs
 
     return Cascade(settings.plans, operators, reaching(settings), failures)
 

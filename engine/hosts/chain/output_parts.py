@@ -9,12 +9,12 @@ from operator import attrgetter
 import pyarrow as pa
 from msgspec import structs
 
-from engine.core.frame import Frame
-from engine.core.operator import ResultColumns
-from engine.hosts.chain import Chain, ChainOutput
-from engine.output.ordered import LATE, ORDERED, QUARANTINED, aside_table, released_table
-from engine.output.run_writer import COUNTERS, FAILED, RESULTS, OutputPart
-from engine.query.failures import QueryFailure
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.operator import ResultColumns
+from slackwater.engine.hosts.chain import Chain, ChainOutput
+from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED, aside_table, released_table
+from slackwater.engine.output.run_writer import COUNTERS, FAILED, RESULTS, OutputPart
+from slackwater.engine.query.failures import QueryFailure
 
 
 def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.barrier.registry import BarrierSettings, barrier_of_windows
-from engine.core.clocks.choice import ClockChoice
-from engine.core.operator import ResultPieces
-from engine.core.released import Released
-from engine.operators.constraint.settings import MonitorSettings
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.operators.window.settings import WindowSettings
-from engine.order.base import Guards, OrderSettings
-from engine.query.failures import QueryFailure
-from engine.query.plan import Drift, Plan, checks_of, of_log
+from slackwater.engine.barrier.registry import BarrierSettings, barrier_of_windows
+from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.core.released import Released
+from slackwater.engine.operators.constraint.settings import MonitorSettings
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.order.base import Guards, OrderSettings
+from slackwater.engine.query.failures import QueryFailure
+from slackwater.engine.query.plan import Drift, Plan, checks_of, of_log
 
 if TYPE_CHECKING:
-    from engine.operators.match.spill.chunks import ChunkStore
+    from slackwater.engine.operators.match.spill.chunks import ChunkStore
 
 ChunksOf = Callable[[str], "ChunkStore"]
 """Where the spilled chunks of a query are, by its name."""

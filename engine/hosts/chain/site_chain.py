@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.barrier.base import Listener
-from engine.barrier.stage import BarrierStage
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.clocks.reference import SourceClocks
-from engine.core.clocks.seen import ClocksSeen
-from engine.core.columns import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.barrier.base import Listener
+from slackwater.engine.barrier.stage import BarrierStage
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.clocks.seen import ClocksSeen
+from slackwater.engine.core.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
     at_once,
@@ -29,26 +29,31 @@ from engine.core.columns import (
     records_by_kind,
     sync_records,
 )
-from engine.core.errors import ContractViolation, Interrupted, UserError
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.core.operator import Operator, Result, ResultPieces
-from engine.core.released import Refuted, Released, Strings
-from engine.core.timeline import by_end, from_start
-from engine.hosts.chain.halves import Halves, among, begun_in
-from engine.hosts.chain.operators import build_operator, cascade_of
-from engine.hosts.chain.settings import ChainOutput, ChainSettings, ChunksOf
-from engine.hosts.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
-from engine.hosts.chain.stream_readers import StreamReaders
-from engine.kernels.records import INT_MIN
-from engine.order.base import Ordered, OrderSite
-from engine.output.ordered import SideOutput, quarantined_columns, quarantined_shown
-from engine.query import needed_attributes
-from engine.query.failures import QueryFailure, QueryFailures
-from engine.query.fields import attributes_of, names
+from slackwater.engine.core.errors import ContractViolation, Interrupted, UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.operator import Operator, Result, ResultPieces
+from slackwater.engine.core.released import Refuted, Released, Strings
+from slackwater.engine.core.timeline import by_end, from_start
+from slackwater.engine.hosts.chain.halves import Halves, among, begun_in
+from slackwater.engine.hosts.chain.operators import build_operator, cascade_of
+from slackwater.engine.hosts.chain.settings import ChainOutput, ChainSettings, ChunksOf
+from slackwater.engine.hosts.chain.state_bytes import (
+    NotPlainError,
+    StateDamagedError,
+    from_bytes,
+    to_bytes,
+)
+from slackwater.engine.hosts.chain.stream_readers import StreamReaders
+from slackwater.engine.kernels.records import INT_MIN
+from slackwater.engine.order.base import Ordered, OrderSite
+from slackwater.engine.output.ordered import SideOutput, quarantined_columns, quarantined_shown
+from slackwater.engine.query import needed_attributes
+from slackwater.engine.query.failures import QueryFailure, QueryFailures
+from slackwater.engine.query.fields import attributes_of, names
 
 if TYPE_CHECKING:
-    from engine.hosts.chain.stream_readers import AttributeChecks
-    from engine.operators.check import Judging
+    from slackwater.engine.hosts.chain.stream_readers import AttributeChecks
+    from slackwater.engine.operators.check import Judging
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
@@ -63,7 +68,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-SNAPSHOT_VERSION: Final = 21
+SNAPSHOT_VERSION: Final = 22
 """Of snapshots."""
 
 
@@ -97,13 +102,13 @@ class Chain:
         self._failures = QueryFailures(settings.plans, self._operators, isolate=isolate)
         self._checks: AttributeChecks | None = None
         if isolate:
-            from engine.hosts.chain.stream_readers import AttributeChecks  # noqa: PLC0415 - when live
+            from slackwater.engine.hosts.chain.stream_readers import AttributeChecks  # noqa: PLC0415 - when live
 
             self._checks = AttributeChecks(settings, self._failures)
         self._rows_at_once = _ROWS_LEAST
         self.judging: Judging | None = None
         if settings.has_checks:
-            from engine.operators.check import Judging  # noqa: PLC0415 - for few runs
+            from slackwater.engine.operators.check import Judging  # noqa: PLC0415 - for few runs
 
             self.judging = Judging(settings.plans)
         self._listeners = {

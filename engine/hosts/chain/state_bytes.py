@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from engine.core.errors import SlackwaterError
+from slackwater.engine.core.errors import SlackwaterError
 
 _BEGINS: Final = b"slackwater state 1\n"
 """The number goes up when the encoding changes."""

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from engine.core.clocks.stream_clocks import StreamClocks
-from engine.core.errors import UserError
-from engine.core.operator import Operator, ResultPieces
-from engine.core.released import LATE_DROPPED, Released
-from engine.core.timeline import in_stream
-from engine.hosts.chain.settings import ChainSettings
-from engine.query import check_attributes
-from engine.query.failures import QueryFailures
-from engine.query.results_as_events import attributes_of_log
+from slackwater.engine.core.clocks.stream_clocks import StreamClocks
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Operator, ResultPieces
+from slackwater.engine.core.released import LATE_DROPPED, Released
+from slackwater.engine.core.timeline import in_stream
+from slackwater.engine.hosts.chain.settings import ChainSettings
+from slackwater.engine.query import check_attributes
+from slackwater.engine.query.failures import QueryFailures
+from slackwater.engine.query.results_as_events import attributes_of_log
 
 if TYPE_CHECKING:
-    from engine.operators.cascade.cascade import Cascade
+    from slackwater.engine.operators.cascade.cascade import Cascade
 
 
 # Attributes that queries name, checked against those that a site's events turn out to have.
@@ -55,7 +55,7 @@ class AttributeChecks:
                 except UserError as error:
                     self._failures.fail(number, error)
         if self._by_order and self._by_order.keys() <= types.keys():
-            from engine.order.served import check_order_attributes  # noqa: PLC0415 - seldom
+            from slackwater.engine.order.served import check_order_attributes  # noqa: PLC0415 - seldom
 
             check_order_attributes(self._by_order, types)
             self._by_order = {}

@@ -11,24 +11,29 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.hosts.chain import Chain, ChainSettings, ChunksOf
-from engine.hosts.chain.identity import identity_of
-from engine.hosts.chain.output_parts import end_parts, failed_parts, next_parts
-from engine.hosts.chain.site_chain import SNAPSHOT_VERSION
-from engine.hosts.chain.state_bytes import StateDamagedError
-from engine.log.files.folder import retired
-from engine.log.following import frames_after
-from engine.log.record.record_rules import attribute_types
-from engine.log.whole_file import load, save
-from engine.operators.match.spill.chunks import ChunksApart, ChunksGone, FileChunks, folder_of
-from engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
-from engine.output.live_answers import LiveAnswers, skipped
-from engine.output.run_writer import OutputPart
-from engine.query import check_attributes
-from engine.query.plan import Plan
-from engine.query.results_as_events import attributes_of_log
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings, ChunksOf
+from slackwater.engine.hosts.chain.identity import identity_of
+from slackwater.engine.hosts.chain.output_parts import end_parts, failed_parts, next_parts
+from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION
+from slackwater.engine.hosts.chain.state_bytes import StateDamagedError
+from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.following import frames_after
+from slackwater.engine.log.record.record_rules import attribute_types
+from slackwater.engine.log.whole_file import load, save
+from slackwater.engine.operators.match.spill.chunks import (
+    ChunksApart,
+    ChunksGone,
+    FileChunks,
+    folder_of,
+)
+from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
+from slackwater.engine.output.live_answers import LiveAnswers, skipped
+from slackwater.engine.output.run_writer import OutputPart
+from slackwater.engine.query import check_attributes
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.results_as_events import attributes_of_log
 
 # Attributes that queries name and no event has had so far; chains check those that are there.
 

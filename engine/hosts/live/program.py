@@ -1,4 +1,4 @@
-"""The engine's process: ``python -m engine.hosts.live.program``, started by the server."""
+"""The engine's process: ``python -m slackwater.engine.hosts.live.program``; ``serve`` starts it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from engine.core.errors import SlackwaterError
-from engine.core.units import unit_ns
-from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch, OpenAnswers
-from engine.hosts.live.questions import Questions, claim
-from engine.kernels.jit import loading, when_compiling
-from engine.log.files.folder import retired
-from engine.log.whole_file import sync_folder
-from engine.output.answer_files import AnswerLines, AnswerTables
-from engine.output.durable import AnswersDamaged
-from engine.output.live_answers import LiveAnswers, check_begin
-from engine.output.part_store import wait_for_sole_use
-from engine.output.run_writer import Failed, FailedQueries
-from engine.query.results_as_events import time_labels
+from slackwater.engine.core.errors import SlackwaterError
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch, OpenAnswers
+from slackwater.engine.hosts.live.questions import Questions, claim
+from slackwater.engine.kernels.jit import loading, when_compiling
+from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.whole_file import sync_folder
+from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
+from slackwater.engine.output.durable import AnswersDamaged
+from slackwater.engine.output.live_answers import LiveAnswers, check_begin
+from slackwater.engine.output.part_store import wait_for_sole_use
+from slackwater.engine.output.run_writer import Failed, FailedQueries
+from slackwater.engine.query.results_as_events import time_labels
 
 if TYPE_CHECKING:
-    from engine.hosts.chain import ChainSettings
-    from engine.hosts.spark.live_engine import SparkEngine
+    from slackwater.engine.hosts.chain import ChainSettings
+    from slackwater.engine.hosts.spark.live_engine import SparkEngine
 
 
 # What the server tells its engine, line by line: the number of the log's last durable file.
@@ -85,8 +85,7 @@ class Notices:
             return self._changed.wait_for(lambda: self._ended, seconds)
 
 
-# The process in which answers are made: ``python -m engine.hosts.live.program``, which the server
-# starts.
+# The process in which answers are made; the server starts it.
 #
 # Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output:
 # messages, each a kind, a length of four bytes and the content: ``LINES`` (answers that are new),
@@ -288,15 +287,15 @@ def _engine(
     if task.kind == "embedded":
         return EmbeddedEngine(EnginePlace(log, state, task.save_every_s), settings, opened, tell)
     # pyspark and a JVM only on request
-    from engine.hosts.spark.live_engine import SparkEngine  # noqa: PLC0415
+    from slackwater.engine.hosts.spark.live_engine import SparkEngine  # noqa: PLC0415
 
     return SparkEngine(log, state, settings, opened, task.master, tell)
 
 
 def _begin_spark(task: Task) -> None:
     """Starts it before there is anything to do: that takes seconds."""
-    from engine.hosts.spark.host import spark_session  # noqa: PLC0415
-    from engine.hosts.spark.live_engine import spark_log  # noqa: PLC0415
+    from slackwater.engine.hosts.spark.host import spark_session  # noqa: PLC0415
+    from slackwater.engine.hosts.spark.live_engine import spark_log  # noqa: PLC0415
 
     log = spark_log(Path(task.answers) / STATE / task.kind)
     with log.open("ab") as file:  # what its libraries say, of which an end of the JVM is half

@@ -13,27 +13,27 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from edge_agent.records import DEFAULT_SITE
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.chain import ChainSettings
-from engine.hosts.chain.operators import build_operator
-from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
-from engine.hosts.options import SEQUENCE, QueryOptions
-from engine.log.arrival_log import LogWriter
-from engine.log.files.log_files import file_mark
-from engine.log.whole_file import whole_file
-from engine.operators.match.spill.bounds import STATE
-from engine.output.answer_files import AnswerLines
-from engine.output.live_answers import LiveAnswers
-from engine.output.ordered import SIDE_OUTPUT
-from engine.output.run_writer import FailedQueries
-from engine.query import query
-from engine.query.analysis.cascade import read_statements
-from engine.query.language.statements import several, statements
-from engine.query.plan import Plan
-from engine.query.results_as_events import whole_text
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.chain.operators import build_operator
+from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
+from slackwater.engine.hosts.options import SEQUENCE, QueryOptions
+from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.files.log_files import file_mark
+from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.operators.match.spill.bounds import STATE
+from slackwater.engine.output.answer_files import AnswerLines
+from slackwater.engine.output.live_answers import LiveAnswers
+from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.run_writer import FailedQueries
+from slackwater.engine.query import query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.language.statements import several, statements
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.results_as_events import whole_text
 
 # Whose answers are in a folder: to which query, asked how, over which log.
 #

@@ -4,6 +4,6 @@
 of plain rows, from any source, into a DataFrame of results.
 """
 
-from engine.hosts.spark.dataframe import chain
+from slackwater.engine.hosts.spark.dataframe import chain
 
 __all__ = ["chain"]

@@ -15,18 +15,18 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.hosts.chain import Chain, ChainSettings, ChunksOf
-from engine.hosts.chain.identity import identity_of
-from engine.hosts.chain.output_parts import last_parts, next_parts
-from engine.hosts.chain.state_bytes import StateDamagedError, from_bytes, to_bytes
-from engine.hosts.spark.typed_output import LARGE, Staged
-from engine.log.arrival_log import frames_at
-from engine.log.input.numbering import Numbering
-from engine.operators.match.spill.chunks import ChunksApart
-from engine.output.run_writer import OutputPart
-from engine.output.run_writer import packed as packed_part
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings, ChunksOf
+from slackwater.engine.hosts.chain.identity import identity_of
+from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
+from slackwater.engine.hosts.chain.state_bytes import StateDamagedError, from_bytes, to_bytes
+from slackwater.engine.hosts.spark.typed_output import LARGE, Staged
+from slackwater.engine.log.arrival_log import frames_at
+from slackwater.engine.log.input.numbering import Numbering
+from slackwater.engine.operators.match.spill.chunks import ChunksApart
+from slackwater.engine.output.run_writer import OutputPart
+from slackwater.engine.output.run_writer import packed as packed_part
 
 # Chunks of spilled events in Spark's state store, beside the chain's snapshot.
 #

@@ -4,8 +4,8 @@ Starting Spark is mostly loading classes and compiling what runs once. The work 
 done in Python, so the JVM's quick compiler serves it better than its thorough one; and the classes
 can be mapped from an archive (class data sharing, JEP 350) that one run has left.
 
-``python -m engine.hosts.spark.class_archive`` makes it; ``make setup`` does so. Without it, or when
-Java or pyspark have changed since, Spark starts as ever.
+``python -m slackwater.engine.hosts.spark.class_archive`` makes it; ``make setup`` does so. Without
+it, or when Java or pyspark have changed since, Spark starts as ever.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Final
 
 import pyspark
 
-from engine.cache_home import cache_home, own_cache
-from engine.hosts.java import java_home
+from slackwater.engine.cache_home import cache_home, own_cache
+from slackwater.engine.hosts.java import java_home
 
 VARIABLE: Final = "SLACKWATER_JAVA_OPTIONS"
 """Environment: options to use instead of these."""
@@ -75,7 +75,7 @@ def make_archive(home: Path) -> Path:
         # Python has gone: the pipe ends when both have.
         subprocess.run(  # noqa: S603 - this program
             [
-                sys.executable, "-c", "from engine.cli import main; main()", "order",
+                sys.executable, "-c", "from slackwater.engine.cli import main; main()", "order",
                 "--order", "none", "--quiet", "--input", trace,
                 "--out", folder / "ordered.jsonl", "--master", "local[2]",
             ],

@@ -14,24 +14,24 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType
 
-from edge_agent import records as r
-from engine.cache_home import cache_home
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.core.units import unit_ns
-from engine.hosts.chain import ChainSettings
-from engine.hosts.options import QueryOptions
-from engine.hosts.spark.chain_state import NumberState, SiteProcessor
-from engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
-from engine.hosts.spark.typed_output import TypedOutput
-from engine.log.input.numbering import read_seq_bits
-from engine.order.base import Guards
-from engine.order.served import check_order_attributes
-from engine.query import check_attributes, needed_attributes
-from engine.query import query as parse_query
-from engine.query.analysis.cascade import read_statements
-from engine.query.language.statements import is_cascade
-from engine.query.plan import Plan
+from slackwater.edge_agent import records as r
+from slackwater.engine.cache_home import cache_home
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.hosts.spark.chain_state import NumberState, SiteProcessor
+from slackwater.engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
+from slackwater.engine.hosts.spark.typed_output import TypedOutput
+from slackwater.engine.log.input.numbering import read_seq_bits
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.served import check_order_attributes
+from slackwater.engine.query import check_attributes, needed_attributes
+from slackwater.engine.query import query as parse_query
+from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.language.statements import is_cascade
+from slackwater.engine.query.plan import Plan
 
 _PAYLOAD: Final = "payload"
 _FIRST: Final = "first_arrival"

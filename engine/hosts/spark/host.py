@@ -23,20 +23,20 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from engine.cache_home import cache_home
-from engine.core.errors import SlackwaterError, SparkFailure, UserError
-from engine.hosts.chain import ChainSettings
-from engine.hosts.chain.identity import identity_of
-from engine.hosts.java import java_home
-from engine.hosts.spark.chain_state import OUTPUT, SiteChain
-from engine.hosts.spark.class_archive import java_options
-from engine.hosts.spark.reading_list import LIST_COLUMNS, ReadingList
-from engine.hosts.spark.typed_output import Staged
-from engine.log.arrival_log import LogReader
-from engine.log.whole_file import whole_file
-from engine.output.durable import END, Ledger
-from engine.output.part_store import PartStore, sole_use
-from engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
+from slackwater.engine.cache_home import cache_home
+from slackwater.engine.core.errors import SlackwaterError, SparkFailure, UserError
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.chain.identity import identity_of
+from slackwater.engine.hosts.java import java_home
+from slackwater.engine.hosts.spark.chain_state import OUTPUT, SiteChain
+from slackwater.engine.hosts.spark.class_archive import java_options
+from slackwater.engine.hosts.spark.reading_list import LIST_COLUMNS, ReadingList
+from slackwater.engine.hosts.spark.typed_output import Staged
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.output.durable import END, Ledger
+from slackwater.engine.output.part_store import PartStore, sole_use
+from slackwater.engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
 
 # Spark's failures and interruptions: the one cause at the end of what it says, and Ctrl-C.
 
@@ -45,7 +45,7 @@ from engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, 
 
 
 _OURS: Final = re.compile(
-    r"^(?:\S*: )?engine\.core\.errors\.(UserError|OverBudget|ContractViolation): (.+)$",
+    r"^(?:\S*: )?slackwater\.engine\.core\.errors\.(UserError|OverBudget|ContractViolation): (.+)$",
     re.MULTILINE,
 )
 """An error of ours as a worker's traceback ends."""

@@ -17,10 +17,10 @@ from typing import Any, Final
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.hosts.chain import ChainSettings
-from engine.hosts.chain.identity import identity_of
-from engine.hosts.chain.site_chain import SNAPSHOT_VERSION
-from engine.hosts.spark.host import (
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.chain.identity import identity_of
+from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION
+from slackwater.engine.hosts.spark.host import (
     chained,
     committed_batches,
     due,
@@ -29,13 +29,13 @@ from engine.hosts.spark.host import (
     spark_failure,
     spark_session,
 )
-from engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
-from engine.hosts.spark.typed_output import Staged
-from engine.log.files.log_files import reading
-from engine.log.following import Piece, piece_after
-from engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
-from engine.output.live_answers import LiveAnswers, skipped
-from engine.output.run_writer import CHECKPOINT, READING
+from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
+from slackwater.engine.hosts.spark.typed_output import Staged
+from slackwater.engine.log.files.log_files import reading
+from slackwater.engine.log.following import Piece, piece_after
+from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
+from slackwater.engine.output.live_answers import LiveAnswers, skipped
+from slackwater.engine.output.run_writer import CHECKPOINT, READING
 
 _SINK: Final = "sink"
 _STAGED: Final = "staged"

@@ -23,16 +23,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from edge_agent import records as r
-from edge_agent.units import NS_PER
-from engine.core.columns import beyond, joined_type, without_nan
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import ATTR_PREFIX, Frame
-from engine.core.units import unit_ns
-from engine.log.input.intake import RowIntake
-from engine.log.input.numbering import Numbering
-from engine.log.record.record_rules import FrameError, attribute_types, checked
-from engine.log.whole_file import DAMAGED
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.columns import beyond, joined_type, without_nan
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.log.input.intake import RowIntake
+from slackwater.engine.log.input.numbering import Numbering
+from slackwater.engine.log.record.record_rules import FrameError, attribute_types, checked
+from slackwater.engine.log.whole_file import DAMAGED
 
 # Frames of a DataFrame, checked where they are met: kernels trust what a frame says.
 #

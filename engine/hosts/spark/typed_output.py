@@ -22,11 +22,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from engine.core.errors import UserError
-from engine.core.operator import Result
-from engine.output.schema import ALERTS, ITEMS, SO_FAR, as_json
-from engine.query.fields import FIELDS, ValueKind, own_attribute
-from engine.query.plan import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Result
+from slackwater.engine.output.schema import ALERTS, ITEMS, SO_FAR, as_json
+from slackwater.engine.query.fields import FIELDS, ValueKind, own_attribute
+from slackwater.engine.query.plan import (
     DOUBTFUL,
     Aggregate,
     Attribute,
@@ -36,7 +36,7 @@ from engine.query.plan import (
     asked_plan,
     checks_of,
 )
-from engine.query.results_as_events import DerivedTypes
+from slackwater.engine.query.results_as_events import DerivedTypes
 
 # Large payloads on their way from workers to the driver: through a folder, not through the JVM.
 #

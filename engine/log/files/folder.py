@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field, structs
 
-from engine.core.errors import UserError
-from engine.log.whole_file import load, parquet_files, save
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.whole_file import load, parquet_files, save
 
 # What a file of a log says of itself in its footer, and how one finds that it is no longer true.
 #

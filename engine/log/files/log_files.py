@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from engine.core.errors import ContractViolation, UserError
-from engine.core.frame import Frame
-from engine.log.files.folder import (
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.files.folder import (
     FactsError,
     FileFacts,
     checksum,
@@ -28,8 +28,8 @@ from engine.log.files.folder import (
     numbered,
     retired,
 )
-from engine.log.record.record_rules import FrameError, checked
-from engine.log.whole_file import (
+from slackwater.engine.log.record.record_rules import FrameError, checked
+from slackwater.engine.log.whole_file import (
     BUFFER_BYTES,
     DAMAGED,
     TEMPORARY_SUFFIX,

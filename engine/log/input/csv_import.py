@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from edge_agent import records as r
-from engine.core.errors import UserError
-from engine.core.frame import STRING
-from engine.core.units import INT64_MAX
-from engine.log.input.input_read import InputForm, InputKind
-from engine.log.input.lines import UNREADABLE, open_bytes
-from engine.log.input.row_import import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import STRING
+from slackwater.engine.core.units import INT64_MAX
+from slackwater.engine.log.input.input_read import InputForm, InputKind
+from slackwater.engine.log.input.lines import UNREADABLE, open_bytes
+from slackwater.engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
     RowBatch,
@@ -35,9 +35,9 @@ from engine.log.input.row_import import (
     plan_columns,
     time_faults,
 )
-from engine.log.record.record_rules import TIME_FIELDS, Fault
-from engine.log.record.times import Times, instants_of, is_date
-from engine.log.record.trace_record import INT64_MIN, INT_FIELDS
+from slackwater.engine.log.record.record_rules import TIME_FIELDS, Fault
+from slackwater.engine.log.record.times import Times, instants_of, is_date
+from slackwater.engine.log.record.trace_record import INT64_MIN, INT_FIELDS
 
 # Types of CSV's columns, from all of their values; and its rows in those types.
 #

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.log.input.input_read import InputKind
-from engine.log.input.lines import CHUNK_LINES, UNREADABLE, open_bytes, read_chunks
-from engine.log.input.trace import ObjectPart, TraceRead
-from engine.log.record.record_rules import Fault
-from engine.log.record.trace_record import objects_of
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.input.input_read import InputKind
+from slackwater.engine.log.input.lines import CHUNK_LINES, UNREADABLE, open_bytes, read_chunks
+from slackwater.engine.log.input.trace import ObjectPart, TraceRead
+from slackwater.engine.log.record.record_rules import Fault
+from slackwater.engine.log.record.trace_record import objects_of
 
 
 class JsonRead(TraceRead):

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent import records as r
-from edge_agent.errors import did_you_mean
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX
-from engine.log.input.row_import import FIELDS, check_target, time_hint
-from engine.log.record.trace_record import TEXT_FIELDS
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.log.input.row_import import FIELDS, check_target, time_hint
+from slackwater.engine.log.record.trace_record import TEXT_FIELDS
 
 _KNOWN: Final = frozenset(r.RECORD_FIELDS)
 _TEXTS: Final = frozenset(TEXT_FIELDS) - {r.KIND}

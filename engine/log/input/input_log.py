@@ -9,10 +9,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from edge_agent.errors import did_you_mean
-from engine.core.errors import UserError
-from engine.log.arrival_log import LogReader, is_log_file
-from engine.log.input.input_read import (
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.arrival_log import LogReader, is_log_file
+from slackwater.engine.log.input.input_read import (
     FORMATS,
     ON_SHORT,
     PLAIN_FORM,
@@ -20,7 +20,7 @@ from engine.log.input.input_read import (
     InputKind,
     InputRead,
 )
-from engine.log.input.lines import (
+from slackwater.engine.log.input.lines import (
     STDIN,
     UNREADABLE,
     is_spooled,
@@ -28,8 +28,8 @@ from engine.log.input.lines import (
     spool_stdin,
     table_files,
 )
-from engine.log.input.trace import TraceRead
-from engine.log.whole_file import DAMAGED, parquet_schema
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.whole_file import DAMAGED, parquet_schema
 
 # ruff: noqa: PLC0415 - of the readers, a pass needs one; a trace is the shortest of all
 
@@ -82,11 +82,11 @@ def input_kind(path: str | Path) -> InputKind:
         return InputKind.JSON
     if suffixes & _TRACE_SUFFIXES or first.startswith("{"):
         return InputKind.TRACE
-    from engine.log.input.documents import is_point
+    from slackwater.engine.log.input.documents import is_point
 
     if ".lp" in suffixes or is_point(first):
         return InputKind.LINE_PROTOCOL
-    from engine.log.input.csv_import import DELIMITERS
+    from slackwater.engine.log.input.csv_import import DELIMITERS
 
     return InputKind.CSV if any(sign in text for sign in DELIMITERS) else InputKind.TRACE
 
@@ -135,7 +135,7 @@ def open_input(
     else:
         name = path if isinstance(path, str) else str(path) if isinstance(path, Path) else ""
         if form.named_by_file or not (name == STDIN or Path(name).is_file()):
-            from engine.log.input.several import SeveralRead, files_of
+            from slackwater.engine.log.input.several import SeveralRead, files_of
 
             files = files_of([name] if isinstance(path, str | Path) else path)
             if len(files) > 1 or form.named_by_file:
@@ -152,7 +152,7 @@ def open_input(
     if kind is not InputKind.CSV and (form.skip_lines or form.on_short != "bad"):
         raise UserError(f"{name}: is a {kind}; --skip-lines and --on-short are for CSV")
     if isinstance(path, pa.Table):
-        from engine.log.input.table_import import TableRead
+        from slackwater.engine.log.input.table_import import TableRead
 
         return TableRead(path, form, on_bad, dead_letter)
     if kind is InputKind.LOG:
@@ -161,15 +161,15 @@ def open_input(
     if kind is InputKind.TRACE:
         reader = TraceRead
     elif kind is InputKind.CSV:
-        from engine.log.input.csv_import import CsvRead
+        from slackwater.engine.log.input.csv_import import CsvRead
 
         reader = CsvRead
     elif kind is InputKind.PARQUET:
-        from engine.log.input.parquet_import import ParquetRead
+        from slackwater.engine.log.input.parquet_import import ParquetRead
 
         reader = ParquetRead
     else:
-        from engine.log.input.documents import AnnotatedRead, JsonRead, LineProtocolRead
+        from slackwater.engine.log.input.documents import AnnotatedRead, JsonRead, LineProtocolRead
 
         reader = next(
             each for each in (AnnotatedRead, JsonRead, LineProtocolRead) if each.kind is kind

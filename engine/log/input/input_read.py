@@ -15,16 +15,16 @@ import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.log.describe import ints
-from engine.log.input.intake import RowIntake
-from engine.log.input.lines import CHUNK_LINES, STDIN
-from engine.log.input.numbering import CountedLane, Numbering
-from engine.log.record.record_rules import Fault
-from engine.log.record.times import Times
-from engine.log.record.trace_record import KnownType
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.describe import ints
+from slackwater.engine.log.input.intake import RowIntake
+from slackwater.engine.log.input.lines import CHUNK_LINES, STDIN
+from slackwater.engine.log.input.numbering import CountedLane, Numbering
+from slackwater.engine.log.record.record_rules import Fault
+from slackwater.engine.log.record.times import Times
+from slackwater.engine.log.record.trace_record import KnownType
 
 # Sorts the rows of an unordered input before they count as arrived (``--sort``).
 #

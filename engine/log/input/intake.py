@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct, field
 
-from edge_agent import records as r
-from edge_agent.records import TIME_MAX_NS, Kind
-from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
-from engine.log.describe import Groups, carry_forward, group_rows, ints, string_codes
-from engine.log.input.numbering import Numbering, digests
-from engine.log.record.record_rules import Fault, add_fault, in_units, row_faults
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import TIME_MAX_NS, Kind
+from slackwater.engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from slackwater.engine.log.describe import Groups, carry_forward, group_rows, ints, string_codes
+from slackwater.engine.log.input.numbering import Numbering, digests
+from slackwater.engine.log.record.record_rules import Fault, add_fault, in_units, row_faults
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, finalize
 import pyarrow as pa
 from msgspec import Struct, field
 
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 STDIN: Final = "-"
 FILE_SUFFIXES: Final = frozenset(

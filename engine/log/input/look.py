@@ -19,28 +19,28 @@ import pyarrow.compute as pc
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX
-from engine.core.units import INT64_MAX
-from engine.log.describe import LogSummary, describe
-from engine.log.input.csv_import import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.units import INT64_MAX
+from slackwater.engine.log.describe import LogSummary, describe
+from slackwater.engine.log.input.csv_import import (
     ColumnTypes,
     header_names,
     lines_before,
     read_form,
     text_batches,
 )
-from engine.log.input.flat import values_by_path
-from engine.log.input.input_log import kind_of, open_input
-from engine.log.input.input_read import InputForm, InputKind
-from engine.log.input.lines import table_files
-from engine.log.input.parquet_import import ParquetParts
-from engine.log.input.row_import import FIELDS
-from engine.log.input.several import files_of
-from engine.log.input.trace import TraceRead
-from engine.log.record.times import dates_in, instants_of, is_day, is_time_of_day
-from engine.log.record.trace_record import INT64_MIN
+from slackwater.engine.log.input.flat import values_by_path
+from slackwater.engine.log.input.input_log import kind_of, open_input
+from slackwater.engine.log.input.input_read import InputForm, InputKind
+from slackwater.engine.log.input.lines import table_files
+from slackwater.engine.log.input.parquet_import import ParquetParts
+from slackwater.engine.log.input.row_import import FIELDS
+from slackwater.engine.log.input.several import files_of
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.record.times import dates_in, instants_of, is_day, is_time_of_day
+from slackwater.engine.log.record.trace_record import INT64_MIN
 
 SAMPLE_ROWS: Final = 2_000
 SAMPLES: Final = 3

@@ -31,12 +31,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from edge_agent import records as r
-from engine.core.errors import UserError
-from engine.kernels.jit import inline, kernel, plain
-from engine.kernels.records import NONE, Record, record
-from engine.kernels.tables import mixed
-from engine.log.describe import Groups
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.kernels.jit import inline, kernel, plain
+from slackwater.engine.kernels.records import NONE, Record, record
+from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.log.describe import Groups
 
 BITS: Final = (8, 16, 32)
 REMEMBERED: Final = 1 << 18

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from edge_agent import records as r
-from engine.core.columns import without_nan
-from engine.core.errors import UserError
-from engine.core.frame import STRING
-from engine.log.input.csv_import import any_kind
-from engine.log.input.input_read import InputKind
-from engine.log.input.lines import CHUNK_LINES, table_files
-from engine.log.input.row_import import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.columns import without_nan
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import STRING
+from slackwater.engine.log.input.csv_import import any_kind
+from slackwater.engine.log.input.input_read import InputKind
+from slackwater.engine.log.input.lines import CHUNK_LINES, table_files
+from slackwater.engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
     RowBatch,
@@ -31,9 +31,9 @@ from engine.log.input.row_import import (
     plan_columns,
     time_faults,
 )
-from engine.log.record.record_rules import TIME_FIELDS, Fault
-from engine.log.record.trace_record import INT_FIELDS
-from engine.log.whole_file import BUFFER_BYTES, DAMAGED
+from slackwater.engine.log.record.record_rules import TIME_FIELDS, Fault
+from slackwater.engine.log.record.trace_record import INT_FIELDS
+from slackwater.engine.log.whole_file import BUFFER_BYTES, DAMAGED
 
 # A Parquet file, or a folder of them, as one table that is read in parts of bounded size.
 #

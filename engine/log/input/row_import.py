@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from edge_agent import records as r
-from edge_agent.errors import did_you_mean
-from edge_agent.records import Kind
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX
-from engine.log.input.input_read import InputRead, Rows
-from engine.log.record.record_rules import FIELDS_OF_KIND, Fault
-from engine.log.record.times import NOT_TIME
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.log.input.input_read import InputRead, Rows
+from slackwater.engine.log.record.record_rules import FIELDS_OF_KIND, Fault
+from slackwater.engine.log.record.times import NOT_TIME
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX, STRING
-from engine.log.input.input_read import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX, STRING
+from slackwater.engine.log.input.input_read import (
     InputForm,
     InputKind,
     InputRead,
@@ -24,8 +24,8 @@ from engine.log.input.input_read import (
     Sorter,
     check_dead_letter,
 )
-from engine.log.input.lines import FILE_SUFFIXES, PACKED_SUFFIXES, STDIN, table_files
-from engine.log.record.record_rules import attribute_types
+from slackwater.engine.log.input.lines import FILE_SUFFIXES, PACKED_SUFFIXES, STDIN, table_files
+from slackwater.engine.log.record.record_rules import attribute_types
 
 _GLOB: Final = frozenset("*?[")
 _WORDS: Final = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.core.errors import UserError
-from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
-from engine.log.input.lines import CHUNK_LINES
-from engine.log.input.parquet_import import ParquetRead, TableParts
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
+from slackwater.engine.log.input.lines import CHUNK_LINES
+from slackwater.engine.log.input.parquet_import import ParquetRead, TableParts
 
 
 def as_arrow(source: Any) -> pa.Table:

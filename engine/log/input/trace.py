@@ -16,15 +16,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from engine.core.errors import UserError
-from engine.core.frame import STRING
-from engine.core.units import INT64_MAX
-from engine.log.input.flat import Flat
-from engine.log.input.input_read import InputKind, InputRead, Rows, agreeing
-from engine.log.input.lines import Chunk, read_chunks
-from engine.log.record.record_rules import TIME_FIELDS, Fault
-from engine.log.record.trace_record import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import STRING
+from slackwater.engine.core.units import INT64_MAX
+from slackwater.engine.log.input.flat import Flat
+from slackwater.engine.log.input.input_read import InputKind, InputRead, Rows, agreeing
+from slackwater.engine.log.input.lines import Chunk, read_chunks
+from slackwater.engine.log.record.record_rules import TIME_FIELDS, Fault
+from slackwater.engine.log.record.trace_record import (
     EXAMPLE,
     INT64_MIN,
     INT_FIELDS,

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.columns import COUNTS, LIMITS, RANGES, beyond, without_nan
-from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
-from engine.log.describe import ints
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.columns import COUNTS, LIMITS, RANGES, beyond, without_nan
+from slackwater.engine.core.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
+from slackwater.engine.log.describe import ints
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""

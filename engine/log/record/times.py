@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as r
-from edge_agent.errors import did_you_mean
-from edge_agent.units import NS_PER
-from engine.core.errors import UserError
-from engine.core.units import INT64_MAX, unit_ns
-from engine.log.record.record_rules import beyond_said
-from engine.log.record.trace_record import BEYOND, INT64_MIN
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import INT64_MAX, unit_ns
+from slackwater.engine.log.record.record_rules import beyond_said
+from slackwater.engine.log.record.trace_record import BEYOND, INT64_MIN
 
 # Instants written as text, ISO 8601 above all, as ns since 1970 UTC, on whole columns.
 

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-from edge_agent import records as r
-from edge_agent.errors import did_you_mean
-from engine.core.frame import STRING
-from engine.core.units import INT64_MAX
-from engine.log.record.record_rules import Fault
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.errors import did_you_mean
+from slackwater.engine.core.frame import STRING
+from slackwater.engine.core.units import INT64_MAX
+from slackwater.engine.log.record.record_rules import Fault
 
 INT_FIELDS: Final = (
     r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL,

@@ -9,16 +9,21 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from engine.barrier.registry import BarrierSettings
-from engine.core.operator import Operator, ResultPieces
-from engine.core.released import ClockBound, Released, Strings
-from engine.operators.cascade.result_reader import ProgressSteps, Reach, SourceProgress, reach_of
-from engine.operators.cascade.stage import DerivedStage
-from engine.operators.match.settings import PatternSettings
-from engine.operators.window.settings import WindowSettings
-from engine.query.failures import QueryFailures
-from engine.query.plan import Plan
-from engine.query.results_as_events import facts_of, sources_of
+from slackwater.engine.barrier.registry import BarrierSettings
+from slackwater.engine.core.operator import Operator, ResultPieces
+from slackwater.engine.core.released import ClockBound, Released, Strings
+from slackwater.engine.operators.cascade.result_reader import (
+    ProgressSteps,
+    Reach,
+    SourceProgress,
+    reach_of,
+)
+from slackwater.engine.operators.cascade.stage import DerivedStage
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.query.failures import QueryFailures
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.results_as_events import facts_of, sources_of
 
 
 @dataclass(frozen=True, slots=True)

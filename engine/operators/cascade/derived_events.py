@@ -10,24 +10,29 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from engine.core.clocks.epochs import CLOCK_STATUS, UNKNOWN_EPOCH
-from engine.core.clocks.seen import MIXED, STAMPED_BY
-from engine.core.columns import VALID_PREFIX, Columns, join, joined_type
-from engine.core.errors import ContractViolation
-from engine.core.frame import ATTR_PREFIX
-from engine.core.operator import Result, ResultColumns
-from engine.core.released import NO_EPOCH, Strings
-from engine.core.timeline import CHANCE, REF_END, UNKNOWN
-from engine.operators.constraint.alerts import Alerts
-from engine.operators.match.match_results import CERTAINTIES, UNCERTAINTY, Matches, certainties_of
-from engine.operators.window.output.results import WindowResults, window_identities
-from engine.operators.window.output.table import COUNTS
-from engine.operators.window.state.content import VALUE
-from engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
-from engine.output.identity import identities
-from engine.query.plan import WindowKind
-from engine.query.results_as_events import OF_ALERTS, returned_values
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, UNKNOWN_EPOCH
+from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.columns import VALID_PREFIX, Columns, join, joined_type
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.core.released import NO_EPOCH, Strings
+from slackwater.engine.core.timeline import CHANCE, REF_END, UNKNOWN
+from slackwater.engine.operators.constraint.alerts import Alerts
+from slackwater.engine.operators.match.match_results import (
+    CERTAINTIES,
+    UNCERTAINTY,
+    Matches,
+    certainties_of,
+)
+from slackwater.engine.operators.window.output.results import WindowResults, window_identities
+from slackwater.engine.operators.window.output.table import COUNTS
+from slackwater.engine.operators.window.state.content import VALUE
+from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from slackwater.engine.output.identity import identities
+from slackwater.engine.query.plan import WindowKind
+from slackwater.engine.query.results_as_events import OF_ALERTS, returned_values
 
 # Events that results are, as columns with their attributes' types: joined, cut, put in order.
 

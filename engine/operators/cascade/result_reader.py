@@ -9,15 +9,15 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from edge_agent.records import CLOCK
-from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
-from engine.core.clocks.seen import STAMPED_BY
-from engine.core.clocks.stream_clocks import StreamClocks
-from engine.core.operator import Operator, Result, ResultPieces
-from engine.core.released import IN_ORDER, ClockBound, Gaps, Progress, Released, Strings
-from engine.core.timeline import LONG_AGO, REF_END, ends_of
-from engine.kernels.tables import numbered
-from engine.operators.cascade.derived_events import (
+from slackwater.edge_agent.records import CLOCK
+from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
+from slackwater.engine.core.clocks.seen import STAMPED_BY
+from slackwater.engine.core.clocks.stream_clocks import StreamClocks
+from slackwater.engine.core.operator import Operator, Result, ResultPieces
+from slackwater.engine.core.released import IN_ORDER, ClockBound, Gaps, Progress, Released, Strings
+from slackwater.engine.core.timeline import LONG_AGO, REF_END, ends_of
+from slackwater.engine.kernels.tables import numbered
+from slackwater.engine.operators.cascade.derived_events import (
     CODED,
     MISSING,
     DerivedRows,
@@ -25,11 +25,11 @@ from engine.operators.cascade.derived_events import (
     identities_of,
     signs_of,
 )
-from engine.operators.match.seq import kept_ns
-from engine.operators.match.settings import PatternSettings
-from engine.operators.window.settings import WindowSettings, horizon_ns
-from engine.query.plan import Plan
-from engine.query.results_as_events import ResultFacts, facts_of, sources_of
+from slackwater.engine.operators.match.seq import kept_ns
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.window.settings import WindowSettings, horizon_ns
+from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.results_as_events import ResultFacts, facts_of, sources_of
 
 # How far results of a statement have come: what its operator has read, less how long it waits.
 #

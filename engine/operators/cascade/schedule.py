@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.released import Progress
-from engine.operators.cascade.derived_events import CONTENT, PLUS, DerivedRows, joined
-from engine.output.identity import partners
+from slackwater.engine.core.released import Progress
+from slackwater.engine.operators.cascade.derived_events import CONTENT, PLUS, DerivedRows, joined
+from slackwater.engine.output.identity import partners
 
 LATE: Final = "late"
 """Whether an event that waits came behind progress."""

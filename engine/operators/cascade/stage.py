@@ -19,12 +19,17 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import astuple
 
-from engine.core.errors import ContractViolation
-from engine.core.operator import Operator, Result, ResultPieces
-from engine.core.released import ClockBound, Progress, Released, Strings
-from engine.kernels.tables import places_of
-from engine.operators.cascade.derived_events import DerivedRows, columns_in, derived_events, joined
-from engine.operators.cascade.result_reader import (
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.operator import Operator, Result, ResultPieces
+from slackwater.engine.core.released import ClockBound, Progress, Released, Strings
+from slackwater.engine.kernels.tables import places_of
+from slackwater.engine.operators.cascade.derived_events import (
+    DerivedRows,
+    columns_in,
+    derived_events,
+    joined,
+)
+from slackwater.engine.operators.cascade.result_reader import (
     EARLIEST,
     NO_STEPS,
     AskedOperator,
@@ -33,10 +38,10 @@ from engine.operators.cascade.result_reader import (
     Reach,
     changes_between,
 )
-from engine.operators.cascade.schedule import Instants, Schedule, schedule
-from engine.output.identity import partners
-from engine.query.plan import DerivedPlan
-from engine.query.results_as_events import facts_of, quantum_of
+from slackwater.engine.operators.cascade.schedule import Instants, Schedule, schedule
+from slackwater.engine.output.identity import partners
+from slackwater.engine.query.plan import DerivedPlan
+from slackwater.engine.query.results_as_events import facts_of, quantum_of
 
 END: Final = 2**62
 _NO_NEWS: Final = 2**61

@@ -4,6 +4,6 @@ A result that disagrees is held for a while, and then goes out marked, or not at
 taken back while it is held never shows. ``Judging`` is what a chain does after its operators.
 """
 
-from engine.operators.check.judging import Judging
+from slackwater.engine.operators.check.judging import Judging
 
 __all__ = ["Judging"]

@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX
-from engine.output.identity import partners
-from engine.query.plan import NEAR_COUNT, SINCE_LAST, Lookup
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX
+from slackwater.engine.output.identity import partners
+from slackwater.engine.query.plan import NEAR_COUNT, SINCE_LAST, Lookup
 
 
 class KnownResults(NamedTuple):

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.core.operator import ResultPieces
-from engine.core.released import Strings
-from engine.kernels.records import INT_MAX
-from engine.operators.check.history import History
-from engine.operators.check.results import read_results
-from engine.operators.check.rules import QueryJudge, Rules
-from engine.query.language.mistakes import closest, listed
-from engine.query.plan import Checks, Plan, checks_of
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.records import INT_MAX
+from slackwater.engine.operators.check.history import History
+from slackwater.engine.operators.check.results import read_results
+from slackwater.engine.operators.check.rules import QueryJudge, Rules
+from slackwater.engine.query.language.mistakes import closest, listed
+from slackwater.engine.query.plan import Checks, Plan, checks_of
 
 
 class Judging:

@@ -9,11 +9,11 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from engine.core.errors import ContractViolation
-from engine.core.operator import Result, ResultColumns
-from engine.output.identity import EMISSION, identities, numbers_of_texts
-from engine.query.plan import Attribute, Expression
-from engine.query.values import Value
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.output.identity import EMISSION, identities, numbers_of_texts
+from slackwater.engine.query.plan import Attribute, Expression
+from slackwater.engine.query.values import Value
 
 _TOLD: Final = (*EMISSION, "known_at")
 _NUMBERS: Final = {"int": np.int64, "float": np.float64, "str": np.int64}

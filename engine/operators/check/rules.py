@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.core.frame import ATTR_PREFIX
-from engine.core.operator import Result, ResultColumns
-from engine.core.released import Strings
-from engine.kernels.records import INT_MAX
-from engine.operators.check.history import History, HistoryLookups
-from engine.operators.check.results import NewResults, taken_values
-from engine.output.identity import partners
-from engine.output.kinds import KINDS
-from engine.output.schema import MORE
-from engine.query.expression import View, view_mask
-from engine.query.fields import attributes_in, with_attributes
-from engine.query.plan import DOUBTFUL, HISTORY, Attribute, Checks, Logic, Predicate
-from engine.query.values import Value
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.records import INT_MAX
+from slackwater.engine.operators.check.history import History, HistoryLookups
+from slackwater.engine.operators.check.results import NewResults, taken_values
+from slackwater.engine.output.identity import partners
+from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.schema import MORE
+from slackwater.engine.query.expression import View, view_mask
+from slackwater.engine.query.fields import attributes_in, with_attributes
+from slackwater.engine.query.plan import DOUBTFUL, HISTORY, Attribute, Checks, Logic, Predicate
+from slackwater.engine.query.values import Value
 
 # Which rules results disagree with, by their own values and by what the history says.
 

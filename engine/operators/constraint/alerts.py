@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.core.operator import Result, ResultColumns
-from engine.core.released import Strings
-from engine.kernels.jit import kernel
-from engine.kernels.records import NONE, numbers_of
-from engine.operators.constraint.traces import NODE, VIOLATION
-from engine.output.schema import (
+from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import NONE, numbers_of
+from slackwater.engine.operators.constraint.traces import NODE, VIOLATION
+from slackwater.engine.output.schema import (
     ALERT_FIELDS,
     ALERTS,
     KINDS_OF_ALERT,

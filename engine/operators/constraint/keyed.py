@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MIN, NONE
-from engine.kernels.tables import mixed
-from engine.operators.constraint.traces import FRESH, NO_FLAGS
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MIN, NONE
+from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.operators.constraint.traces import FRESH, NO_FLAGS
 
 AT_ONCE: Final = 256
 """Events whose traces are looked up together."""

@@ -16,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent.records import CLOCK, SOURCE, UNC_MAX_NS
-from engine.core.clocks.seen import MIXED, STAMPED_BY
-from engine.core.operator import ResultPieces
-from engine.core.released import IN_ORDER, LATE_DROPPED, Refuted, Released
-from engine.core.timeline import CHANCE, UNKNOWN
-from engine.kernels.records import INT_MAX, INT_MIN, copy_of
-from engine.operators.constraint.alerts import (
+from slackwater.edge_agent.records import CLOCK, SOURCE, UNC_MAX_NS
+from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, Refuted, Released
+from slackwater.engine.core.timeline import CHANCE, UNKNOWN
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, copy_of
+from slackwater.engine.operators.constraint.alerts import (
     CERTAINTIES,
     Alerts,
     SoFar,
@@ -30,15 +30,15 @@ from engine.operators.constraint.alerts import (
     lists_of,
     so_far,
 )
-from engine.operators.constraint.open_traces import OpenTraces
-from engine.operators.constraint.rewrite import (
+from slackwater.engine.operators.constraint.open_traces import OpenTraces
+from slackwater.engine.operators.constraint.rewrite import (
     WiderErrors,
     follow_and_rewrite,
     judge_again,
     widen,
 )
-from engine.operators.constraint.settings import MonitorSettings
-from engine.operators.constraint.step import (
+from slackwater.engine.operators.constraint.settings import MonitorSettings
+from slackwater.engine.operators.constraint.step import (
     MOST_RESULTS,
     PLACES,
     Moves,
@@ -47,7 +47,7 @@ from engine.operators.constraint.step import (
     place_of_rows,
     sweep,
 )
-from engine.operators.constraint.traces import (
+from slackwater.engine.operators.constraint.traces import (
     EMITTED,
     LATER,
     NOBODY_KNOWS,
@@ -56,11 +56,16 @@ from engine.operators.constraint.traces import (
     TraceEvents,
     TraceTables,
 )
-from engine.operators.window.keys import GroupKeys
-from engine.query.automata.languages import IGNORED
-from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded, automata_of
-from engine.query.fields import attributes_of, released_columns
-from engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.operators.window.keys import GroupKeys
+from slackwater.engine.query.automata.languages import IGNORED
+from slackwater.engine.query.automata.verdicts import (
+    SATISFIABLE,
+    UNSATISFIABLE,
+    Encoded,
+    automata_of,
+)
+from slackwater.engine.query.fields import attributes_of, released_columns
+from slackwater.engine.query.monitor_plan import MonitorPlan
 
 _ROOM: Final = 1 << 12
 """Results emitted at once."""

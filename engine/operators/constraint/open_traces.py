@@ -6,12 +6,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import kernel
-from engine.kernels.records import INT_MAX, NONE, copy_of, numbers_of
-from engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
-from engine.operators.constraint.rewrite import Rewritable, kept_of, mark_over, settle
-from engine.operators.constraint.step import MOST_RESULTS, keep_open
-from engine.operators.constraint.traces import EMITTED, FRESH, NODE, TRACE, TracePool, TraceTables
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import INT_MAX, NONE, copy_of, numbers_of
+from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
+from slackwater.engine.operators.constraint.rewrite import Rewritable, kept_of, mark_over, settle
+from slackwater.engine.operators.constraint.step import MOST_RESULTS, keep_open
+from slackwater.engine.operators.constraint.traces import (
+    EMITTED,
+    FRESH,
+    NODE,
+    TRACE,
+    TracePool,
+    TraceTables,
+)
 
 _LEAST: Final = 64
 """Traces, and events, for which there is room at first."""

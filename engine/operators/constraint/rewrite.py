@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edge_agent.records import UNC_MAX_NS
-from engine.core.released import NO_EPOCH
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MIN, NONE, Record
-from engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
-from engine.operators.constraint.step import MOST_RESULTS, due, put, run_out, step
-from engine.operators.constraint.traces import (
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.core.released import NO_EPOCH
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MIN, NONE, Record
+from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
+from slackwater.engine.operators.constraint.step import MOST_RESULTS, due, put, run_out, step
+from slackwater.engine.operators.constraint.traces import (
     DOUBTFUL,
     FRESH,
     LATER,

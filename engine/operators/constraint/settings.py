@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from engine.core.errors import UserError
-from engine.core.units import DURATION_MAX_NS, parse_duration
-from engine.output.schema import ALERTS
-from engine.query.plan import Plan
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
+from slackwater.engine.output.schema import ALERTS
+from slackwater.engine.query.plan import Plan
 
 _FORM: Final = "use horizon=DURATION, as in horizon=10s"
 

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.core.clocks.epochs import UNKNOWN_EPOCH
-from engine.core.released import IN_ORDER, NO_EPOCH, Released
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MIN, NONE, Record
-from engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
-from engine.operators.constraint.traces import (
+from slackwater.engine.core.clocks.epochs import UNKNOWN_EPOCH
+from slackwater.engine.core.released import IN_ORDER, NO_EPOCH, Released
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MIN, NONE, Record
+from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
+from slackwater.engine.operators.constraint.traces import (
     ALERT,
     CLEARED,
     DOUBTFUL,
@@ -31,7 +31,7 @@ from engine.operators.constraint.traces import (
     TracePool,
     TraceTables,
 )
-from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
+from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
 
 # How far time has come at each event of a batch, and with what a given instant was passed.
 

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, Record, record
-from engine.kernels.tables import slot_of
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, Record, record
+from slackwater.engine.kernels.tables import slot_of
 
 # Which bucket an item goes to: the bucket of its key, or of what a hash makes of the key.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE
-from engine.operators.grouping.buckets import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.operators.grouping.buckets import (
     LOST,
     NOBODY,
     Arriving,

@@ -8,13 +8,13 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.kernels.records import INT_MIN
-from engine.operators.grouping.grouping import GroupingStage
-from engine.operators.grouping.items import Items, joined, regular
-from engine.operators.grouping.maps import Fields, dtype_of
-from engine.operators.grouping.operations import Map, Operation
-from engine.operators.grouping.sink_barrier import SinkBarrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.kernels.records import INT_MIN
+from slackwater.engine.operators.grouping.grouping import GroupingStage
+from slackwater.engine.operators.grouping.items import Items, joined, regular
+from slackwater.engine.operators.grouping.maps import Fields, dtype_of
+from slackwater.engine.operators.grouping.operations import Map, Operation
+from slackwater.engine.operators.grouping.sink_barrier import SinkBarrier
 
 # A dataflow: operations one after another, and what is sent through them at work.
 #

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.core.errors import ContractViolation
-from engine.core.released import Strings
-from engine.kernels.records import one
-from engine.kernels.tables import empty_slots, enter
-from engine.operators.grouping.buckets import (
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.records import one
+from slackwater.engine.kernels.tables import empty_slots, enter
+from slackwater.engine.operators.grouping.buckets import (
     BUCKET,
     ENTRY,
     LOST,
@@ -25,9 +25,9 @@ from engine.operators.grouping.buckets import (
     keep,
     room_for,
 )
-from engine.operators.grouping.changes import emit, take_all_in, take_in
-from engine.operators.grouping.items import Items
-from engine.operators.grouping.operations import Grouped
+from slackwater.engine.operators.grouping.changes import emit, take_all_in, take_in
+from slackwater.engine.operators.grouping.items import Items
+from slackwater.engine.operators.grouping.operations import Grouped
 
 # The order of a site's sources, by their names: codes are given out as sources turn up.
 

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.core.errors import UserError
-from engine.core.operator import Result, ResultColumns
-from engine.core.released import Released, Strings
-from engine.operators.grouping.maps import dtype_of
-from engine.operators.grouping.operations import GroupingPlan
-from engine.output.schema import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.operators.grouping.maps import dtype_of
+from slackwater.engine.operators.grouping.operations import GroupingPlan
+from slackwater.engine.output.schema import (
     ITEM_SCHEMA,
     ITEMS,
     POSITION,
@@ -23,8 +23,8 @@ from engine.output.schema import (
     one_of,
     same_for_all,
 )
-from engine.query.expression import View, column
-from engine.query.values import Value
+from slackwater.engine.query.expression import View, column
+from slackwater.engine.query.values import Value
 
 # Data items on their way through a dataflow, as equally long columns (K18 II.A, V.A).
 #

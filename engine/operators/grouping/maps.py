@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.operators.grouping.buckets import NOBODY, TupleChanges
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.operators.grouping.buckets import NOBODY, TupleChanges
 
 MOST: Final = 1 << 12
 """Items that a plain Python map may make of one tuple."""
@@ -196,7 +196,7 @@ def _loop(function: Callable[..., Any], *, cyclic: bool) -> Callable[..., Any]:
     """The loop over changes with ``function`` in it, compiled."""
     loop = _cycle if cyclic else _tuples
     if os.environ.get("SLACKWATER_UNCOMPILED") == "1":
-        from engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - needs NumPy
+        from slackwater.engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - needs NumPy
 
         return uncompiled(loop(getattr(function, "py_func", function)))
     import numba  # noqa: PLC0415 - takes 0.2 s, which plain Python maps can do without

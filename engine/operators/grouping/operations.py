@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.operators.grouping.buckets import Hash, Key
-from engine.operators.grouping.maps import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.operators.grouping.buckets import Hash, Key
+from slackwater.engine.operators.grouping.maps import (
     Combine,
     PythonCombine,
     PythonTupleMap,
     Remembered,
     TupleMap,
 )
-from engine.query.fields import attributes_of
-from engine.query.plan import Attribute
+from slackwater.engine.query.fields import attributes_of
+from slackwater.engine.query.plan import Attribute
 
 if TYPE_CHECKING:
-    from engine.operators.grouping.dataflow import Dataflow
-    from engine.query.plan import SeqPlan, Step, WindowPlan
+    from slackwater.engine.operators.grouping.dataflow import Dataflow
+    from slackwater.engine.query.plan import SeqPlan, Step, WindowPlan
 
 
 # Operations of a dataflow, as they are asked for: maps, groupings, and what is built of them.

@@ -9,18 +9,24 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.barrier.base import BarrierRequirements
-from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
-from engine.core.clocks.seen import ComparedClocks
-from engine.core.errors import UserError
-from engine.core.released import Released, Strings
-from engine.core.timeline import ALL, LONG_AGO, Moved, Steps, ends_of
-from engine.kernels.records import INT_MAX, INT_MIN
-from engine.operators.grouping.grouping import SourceOrder
-from engine.operators.grouping.items import DerivedItems, ItemColumns, Items, payloads, shown
-from engine.operators.grouping.operations import GroupingPlan, Map
-from engine.output.schema import decoded, one_of
-from engine.query.fields import released_columns
+from slackwater.engine.barrier.base import BarrierRequirements
+from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
+from slackwater.engine.core.clocks.seen import ComparedClocks
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.core.timeline import ALL, LONG_AGO, Moved, Steps, ends_of
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN
+from slackwater.engine.operators.grouping.grouping import SourceOrder
+from slackwater.engine.operators.grouping.items import (
+    DerivedItems,
+    ItemColumns,
+    Items,
+    payloads,
+    shown,
+)
+from slackwater.engine.operators.grouping.operations import GroupingPlan, Map
+from slackwater.engine.output.schema import decoded, one_of
+from slackwater.engine.query.fields import released_columns
 
 # The watermark of a chain's dataflow: which times are passed, row by row, and since when.
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.core.errors import ContractViolation
-from engine.kernels.records import INT_MAX
-from engine.operators.grouping.items import COLUMNS, Items, joined
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.kernels.records import INT_MAX
+from slackwater.engine.operators.grouping.items import COLUMNS, Items, joined
 
 _LEAST: Final = 1 << 12
 """So many items may be new without being sorted in."""

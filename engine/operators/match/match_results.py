@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from edge_agent.records import CLOCK
-from engine.barrier.base import ReleasedMatches
-from engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
-from engine.core.clocks.seen import MIXED, STAMPED_BY
-from engine.core.columns import VALID_PREFIX
-from engine.core.errors import ContractViolation
-from engine.core.frame import ATTR_PREFIX
-from engine.core.operator import Result, ResultColumns
-from engine.core.released import Strings
-from engine.core.timeline import UNKNOWN
-from engine.operators.match.compiled.tables import Layout
-from engine.operators.match.store import REF_END, UNC_END, Store
-from engine.output.json_lines import json_text, one_kind, woven
-from engine.output.schema import (
+from slackwater.edge_agent.records import CLOCK
+from slackwater.engine.barrier.base import ReleasedMatches
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
+from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.columns import VALID_PREFIX
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.core.released import Strings
+from slackwater.engine.core.timeline import UNKNOWN
+from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.store import REF_END, UNC_END, Store
+from slackwater.engine.output.json_lines import json_text, one_kind, woven
+from slackwater.engine.output.schema import (
     EVENT_FIELDS,
     MATCH_SCHEMA,
     MATCHES,
@@ -36,8 +36,8 @@ from engine.output.schema import (
     one_of,
     same_for_all,
 )
-from engine.query.expression import View, computed_values, join_value, python_values
-from engine.query.fields import (
+from slackwater.engine.query.expression import View, computed_values, join_value, python_values
+from slackwater.engine.query.fields import (
     FIELDS,
     asked_of_results,
     attributes_in,
@@ -45,8 +45,8 @@ from engine.query.fields import (
     released_columns,
     shows_everything,
 )
-from engine.query.plan import APART, RESULT, Attribute, Expression, SeqPlan
-from engine.query.values import NULL, Value
+from slackwater.engine.query.plan import APART, RESULT, Attribute, Expression, SeqPlan
+from slackwater.engine.query.values import NULL, Value
 
 _CODED = ("stream", "source", "type")
 INTERNAL = "$"

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine.barrier.base import Changes, Verdicts
-from engine.core.released import Strings
-from engine.kernels.tables import numbered
-from engine.operators.match.compiled.tables import Layout
-from engine.operators.match.search.host import Kernel
-from engine.operators.match.settings import Rule
-from engine.operators.match.store import MEMBER, Store
-from engine.operators.match.verdict.matches import Judge, as_sure
+from slackwater.engine.barrier.base import Changes, Verdicts
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.tables import numbered
+from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.search.host import Kernel
+from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.operators.match.store import MEMBER, Store
+from slackwater.engine.operators.match.verdict.matches import Judge, as_sure
 
 # What late events change, found afterwards: the matches with them against those without them.
 #

@@ -8,25 +8,35 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import ORDER, BarrierRequirements, Changes, MatcherOutput, ReleasedMatches
-from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
-from engine.barrier.stage import BarrierStage
-from engine.core.clocks.epochs import CLOCK_STATUS
-from engine.core.clocks.seen import MIXED, STAMPED_BY
-from engine.core.clocks.stream_clocks import NOTHING, StreamClocks
-from engine.core.errors import ContractViolation, UserError
-from engine.core.operator import Result, ResultPieces
-from engine.core.released import Released, Strings
-from engine.core.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
-from engine.operators.match.compiled.membership import kept_attributes, members, step_filters
-from engine.operators.match.compiled.tables import Layout, layout_of
-from engine.operators.match.match_results import Matches
-from engine.operators.match.replay import Replay, all_of, difference
-from engine.operators.match.search.host import Kernel
-from engine.operators.match.search.stacks import Stacks
-from engine.operators.match.settings import PatternSettings, Rule
-from engine.operators.match.store import (
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.barrier.base import (
+    ORDER,
+    BarrierRequirements,
+    Changes,
+    MatcherOutput,
+    ReleasedMatches,
+)
+from slackwater.engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
+from slackwater.engine.barrier.stage import BarrierStage
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS
+from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.clocks.stream_clocks import NOTHING, StreamClocks
+from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.core.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
+from slackwater.engine.operators.match.compiled.membership import (
+    kept_attributes,
+    members,
+    step_filters,
+)
+from slackwater.engine.operators.match.compiled.tables import Layout, layout_of
+from slackwater.engine.operators.match.match_results import Matches
+from slackwater.engine.operators.match.replay import Replay, all_of, difference
+from slackwater.engine.operators.match.search.host import Kernel
+from slackwater.engine.operators.match.search.stacks import Stacks
+from slackwater.engine.operators.match.settings import PatternSettings, Rule
+from slackwater.engine.operators.match.store import (
     DOUBTED,
     EXPIRES,
     FIELDS,
@@ -37,11 +47,11 @@ from engine.operators.match.store import (
     Store,
     widest_unc,
 )
-from engine.operators.match.verdict.certainty import no_surer_than
-from engine.operators.match.verdict.matches import Judge
-from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import OrPlan, SeqPlan
-from engine.query.purge_settings import PURGES
+from slackwater.engine.operators.match.verdict.certainty import no_surer_than
+from slackwater.engine.operators.match.verdict.matches import Judge
+from slackwater.engine.query.fields import attributes_of, released_columns
+from slackwater.engine.query.plan import OrPlan, SeqPlan
+from slackwater.engine.query.purge_settings import PURGES
 
 # SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
 #

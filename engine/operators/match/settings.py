@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.core.errors import UserError
-from engine.query.endpoints.joins import COST, IBP
-from engine.query.purge_settings import MATCHES_MAX
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.endpoints.joins import COST, IBP
+from slackwater.engine.query.purge_settings import MATCHES_MAX
 
 
 class Rule(StrEnum):

@@ -7,24 +7,24 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from edge_agent.records import UNC_MAX_NS
-from engine.barrier.base import ORDER
-from engine.core.clocks.epochs import epochs_of
-from engine.core.columns import VALID_PREFIX
-from engine.core.errors import ContractViolation
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import NO_EPOCH, Refuted, Released, Strings
-from engine.core.timeline import CHANCE, EPOCH_START, LONG_AGO, UNC_START
-from engine.kernels.jit import kernel
-from engine.kernels.records import copy_of, numbers_of
-from engine.operators.match.compiled.records import EVENT
-from engine.operators.match.compiled.table_builder import Read
-from engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT
-from engine.operators.match.verdict.certainty import EventTimes
-from engine.query.expression import View, view_value
-from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.query.plan import Attribute
-from engine.query.values import Value
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.barrier.base import ORDER
+from slackwater.engine.core.clocks.epochs import epochs_of
+from slackwater.engine.core.columns import VALID_PREFIX
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import NO_EPOCH, Refuted, Released, Strings
+from slackwater.engine.core.timeline import CHANCE, EPOCH_START, LONG_AGO, UNC_START
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import copy_of, numbers_of
+from slackwater.engine.operators.match.compiled.records import EVENT
+from slackwater.engine.operators.match.compiled.table_builder import Read
+from slackwater.engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT
+from slackwater.engine.operators.match.verdict.certainty import EventTimes
+from slackwater.engine.query.expression import View, view_value
+from slackwater.engine.query.fields import attributes_in, own_attribute, released_columns
+from slackwater.engine.query.plan import Attribute
+from slackwater.engine.query.values import Value
 
 # Columns of new events into the records that the kernels of patterns read.
 #

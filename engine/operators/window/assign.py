@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, Record, record
-from engine.operators.window.emitted import STAGES, PassState, emit_keys
-from engine.operators.window.settings import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, Record, record
+from slackwater.engine.operators.window.emitted import STAGES, PassState, emit_keys
+from slackwater.engine.operators.window.settings import (
     AMBIGUOUS,
     CERTAIN,
     HIGH,
@@ -25,11 +25,22 @@ from engine.operators.window.settings import (
     Geometry,
     first_with,
 )
-from engine.operators.window.state.accumulate import RowValues, add_rows
-from engine.operators.window.state.cells import SPARE, add_to_window, keep
-from engine.operators.window.state.content import REFUTED, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
-from engine.operators.window.uncertainty.bounds import NO_EPOCH
-from engine.operators.window.uncertainty.missing import GapTable, gives_rows, header_of, know
+from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows
+from slackwater.engine.operators.window.state.cells import SPARE, add_to_window, keep
+from slackwater.engine.operators.window.state.content import (
+    REFUTED,
+    STAGE_LAST,
+    STAGE_LOW,
+    STAGE_MIDDLE,
+    Held,
+)
+from slackwater.engine.operators.window.uncertainty.bounds import NO_EPOCH
+from slackwater.engine.operators.window.uncertainty.missing import (
+    GapTable,
+    gives_rows,
+    header_of,
+    know,
+)
 
 INT_MIN: Final = -(2**63)
 NEVER: Final = 2**62

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent.records import DEFAULT_SITE
-from engine.core.clocks.seen import ComparedClocks
-from engine.core.operator import Result, ResultPieces
-from engine.core.released import Refuted, Released
-from engine.core.timeline import ends_of
-from engine.kernels.records import one
-from engine.operators.window import emitted as t
-from engine.operators.window.assign import Agenda, Rows
-from engine.operators.window.keys import GroupKeys
-from engine.operators.window.output.computed import (
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.core.clocks.seen import ComparedClocks
+from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.released import Refuted, Released
+from slackwater.engine.core.timeline import ends_of
+from slackwater.engine.kernels.records import one
+from slackwater.engine.operators.window import emitted as t
+from slackwater.engine.operators.window.assign import Agenda, Rows
+from slackwater.engine.operators.window.keys import GroupKeys
+from slackwater.engine.operators.window.output.computed import (
     computed,
     holds,
     judged_plan,
@@ -26,10 +26,10 @@ from engine.operators.window.output.computed import (
     unchanged,
     without_hidden,
 )
-from engine.operators.window.output.results import WindowResults, text_codes
-from engine.operators.window.output.table import RankedGroups
-from engine.operators.window.progress import ClockMoves, WindowClock, some_gaps
-from engine.operators.window.rows_read import (
+from slackwater.engine.operators.window.output.results import WindowResults, text_codes
+from slackwater.engine.operators.window.output.table import RankedGroups
+from slackwater.engine.operators.window.progress import ClockMoves, WindowClock, some_gaps
+from slackwater.engine.operators.window.rows_read import (
     FIXED_COLUMNS,
     argument_values,
     late_rows,
@@ -37,8 +37,8 @@ from engine.operators.window.rows_read import (
     rows_of,
     stream_codes,
 )
-from engine.operators.window.settings import Geometry, WindowSettings
-from engine.operators.window.state.accumulate import (
+from slackwater.engine.operators.window.settings import Geometry, WindowSettings
+from slackwater.engine.operators.window.state.accumulate import (
     FLOATS,
     RowValues,
     more_sums,
@@ -46,8 +46,8 @@ from engine.operators.window.state.accumulate import (
     no_values,
     values_of,
 )
-from engine.operators.window.state.aggregate import arguments_asked, asked_of
-from engine.operators.window.state.cells import (
+from slackwater.engine.operators.window.state.aggregate import arguments_asked, asked_of
+from slackwater.engine.operators.window.state.cells import (
     Cells,
     Kept,
     copied,
@@ -59,10 +59,10 @@ from engine.operators.window.state.cells import (
     with_floats,
     without_floats,
 )
-from engine.operators.window.state.content import PLAIN, Held, new_content
-from engine.operators.window.uncertainty.missing import Missing
-from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import Emit, WindowPlan
+from slackwater.engine.operators.window.state.content import PLAIN, Held, new_content
+from slackwater.engine.operators.window.uncertainty.missing import Missing
+from slackwater.engine.query.fields import attributes_of, released_columns
+from slackwater.engine.query.plan import Emit, WindowPlan
 
 FIRST: Final = 32
 """Room at the beginning, of whatever grows."""

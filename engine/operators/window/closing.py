@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, Record
-from engine.kernels.tables import pop, push
-from engine.operators.window import assign as a
-from engine.operators.window.emitted import (
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE, Record
+from slackwater.engine.kernels.tables import pop, push
+from slackwater.engine.operators.window import assign as a
+from slackwater.engine.operators.window.emitted import (
     PLACES_SPARE,
     SPARE,
     EmittedResults,
@@ -26,7 +26,7 @@ from engine.operators.window.emitted import (
     emit_keys,
     forget_emitted,
 )
-from engine.operators.window.panes.state import (
+from slackwater.engine.operators.window.panes.state import (
     MADE,
     MORE_PANES,
     free_panes,
@@ -34,10 +34,16 @@ from engine.operators.window.panes.state import (
     pane_of,
     pane_start,
 )
-from engine.operators.window.settings import first_with
-from engine.operators.window.state.accumulate import clear
-from engine.operators.window.state.cells import HEADER, find, forget, free_window
-from engine.operators.window.state.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
+from slackwater.engine.operators.window.settings import first_with
+from slackwater.engine.operators.window.state.accumulate import clear
+from slackwater.engine.operators.window.state.cells import HEADER, find, forget, free_window
+from slackwater.engine.operators.window.state.content import (
+    EACH,
+    STAGE_LAST,
+    STAGE_LOW,
+    STAGE_MIDDLE,
+    Held,
+)
 
 # Windows that can be corrected no more leave memory.
 

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, Record, numbers_of
-from engine.operators.window.panes.state import Entries, Panes
-from engine.operators.window.settings import PART_BITS
-from engine.operators.window.state.cells import HEADER, TALLY, Cells
-from engine.operators.window.state.content import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, Record, numbers_of
+from slackwater.engine.operators.window.panes.state import Entries, Panes
+from slackwater.engine.operators.window.settings import PART_BITS
+from slackwater.engine.operators.window.state.cells import HEADER, TALLY, Cells
+from slackwater.engine.operators.window.state.content import (
     COUNTS,
     EACH,
     NUMBERS,
@@ -27,7 +27,7 @@ from engine.operators.window.state.content import (
     read_content,
     without_bounds,
 )
-from engine.operators.window.state.number import WORDS, same_numbers
+from slackwater.engine.operators.window.state.number import WORDS, same_numbers
 
 STAGES: Final = 3
 SPARE: Final = 64

@@ -12,21 +12,21 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from edge_agent.records import DEFAULT_SITE
-from engine.core.operator import Result, ResultPieces
-from engine.core.released import IN_ORDER, Released
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record
-from engine.operators.window.assign import Agenda, Rows
-from engine.operators.window.base import OUTBOX_MAX, Windows
-from engine.operators.window.panes.state import new_entries
-from engine.operators.window.rows_read import no_rows
-from engine.operators.window.settings import Geometry, WindowSettings, horizon_ns
-from engine.operators.window.state.accumulate import RowValues, add_rows, no_values
-from engine.operators.window.state.content import LOW_ONE, NUMBERS, VALUE, Content, Held
-from engine.operators.window.state.number import HALF_WORD, LOW_WORD, put_int
-from engine.operators.window.uncertainty.missing import GapTable
-from engine.query.plan import WindowPlan
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.released import IN_ORDER, Released
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import Record
+from slackwater.engine.operators.window.assign import Agenda, Rows
+from slackwater.engine.operators.window.base import OUTBOX_MAX, Windows
+from slackwater.engine.operators.window.panes.state import new_entries
+from slackwater.engine.operators.window.rows_read import no_rows
+from slackwater.engine.operators.window.settings import Geometry, WindowSettings, horizon_ns
+from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows, no_values
+from slackwater.engine.operators.window.state.content import LOW_ONE, NUMBERS, VALUE, Content, Held
+from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD, put_int
+from slackwater.engine.operators.window.uncertainty.missing import GapTable
+from slackwater.engine.query.plan import WindowPlan
 
 # A batch as the passes over a group's own windows read it, and what they do alike.
 

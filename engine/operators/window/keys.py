@@ -7,13 +7,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import Released, Strings
-from engine.output.schema import decoded
-from engine.query.expression import View, column
-from engine.query.plan import Attribute
-from engine.query.values import Value
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.output.schema import decoded
+from slackwater.engine.query.expression import View, column
+from slackwater.engine.query.plan import Attribute
+from slackwater.engine.query.values import Value
 
 KeyValue = int | float | bool | str | None
 Code = tuple[int, ...]

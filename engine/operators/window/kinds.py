@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from edge_agent.records import DEFAULT_SITE
-from engine.core.operator import Operator
-from engine.operators.window.settings import WindowSettings
-from engine.operators.window.state.aggregate import NEEDS_ALL_VALUES
-from engine.query.plan import Emit, WindowKind, WindowPlan
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.core.operator import Operator
+from slackwater.engine.operators.window.settings import WindowSettings
+from slackwater.engine.operators.window.state.aggregate import NEEDS_ALL_VALUES
+from slackwater.engine.query.plan import Emit, WindowKind, WindowPlan
 
 
 def windows_of(
@@ -17,11 +17,11 @@ def windows_of(
     """
     # ruff: noqa: PLC0415 - a query has one kind, and the others are some fifty modules
     if plan.kind is WindowKind.SESSION:
-        from engine.operators.window.session.run import SessionWindows
+        from slackwater.engine.operators.window.session.run import SessionWindows
 
         return SessionWindows(plan, settings, site)
     if plan.kind is WindowKind.ROWS:
-        from engine.operators.window.row_windows.run import CountedWindows
+        from slackwater.engine.operators.window.row_windows.run import CountedWindows
 
         return CountedWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns
@@ -31,9 +31,9 @@ def windows_of(
         or early
         or any(one.function in NEEDS_ALL_VALUES for one in plan.worked_out.aggregates)
     ):
-        from engine.operators.window.time_windows import TimeWindows
+        from slackwater.engine.operators.window.time_windows import TimeWindows
 
         return TimeWindows(plan, settings, site)
-    from engine.operators.window.time_windows import PaneWindows
+    from slackwater.engine.operators.window.time_windows import PaneWindows
 
     return PaneWindows(plan, settings, site)

@@ -20,11 +20,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
-from engine.core.clocks.promises import PromiseBook
-from engine.core.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
-from engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
-from engine.query.plan import Emit, WindowPlan
+from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
+from slackwater.engine.core.clocks.promises import PromiseBook
+from slackwater.engine.core.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
+from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
+from slackwater.engine.query.plan import Emit, WindowPlan
 
 _NOTHING: Final = np.empty(0, np.int64)
 

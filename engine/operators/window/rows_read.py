@@ -7,18 +7,18 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.core.released import LATE, Released
-from engine.core.timeline import CHANCE, ends_of
-from engine.operators.window.assign import Rows, widest_of
-from engine.operators.window.keys import GroupKeys
-from engine.operators.window.settings import LIKELY, SURE
-from engine.operators.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
-from engine.operators.window.uncertainty.bounds import Chosen, chosen
-from engine.operators.window.uncertainty.missing import LateRows
-from engine.query.expression import View, released_mask, view_value
-from engine.query.plan import Expression, WindowKind, WindowPlan
-from engine.query.render import render_expression
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import LATE, Released
+from slackwater.engine.core.timeline import CHANCE, ends_of
+from slackwater.engine.operators.window.assign import Rows, widest_of
+from slackwater.engine.operators.window.keys import GroupKeys
+from slackwater.engine.operators.window.settings import LIKELY, SURE
+from slackwater.engine.operators.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
+from slackwater.engine.operators.window.uncertainty.bounds import Chosen, chosen
+from slackwater.engine.operators.window.uncertainty.missing import LateRows
+from slackwater.engine.query.expression import View, released_mask, view_value
+from slackwater.engine.query.plan import Expression, WindowKind, WindowPlan
+from slackwater.engine.query.render import render_expression
 
 FIXED_COLUMNS: Final = frozenset(
     {"ref", "unc", "epoch", "release", "status", "source", "clock", "stream", "seq"}

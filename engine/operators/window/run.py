@@ -6,19 +6,25 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.released import IN_ORDER, LATE
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, Record
-from engine.operators.window import assign as a
-from engine.operators.window import closing
-from engine.operators.window.emitted import PLACES_SPARE, PassState
-from engine.operators.window.emitted import SPARE as RESULTS_SPARE
-from engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
-from engine.operators.window.panes.state import SPAN_MAX, Entries, add_to_pane, pane_of, pane_start
-from engine.operators.window.settings import PART_BITS, SURE, WHOLE, first_with
-from engine.operators.window.state.cells import SPARE, Cells, hash_place, keep
-from engine.operators.window.state.cells import SPARE as KEPT_SPARE
-from engine.operators.window.uncertainty.missing import fill
+from slackwater.engine.core.released import IN_ORDER, LATE
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE, Record
+from slackwater.engine.operators.window import assign as a
+from slackwater.engine.operators.window import closing
+from slackwater.engine.operators.window.emitted import PLACES_SPARE, PassState
+from slackwater.engine.operators.window.emitted import SPARE as RESULTS_SPARE
+from slackwater.engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
+from slackwater.engine.operators.window.panes.state import (
+    SPAN_MAX,
+    Entries,
+    add_to_pane,
+    pane_of,
+    pane_start,
+)
+from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE, first_with
+from slackwater.engine.operators.window.state.cells import SPARE, Cells, hash_place, keep
+from slackwater.engine.operators.window.state.cells import SPARE as KEPT_SPARE
+from slackwater.engine.operators.window.uncertainty.missing import fill
 
 # Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself.
 

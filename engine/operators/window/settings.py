@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.barrier.registry import BarrierSettings
-from engine.core.errors import UserError
-from engine.core.units import DURATION_MAX_NS, parse_duration
-from engine.kernels.jit import inline
-from engine.query.plan import Drift, Plan, WindowPlan, asked_plan
+from slackwater.engine.barrier.registry import BarrierSettings
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
+from slackwater.engine.kernels.jit import inline
+from slackwater.engine.query.plan import Drift, Plan, WindowPlan, asked_plan
 
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9
 

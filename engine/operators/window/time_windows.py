@@ -24,20 +24,31 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from edge_agent.records import DEFAULT_SITE
-from engine.core.operator import Result, ResultPieces
-from engine.core.released import Gaps, Released
-from engine.kernels.records import copy_of, one
-from engine.operators.window import assign as a
-from engine.operators.window import emitted as t
-from engine.operators.window.base import FIRST, OUTBOX_MAX, Windows
-from engine.operators.window.output.results import picked_codes
-from engine.operators.window.panes.state import Panes, new_entries, new_panes
-from engine.operators.window.rows_read import no_rows
-from engine.operators.window.run import run
-from engine.operators.window.settings import Geometry, WindowSettings, considered_delay, horizon_ns
-from engine.operators.window.state.accumulate import FLOATS, RowValues, more_sums, no_values, widen
-from engine.operators.window.state.cells import (
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.released import Gaps, Released
+from slackwater.engine.kernels.records import copy_of, one
+from slackwater.engine.operators.window import assign as a
+from slackwater.engine.operators.window import emitted as t
+from slackwater.engine.operators.window.base import FIRST, OUTBOX_MAX, Windows
+from slackwater.engine.operators.window.output.results import picked_codes
+from slackwater.engine.operators.window.panes.state import Panes, new_entries, new_panes
+from slackwater.engine.operators.window.rows_read import no_rows
+from slackwater.engine.operators.window.run import run
+from slackwater.engine.operators.window.settings import (
+    Geometry,
+    WindowSettings,
+    considered_delay,
+    horizon_ns,
+)
+from slackwater.engine.operators.window.state.accumulate import (
+    FLOATS,
+    RowValues,
+    more_sums,
+    no_values,
+    widen,
+)
+from slackwater.engine.operators.window.state.cells import (
     SPARE,
     Cells,
     copied,
@@ -45,8 +56,8 @@ from engine.operators.window.state.cells import (
     with_floats,
     without_floats,
 )
-from engine.operators.window.state.content import EACH, PLAIN, TOGETHER
-from engine.query.plan import Drift, WindowPlan
+from slackwater.engine.operators.window.state.content import EACH, PLAIN, TOGETHER
+from slackwater.engine.query.plan import Drift, WindowPlan
 
 _CHUNK: Final = 1 << 10
 _NO_SOURCE: Final = -2

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.clocks.reference import SourceClocks
-from engine.core.columns import DEFAULT_STREAM_CODE, Columns
-from engine.core.released import Strings
-from engine.kernels.jit import kernel
-from engine.kernels.records import INT_MIN, NONE, numbers_of, one
-from engine.kernels.tables import empty_slots, enter, entry_of, slot_of
-from engine.order.sequence.state import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.columns import DEFAULT_STREAM_CODE, Columns
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import INT_MIN, NONE, numbers_of, one
+from slackwater.engine.kernels.tables import empty_slots, enter, entry_of, slot_of
+from slackwater.engine.order.sequence.state import (
     COUNTERS,
     LANE,
     LANE_FIRST,
@@ -28,7 +28,7 @@ from engine.order.sequence.state import (
     PROGRESS,
     RUN,
 )
-from engine.order.sequence.waits import first_timeout
+from slackwater.engine.order.sequence.waits import first_timeout
 
 # The order of the lanes by names of source and stream, kept while lanes come and go.
 

@@ -6,18 +6,18 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.clocks.epochs import reference
-from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX, INT_MIN, NONE
-from engine.order.sequence.state import (
+from slackwater.engine.core.clocks.epochs import reference
+from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE
+from slackwater.engine.order.sequence.state import (
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
     QUARANTINED_FUTURE,
     STAGE_QUEUE,
     Sequencer,
 )
-from engine.order.sequence.waits import later
+from slackwater.engine.order.sequence.waits import later
 
 # Winner trees over the lanes: which lane is first in the merge, and whose deadline is next.
 #

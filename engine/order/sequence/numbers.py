@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from edge_agent.records import Kind
-from engine.core.clocks.epochs import reference
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
-from engine.order.sequence.merge import (
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.clocks.epochs import reference
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
+from slackwater.engine.order.sequence.merge import (
     clock_of,
     correct,
     hurry,
@@ -20,7 +20,7 @@ from engine.order.sequence.merge import (
     set_aside,
     set_key,
 )
-from engine.order.sequence.state import (
+from slackwater.engine.order.sequence.state import (
     DUPLICATE,
     MARKER_JUMP,
     MAX_RING,
@@ -30,7 +30,7 @@ from engine.order.sequence.state import (
     STAGE_RING,
     Sequencer,
 )
-from engine.order.sequence.waits import later, saw_held, saw_in_order
+from slackwater.engine.order.sequence.waits import later, saw_held, saw_in_order
 
 # Markers of how far a source has got: punctuations and ends of stream, lane by lane (SPEC 3.2).
 #

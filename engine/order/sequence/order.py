@@ -17,15 +17,15 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.clocks.reference import SourceClocks
-from engine.core.columns import VALID_PREFIX, Columns, join
-from engine.core.errors import UserError
-from engine.core.released import Gaps, Progress, Strings
-from engine.core.units import parse_duration
-from engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
-from engine.order.base import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.columns import VALID_PREFIX, Columns, join
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Gaps, Progress, Strings
+from slackwater.engine.core.units import parse_duration
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
+from slackwater.engine.order.base import (
     TIMES,
     Guards,
     Order,
@@ -36,8 +36,8 @@ from engine.order.base import (
     only_known,
     share,
 )
-from engine.order.sequence.lanes import LaneTable
-from engine.order.sequence.run import (
+from slackwater.engine.order.sequence.lanes import LaneTable
+from slackwater.engine.order.sequence.run import (
     flush,
     move_runs,
     new_rows,
@@ -46,7 +46,7 @@ from engine.order.sequence.run import (
     run,
     survivors,
 )
-from engine.order.sequence.state import (
+from slackwater.engine.order.sequence.state import (
     COUNTERS,
     EVENT,
     MERGE_NODE,
@@ -64,7 +64,7 @@ from engine.order.sequence.state import (
     TIMER_NODE,
     Sequencer,
 )
-from engine.order.sequence.waits import memory_window, resolution_bits, silence_window
+from slackwater.engine.order.sequence.waits import memory_window, resolution_bits, silence_window
 
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""

@@ -10,17 +10,17 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.records import Kind
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX, INT_MIN, NONE
-from engine.order.sequence.merge import (
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE
+from slackwater.engine.order.sequence.merge import (
     clear_trees,
     drain,
     idle_deadline,
     set_key,
     set_timer,
 )
-from engine.order.sequence.numbers import (
+from slackwater.engine.order.sequence.numbers import (
     accept,
     apply_markers,
     buffer_row,
@@ -31,14 +31,14 @@ from engine.order.sequence.numbers import (
     resume_held,
     touch,
 )
-from engine.order.sequence.state import (
+from slackwater.engine.order.sequence.state import (
     MAX_RING,
     MISSING_KEPT,
     STAGE_HELD,
     STAGE_RING,
     Sequencer,
 )
-from engine.order.sequence.waits import saw_arrival
+from slackwater.engine.order.sequence.waits import saw_arrival
 
 _EVENT = int(Kind.EVENT)
 _POG = int(Kind.POG)

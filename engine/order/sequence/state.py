@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.records import INT_MAX, INT_MIN, NONE, record
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, record
 
 # Stages of a pending row, kept between calls.
 STAGE_RING: Final = 1

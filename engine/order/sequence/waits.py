@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX, INT_MIN, Record
-from engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
-from engine.order.sequence.state import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, Record
+from slackwater.engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
+from slackwater.engine.order.sequence.state import (
     HIGH_LEVELS,
     HIGHS_KEPT,
     LEARNS_FROM,

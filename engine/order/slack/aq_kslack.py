@@ -58,16 +58,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from engine.core.columns import mask_name
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import Strings
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX, INT_MIN, PPB, Record, one
-from engine.order.base import Ordered
-from engine.order.correction import Correction
-from engine.order.served import Reads, Window
-from engine.order.slack.aq_threshold import (
+from slackwater.engine.core.columns import mask_name
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, PPB, Record, one
+from slackwater.engine.order.base import Ordered
+from slackwater.engine.order.correction import Correction
+from slackwater.engine.order.served import Reads, Window
+from slackwater.engine.order.slack.aq_threshold import (
     AGGREGATES,
     COUNT,
     MOMENTS,
@@ -75,7 +75,7 @@ from engine.order.slack.aq_threshold import (
     normal_quantile_ppm,
     spread,
 )
-from engine.order.slack.buffer import (
+from slackwater.engine.order.slack.buffer import (
     DELAY_BINS,
     Index,
     SlackBuffer,
@@ -84,10 +84,10 @@ from engine.order.slack.buffer import (
     push,
     release_until,
 )
-from engine.order.slack.held_order import SlackOrder
+from slackwater.engine.order.slack.held_order import SlackOrder
 
 if TYPE_CHECKING:
-    from engine.order.slack.aq_settings import AqKSlackSettings
+    from slackwater.engine.order.slack.aq_settings import AqKSlackSettings
 
 R19: Final = "r19"
 """Alpha follows the coverage by Eq 2.3 as printed."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX
-from engine.order.base import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.order.base import (
     SHARED,
     Order,
     OrderSettings,
@@ -20,11 +20,11 @@ from engine.order.base import (
     shared,
     span_if_given,
 )
-from engine.order.correction import Correction
-from engine.order.served import reads_of, window_of
-from engine.order.slack.aq_kslack import R19, AqKSlack
-from engine.order.slack.aq_threshold import AGGREGATES
-from engine.query.plan import Plan
+from slackwater.engine.order.correction import Correction
+from slackwater.engine.order.served import reads_of, window_of
+from slackwater.engine.order.slack.aq_kslack import R19, AqKSlack
+from slackwater.engine.order.slack.aq_threshold import AGGREGATES
+from slackwater.engine.query.plan import Plan
 
 HORIZON_PART: Final = 10
 """L leaves out this part of the error: 1 - horizon is a tenth of it."""

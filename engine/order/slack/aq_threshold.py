@@ -45,8 +45,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import PPB, Record
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import PPB, Record
 
 COUNT: Final = 0
 SUM: Final = 1

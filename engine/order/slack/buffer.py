@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.core.released import IN_ORDER, LATE, LATE_DROPPED
-from engine.kernels import tables as heap
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX, INT_MIN, one, record
-from engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
+from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED
+from slackwater.engine.kernels import tables as heap
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, one, record
+from slackwater.engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
 
 # A sketch of delays that forgets: which delay a share of them does not exceed.
 #

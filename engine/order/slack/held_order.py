@@ -7,13 +7,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.columns import VALID_PREFIX, Columns, fill_missing, is_valued, join, mask_name
-from engine.core.released import IN_ORDER, Gaps, Progress
-from engine.order.base import KeepsSources, Ordered
-from engine.order.correction import Correction
-from engine.order.slack.buffer import Index, SlackBuffer, flush_all
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.columns import (
+    VALID_PREFIX,
+    Columns,
+    fill_missing,
+    is_valued,
+    join,
+    mask_name,
+)
+from slackwater.engine.core.released import IN_ORDER, Gaps, Progress
+from slackwater.engine.order.base import KeepsSources, Ordered
+from slackwater.engine.order.correction import Correction
+from slackwater.engine.order.slack.buffer import Index, SlackBuffer, flush_all
 
 # Rows that stay where they are while they are held, and move together once in a while.
 #

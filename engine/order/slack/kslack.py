@@ -7,12 +7,12 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from engine.core.columns import Columns
-from engine.core.errors import UserError
-from engine.core.units import parse_duration
-from engine.kernels.jit import kernel
-from engine.kernels.records import INT_MAX, one, record
-from engine.order.base import (
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import parse_duration
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import INT_MAX, one, record
+from slackwater.engine.order.base import (
     SHARED,
     SLACK_MAX_NS,
     Order,
@@ -22,9 +22,9 @@ from engine.order.base import (
     only_known,
     shared,
 )
-from engine.order.correction import Correction
-from engine.order.slack.buffer import Index, SlackBuffer, push, release_until
-from engine.order.slack.held_order import HeldOrder, SlackOrder
+from slackwater.engine.order.correction import Correction
+from slackwater.engine.order.slack.buffer import Index, SlackBuffer, push, release_until
+from slackwater.engine.order.slack.held_order import HeldOrder, SlackOrder
 
 # ``kslack``: every event waits until the event clock has passed it by K (R19 2.3.1).
 #

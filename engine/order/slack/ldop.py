@@ -40,12 +40,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.core.released import Strings
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MIN, Record, one, record
-from engine.kernels.tables import MULTIPLIER
-from engine.order.base import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MIN, Record, one, record
+from slackwater.engine.kernels.tables import MULTIPLIER
+from slackwater.engine.order.base import (
     SHARED,
     Order,
     OrderSettings,
@@ -55,11 +55,11 @@ from engine.order.base import (
     shared,
     span_if_given,
 )
-from engine.order.correction import Correction
-from engine.order.served import Reads, longest_window, reads_of
-from engine.order.slack.buffer import SlackBuffer, push, release_until
-from engine.order.slack.held_order import SlackOrder
-from engine.query.plan import Plan
+from slackwater.engine.order.correction import Correction
+from slackwater.engine.order.served import Reads, longest_window, reads_of
+from slackwater.engine.order.slack.buffer import SlackBuffer, push, release_until
+from slackwater.engine.order.slack.held_order import SlackOrder
+from slackwater.engine.query.plan import Plan
 
 BUCKETS: Final = 64
 DELAY_MAX_NS: Final = 1 << 49

@@ -14,14 +14,14 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.clocks.reference import SourceClocks
-from engine.core.columns import Columns, clock_codes
-from engine.core.released import Gaps, Progress, Promises
-from engine.core.units import parse_duration
-from engine.kernels.records import INT_MAX
-from engine.order.base import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.clocks.reference import SourceClocks
+from slackwater.engine.core.columns import Columns, clock_codes
+from slackwater.engine.core.released import Gaps, Progress, Promises
+from slackwater.engine.core.units import parse_duration
+from slackwater.engine.kernels.records import INT_MAX
+from slackwater.engine.order.base import (
     DUPLICATES,
     TIMES,
     KeepsSources,
@@ -32,9 +32,9 @@ from engine.order.base import (
     choice,
     only_known,
 )
-from engine.order.correction import Correction
-from engine.order.unordered.proof import Proof
-from engine.order.unordered.proof_kernel import ProofCounts
+from slackwater.engine.order.correction import Correction
+from slackwater.engine.order.unordered.proof import Proof
+from slackwater.engine.order.unordered.proof_kernel import ProofCounts
 
 _POG: Final = int(r.Kind.POG)
 _PLACE: Final = "place"

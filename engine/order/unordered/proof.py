@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.core.clocks.prediction import SyncPoint
-from engine.core.columns import Columns
-from engine.core.released import Strings
-from engine.kernels.records import INT_MAX, NONE, one
-from engine.order.unordered.proof_kernel import (
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.prediction import SyncPoint
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.records import INT_MAX, NONE, one
+from slackwater.engine.order.unordered.proof_kernel import (
     LANE,
     STATE,
     WAITING,

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from edge_agent.records import Kind
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MAX, NONE, Record, record
-from engine.order.sequence.state import MAX_RING
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX, NONE, Record, record
+from slackwater.engine.order.sequence.state import MAX_RING
 
 _EVENT: Final = int(Kind.EVENT)
 _POG: Final = int(Kind.POG)

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.core.errors import UserError
-from engine.core.units import unit_ns
-from engine.query.analysis.checks import checked_plan
-from engine.query.analysis.conditions import duration_ns
-from engine.query.analysis.consistency import check_pattern
-from engine.query.analysis.pattern import Pattern, Term, placed, read_terms, split
-from engine.query.analysis.repetition import asks_for_repetition, repeat_plan
-from engine.query.analysis.roles import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.query.analysis.checks import checked_plan
+from slackwater.engine.query.analysis.conditions import duration_ns
+from slackwater.engine.query.analysis.consistency import check_pattern
+from slackwater.engine.query.analysis.pattern import Pattern, Term, placed, read_terms, split
+from slackwater.engine.query.analysis.repetition import asks_for_repetition, repeat_plan
+from slackwater.engine.query.analysis.roles import (
     Returned,
     read_returns,
     selected,
     terms_of_clauses,
     whole_pattern_of,
 )
-from engine.query.analysis.selection import select_plan
-from engine.query.analysis.spans.tree import TreePattern, is_tree
-from engine.query.analysis.typed import Context, attribute_of, member_of, only
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import QueryReader, closest, listed, refuse
-from engine.query.language.parse import parse
-from engine.query.language.syntax import Join, Under
-from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, PointRelation, SeqPlan, Step
-from engine.query.shape import shape_of
+from slackwater.engine.query.analysis.selection import select_plan
+from slackwater.engine.query.analysis.spans.tree import TreePattern, is_tree
+from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, closest, listed, refuse
+from slackwater.engine.query.language.parse import parse
+from slackwater.engine.query.language.syntax import Join, Under
+from slackwater.engine.query.plan import (
+    Attribute,
+    Group,
+    OrPlan,
+    Part,
+    Plan,
+    PointRelation,
+    SeqPlan,
+    Step,
+)
+from slackwater.engine.query.shape import shape_of
 
 
 def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:
@@ -43,7 +52,7 @@ def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:
     """
     plan, explained = read_query(text, time_unit, name)
     if explained:
-        hint = "slackwater query prints the plan, and so does engine.query.explain(plan)"
+        hint = "slackwater query prints the plan, and so does slackwater.engine.query.explain(plan)"
         at = (len(text) - len(text.lstrip()), len(text) - len(text.lstrip()) + len("EXPLAIN"))
         raise refuse(text, at, "EXPLAIN asks for the plan of a query, which has no answer", hint)
     return plan
@@ -78,7 +87,7 @@ def _unchecked(
 ) -> Plan:  # fmt: skip
     if isinstance(parsed, s.SelectQuery) and any(isinstance(c, Join) for c in parsed.clauses):
         # ruff: noqa: PLC0415 - what few queries need is not loaded with every one
-        from engine.query.analysis.join import join_plan
+        from slackwater.engine.query.analysis.join import join_plan
 
         return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):
@@ -87,7 +96,7 @@ def _unchecked(
     under = only(parsed.clauses, Under, text)
     if under is None:
         return pattern
-    from engine.query.analysis.checks import monitor_plan
+    from slackwater.engine.query.analysis.checks import monitor_plan
 
     return monitor_plan(pattern, parsed, under, text, time_unit)
 
@@ -122,7 +131,7 @@ class _Event(QueryReader):
             pattern = Pattern(self.parsed.pattern, self.text)
         self.steps = pattern.steps
         if isinstance(pattern, TreePattern):
-            from engine.query.analysis.spans.meaning import bare_branches
+            from slackwater.engine.query.analysis.spans.meaning import bare_branches
 
             bare = bare_branches(name, pattern)
         else:
@@ -130,7 +139,7 @@ class _Event(QueryReader):
         relations: tuple[PointRelation, ...] = ()
         terms: list[Term] = []
         if pattern.iseq is not None:
-            from engine.query.analysis.tlist import Restrictions
+            from slackwater.engine.query.analysis.tlist import Restrictions
 
             written = Restrictions(pattern.iseq, self.steps, pattern.spans, self.text)
             tlist = written.read(bounded=within is not None)
@@ -157,7 +166,7 @@ class _Event(QueryReader):
         shared = len(bare) > 1
         branches = tuple(self._branch(whole, plan, terms, entries, shared=shared) for plan in bare)
         if isinstance(pattern, TreePattern):
-            from engine.query.analysis.spans.meaning import tree_plan
+            from slackwater.engine.query.analysis.spans.meaning import tree_plan
 
             returned = selected(entries, set(self.steps))
             return tree_plan(whole, branches, pattern, terms, returned)

@@ -9,16 +9,16 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.query.analysis.analyse import read_query
-from engine.query.fields import FIELDS, attributes_of, own_attribute
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, listed, refuse
-from engine.query.language.parse import parse
-from engine.query.language.statements import Statement, check_name, several, statements
-from engine.query.language.syntax import From, Join
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.analysis.analyse import read_query
+from slackwater.engine.query.fields import FIELDS, attributes_of, own_attribute
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import Span, closest, listed, refuse
+from slackwater.engine.query.language.parse import parse
+from slackwater.engine.query.language.statements import Statement, check_name, several, statements
+from slackwater.engine.query.language.syntax import From, Join
+from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.plan import (
     Attribute,
     DerivedPlan,
     Drift,
@@ -29,8 +29,8 @@ from engine.query.plan import (
     asked_plan,
     checks_of,
 )
-from engine.query.results_as_events import OF_WINDOWS, returned_columns
-from engine.query.schema import refuse_named
+from slackwater.engine.query.results_as_events import OF_WINDOWS, returned_columns
+from slackwater.engine.query.schema import refuse_named
 
 # From statements to plans; statements that read the results of others form a cascade.
 #

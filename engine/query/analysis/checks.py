@@ -6,29 +6,29 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.core.errors import UserError
-from engine.query.analysis.conditions import condition, duration_ns, value, with_names
-from engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
-from engine.query.analysis.typed import Context, attribute_of, only, times_of
-from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import closest, listed, refuse
-from engine.query.language.syntax import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.analysis.conditions import condition, duration_ns, value, with_names
+from slackwater.engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
+from slackwater.engine.query.analysis.typed import Context, attribute_of, only, times_of
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import closest, listed, refuse
+from slackwater.engine.query.language.syntax import (
     CheckNode,
     HistoryBy,
     OccurrenceNode,
     RepetitionNode,
     Under,
 )
-from engine.query.monitor_plan import (
+from slackwater.engine.query.monitor_plan import (
     MonitorPlan,
     Occurrence,
     Regular,
     RegularGroup,
     Repetition,
 )
-from engine.query.plan import (
+from slackwater.engine.query.plan import (
     HISTORY,
     LOOKUPS,
     RESULT,
@@ -44,9 +44,9 @@ from engine.query.plan import (
     TreePlan,
     WindowPlan,
 )
-from engine.query.render import looked_up
-from engine.query.repeat_plan import RepeatPlan
-from engine.query.shape import of_intervals, shape_of
+from slackwater.engine.query.render import looked_up
+from slackwater.engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.query.shape import of_intervals, shape_of
 
 # UNDER CONSTRAINT: what is known of a trace, and which patterns it says something about.
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from math import isinf
 from typing import Final
 
-from edge_agent.units import no_such_unit
-from engine.core.errors import UserError
-from engine.core.units import DURATION_MAX_NS, parse_duration, unit_ns
-from engine.query.analysis.typed import Context, Typed, alike, bounded, paired, to_take
-from engine.query.clocked import clocked_aliases, coefficients
-from engine.query.expression import join_value
-from engine.query.fields import ValueKind, attributes_in, inside, parts_of
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import RESERVED, Span, closest
-from engine.query.plan import (
+from slackwater.edge_agent.units import no_such_unit
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration, unit_ns
+from slackwater.engine.query.analysis.typed import Context, Typed, alike, bounded, paired, to_take
+from slackwater.engine.query.clocked import clocked_aliases, coefficients
+from slackwater.engine.query.expression import join_value
+from slackwater.engine.query.fields import ValueKind, attributes_in, inside, parts_of
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import RESERVED, Span, closest
+from slackwater.engine.query.plan import (
     AGGREGATES,
     MIRRORED,
     Arithmetic,
@@ -31,7 +31,7 @@ from engine.query.plan import (
     Predicate,
     Presence,
 )
-from engine.query.values import FUNCTIONS, check_expression, present
+from slackwater.engine.query.values import FUNCTIONS, check_expression, present
 
 # Functions and CASE in conditions and values: what they take, and what they must not.
 

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.core.timeline import ANY_TYPE
-from engine.query.analysis.typed import Context
-from engine.query.fields import FIELDS, ValueKind, attributes_in
-from engine.query.language.mistakes import Span, listed, printable
-from engine.query.plan import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.query.analysis.typed import Context
+from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
+from slackwater.engine.query.language.mistakes import Span, listed, printable
+from slackwater.engine.query.plan import (
     MIRRORED,
     OPPOSITE,
     Arithmetic,
@@ -34,7 +34,7 @@ from engine.query.plan import (
     Predicate,
     SeqPlan,
 )
-from engine.query.shape import Shape, shape_of
+from slackwater.engine.query.shape import Shape, shape_of
 
 Term = tuple[Predicate, Span]
 """One conjunct and its place in the text."""

@@ -13,18 +13,18 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from engine.core.timeline import ANY_TYPE
-from engine.query.analysis.conditions import duration_ns, terms_of, value
-from engine.query.analysis.consistency import check_pattern
-from engine.query.analysis.selection import Window
-from engine.query.analysis.typed import Context, attribute_of, member_of, only
-from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in, with_attributes
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import QueryReader, Span, closest
-from engine.query.language.other_dialects import JOINS
-from engine.query.language.syntax import From, Join, JoinSide, OrderBy
-from engine.query.plan import (
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.query.analysis.conditions import duration_ns, terms_of, value
+from slackwater.engine.query.analysis.consistency import check_pattern
+from slackwater.engine.query.analysis.selection import Window
+from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.fields import attributes_in, with_attributes
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, Span, closest
+from slackwater.engine.query.language.other_dialects import JOINS
+from slackwater.engine.query.language.syntax import From, Join, JoinSide, OrderBy
+from slackwater.engine.query.plan import (
     AGGREGATES,
     Arithmetic,
     Attribute,
@@ -42,8 +42,8 @@ from engine.query.plan import (
     Step,
     conjunction,
 )
-from engine.query.render import render_expression
-from engine.query.shape import JOINED
+from slackwater.engine.query.render import render_expression
+from slackwater.engine.query.shape import JOINED
 
 _P = TypeVar("_P")
 _NO_PARTNER: Final = "\0no partner"

@@ -10,14 +10,14 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from engine.core.timeline import ANY_TYPE
-from engine.query.analysis.conditions import terms_of
-from engine.query.analysis.typed import Context, unsupported
-from engine.query.clocked import is_clocked
-from engine.query.fields import OWN, attributes_in
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import QueryReader, Span, refuse
-from engine.query.plan import (
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.query.analysis.conditions import terms_of
+from slackwater.engine.query.analysis.typed import Context, unsupported
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.fields import OWN, attributes_in
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, Span, refuse
+from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
     Group,
@@ -27,7 +27,7 @@ from engine.query.plan import (
     TreePart,
     combined,
 )
-from engine.query.shape import leaves, unscoped
+from slackwater.engine.query.shape import leaves, unscoped
 
 # The pattern of an EVENT query: its steps, how they are grouped, and the alternatives of its ORs.
 #

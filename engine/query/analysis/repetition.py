@@ -10,22 +10,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.core.timeline import ANY_TYPE
-from engine.query.analysis.conditions import condition, duration_ns
-from engine.query.analysis.pattern import Term, either_types, read_terms
-from engine.query.analysis.roles import (
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.query.analysis.conditions import condition, duration_ns
+from slackwater.engine.query.analysis.pattern import Term, either_types, read_terms
+from slackwater.engine.query.analysis.roles import (
     RepeatedNames,
     Returned,
     read_returns,
     selected,
     whole_pattern_of,
 )
-from engine.query.analysis.typed import Context, only, times_of
-from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in, inside, with_alias
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import QueryReader, Span
-from engine.query.language.syntax import (
+from slackwater.engine.query.analysis.typed import Context, only, times_of
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.fields import attributes_in, inside, with_alias
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, Span
+from slackwater.engine.query.language.syntax import (
     ContiguityClause,
     From,
     LimitClause,
@@ -33,7 +33,7 @@ from engine.query.language.syntax import (
     PartitionBy,
     SkipClause,
 )
-from engine.query.plan import (
+from slackwater.engine.query.plan import (
     Case,
     FunctionCall,
     Likeness,
@@ -41,7 +41,7 @@ from engine.query.plan import (
     Step,
     combined,
 )
-from engine.query.repeat_plan import (
+from slackwater.engine.query.repeat_plan import (
     BEFORE,
     COLLECTED,
     EACH,

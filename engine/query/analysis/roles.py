@@ -8,16 +8,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.query.analysis.conditions import value
-from engine.query.analysis.pattern import Term
-from engine.query.analysis.typed import Context, Typed, attribute_of, member_of, only
-from engine.query.fields import FIELDS, ValueKind, attribute_name, attributes_in
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import QueryReader, Span, closest, listed, refuse
-from engine.query.language.syntax import From, PartitionBy
-from engine.query.plan import Attribute, Comparison, Computed, Constant, Membership, Step
-from engine.query.render import render_expression
-from engine.query.repeat_plan import (
+from slackwater.engine.query.analysis.conditions import value
+from slackwater.engine.query.analysis.pattern import Term
+from slackwater.engine.query.analysis.typed import Context, Typed, attribute_of, member_of, only
+from slackwater.engine.query.fields import FIELDS, ValueKind, attribute_name, attributes_in
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed, refuse
+from slackwater.engine.query.language.syntax import From, PartitionBy
+from slackwater.engine.query.plan import Attribute, Comparison, Computed, Constant, Membership, Step
+from slackwater.engine.query.render import render_expression
+from slackwater.engine.query.repeat_plan import (
     BEFORE,
     COLLECTED,
     COUNT,

@@ -7,14 +7,20 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from engine.query.analysis.conditions import condition, duration_ns, terms_of, value_of, with_names
-from engine.query.analysis.consistency import check_select
-from engine.query.analysis.typed import Context, attribute_of, is_own, only
-from engine.query.fields import FIELDS, ValueKind, attributes_in
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import QueryReader, Span, closest, listed
-from engine.query.language.syntax import From, OrderBy
-from engine.query.plan import (
+from slackwater.engine.query.analysis.conditions import (
+    condition,
+    duration_ns,
+    terms_of,
+    value_of,
+    with_names,
+)
+from slackwater.engine.query.analysis.consistency import check_select
+from slackwater.engine.query.analysis.typed import Context, attribute_of, is_own, only
+from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed
+from slackwater.engine.query.language.syntax import From, OrderBy
+from slackwater.engine.query.plan import (
     AGGREGATES,
     COMPUTED,
     ELSEWHERE,
@@ -30,8 +36,8 @@ from engine.query.plan import (
     WindowPlan,
     combined,
 )
-from engine.query.render import computed_text, default_label
-from engine.query.values import FUNCTIONS
+from slackwater.engine.query.render import computed_text, default_label
+from slackwater.engine.query.values import FUNCTIONS
 
 # What a WINDOW clause says of the windows' borders: by the clock, by silence, by numbers.
 

@@ -14,14 +14,22 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.query.analysis.pattern import Term
-from engine.query.endpoints import order as o
-from engine.query.endpoints.order import relation_named
-from engine.query.fields import attributes_in
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import QueryReader, Span, closest, listed
-from engine.query.plan import Attribute, Comparison, Logic, PointRelation, Predicate, Step, combined
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.analysis.pattern import Term
+from slackwater.engine.query.endpoints import order as o
+from slackwater.engine.query.endpoints.order import relation_named
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed
+from slackwater.engine.query.plan import (
+    Attribute,
+    Comparison,
+    Logic,
+    PointRelation,
+    Predicate,
+    Step,
+    combined,
+)
 
 ALTERNATIVES_MAX: Final = 64
 Literal = s.EndpointChain | s.AllenNode

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from engine.core.errors import UserError
-from engine.core.units import INT64_MAX, unit_ns
-from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, comparable
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, refuse
-from engine.query.plan import Arithmetic, Attribute, Constant, Expression
-from engine.query.repeat_plan import TIMES
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import INT64_MAX, unit_ns
+from slackwater.engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, comparable
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import Span, refuse
+from slackwater.engine.query.plan import Arithmetic, Attribute, Constant, Expression
+from slackwater.engine.query.repeat_plan import TIMES
 
 # Values of a condition with what is known of their kind, and how two of them go together.
 #

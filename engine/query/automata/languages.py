@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.core.released import Released
-from engine.query.analysis.consistency import find_conflict
-from engine.query.automata.automaton import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Released
+from slackwater.engine.query.analysis.consistency import find_conflict
+from slackwater.engine.query.automata.automaton import (
     Nfa,
     anywhere,
     either,
@@ -22,14 +22,14 @@ from engine.query.automata.automaton import (
     repeated,
     then,
 )
-from engine.query.expression import View, view_mask
-from engine.query.monitor_plan import (
+from slackwater.engine.query.expression import View, view_mask
+from slackwater.engine.query.monitor_plan import (
     Occurrence,
     Regular,
     Repetition,
 )
-from engine.query.plan import Group, OrPlan, Part, Predicate, SeqPlan
-from engine.query.shape import whole_pattern
+from slackwater.engine.query.plan import Group, OrPlan, Part, Predicate, SeqPlan
+from slackwater.engine.query.shape import whole_pattern
 
 # What an automaton reads: an event's type, and which of the guards on its type are true of it.
 #

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from engine.query.automata.automaton import (
+from slackwater.engine.query.automata.automaton import (
     DEAD,
     MAX_STATES,
     Dfa,
@@ -22,12 +22,12 @@ from engine.query.automata.automaton import (
     reaching,
     renumbered,
 )
-from engine.query.automata.languages import Alphabet, of_constraint, of_pattern
-from engine.query.fields import bare
-from engine.query.language.mistakes import Span, closest, refuse
-from engine.query.monitor_plan import MonitorPlan, occurrences
-from engine.query.plan import OrPlan, SeqPlan, Step
-from engine.query.render import quote, render_predicate, render_regular
+from slackwater.engine.query.automata.languages import Alphabet, of_constraint, of_pattern
+from slackwater.engine.query.fields import bare
+from slackwater.engine.query.language.mistakes import Span, closest, refuse
+from slackwater.engine.query.monitor_plan import MonitorPlan, occurrences
+from slackwater.engine.query.plan import OrPlan, SeqPlan, Step
+from slackwater.engine.query.render import quote, render_predicate, render_regular
 
 # What a constraint makes certain of a pattern before the pattern is complete (L10 3.2).
 #

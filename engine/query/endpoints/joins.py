@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from edge_agent.errors import near_miss
-from engine.core.errors import UserError
-from engine.query.endpoints.order import LESS, longest_path
-from engine.query.plan import SeqPlan
-from engine.query.shape import endpoint_order, shape_of
+from slackwater.edge_agent.errors import near_miss
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.endpoints.order import LESS, longest_path
+from slackwater.engine.query.plan import SeqPlan
+from slackwater.engine.query.shape import endpoint_order, shape_of
 
 # Which end points of an ISEQ an index serves: a longest chain of them (L10 5.3.2, 5.4.1).
 
@@ -52,7 +52,7 @@ def series_of(plan: SeqPlan) -> dict[str, tuple[int, int]] | None:
     """By alias of each positive step the ranks of its start and its end; None: the relations of
     ``plan`` leave an order open. Intervals are taken to be longer than 0.
 
-    >>> from engine.query import query
+    >>> from slackwater.engine.query import query
     >>> (plan,) = query("EVENT SEQ(A OVERLAP B BEFORE C) WITHIN 10").branches
     >>> series_of(plan)
     {'A': (0, 2), 'B': (1, 3), 'C': (4, 5)}
@@ -109,7 +109,7 @@ def in_order(plan: SeqPlan, how: str, start: int) -> list[int]:
 
     ``start`` may be a negated step: what an equality joins with it is then found first.
 
-    >>> from engine.query import query
+    >>> from slackwater.engine.query import query
     >>> (plan,) = query("EVENT SEQ(A a, PAL(B b, C c)) WHERE a.id = c.id WITHIN 5 s").branches
     >>> [in_order(plan, how, 0) for how in JOINS]
     [[2, 1], [1, 2], [2, 1]]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.core.errors import UserError
+from slackwater.engine.core.errors import UserError
 
 # The 5-count representation of some intervals and of how they lie to one another (Z10 Eq 1).
 #

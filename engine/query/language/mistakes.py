@@ -10,10 +10,10 @@ from typing import Final
 
 from lark import Token
 
-from edge_agent.units import no_such_unit
-from engine.core.errors import UserError
-from engine.core.units import unit_ns
-from engine.query.language.other_dialects import said_here
+from slackwater.edge_agent.units import no_such_unit
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import unit_ns
+from slackwater.engine.query.language.other_dialects import said_here
 
 # Errors that point: the line of the query, and a caret under the offending place.
 

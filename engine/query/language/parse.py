@@ -11,11 +11,11 @@ import lark
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
-from engine.cache_home import own_cache
-from engine.core.errors import UserError
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, check_length, refuse, syntax_error
-from engine.query.language.syntax import (
+from slackwater.engine.cache_home import own_cache
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import Span, check_length, refuse, syntax_error
+from slackwater.engine.query.language.syntax import (
     CheckNode,
     ContiguityClause,
     Everything,

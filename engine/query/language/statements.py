@@ -12,11 +12,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, check_length, closest, refuse
-from engine.query.language.parse import parse
-from engine.query.language.syntax import Under
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import Span, check_length, closest, refuse
+from slackwater.engine.query.language.parse import parse
+from slackwater.engine.query.language.syntax import Under
 
 # Constraints from a file: ``CONSTRAINT name FOR TRACE BY attribute AS expression;`` as many as one
 # likes. A query names one, ``UNDER CONSTRAINT name``, and is read as if it had all of it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from engine.query.language.mistakes import Span
+from slackwater.engine.query.language.mistakes import Span
 
 _N = TypeVar("_N")
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from engine.core.errors import UserError
-from engine.core.extras import need
-from engine.server.serving import serve
-from engine.server.site_file import PAGE_PORT, read_site
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
+from slackwater.engine.server.serving import serve
+from slackwater.engine.server.site_file import PAGE_PORT, read_site
 
 _SITE: Final = "shop"
 _END_S: Final = 5.0
@@ -101,7 +101,13 @@ text = {json.dumps(READS)}
 
 
 def _agent_file(reader: DemoReader, port: int, start: float) -> str:
-    command = [sys.executable, "-m", "engine.server.demo.readings", reader.place, f"{start:.3f}"]
+    command = [
+        sys.executable,
+        "-m",
+        "slackwater.engine.server.demo.readings",
+        reader.place,
+        f"{start:.3f}",
+    ]
     return f"""
 [agent]
 site = "{_SITE}"
@@ -132,7 +138,7 @@ def _agent(folder: Path, reader: DemoReader, port: int, start: float) -> subproc
     settings.write_text(_agent_file(reader, port, start), encoding="utf-8")
     with (folder / f"{reader.place}.txt").open("wb") as said:
         return subprocess.Popen(  # noqa: S603 - this program, with a file of ours
-            [sys.executable, "-m", "edge_agent", "--config", str(settings)],
+            [sys.executable, "-m", "slackwater.edge_agent", "--config", str(settings)],
             stdin=subprocess.DEVNULL, stdout=said, stderr=said,
             preexec_fn=_ends_with_us(),  # noqa: PLW1509 - no thread of ours runs yet
         )  # fmt: skip

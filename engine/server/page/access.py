@@ -12,9 +12,9 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from edge_agent.listening import names_this_machine
-from engine.gateway.settings import place_of
-from engine.server.site_file import PageSettings
+from slackwater.edge_agent.listening import names_this_machine
+from slackwater.engine.gateway.settings import place_of
+from slackwater.engine.server.site_file import PageSettings
 
 # Connections of the page: a client without a complete request takes no place from others.
 #

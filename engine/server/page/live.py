@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from engine.core.errors import UserError
-from engine.server.page import view
-from engine.server.result_feed import ResultFeed
-from engine.server.watch.overview import Overview
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.server.page import view
+from slackwater.engine.server.result_feed import ResultFeed
+from slackwater.engine.server.watch.overview import Overview
 
 STREAMS_MAX: Final = 32
 STATE_EVERY_S: Final = 1.0

@@ -12,9 +12,9 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from engine.server.page.live import LiveStreams
-from engine.server.result_feed import ResultFeed
-from engine.server.watch.overview import STATES, Overview, SourceRow
+from slackwater.engine.server.page.live import LiveStreams
+from slackwater.engine.server.result_feed import ResultFeed
+from slackwater.engine.server.watch.overview import STATES, Overview, SourceRow
 
 LABELS: Final = ("site", "source")
 EVENTS: Final = {

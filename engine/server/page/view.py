@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from engine.core.errors import UserError
-from engine.server.result_feed import ResultFeed
-from engine.server.watch.overview import SORTS, AnswersState, Overview
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.server.result_feed import ResultFeed
+from slackwater.engine.server.watch.overview import SORTS, AnswersState, Overview
 
 # A result line as the page shows it: short texts, and an identity that its retraction shares.
 

@@ -16,15 +16,15 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.core import Metric
 
-from engine.core.errors import UserError
-from engine.server.page import view
-from engine.server.page.access import Access, PageConnections, put_headers
-from engine.server.page.live import LiveStreams
-from engine.server.page.metrics import GatewayCollector
-from engine.server.result_feed import ResultFeed
-from engine.server.site_file import PageSettings
-from engine.server.tcp_host import Acceptor, open_files, page_connections_within
-from engine.server.watch.overview import Overview
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.server.page import view
+from slackwater.engine.server.page.access import Access, PageConnections, put_headers
+from slackwater.engine.server.page.live import LiveStreams
+from slackwater.engine.server.page.metrics import GatewayCollector
+from slackwater.engine.server.result_feed import ResultFeed
+from slackwater.engine.server.site_file import PageSettings
+from slackwater.engine.server.tcp_host import Acceptor, open_files, page_connections_within
+from slackwater.engine.server.watch.overview import Overview
 
 _BODY_MAX: Final = 4096
 _STOP_S: Final = 1.0
@@ -69,7 +69,7 @@ class PageServer:
             middlewares=[self._placed(), self._access.middleware()], client_max_size=_BODY_MAX
         )
         made.on_response_prepare.append(put_headers)
-        static = resources.files("engine.server.page") / "static"
+        static = resources.files("slackwater.engine.server.page") / "static"
         for path, (name, kind) in _FILES.items():
             made.router.add_get(path, _file((static / name).read_text(encoding="utf-8"), kind))
         made.router.add_get("/live", self.streams.handle)

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.core.clocks.arrivals import SLOW_NS
-from engine.core.units import neat
-from engine.gateway.core import GatewayCore
-from engine.gateway.peers import Source
-from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
-from engine.log.input.numbering import CountedLane
-from engine.server.watch.source_figures import NEVER, ClockPoint, Means, SourceFigures
-from engine.server.watch.stamping_clocks import DeviceRow
+from slackwater.engine.core.clocks.arrivals import SLOW_NS
+from slackwater.engine.core.units import neat
+from slackwater.engine.gateway.core import GatewayCore
+from slackwater.engine.gateway.peers import Source
+from slackwater.engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
+from slackwater.engine.log.input.numbering import CountedLane
+from slackwater.engine.server.watch.source_figures import NEVER, ClockPoint, Means, SourceFigures
+from slackwater.engine.server.watch.stamping_clocks import DeviceRow
 
 # Whether queries are answered: what the page, the metrics and ``/readyz`` say of the engine.
 

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from edge_agent.timesync import ClockStatus
-from engine.core.clocks.epochs import REFUTES_NS
-from engine.core.frame import Frame
-from engine.gateway.frames import clock_name
-from engine.gateway.outputs import Sink
-from engine.server.watch.stamping_clocks import ClockSync, DeviceClocks, status_of
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.edge_agent.timesync import ClockStatus
+from slackwater.engine.core.clocks.epochs import REFUTES_NS
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.frames import clock_name
+from slackwater.engine.gateway.outputs import Sink
+from slackwater.engine.server.watch.stamping_clocks import ClockSync, DeviceClocks, status_of
 
 # How each source's offset went: some points of its last hour, in bounded memory.
 #

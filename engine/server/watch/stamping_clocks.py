@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from edge_agent.device_clock import ARRIVAL, device_of, is_in_doubt
-from edge_agent.timesync import ClockStatus
-from engine.core.clocks.epochs import FREE_RUNNING_NS
-from engine.gateway.frames import clock_name
+from slackwater.edge_agent.device_clock import ARRIVAL, device_of, is_in_doubt
+from slackwater.edge_agent.timesync import ClockStatus
+from slackwater.engine.core.clocks.epochs import FREE_RUNNING_NS
+from slackwater.engine.gateway.frames import clock_name
 
 CLOCKS_MAX: Final = 64
 """Of one source: what its last events may name. Beyond, the one synchronised longest ago goes."""

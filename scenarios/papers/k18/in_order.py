@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.operators.grouping.dataflow import Dataflow
-from engine.operators.grouping.items import Items, regular
-from engine.operators.grouping.sink_barrier import SinkBarrier
+from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.items import Items, regular
+from slackwater.engine.operators.grouping.sink_barrier import SinkBarrier
 
 
 class InOrderRun:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from scenarios.papers.k18.texts import Document
 from slackwater.grouping import Combine, Dataflow, Map, PythonCombine, Stateful
+from slackwater.scenarios.papers.k18.texts import Document
 
 DISTINCT_MOST: Final = 1 << 12
 """Different words of a document."""

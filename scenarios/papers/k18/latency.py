@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers.curves import drawn, tabled
-from scenarios.papers.k18.overhead import OTHER_COSTS, given, slower
-from scenarios.papers.k18.workers import MS, Cluster, simulated
-from scenarios.papers.verdicts import failing, judged, listed, ms, same_with, turns
 from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.curves import drawn, tabled
+from slackwater.scenarios.papers.k18.overhead import OTHER_COSTS, given, slower
+from slackwater.scenarios.papers.k18.workers import MS, Cluster, simulated
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, ms, same_with, turns
 
 WORKERS: Final = 6
 RATES: Final = (8, 12, 16, 20, 24, 28)

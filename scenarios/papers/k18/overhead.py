@@ -8,13 +8,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from scenarios.papers.curves import drawn
-from scenarios.papers.k18.inverted_index import Change, index_of
-from scenarios.papers.k18.texts import Document, documents
-from scenarios.papers.k18.workers import Cluster, Seen, simulated
-from scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Table
+from slackwater.scenarios.papers.curves import drawn
+from slackwater.scenarios.papers.k18.inverted_index import Change, index_of
+from slackwater.scenarios.papers.k18.texts import Document, documents
+from slackwater.scenarios.papers.k18.workers import Cluster, Seen, simulated
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 WORKERS: Final = (4, 5, 6, 7, 8, 9, 10)
 RATES: Final = (10, 12, 14, 16, 18, 20, 22, 24)

@@ -2,8 +2,8 @@
 
 import platform
 
-from scenarios.papers.k18 import latency, overhead, soccer
 from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.k18 import latency, overhead, soccer
 
 _DATA = (
     "The paper indexes Wikipedia. Ours is the Python Language Reference as help() shows it, which "

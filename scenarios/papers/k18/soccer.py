@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from scenarios.papers.curves import ascending, drawn, tabled
-from scenarios.papers.r19.football import Events, football
-from scenarios.papers.verdicts import judged, listed, turns
 from slackwater.grouping import Dataflow, Grouping, TupleMap
 from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.curves import ascending, drawn, tabled
+from slackwater.scenarios.papers.r19.football import Events, football
+from slackwater.scenarios.papers.verdicts import judged, listed, turns
 
 EVENTS: Final = 60_000
 READINGS: Final = 50

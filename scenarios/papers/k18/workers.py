@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from scenarios.papers.k18.inverted_index import CYCLE, Change, Posting, postings
-from scenarios.papers.k18.texts import Document
 from slackwater.grouping import Dataflow, RunningDataflow
+from slackwater.scenarios.papers.k18.inverted_index import CYCLE, Change, Posting, postings
+from slackwater.scenarios.papers.k18.texts import Document
 
 S: Final = 10**9
 MS: Final = 10**6

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from scenarios.papers.curves import (
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.curves import (
     FLAT,
     GROWS,
     Curves,
@@ -15,13 +17,19 @@ from scenarios.papers.curves import (
     spread,
     tabled,
 )
-from scenarios.papers.l09.curves import BY_LENGTH, SHARES, SHARES_FROM_0
-from scenarios.papers.l09.passes import AGGRESSIVE, LENGTHS, Ran, Setup, counted, late, timed
-from scenarios.papers.l09.service import computing_seconds
-from scenarios.papers.l09.workload import EVENTS_PER_UNIT
-from scenarios.papers.verdicts import failing, judged, listed, same_with, turns
-from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.l09.curves import BY_LENGTH, SHARES, SHARES_FROM_0
+from slackwater.scenarios.papers.l09.passes import (
+    AGGRESSIVE,
+    LENGTHS,
+    Ran,
+    Setup,
+    counted,
+    late,
+    timed,
+)
+from slackwater.scenarios.papers.l09.service import computing_seconds
+from slackwater.scenarios.papers.l09.workload import EVENTS_PER_UNIT
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 _POSITIVE = "positive events out of order [%]"
 _NEGATIVE = "negative events out of order [%]"

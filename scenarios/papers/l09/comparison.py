@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scenarios.papers.curves import drawn, percents, tabled
-from scenarios.papers.l09.conservative import USUAL
-from scenarios.papers.l09.curves import SHARES
-from scenarios.papers.l09.passes import (
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.curves import drawn, percents, tabled
+from slackwater.scenarios.papers.l09.conservative import USUAL
+from slackwater.scenarios.papers.l09.curves import SHARES
+from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,
     K_SLACK,
@@ -19,11 +21,9 @@ from scenarios.papers.l09.passes import (
     late,
     timed,
 )
-from scenarios.papers.l09.service import BUSY, busy, latency_seconds, unit_seconds
-from scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, NEGATIVE
-from scenarios.papers.verdicts import failing, judged, listed, times
-from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.l09.service import BUSY, busy, latency_seconds, unit_seconds
+from slackwater.scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, NEGATIVE
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, times
 
 _LENGTH: Final = 5
 _STRATEGIES: Final = (AGGRESSIVE, CONSERVATIVE, K_SLACK)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from scenarios.papers.curves import GROWS, ascending, drawn, growth, percents, tabled
-from scenarios.papers.l09.curves import SHARES, of_length
-from scenarios.papers.l09.passes import (
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import number
+from slackwater.scenarios.papers.curves import GROWS, ascending, drawn, growth, percents, tabled
+from slackwater.scenarios.papers.l09.curves import SHARES, of_length
+from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,
     EVENTS,
@@ -19,9 +21,7 @@ from scenarios.papers.l09.passes import (
     timed,
     watched,
 )
-from scenarios.papers.verdicts import judged, listed, same_with, turns
-from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import number
+from slackwater.scenarios.papers.verdicts import judged, listed, same_with, turns
 
 PROMISED: Final = (0.1, 0.2, 0.3, 0.4)
 """Promises per event (L09's POG percentage)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scenarios.papers.l09.passes import LENGTHS
+from slackwater.scenarios.papers.l09.passes import LENGTHS
 
 SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
 SHARES_FROM_0: Final = (0.0, *SHARES)

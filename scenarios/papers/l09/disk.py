@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.operators.match.spill.bounds import SpillSettings
-from scenarios.papers.curves import GROWS, drawn, tabled
-from scenarios.papers.l09.passes import AGGRESSIVE, Ran, Setup, late, timed
-from scenarios.papers.l09.service import BUSY, busy, latency_seconds, sustained
-from scenarios.papers.l09.workload import EVENTS_PER_UNIT, UNIT_NS
-from scenarios.papers.verdicts import judged, listed, same_with, times, turns
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.curves import GROWS, drawn, tabled
+from slackwater.scenarios.papers.l09.passes import AGGRESSIVE, Ran, Setup, late, timed
+from slackwater.scenarios.papers.l09.service import BUSY, busy, latency_seconds, sustained
+from slackwater.scenarios.papers.l09.workload import EVENTS_PER_UNIT, UNIT_NS
+from slackwater.scenarios.papers.verdicts import judged, listed, same_with, times, turns
 
 THRESHOLDS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
 _LENGTH: Final = 5

@@ -1,7 +1,14 @@
 """L09: Liu et al. 2009, sequence queries with negation over disorder (chapter IX)."""
 
-from scenarios.papers.l09 import aggressive, comparison, conservative, disk, slack, window_state
 from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.l09 import (
+    aggressive,
+    comparison,
+    conservative,
+    disk,
+    slack,
+    window_state,
+)
 
 _DATA = (
     "Made up anew as the paper's event generator does: ten types from A to J, as many of each, "

@@ -9,15 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from engine.barrier.registry import parse_barrier
-from engine.core.operator import ResultPieces
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.match.match_results import Matches
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.order.registry import parse_order
-from engine.query import query
-from scenarios.papers.l09.workload import (
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.match.match_results import Matches
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
+from slackwater.log import records as r
+from slackwater.paper import Advanced, PaperRun
+from slackwater.scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
     MAX_DELAY,
     NEGATIVE,
@@ -28,8 +30,6 @@ from scenarios.papers.l09.workload import (
     arriving,
     make_events,
 )
-from slackwater.log import records as r
-from slackwater.paper import Advanced, PaperRun
 
 EVENTS: Final = {3: 40_000, 4: 30_000, 5: 10_000, 6: 3_000, 7: 3_000}
 """By the query's length, its positive steps: 3 is SEQ(A, B, !C, D), and 7 SEQ(A, B, !C, D, E, F, G,

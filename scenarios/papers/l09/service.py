@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers.l09.passes import Ran
-from scenarios.papers.l09.workload import UNIT_NS
+from slackwater.scenarios.papers.l09.passes import Ran
+from slackwater.scenarios.papers.l09.workload import UNIT_NS
 
 _SLOWER: Final = 1.1
 BUSY: Final = 0.8

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from scenarios.papers.curves import FLAT, GROWS, Curves, ascending, drawn, growth, percents, tabled
-from scenarios.papers.l09.curves import BY_LENGTH, SHARES
-from scenarios.papers.l09.passes import (
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.curves import (
+    FLAT,
+    GROWS,
+    Curves,
+    ascending,
+    drawn,
+    growth,
+    percents,
+    tabled,
+)
+from slackwater.scenarios.papers.l09.curves import BY_LENGTH, SHARES
+from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     K_SLACK,
     LENGTHS,
@@ -14,10 +25,8 @@ from scenarios.papers.l09.passes import (
     timed,
     watched,
 )
-from scenarios.papers.l09.service import computing_seconds
-from scenarios.papers.verdicts import failing, judged, listed, turns
-from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.l09.service import computing_seconds
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, turns
 
 _LATE = 0.3
 _AXIS = "events out of order [%]"

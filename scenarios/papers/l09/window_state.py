@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers.curves import drawn, tabled
-from scenarios.papers.l09.passes import AGGRESSIVE, Setup, late, watched
-from scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, TYPES
-from scenarios.papers.verdicts import judged, listed
 from slackwater.paper import Finding, PaperRun
+from slackwater.scenarios.papers.curves import drawn, tabled
+from slackwater.scenarios.papers.l09.passes import AGGRESSIVE, Setup, late, watched
+from slackwater.scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, TYPES
+from slackwater.scenarios.papers.verdicts import judged, listed
 
 WINDOWS: Final = (20, 30, 40, 50, 60)
 _LATE: Final = late(0.3, 0.3)

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.papers.disorder import arrivals
 from slackwater.log import FIXED_TYPES, Frame
 from slackwater.log import records as r
+from slackwater.scenarios.papers.disorder import arrivals
 
 TYPES: Final = "ABCDEFGHIJ"
 NEGATIVE: Final = "C"

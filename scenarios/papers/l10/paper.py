@@ -1,9 +1,9 @@
 """L10: Li 2010, robust detection of event patterns; one folder per chapter that is made anew."""
 
-from scenarios.papers.l10.ch3 import chapter as ch3
-from scenarios.papers.l10.ch4 import chapter as ch4
-from scenarios.papers.l10.ch5 import chapter as ch5
 from slackwater.paper import Paper, joined
+from slackwater.scenarios.papers.l10.ch3 import chapter as ch3
+from slackwater.scenarios.papers.l10.ch4 import chapter as ch4
+from slackwater.scenarios.papers.l10.ch5 import chapter as ch5
 
 
 def paper() -> Paper:

@@ -27,9 +27,9 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import njit
-from scenarios.papers.r19.data_sets import DataSet
-from scenarios.papers.r19.log_writing import Source
+from slackwater.engine.kernels.jit import njit
+from slackwater.scenarios.papers.r19.data_sets import DataSet
+from slackwater.scenarios.papers.r19.log_writing import Source
 
 _MS: Final = 10**6
 

@@ -13,17 +13,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scenarios.papers.r19.aq_extension import AS_RUN, Extension, let_go
-from scenarios.papers.r19.football import EVENTS_PER_SECOND
-from scenarios.papers.r19.let_go_measures import measures_of
-from scenarios.papers.r19.log_writing import sources
-from scenarios.papers.r19.orders import AQ_KSLACK, AQ_SERVING, MP_KSLACK, PRINTED, Approach
-from scenarios.papers.r19.passes import READING, hold_ms, one_source, the_data_set, the_log
-from scenarios.papers.r19.published import SOURCES
-from scenarios.papers.verdicts import same_with
 from slackwater.measures import Measures, measure_many
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Table
+from slackwater.scenarios.papers.r19.aq_extension import AS_RUN, Extension, let_go
+from slackwater.scenarios.papers.r19.football import EVENTS_PER_SECOND
+from slackwater.scenarios.papers.r19.let_go_measures import measures_of
+from slackwater.scenarios.papers.r19.log_writing import sources
+from slackwater.scenarios.papers.r19.orders import (
+    AQ_KSLACK,
+    AQ_SERVING,
+    MP_KSLACK,
+    PRINTED,
+    Approach,
+)
+from slackwater.scenarios.papers.r19.passes import (
+    READING,
+    hold_ms,
+    one_source,
+    the_data_set,
+    the_log,
+)
+from slackwater.scenarios.papers.r19.published import SOURCES
+from slackwater.scenarios.papers.verdicts import same_with
 
 SETS: Final = (1, 2, 3)
 FEWER: Final = 10

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers.disorder import arrivals
-from scenarios.papers.r19.football import Events, football
+from slackwater.scenarios.papers.disorder import arrivals
+from slackwater.scenarios.papers.r19.football import Events, football
 
 TRANSIT_NS: Final = 100_000
 """From the source to the engine, when nothing delays an event."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from scenarios.papers.r19.aq_extension import Let
-from scenarios.papers.r19.released_stream import Observed, by_batches
 from slackwater.measures import Durations, Measures
+from slackwater.scenarios.papers.r19.aq_extension import Let
+from slackwater.scenarios.papers.r19.released_stream import Observed, by_batches
 
 
 def measures_of(let: Let, name: str, sources: int) -> Measures:

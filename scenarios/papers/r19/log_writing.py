@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.papers.r19.clock_sync import Measured
-from scenarios.papers.r19.data_sets import DataSet
-from scenarios.papers.r19.football import START_NS
 from slackwater.log import ATTR_PREFIX, FIXED_TYPES, STRING, Frame, LogWriter
 from slackwater.log import records as r
+from slackwater.scenarios.papers.r19.clock_sync import Measured
+from slackwater.scenarios.papers.r19.data_sets import DataSet
+from slackwater.scenarios.papers.r19.football import START_NS
 
 DEPARTED: Final = "departed"
 """Attribute: the instant at which an event left its source [ns, engine's clock]."""

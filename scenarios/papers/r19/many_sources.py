@@ -7,11 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.r19 import published
-from scenarios.papers.r19.aq_variants import FEWER, many_with
-from scenarios.papers.r19.orders import (
+from slackwater.measures import Measures
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.r19 import published
+from slackwater.scenarios.papers.r19.aq_variants import FEWER, many_with
+from slackwater.scenarios.papers.r19.orders import (
     APPROACHES,
     AQ_KSLACK,
     COMPARED,
@@ -21,26 +24,23 @@ from scenarios.papers.r19.orders import (
     WAITING,
     Approach,
 )
-from scenarios.papers.r19.passes import (
+from slackwater.scenarios.papers.r19.passes import (
     Measured,
     accuracy_percent,
     hold_ms,
     left,
     many_sources,
 )
-from scenarios.papers.r19.single_figures import COLOUR, DRAWN
-from scenarios.papers.r19.single_source import (
+from slackwater.scenarios.papers.r19.single_figures import COLOUR, DRAWN
+from slackwater.scenarios.papers.r19.single_source import (
     ACCOUNT,
     ACCURACY,
     UNCOUNTED,
     account,
     given_up,
 )
-from scenarios.papers.r19.verdicts import judged
-from scenarios.papers.verdicts import failing, listed, ms, percent, times, turns
-from slackwater.measures import Measures
-from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers.r19.verdicts import judged
+from slackwater.scenarios.papers.verdicts import failing, listed, ms, percent, times, turns
 
 COUNTS: Final = published.SOURCES
 _EACH: Final = "1, 2, 5, 10 and 20"

@@ -8,21 +8,21 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.r19 import palette, published
-from scenarios.papers.r19.clock_sync import Measured, synchronised
-from scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
-from scenarios.papers.r19.orders import OURS, PRINTED, WAITING, Approach
-from scenarios.papers.r19.passes import the_data_set
-from scenarios.papers.r19.released_stream import Observed, observe
-from scenarios.papers.r19.single_source import ACCURACY
-from scenarios.papers.r19.sync_draws import LEG_NS, Draws, draws
-from scenarios.papers.r19.sync_draws import table as table_of_draws
-from scenarios.papers.r19.verdicts import judged
-from scenarios.papers.verdicts import failing, listed, percent, share
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.r19 import palette, published
+from slackwater.scenarios.papers.r19.clock_sync import Measured, synchronised
+from slackwater.scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
+from slackwater.scenarios.papers.r19.orders import OURS, PRINTED, WAITING, Approach
+from slackwater.scenarios.papers.r19.passes import the_data_set
+from slackwater.scenarios.papers.r19.released_stream import Observed, observe
+from slackwater.scenarios.papers.r19.single_source import ACCURACY
+from slackwater.scenarios.papers.r19.sync_draws import LEG_NS, Draws, draws
+from slackwater.scenarios.papers.r19.sync_draws import table as table_of_draws
+from slackwater.scenarios.papers.r19.verdicts import judged
+from slackwater.scenarios.papers.verdicts import failing, listed, percent, share
 
 _JUDGED: Final = (PRINTED, WAITING, OURS)
 _SYNCED: Final = ACCURACY - 0.02

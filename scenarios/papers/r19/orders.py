@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from scenarios.papers.r19.published import AQ, MP, SEQUENCE
+from slackwater.scenarios.papers.r19.published import AQ, MP, SEQUENCE
 
 _R19: Final = "sequence:timeout=r19,latency=500ms,alpha=0.6,beta=0.6"
 

@@ -1,6 +1,7 @@
 """R19: Rajendran 2019, ordering by sequence numbers against K-slack (chapter 5)."""
 
-from scenarios.papers.r19 import (
+from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.r19 import (
     aq_variants,
     many_sources,
     offsets,
@@ -9,8 +10,7 @@ from scenarios.papers.r19 import (
     single_source,
     windows,
 )
-from scenarios.papers.r19.verdicts import summary
-from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.r19.verdicts import summary
 
 _DATA = (
     "Made up anew in the shape of DEBS 2013's football events (40 sensors, 15,200 events a "

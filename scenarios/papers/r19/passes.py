@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from scenarios.papers.r19.aq_extension import let_go
-from scenarios.papers.r19.data_sets import DataSet, data_set
-from scenarios.papers.r19.let_go_measures import measures_of, series_of
-from scenarios.papers.r19.log_writing import DEPARTED, Source, sources, write_log
-from scenarios.papers.r19.orders import APPROACHES, AQ_KSLACK, Approach
-from scenarios.papers.r19.released_stream import Observed, observe
 from slackwater.log import LogReader
 from slackwater.measures import Measures, Reading, measure_many
 from slackwater.paper import PaperRun
+from slackwater.scenarios.papers.r19.aq_extension import let_go
+from slackwater.scenarios.papers.r19.data_sets import DataSet, data_set
+from slackwater.scenarios.papers.r19.let_go_measures import measures_of, series_of
+from slackwater.scenarios.papers.r19.log_writing import DEPARTED, Source, sources, write_log
+from slackwater.scenarios.papers.r19.orders import APPROACHES, AQ_KSLACK, Approach
+from slackwater.scenarios.papers.r19.released_stream import Observed, observe
 
 READING: Final = Reading(departed=DEPARTED)
 SCHEMA: Final = ("sid", "x", "y", "z", "v_abs", "a_abs")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.base import Guards
-from engine.order.registry import parse_order
-from engine.query import query
-from scenarios.papers.r19 import published
-from scenarios.papers.r19.clock_sync import Measured, exchange
-from scenarios.papers.r19.log_writing import SITE, Source
-from scenarios.papers.r19.orders import PRINTED
-from scenarios.papers.r19.pattern_data import GOAL_QUERY, Goal, goal, goal_frames
-from scenarios.papers.r19.verdicts import judged
-from scenarios.papers.verdicts import failing
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Table
+from slackwater.scenarios.papers.r19 import published
+from slackwater.scenarios.papers.r19.clock_sync import Measured, exchange
+from slackwater.scenarios.papers.r19.log_writing import SITE, Source
+from slackwater.scenarios.papers.r19.orders import PRINTED
+from slackwater.scenarios.papers.r19.pattern_data import GOAL_QUERY, Goal, goal, goal_frames
+from slackwater.scenarios.papers.r19.verdicts import judged
+from slackwater.scenarios.papers.verdicts import failing
 
 _UNCERTAIN: Final = "uncertain"
 _CONFIRMED: Final = "confirmed"

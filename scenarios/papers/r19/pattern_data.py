@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.papers.r19.data_sets import TRANSIT_NS, DataSet, Profile, disordered
-from scenarios.papers.r19.football import BALLS
-from scenarios.papers.r19.log_writing import Source, merged_frames
 from slackwater.log import STRING, Frame
 from slackwater.log import records as r
+from slackwater.scenarios.papers.r19.data_sets import TRANSIT_NS, DataSet, Profile, disordered
+from slackwater.scenarios.papers.r19.football import BALLS
+from slackwater.scenarios.papers.r19.log_writing import Source, merged_frames
 
 APART_NS: Final = 44_000_000
 """From e1 to e2, to within the 0.2 ms in which a ball is heard next (R19 5.1.4)."""

@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.released import LATE_DROPPED, Released
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
-from scenarios.papers.r19.log_writing import SITE
+from slackwater.engine.core.released import LATE_DROPPED, Released
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
 from slackwater.log import ATTR_PREFIX, Frame
 from slackwater.log import records as r
 from slackwater.scenario import Guards
+from slackwater.scenarios.papers.r19.log_writing import SITE
 
 BATCH: Final = 10_000
 """Released events over which a mean and a maximum are taken for a series."""

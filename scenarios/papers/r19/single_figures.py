@@ -7,18 +7,18 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.r19 import palette, published
-from scenarios.papers.r19.aq_variants import SETS, UNTRIED, most_left_with
-from scenarios.papers.r19.data_sets import PROFILES
-from scenarios.papers.r19.orders import AQ_KSLACK, MP_KSLACK, PRINTED, WAITING, Approach
-from scenarios.papers.r19.passes import Measured, hold_ms, left, one_source, over_time
-from scenarios.papers.r19.released_stream import BATCH, Observed
-from scenarios.papers.r19.verdicts import judged
-from scenarios.papers.verdicts import failing, listed
 from slackwater.paper import Figure, Finding, PaperRun
 from slackwater.scenario import Table
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.r19 import palette, published
+from slackwater.scenarios.papers.r19.aq_variants import SETS, UNTRIED, most_left_with
+from slackwater.scenarios.papers.r19.data_sets import PROFILES
+from slackwater.scenarios.papers.r19.orders import AQ_KSLACK, MP_KSLACK, PRINTED, WAITING, Approach
+from slackwater.scenarios.papers.r19.passes import Measured, hold_ms, left, one_source, over_time
+from slackwater.scenarios.papers.r19.released_stream import BATCH, Observed
+from slackwater.scenarios.papers.r19.verdicts import judged
+from slackwater.scenarios.papers.verdicts import failing, listed
 
 COLOUR: Final = {
     PRINTED.name: palette.PRINTED,

@@ -6,8 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers.r19 import published
-from scenarios.papers.r19.aq_variants import (
+from slackwater.measures import Measures
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers.r19 import published
+from slackwater.scenarios.papers.r19.aq_variants import (
     FEWER,
     SETS,
     UNTRIED,
@@ -15,7 +18,7 @@ from scenarios.papers.r19.aq_variants import (
     rests_on,
     rising_with,
 )
-from scenarios.papers.r19.orders import (
+from slackwater.scenarios.papers.r19.orders import (
     APPROACHES,
     AQ_KSLACK,
     COMPARED,
@@ -25,7 +28,7 @@ from scenarios.papers.r19.orders import (
     WAITING,
     Approach,
 )
-from scenarios.papers.r19.passes import (
+from slackwater.scenarios.papers.r19.passes import (
     Measured,
     accuracy_percent,
     hold_ms,
@@ -34,11 +37,8 @@ from scenarios.papers.r19.passes import (
     over_time,
     the_data_set,
 )
-from scenarios.papers.r19.verdicts import judged
-from scenarios.papers.verdicts import failing, ms, percent, share, times, turns
-from slackwater.measures import Measures
-from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers.r19.verdicts import judged
+from slackwater.scenarios.papers.verdicts import failing, ms, percent, share, times, turns
 
 SET_1_ACCURACY: Final = 99.98
 ACCURACY: Final = 99.97

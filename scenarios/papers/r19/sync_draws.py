@@ -12,15 +12,15 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers.r19 import published
-from scenarios.papers.r19.clock_sync import Measured, synchronised
-from scenarios.papers.r19.data_sets import DataSet, data_set
-from scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
-from scenarios.papers.r19.orders import PRINTED, WAITING
-from scenarios.papers.r19.released_stream import observe
-from scenarios.papers.verdicts import same_with, share
 from slackwater.paper import PaperRun
 from slackwater.scenario import Table
+from slackwater.scenarios.papers.r19 import published
+from slackwater.scenarios.papers.r19.clock_sync import Measured, synchronised
+from slackwater.scenarios.papers.r19.data_sets import DataSet, data_set
+from slackwater.scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
+from slackwater.scenarios.papers.r19.orders import PRINTED, WAITING
+from slackwater.scenarios.papers.r19.released_stream import observe
+from slackwater.scenarios.papers.verdicts import same_with, share
 
 LEG_NS: Final = 10_000
 """Least time of a leg of the time sync: R19 ran clients and engine on one machine."""

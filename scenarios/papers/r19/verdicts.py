@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scenarios.papers import verdicts
 from slackwater.paper import Finding
 from slackwater.scenario import Claim
+from slackwater.scenarios.papers import verdicts
 
 
 @dataclass(frozen=True, slots=True)

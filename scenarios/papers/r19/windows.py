@@ -8,21 +8,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.hosts.chain import Chain, ChainOutput, ChainSettings
-from engine.order.registry import parse_order
-from engine.query import query
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.r19 import palette, published
-from scenarios.papers.r19.clock_sync import exchange
-from scenarios.papers.r19.data_sets import data_set
-from scenarios.papers.r19.log_writing import SHIFT_NS, SITE, Source, frames, sources
-from scenarios.papers.r19.orders import PRINTED
-from scenarios.papers.r19.passes import the_data_set
-from scenarios.papers.r19.verdicts import judged
+from slackwater.engine.hosts.chain import Chain, ChainOutput, ChainSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from slackwater.log import Frame
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Table
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.r19 import palette, published
+from slackwater.scenarios.papers.r19.clock_sync import exchange
+from slackwater.scenarios.papers.r19.data_sets import data_set
+from slackwater.scenarios.papers.r19.log_writing import SHIFT_NS, SITE, Source, frames, sources
+from slackwater.scenarios.papers.r19.orders import PRINTED
+from slackwater.scenarios.papers.r19.passes import the_data_set
+from slackwater.scenarios.papers.r19.verdicts import judged
 
 ONE: Final = "SELECT avg(v_abs) FROM events WINDOW TUMBLING 10 s"
 """R19 Query 5.6."""

@@ -6,12 +6,20 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from scenarios.papers.curves import FLAT, Curves, drawn, tabled
-from scenarios.papers.verdicts import judged, listed
-from scenarios.papers.z10.methods import CORRECT, REALTIME, Ran, Setup, counted, timed, truth
-from scenarios.papers.z10.workload import Shape
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import NS_PER, Claim, number
+from slackwater.scenarios.papers.curves import FLAT, Curves, drawn, tabled
+from slackwater.scenarios.papers.verdicts import judged, listed
+from slackwater.scenarios.papers.z10.methods import (
+    CORRECT,
+    REALTIME,
+    Ran,
+    Setup,
+    counted,
+    timed,
+    truth,
+)
+from slackwater.scenarios.papers.z10.workload import Shape
 
 BUFFERS: Final = (50, 100, 250, 500, 750, 1000)
 """Events; Z10 draws from 0 on, and names 500."""

@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from scenarios.papers.curves import FLAT, Curves, drawn, growth, percents, spread, tabled
-from scenarios.papers.verdicts import failing, judged, listed, percent, turns
-from scenarios.papers.z10.grids import DURABLE, POINTS, SHARES, Grid, grid, holds_with
-from scenarios.papers.z10.methods import CORRECT, IE_MINER, K_SLACK, REALTIME, Ran, truth, written
-from scenarios.papers.z10.workload import Shape
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, number
+from slackwater.scenarios.papers.curves import FLAT, Curves, drawn, growth, percents, spread, tabled
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, percent, turns
+from slackwater.scenarios.papers.z10.grids import DURABLE, POINTS, SHARES, Grid, grid, holds_with
+from slackwater.scenarios.papers.z10.methods import (
+    CORRECT,
+    IE_MINER,
+    K_SLACK,
+    REALTIME,
+    Ran,
+    truth,
+    written,
+)
+from slackwater.scenarios.papers.z10.workload import Shape
 
 _OURS: Final = (REALTIME, CORRECT)
 _OF_POINTS: Final = (*_OURS, K_SLACK)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from scenarios.papers.z10.methods import Ran, Setup, counted, timed
-from scenarios.papers.z10.workload import WITHIN_NS, Shape
 from slackwater.paper import PaperRun
+from slackwater.scenarios.papers.z10.methods import Ran, Setup, counted, timed
+from slackwater.scenarios.papers.z10.workload import WITHIN_NS, Shape
 
 SHARES: Final = (0.0, 0.09, 0.18, 0.27, 0.36, 0.45)
 """Z10 6.2: from 0 to 45 %."""

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from scenarios.papers.curves import Curves, drawn, growth, tabled
-from scenarios.papers.verdicts import failing, judged, listed
-from scenarios.papers.z10.methods import CORRECT, K_SLACK, REALTIME, Ran, Setup, timed, written
-from scenarios.papers.z10.workload import TYPES, Shape
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, number
+from slackwater.scenarios.papers.curves import Curves, drawn, growth, tabled
+from slackwater.scenarios.papers.verdicts import failing, judged, listed
+from slackwater.scenarios.papers.z10.methods import (
+    CORRECT,
+    K_SLACK,
+    REALTIME,
+    Ran,
+    Setup,
+    timed,
+    written,
+)
+from slackwater.scenarios.papers.z10.workload import TYPES, Shape
 
 LENGTHS: Final = (3, 4, 5, 6, 7)
 """Positive steps; Z10 names no number."""

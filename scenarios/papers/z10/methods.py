@@ -15,19 +15,26 @@ from typing import Final
 
 import numpy as np
 
-from engine.barrier.registry import parse_barrier
-from engine.core.operator import ResultPieces
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.match.match_results import Matches
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.spill.bounds import SpillSettings
-from engine.order.registry import parse_order
-from engine.query import query
-from scenarios.papers.verdicts import listed
-from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.match.match_results import Matches
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.spill.bounds import SpillSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from slackwater.log import DEFAULT_SITE
 from slackwater.paper import Advanced, PaperRun
 from slackwater.scenario import NS_PER
+from slackwater.scenarios.papers.verdicts import listed
+from slackwater.scenarios.papers.z10.workload import (
+    NEGATED,
+    TYPES,
+    WITHIN_NS,
+    Arriving,
+    Shape,
+    arriving,
+)
 
 REALTIME: Final = "Realtime based"
 CORRECT: Final = "Correct based"

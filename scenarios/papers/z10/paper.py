@@ -1,7 +1,7 @@
 """Z10: Zhou et al. 2010, durable events out of order (section 6)."""
 
-from scenarios.papers.z10 import buffer, disorder, length
 from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.z10 import buffer, disorder, length
 
 _DATA = (
     "Made up anew: 1,000 sensors that send events of four types (eight by the query's length) at "

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from scenarios.papers.disorder import arrivals
 from slackwater.log import DEFAULT_SITE, FIXED_TYPES, Frame
 from slackwater.log import records as r
+from slackwater.scenarios.papers.disorder import arrivals
 
 WITHIN_NS: Final = 600 * 10**9
 """The window of Z10 5.2's query."""

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slackwater
-from engine.barrier.registry import parse_barrier
-from engine.core.errors import UserError
-from engine.core.released import Strings
-from engine.operators.match.repetition import kernel
-from engine.operators.match.repetition.matcher import RepeatMatcher
-from engine.operators.match.seq import Alone
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
-from engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.barrier.registry import parse_barrier
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Strings
+from slackwater.engine.operators.match.repetition import kernel
+from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
+from slackwater.engine.operators.match.seq import Alone
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
+from slackwater.engine.query.repeat_plan import RepeatPlan
 from tests.pattern.repetition.slow_repetition import Slow
 
 PATTERNS = [

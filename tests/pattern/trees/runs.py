@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.records import Kind
-from engine.barrier.registry import BarrierSettings
-from engine.core.released import IN_ORDER, ClockBound, Progress, Released, Strings
-from engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from engine.operators.match.interval.trees import TreeMatcher
-from engine.operators.match.seq import Alone
-from engine.operators.match.settings import PatternSettings
-from engine.query import query
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.barrier.registry import BarrierSettings
+from slackwater.engine.core.released import IN_ORDER, ClockBound, Progress, Released, Strings
+from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from slackwater.engine.operators.match.interval.trees import TreeMatcher
+from slackwater.engine.operators.match.seq import Alone
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query import query
 from tests.pattern.trees.definition import Record
 
 KINDS = {"whole": int(Kind.EVENT), "start": int(Kind.IBP), "end": int(Kind.IBE)}

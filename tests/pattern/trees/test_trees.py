@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import UserError
-from engine.operators.match.settings import PatternSettings
-from engine.query.endpoints.joins import JOINS
-from engine.query.endpoints.order import end_points, representation
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query.endpoints.joins import JOINS
+from slackwater.engine.query.endpoints.order import end_points, representation
 from tests.pattern.trees.by_clocks import Known, judged
 from tests.pattern.trees.definition import Record, Tree, Where, by_definition
 from tests.pattern.trees.drawn import Drawn, torn, trees

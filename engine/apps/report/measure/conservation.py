@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.apps.report.measure.events import ordered_rows, read_rows
-from engine.apps.report.numbers import (
+from slackwater.engine.apps.report.measure.events import ordered_rows, read_rows
+from slackwater.engine.apps.report.numbers import (
     BEFORE,
     BEFORE_EQUATIONS,
     LANE_COUNTERS,
@@ -24,7 +24,7 @@ from engine.apps.report.numbers import (
     PASS_EQUATIONS,
     Equation,
 )
-from engine.core.released import LATE_DROPPED
+from slackwater.engine.core.released import LATE_DROPPED
 
 Counts = dict[str, int]
 WORST_SHOWN: Final = 5

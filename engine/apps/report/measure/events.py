@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.core.errors import ContractViolation
-from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
-from engine.kernels.jit import njit
-from engine.log.whole_file import parquet_files
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+from slackwater.engine.kernels.jit import njit
+from slackwater.engine.log.whole_file import parquet_files
 
 # Reads the columns of a pass's ordered events, and of the truth, as NumPy arrays.
 #

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.apps.report.measure.events import quantiles
-from engine.core.errors import ContractViolation
-from engine.scenario import Table
+from slackwater.engine.apps.report.measure.events import quantiles
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.scenario import Table
 
 # How many alerts, cleared traces and violations each monitored pattern gave.
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent.records import CLOCK
-from engine.apps.report.measure.events import RunRows, ordered_rows, quantiles
-from engine.apps.report.measure.truth import LANE, NUMBER, TrueTimes, rows_by_clock
-from engine.core.released import IN_ORDER, LATE_DROPPED
+from slackwater.edge_agent.records import CLOCK
+from slackwater.engine.apps.report.measure.events import RunRows, ordered_rows, quantiles
+from slackwater.engine.apps.report.measure.truth import LANE, NUMBER, TrueTimes, rows_by_clock
+from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED
 
 SLICES: Final = 60
 SOURCES_SHOWN: Final = 40

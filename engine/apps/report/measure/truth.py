@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.parquet as pq
 
-from edge_agent.device_clock import ARRIVAL, device_of
-from engine.apps.report.measure.events import (
+from slackwater.edge_agent.device_clock import ARRIVAL, device_of
+from slackwater.engine.apps.report.measure.events import (
     CLOCK,
     NO_NUMBER,
     NO_TEXT,
@@ -18,7 +18,7 @@ from engine.apps.report.measure.events import (
     quantiles,
     read_rows,
 )
-from engine.core.errors import ContractViolation
+from slackwater.engine.core.errors import ContractViolation
 
 # The instants at which events truly happened, looked up by who made them and their number.
 #

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from engine.apps.report.measure.matches import QueryAnswers, Result
+from slackwater.engine.apps.report.measure.matches import QueryAnswers, Result
 
 KEYS_SHOWN: Final = 6
 POINTS_SHOWN: Final = 400

@@ -12,14 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.apps.report.numbers import Cell, as_json
-from engine.apps.report.page.figures import Figure
-from engine.apps.report.page.run_tables import versions_text
-from engine.core.errors import UserError
-from engine.core.extras import need
-from engine.core.units import number, percent
-from engine.log.whole_file import whole_file
-from engine.scenario import Table
+from slackwater.engine.apps.report.numbers import Cell, as_json
+from slackwater.engine.apps.report.page.figures import Figure
+from slackwater.engine.apps.report.page.run_tables import versions_text
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
+from slackwater.engine.core.units import number, percent
+from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.scenario import Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment

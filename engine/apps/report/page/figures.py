@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
 
-from engine.apps.report.numbers import NS_PER_MS, TimeLine
-from engine.core.units import duration, duration_unit, number, percent
+from slackwater.engine.apps.report.numbers import NS_PER_MS, TimeLine
+from slackwater.engine.core.units import duration, duration_unit, number, percent
 
 # Figures of a scenario's intervals (``engine.scenario.Timeline``): lines of bars over time.
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from engine.apps.report.numbers import TimeLine
-from engine.apps.report.page.figures import (
+from slackwater.engine.apps.report.numbers import TimeLine
+from slackwater.engine.apps.report.page.figures import (
     ARRIVED,
     BAD,
     COLOURS,
@@ -24,7 +24,7 @@ from engine.apps.report.page.figures import (
     digits,
     display_names,
 )
-from engine.core.units import amount, duration, duration_unit, percent
+from slackwater.engine.core.units import amount, duration, duration_unit, percent
 
 HEIGHT_PX: Final = 250
 _SILENT_SLICES: Final = 4

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from engine.apps.report.measure.events import how_it_ended
-from engine.apps.report.measure.matches import LISTED
-from engine.apps.report.numbers import Cell, TimeLine
-from engine.apps.report.page.figures import CLOCKS_SHOWN, display_names
-from engine.apps.report.page.result_figures import match_anchor
-from engine.core.units import amount, duration, number, percent
-from engine.scenario import Table
+from slackwater.engine.apps.report.measure.events import how_it_ended
+from slackwater.engine.apps.report.measure.matches import LISTED
+from slackwater.engine.apps.report.numbers import Cell, TimeLine
+from slackwater.engine.apps.report.page.figures import CLOCKS_SHOWN, display_names
+from slackwater.engine.apps.report.page.result_figures import match_anchor
+from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.scenario import Table
 
 # What of a report with very many sources the page shows; ``report.json`` beside it has all.
 #

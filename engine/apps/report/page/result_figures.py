@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.apps.report.numbers import TimeLine
-from engine.apps.report.page.figures import (
+from slackwater.engine.apps.report.numbers import TimeLine
+from slackwater.engine.apps.report.page.figures import (
     BAD,
     COLOURS,
     GOOD,
@@ -18,7 +18,7 @@ from engine.apps.report.page.figures import (
     log_axis,
     short,
 )
-from engine.core.units import number, percent
+from slackwater.engine.core.units import number, percent
 
 # Figures of a scenario's own charts (``engine.scenario.Chart``).
 

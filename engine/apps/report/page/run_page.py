@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.report.numbers import TimeLine, places_of, with_anchors
-from engine.apps.report.page.document import document
-from engine.apps.report.page.figures import (
+from slackwater.engine.apps.report.numbers import TimeLine, places_of, with_anchors
+from slackwater.engine.apps.report.page.document import document
+from slackwater.engine.apps.report.page.figures import (
     bound_figure,
     clock_figures,
     disorder_figure,
@@ -18,8 +18,8 @@ from engine.apps.report.page.figures import (
     reconciled_figure,
     timeline_figures,
 )
-from engine.apps.report.page.hero import hero
-from engine.apps.report.page.measure_tables import (
+from slackwater.engine.apps.report.page.hero import hero
+from slackwater.engine.apps.report.page.measure_tables import (
     clock_table,
     disorder_table,
     hold_table,
@@ -33,8 +33,12 @@ from engine.apps.report.page.measure_tables import (
     window_lists,
     window_table,
 )
-from engine.apps.report.page.result_figures import chart_figures, match_figures, window_figures
-from engine.apps.report.page.run_tables import (
+from slackwater.engine.apps.report.page.result_figures import (
+    chart_figures,
+    match_figures,
+    window_figures,
+)
+from slackwater.engine.apps.report.page.run_tables import (
     before_table,
     counter_table,
     equations,
@@ -44,7 +48,7 @@ from engine.apps.report.page.run_tables import (
     reconciled_table,
     source_tables,
 )
-from engine.core.clocks.arrivals import SLOW_NS, slow_text
+from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
 
 _CHAPTERS: Final = {
     "verdict": "Verdict", "story": "Before and after", "matches": "Matches", "windows": "Windows",

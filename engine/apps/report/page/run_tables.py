@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.apps.report.numbers import BEFORE, PASS, BalanceTerm, Cell, TimeLine
-from engine.apps.report.page.figures import missing_of
-from engine.apps.report.page.measure_tables import by_loss, how_many_sources
-from engine.core.units import amount, duration, percent
-from engine.scenario import Table
+from slackwater.engine.apps.report.numbers import BEFORE, PASS, BalanceTerm, Cell, TimeLine
+from slackwater.engine.apps.report.page.figures import missing_of
+from slackwater.engine.apps.report.page.measure_tables import by_loss, how_many_sources
+from slackwater.engine.core.units import amount, duration, percent
+from slackwater.engine.scenario import Table
 
 Report = Mapping[str, Any]
 _ALWAYS: Final = ("generated", "logged", "arrived", "released", "missing")

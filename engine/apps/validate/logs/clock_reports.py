@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from edge_agent.device_clock import device_of, is_in_doubt
-from engine.core.clocks.arrivals import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.device_clock import device_of, is_in_doubt
+from slackwater.engine.core.clocks.arrivals import (
     SLOW_NS,
     ArrivalEstimate,
     declaration,
@@ -23,14 +23,20 @@ from engine.core.clocks.arrivals import (
     fastest_delay,
     slow_text,
 )
-from engine.core.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Line, Sample, explained
-from engine.core.frame import by_site
-from engine.hosts.chain import Chain, ChainSettings
-from engine.kernels.records import NS_PER_S
-from engine.log.clock_readings import ClockReadings, clock_readings
-from engine.log.following import Log, opened
-from engine.order.base import Guards
-from engine.order.registry import parse_order
+from slackwater.engine.core.clocks.prediction import (
+    SKEW_MAX_PPB,
+    SYNCS_KEPT,
+    Line,
+    Sample,
+    explained,
+)
+from slackwater.engine.core.frame import by_site
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.kernels.records import NS_PER_S
+from slackwater.engine.log.clock_readings import ClockReadings, clock_readings
+from slackwater.engine.log.following import Log, opened
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
 
 _ROWS: Final = 1 << 18
 _SHOWN: Final = 240

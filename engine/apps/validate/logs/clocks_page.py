@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.report.numbers import Cell, TimeLine, plain, versions
-from engine.apps.report.page.document import CHAPTER, write_page
-from engine.apps.report.page.figures import COLOURS, Figure, digits
-from engine.apps.validate.logs.clock_reports import ClockReport, remarks
-from engine.apps.validate.spoken import duration, nearest
-from engine.apps.validate.tables import ppm
-from engine.core.units import duration_unit
-from engine.scenario import Table
+from slackwater.engine.apps.report.numbers import Cell, TimeLine, plain, versions
+from slackwater.engine.apps.report.page.document import CHAPTER, write_page
+from slackwater.engine.apps.report.page.figures import COLOURS, Figure, digits
+from slackwater.engine.apps.validate.logs.clock_reports import ClockReport, remarks
+from slackwater.engine.apps.validate.spoken import duration, nearest
+from slackwater.engine.apps.validate.tables import ppm
+from slackwater.engine.core.units import duration_unit
+from slackwater.engine.scenario import Table
 
 HTML: Final = "clocks.html"
 JSON: Final = "clocks.json"

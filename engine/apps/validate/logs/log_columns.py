@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.core.errors import UserError
-from engine.core.frame import Frame
-from engine.log.arrival_log import LogReader
-from engine.log.describe import ints, string_codes
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.log.describe import ints, string_codes
 
 NONE: Final = -(2**63)
 """Means null in a column of numbers."""

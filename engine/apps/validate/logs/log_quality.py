@@ -11,19 +11,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.apps.validate.logs.clock_reports import DeclaredBound, synced_clock
-from engine.apps.validate.logs.log_columns import NONE, LogColumns
-from engine.apps.validate.quality import IN_TIME, ClockQuality, LinkQuality, Setup, SourceQuality
-from engine.apps.validate.verdict import Measured
-from engine.core.clocks.arrivals import SLOW_NS, slow_text
-from engine.hosts.chain import ChainSettings
-from engine.hosts.inprocess import run_in_process
-from engine.kernels.records import NS_PER_S
-from engine.log.describe import group_rows
-from engine.output.part_store import HELD_BYTES, PartStore
-from engine.query.plan import asked_plan
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.apps.validate.logs.clock_reports import DeclaredBound, synced_clock
+from slackwater.engine.apps.validate.logs.log_columns import NONE, LogColumns
+from slackwater.engine.apps.validate.quality import (
+    IN_TIME,
+    ClockQuality,
+    LinkQuality,
+    Setup,
+    SourceQuality,
+)
+from slackwater.engine.apps.validate.verdict import Measured
+from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
+from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.kernels.records import NS_PER_S
+from slackwater.engine.log.describe import group_rows
+from slackwater.engine.output.part_store import HELD_BYTES, PartStore
+from slackwater.engine.query.plan import asked_plan
 
 # What a log's own answers say: its queries are answered, and the uncertain results counted.
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent import records as r
-from edge_agent.records import Kind
-from engine.apps.validate.logs.log_columns import LogColumns
-from engine.core.errors import UserError
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import Kind
+from slackwater.engine.apps.validate.logs.log_columns import LogColumns
+from slackwater.engine.core.errors import UserError
 
 _SHARES: Final = (0.0, 0.05, 0.5, 0.95, 0.999, 1.0)
 _NAMES: Final = ("min", "p5", "p50", "p95", "p999", "max")

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engine.apps.report.numbers import Kpi, plain, versions
-from engine.apps.report.page.document import CHAPTER, write_page
-from engine.apps.report.page.figures import COLOURS, Figure, duration_axis, ms
-from engine.apps.validate.logs.two_logs import SourceBeside, TwoLogs
-from engine.apps.validate.spoken import duration
-from engine.apps.validate.tables import beside_table
-from engine.core.units import amount, percent
+from slackwater.engine.apps.report.numbers import Kpi, plain, versions
+from slackwater.engine.apps.report.page.document import CHAPTER, write_page
+from slackwater.engine.apps.report.page.figures import COLOURS, Figure, duration_axis, ms
+from slackwater.engine.apps.validate.logs.two_logs import SourceBeside, TwoLogs
+from slackwater.engine.apps.validate.spoken import duration
+from slackwater.engine.apps.validate.tables import beside_table
+from slackwater.engine.core.units import amount, percent
 
 HTML: Final = "two-logs.html"
 JSON: Final = "two-logs.json"

@@ -9,19 +9,19 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from engine.core.released import NO_EPOCH, Released
-from engine.core.timeline import ANY_TYPE, EPOCH_START, UNC_START
-from engine.operators.match.compiled.tables import Layout
-from engine.query.expression import View, column, view_mask
-from engine.query.fields import (
+from slackwater.engine.core.released import NO_EPOCH, Released
+from slackwater.engine.core.timeline import ANY_TYPE, EPOCH_START, UNC_START
+from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.query.expression import View, column, view_mask
+from slackwater.engine.query.fields import (
     attributes_in,
     attributes_of,
     own_attribute,
     released_columns,
     shows_everything,
 )
-from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
-from engine.query.shape import of_intervals, of_streams
+from slackwater.engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
+from slackwater.engine.query.shape import of_intervals, of_streams
 
 
 class StepFilter(NamedTuple):

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct, field
 
-from engine.core.errors import ContractViolation
-from engine.core.released import Strings
-from engine.operators.match.compiled.table_builder import Read, aliases_of, chosen, flag
-from engine.operators.match.search import machine
-from engine.operators.match.search import machine as clocked
-from engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT, Programs
-from engine.operators.match.verdict.outcomes import EQUAL, LESS, MORE
-from engine.query.clocked import (
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.released import Strings
+from slackwater.engine.operators.match.compiled.table_builder import Read, aliases_of, chosen, flag
+from slackwater.engine.operators.match.search import machine
+from slackwater.engine.operators.match.search import machine as clocked
+from slackwater.engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT, Programs
+from slackwater.engine.operators.match.verdict.outcomes import EQUAL, LESS, MORE
+from slackwater.engine.query.clocked import (
     Coefficients,
     by_event,
     clocked_aliases,
@@ -25,9 +25,9 @@ from engine.query.clocked import (
     is_clocked,
     one_window,
 )
-from engine.query.expression import join_mask
-from engine.query.fields import attributes_in, bare, inside
-from engine.query.plan import (
+from slackwater.engine.query.expression import join_mask
+from slackwater.engine.query.fields import attributes_in, bare, inside
+from slackwater.engine.query.plan import (
     OPPOSITE,
     Arithmetic,
     Attribute,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.records import record
+from slackwater.engine.kernels.records import record
 
 EVENT: Final = record(
     "ref", "ref_end", "unc", "epoch", "unc_end", "epoch_end", "order", "expires", "member",

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.operators.match.compiled.records import BY_END, BY_START, UNSORTED
-from engine.query.endpoints.joins import INDEXED, NAIVE, indexed_path
-from engine.query.endpoints.order import LESS, NOTHING, UPTO, reduced
-from engine.query.plan import PointRelation, SeqPlan
-from engine.query.shape import Shape, endpoint_order, of_intervals, of_streams
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.operators.match.compiled.records import BY_END, BY_START, UNSORTED
+from slackwater.engine.query.endpoints.joins import INDEXED, NAIVE, indexed_path
+from slackwater.engine.query.endpoints.order import LESS, NOTHING, UPTO, reduced
+from slackwater.engine.query.plan import PointRelation, SeqPlan
+from slackwater.engine.query.shape import Shape, endpoint_order, of_intervals, of_streams
 
 # What a plan asks of the order of two steps, as relations between their end points.
 #

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct, field
 
-from engine.kernels.records import NONE
-from engine.operators.match.compiled.records import RECORDS, Tables
-from engine.operators.match.compiled.relations import Related
-from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in, bare, parts_of
-from engine.query.plan import (
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.operators.match.compiled.records import RECORDS, Tables
+from slackwater.engine.operators.match.compiled.relations import Related
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.fields import attributes_in, bare, parts_of
+from slackwater.engine.query.plan import (
     Arithmetic,
     Attribute,
     Case,

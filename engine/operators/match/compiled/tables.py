@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from engine.core.errors import UserError
-from engine.core.timeline import ANY_TYPE
-from engine.kernels.records import NONE
-from engine.operators.match.compiled.records import BY_START, HIGH, LOW, Tables
-from engine.operators.match.compiled.relations import (
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.operators.match.compiled.records import BY_START, HIGH, LOW, Tables
+from slackwater.engine.operators.match.compiled.relations import (
     END,
     START,
     Joins,
@@ -27,11 +27,15 @@ from engine.operators.match.compiled.relations import (
     soon_after,
     starts_before,
 )
-from engine.operators.match.compiled.table_builder import Builder, Read, exact_and_clocked
-from engine.query.clocked import is_clocked
-from engine.query.endpoints.joins import IBP, check_index, in_order
-from engine.query.fields import attributes_in
-from engine.query.plan import (
+from slackwater.engine.operators.match.compiled.table_builder import (
+    Builder,
+    Read,
+    exact_and_clocked,
+)
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.endpoints.joins import IBP, check_index, in_order
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
     Logic,
@@ -41,7 +45,7 @@ from engine.query.plan import (
     Step,
     conjunction,
 )
-from engine.query.shape import Between, Shape, of_intervals, shape_of
+from slackwater.engine.query.shape import Between, Shape, of_intervals, shape_of
 
 # The scope of a negated step while a query's tables are made.
 

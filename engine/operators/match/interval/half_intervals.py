@@ -15,16 +15,16 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from edge_agent.records import UNC_MAX_NS
-from engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import NO_EPOCH, Released
-from engine.core.timeline import EPOCH_START, UNC_START
-from engine.operators.match.match_results import END_HALF, HALF_COLUMN, START_HALF
-from engine.operators.match.search.state import BEGUN
-from engine.operators.match.store import widest_unc
-from engine.query.plan import Attribute
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import NO_EPOCH, Released
+from slackwater.engine.core.timeline import EPOCH_START, UNC_START
+from slackwater.engine.operators.match.match_results import END_HALF, HALF_COLUMN, START_HALF
+from slackwater.engine.operators.match.search.state import BEGUN
+from slackwater.engine.operators.match.store import widest_unc
+from slackwater.engine.query.plan import Attribute
 
 WHOLE: Final = 0
 START: Final = START_HALF

@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from edge_agent import records as r
-from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Changes, MatcherOutput
-from engine.core.columns import Columns
-from engine.core.released import Released, Strings
-from engine.core.timeline import Moved, Steps
-from engine.operators.match.compiled.tables import SamePlan
-from engine.operators.match.interval.half_intervals import (
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.barrier.base import Changes, MatcherOutput
+from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.core.timeline import Moved, Steps
+from slackwater.engine.operators.match.compiled.tables import SamePlan
+from slackwater.engine.operators.match.interval.half_intervals import (
     END,
     ID_VALID,
     REPEATED,
@@ -29,11 +29,11 @@ from engine.operators.match.interval.half_intervals import (
     id_of,
     with_halves,
 )
-from engine.operators.match.match_results import HALF_COLUMN
-from engine.operators.match.seq import SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query.endpoints.joins import IBP, check_joins
-from engine.query.plan import (
+from slackwater.engine.operators.match.match_results import HALF_COLUMN
+from slackwater.engine.operators.match.seq import SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query.endpoints.joins import IBP, check_joins
+from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
     Constant,

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.operators.match.repetition.compiled import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.operators.match.repetition.compiled import (
     ALL_OF,
     AVG,
     CUR,
@@ -24,15 +24,21 @@ from engine.operators.match.repetition.compiled import (
     TAIL,
     SearchState,
 )
-from engine.operators.match.search.machine import CERTAINLY, FLOAT, POSSIBLY, Errors, holds
-from engine.operators.match.search.state import (
+from slackwater.engine.operators.match.search.machine import (
+    CERTAINLY,
+    FLOAT,
+    POSSIBLY,
+    Errors,
+    holds,
+)
+from slackwater.engine.operators.match.search.state import (
     CERTAIN,
     IMPOSSIBLE,
     POSSIBLE,
     apart_error,
     lasts_within,
 )
-from engine.operators.match.verdict.outcomes import bits_of, real_of
+from slackwater.engine.operators.match.verdict.outcomes import bits_of, real_of
 
 HALF: Final = 32
 LOW_HALF: Final = 2**32 - 1

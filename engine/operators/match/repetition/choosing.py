@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from engine.kernels.jit import inline, kernel
-from engine.operators.match.repetition.asking import spread_of
-from engine.operators.match.repetition.compiled import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.operators.match.repetition.asking import spread_of
+from slackwater.engine.operators.match.repetition.compiled import (
     APART,
     FAR,
     FIRST_OF_END,
@@ -23,7 +23,7 @@ from engine.operators.match.repetition.compiled import (
     KEPT_NOW,
     SearchState,
 )
-from engine.operators.match.repetition.starts import (
+from slackwater.engine.operators.match.repetition.starts import (
     latest_start,
     may_begin,
     open_from,
@@ -31,8 +31,8 @@ from engine.operators.match.repetition.starts import (
     starts_from,
     walks,
 )
-from engine.operators.match.repetition.walk import NEW, OLD, MatchFilter
-from engine.operators.match.search.stacks import first_not_below
+from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter
+from slackwater.engine.operators.match.search.stacks import first_not_below
 
 _NO_ROOM: Final = -FAR - 1
 

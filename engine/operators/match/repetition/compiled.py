@@ -18,15 +18,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from engine.core.timeline import ANY_TYPE
-from engine.kernels.records import record
-from engine.operators.match.compiled.table_builder import Builder, exact_and_clocked
-from engine.operators.match.compiled.tables import Layout, SamePlan
-from engine.operators.match.search.machine import FLOAT, INT, TEXT, Programs
-from engine.operators.match.search.stacks import Stacks
-from engine.query.fields import attributes_in, with_alias, with_attributes
-from engine.query.plan import Attribute, Predicate, Step, conjunction
-from engine.query.repeat_plan import (
+from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.kernels.records import record
+from slackwater.engine.operators.match.compiled.table_builder import Builder, exact_and_clocked
+from slackwater.engine.operators.match.compiled.tables import Layout, SamePlan
+from slackwater.engine.operators.match.search.machine import FLOAT, INT, TEXT, Programs
+from slackwater.engine.operators.match.search.stacks import Stacks
+from slackwater.engine.query.fields import attributes_in, with_alias, with_attributes
+from slackwater.engine.query.plan import Attribute, Predicate, Step, conjunction
+from slackwater.engine.query.repeat_plan import (
     BEFORE,
     COLLECTED,
     COUNT,
@@ -41,7 +41,7 @@ from engine.query.repeat_plan import (
     step_and_role,
     with_role,
 )
-from engine.query.shape import Shape
+from slackwater.engine.query.shape import Shape
 
 # Records that the kernels of repetition read by name; each field is an int64.
 

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.tables import mixed
-from engine.operators.match.repetition.asking import spread_of
-from engine.operators.match.repetition.choosing import choose_all, choose_late, choose_newest
-from engine.operators.match.repetition.compiled import ALL_MATCHES, ANY, FAR, SearchState
-from engine.operators.match.repetition.runs import go_on, is_alike, keeps_runs, place_of
-from engine.operators.match.repetition.starts import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.operators.match.repetition.asking import spread_of
+from slackwater.engine.operators.match.repetition.choosing import (
+    choose_all,
+    choose_late,
+    choose_newest,
+)
+from slackwater.engine.operators.match.repetition.compiled import ALL_MATCHES, ANY, FAR, SearchState
+from slackwater.engine.operators.match.repetition.runs import go_on, is_alike, keeps_runs, place_of
+from slackwater.engine.operators.match.repetition.starts import (
     latest_start,
     may_begin,
     open_from,
@@ -29,9 +33,9 @@ from engine.operators.match.repetition.starts import (
     starts_from,
     walks,
 )
-from engine.operators.match.repetition.walk import NEW, OLD, MatchFilter
-from engine.operators.match.search.machine import widest_of
-from engine.operators.match.search.stacks import find, insert, needed
+from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter
+from slackwater.engine.operators.match.search.machine import widest_of
+from slackwater.engine.operators.match.search.stacks import find, insert, needed
 
 DONE: Final = 0
 STACKS_FULL: Final = 1

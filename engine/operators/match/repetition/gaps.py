@@ -9,8 +9,8 @@ events are looked at: those that were held when the later of the match and the e
 
 from __future__ import annotations
 
-from engine.kernels.jit import inline, kernel
-from engine.operators.match.repetition.asking import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.operators.match.repetition.asking import (
     asked,
     collected,
     copied,
@@ -25,11 +25,17 @@ from engine.operators.match.repetition.asking import (
     taken,
     trial_holds,
 )
-from engine.operators.match.repetition.compiled import CUR, NEXT, PREV, STRICT, SearchState
-from engine.operators.match.search.construction import FOR_EVER
-from engine.operators.match.search.machine import widest_of
-from engine.operators.match.search.stacks import first_not_below
-from engine.operators.match.search.state import CERTAIN, IMPOSSIBLE
+from slackwater.engine.operators.match.repetition.compiled import (
+    CUR,
+    NEXT,
+    PREV,
+    STRICT,
+    SearchState,
+)
+from slackwater.engine.operators.match.search.construction import FOR_EVER
+from slackwater.engine.operators.match.search.machine import widest_of
+from slackwater.engine.operators.match.search.stacks import first_not_below
+from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE
 
 
 @inline

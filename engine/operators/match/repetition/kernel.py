@@ -6,18 +6,18 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.core.released import Strings
-from engine.kernels.records import copy_of, numbers_of
-from engine.operators.match.compiled.program import (
+from slackwater.engine.core.released import Strings
+from slackwater.engine.kernels.records import copy_of, numbers_of
+from slackwater.engine.operators.match.compiled.program import (
     awaits_text,
     compile_programs,
     text_constants,
     text_ranks,
     uses_text_order,
 )
-from engine.operators.match.compiled.records import EVENT
-from engine.operators.match.repetition import construction as c
-from engine.operators.match.repetition.compiled import (
+from slackwater.engine.operators.match.compiled.records import EVENT
+from slackwater.engine.operators.match.repetition import construction as c
+from slackwater.engine.operators.match.repetition.compiled import (
     CHOICE,
     EVENT_OF,
     FAR,
@@ -33,12 +33,12 @@ from engine.operators.match.repetition.compiled import (
     SearchState,
     made_kinds,
 )
-from engine.operators.match.search import stacks
-from engine.operators.match.search.host import MatchBudget
-from engine.operators.match.search.machine import NO_PROGRAMS, Programs
-from engine.operators.match.settings import Rule
-from engine.operators.match.store import UNC_END, Store
-from engine.query.purge_settings import MATCHES_MAX
+from slackwater.engine.operators.match.search import stacks
+from slackwater.engine.operators.match.search.host import MatchBudget
+from slackwater.engine.operators.match.search.machine import NO_PROGRAMS, Programs
+from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.operators.match.store import UNC_END, Store
+from slackwater.engine.query.purge_settings import MATCHES_MAX
 
 _LEAST: Final = 1 << 10
 _LINKS: Final = 8

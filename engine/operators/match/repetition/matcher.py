@@ -16,23 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import BarrierRequirements, Changes, ReleasedMatches
-from engine.core.errors import UserError
-from engine.core.operator import Result, ResultPieces
-from engine.core.released import Released, Strings
-from engine.core.timeline import LONG_AGO, Moved, Steps
-from engine.operators.match.compiled.membership import step_filters
-from engine.operators.match.compiled.tables import Layout
-from engine.operators.match.repetition.compiled import repeat_layout
-from engine.operators.match.repetition.kernel import RepeatKernel
-from engine.operators.match.repetition.matches import MatchTable, RepeatJudge, scopes_of
-from engine.operators.match.repetition.results import shown_runs
-from engine.operators.match.replay import one_of_each
-from engine.operators.match.seq import SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.operators.match.store import EXPIRES, HORIZON, MEMBER, widest_unc
-from engine.query.repeat_plan import RepeatPlan
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.barrier.base import BarrierRequirements, Changes, ReleasedMatches
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.core.timeline import LONG_AGO, Moved, Steps
+from slackwater.engine.operators.match.compiled.membership import step_filters
+from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.repetition.compiled import repeat_layout
+from slackwater.engine.operators.match.repetition.kernel import RepeatKernel
+from slackwater.engine.operators.match.repetition.matches import MatchTable, RepeatJudge, scopes_of
+from slackwater.engine.operators.match.repetition.results import shown_runs
+from slackwater.engine.operators.match.replay import one_of_each
+from slackwater.engine.operators.match.seq import SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, widest_unc
+from slackwater.engine.query.repeat_plan import RepeatPlan
 
 _LEAST_MATCHES = 1 << 10
 

@@ -7,27 +7,31 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.barrier.base import Changes, Verdicts
-from engine.core.timeline import ANY_TYPE, LONG_AGO, UNKNOWN
-from engine.kernels.jit import kernel
-from engine.kernels.records import numbers_of, record
-from engine.kernels.tables import mixed, numbered, places_of
-from engine.operators.match.compiled.records import RELATION, SCOPE
-from engine.operators.match.repetition.compiled import EVENT_OF
-from engine.operators.match.repetition.kernel import FoundRuns
-from engine.operators.match.settings import Rule
-from engine.operators.match.store import Store
-from engine.operators.match.verdict.certainty import errors_of_pair, leaders_of, shares_clock
-from engine.operators.match.verdict.matches import as_sure
-from engine.operators.match.verdict.probability import (
+from slackwater.engine.barrier.base import Changes, Verdicts
+from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, UNKNOWN
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import numbers_of, record
+from slackwater.engine.kernels.tables import mixed, numbered, places_of
+from slackwater.engine.operators.match.compiled.records import RELATION, SCOPE
+from slackwater.engine.operators.match.repetition.compiled import EVENT_OF
+from slackwater.engine.operators.match.repetition.kernel import FoundRuns
+from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.operators.match.store import Store
+from slackwater.engine.operators.match.verdict.certainty import (
+    errors_of_pair,
+    leaders_of,
+    shares_clock,
+)
+from slackwater.engine.operators.match.verdict.matches import as_sure
+from slackwater.engine.operators.match.verdict.probability import (
     SCOPE_END,
     Doubtful,
     pair_probability,
     sampled_probability,
     shared_by_doubts,
 )
-from engine.operators.match.verdict.unknown import may_be_unknown, of_runs
-from engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
+from slackwater.engine.operators.match.verdict.unknown import may_be_unknown, of_runs
+from slackwater.engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
 
 # The matches that a batch is about and those that the barrier holds, each with a number.
 #

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from engine.barrier.base import ReleasedMatches
-from engine.core.columns import VALID_PREFIX
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import Strings
-from engine.core.timeline import CHANCE
-from engine.operators.match.match_results import Matches
-from engine.operators.match.repetition.asking import HALF, LOW_HALF
-from engine.operators.match.repetition.compiled import RepeatLayout
-from engine.operators.match.repetition.matches import MatchTable
-from engine.operators.match.store import Store
-from engine.operators.match.verdict.certainty import no_surer_than
-from engine.query.expression import View, computed_values
-from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.query.plan import Attribute, Computed, Expression, SeqPlan
-from engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
-from engine.query.values import NULL, Value
+from slackwater.engine.barrier.base import ReleasedMatches
+from slackwater.engine.core.columns import VALID_PREFIX
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import Strings
+from slackwater.engine.core.timeline import CHANCE
+from slackwater.engine.operators.match.match_results import Matches
+from slackwater.engine.operators.match.repetition.asking import HALF, LOW_HALF
+from slackwater.engine.operators.match.repetition.compiled import RepeatLayout
+from slackwater.engine.operators.match.repetition.matches import MatchTable
+from slackwater.engine.operators.match.store import Store
+from slackwater.engine.operators.match.verdict.certainty import no_surer_than
+from slackwater.engine.query.expression import View, computed_values
+from slackwater.engine.query.fields import attributes_in, own_attribute, released_columns
+from slackwater.engine.query.plan import Attribute, Computed, Expression, SeqPlan
+from slackwater.engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
+from slackwater.engine.query.values import NULL, Value
 
 CELLS_MAX = 1 << 22
 """Of the table that some results become at once."""

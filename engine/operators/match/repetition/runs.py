@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.operators.match.repetition.asking import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.operators.match.repetition.asking import (
     has_beside,
     key_equal,
     placed,
@@ -25,9 +25,9 @@ from engine.operators.match.repetition.asking import (
     trial_holds,
     tried,
 )
-from engine.operators.match.repetition.compiled import ANY, CUR, FAR, STRICT, SearchState
-from engine.operators.match.repetition.gaps import follows, scan
-from engine.operators.match.repetition.walk import (
+from slackwater.engine.operators.match.repetition.compiled import ANY, CUR, FAR, STRICT, SearchState
+from slackwater.engine.operators.match.repetition.gaps import follows, scan
+from slackwater.engine.operators.match.repetition.walk import (
     MatchFilter,
     has_room,
     is_exact,
@@ -36,8 +36,8 @@ from engine.operators.match.repetition.walk import (
     note_match,
     verdict_of,
 )
-from engine.operators.match.search.stacks import first_not_below
-from engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+from slackwater.engine.operators.match.search.stacks import first_not_below
+from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
 
 UNKNOWN: Final = 0
 """What is known of a run: it is to be made from its first event on,"""

@@ -9,12 +9,24 @@ looks only at those that are open, however many are held.
 
 from __future__ import annotations
 
-from engine.kernels.jit import inline, kernel
-from engine.operators.match.repetition.asking import key_equal, spread_of
-from engine.operators.match.repetition.compiled import ANY, FAR, FIRST_OF_START, KEPT, SearchState
-from engine.operators.match.repetition.runs import RUNNING, UNKNOWN, match_of, may_end, stands
-from engine.operators.match.repetition.walk import MatchFilter, walk
-from engine.operators.match.search.stacks import first_not_below
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.operators.match.repetition.asking import key_equal, spread_of
+from slackwater.engine.operators.match.repetition.compiled import (
+    ANY,
+    FAR,
+    FIRST_OF_START,
+    KEPT,
+    SearchState,
+)
+from slackwater.engine.operators.match.repetition.runs import (
+    RUNNING,
+    UNKNOWN,
+    match_of,
+    may_end,
+    stands,
+)
+from slackwater.engine.operators.match.repetition.walk import MatchFilter, walk
+from slackwater.engine.operators.match.search.stacks import first_not_below
 
 
 @inline

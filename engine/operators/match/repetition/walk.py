@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from engine.kernels.jit import inline, kernel
-from engine.operators.match.repetition.asking import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.operators.match.repetition.asking import (
     finals_hold,
     has_beside,
     key_equal,
@@ -27,7 +27,7 @@ from engine.operators.match.repetition.asking import (
     trial_holds,
     tried,
 )
-from engine.operators.match.repetition.compiled import (
+from slackwater.engine.operators.match.repetition.compiled import (
     ALL_MATCHES,
     FAR,
     FIRST_OF_END,
@@ -35,10 +35,10 @@ from engine.operators.match.repetition.compiled import (
     STRICT,
     SearchState,
 )
-from engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
-from engine.operators.match.search.construction import FOR_EVER
-from engine.operators.match.search.stacks import first_not_below
-from engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+from slackwater.engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
+from slackwater.engine.operators.match.search.construction import FOR_EVER
+from slackwater.engine.operators.match.search.stacks import first_not_below
+from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
 
 NEW: Final = 1
 OLD: Final = 0

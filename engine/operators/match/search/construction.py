@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, record
-from engine.kernels.tables import mixed
-from engine.operators.match.compiled.records import LOW, UNSORTED, Tables
-from engine.operators.match.search.machine import widest_of
-from engine.operators.match.search.purge import admit, cascade, drop, purge_until, raised
-from engine.operators.match.search.stacks import find, first_not_below, insert, needed
-from engine.operators.match.search.state import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, record
+from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.operators.match.compiled.records import LOW, UNSORTED, Tables
+from slackwater.engine.operators.match.search.machine import widest_of
+from slackwater.engine.operators.match.search.purge import admit, cascade, drop, purge_until, raised
+from slackwater.engine.operators.match.search.stacks import find, first_not_below, insert, needed
+from slackwater.engine.operators.match.search.state import (
     CERTAIN,
     IMPOSSIBLE,
     POSSIBLE,

@@ -7,27 +7,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.core.errors import OverBudget
-from engine.core.released import ClockBound, Strings
-from engine.core.timeline import ALL, LONG_AGO, Steps
-from engine.kernels.records import copy_of, numbers_of
-from engine.operators.match.compiled.membership import step_filters
-from engine.operators.match.compiled.program import (
+from slackwater.engine.core.errors import OverBudget
+from slackwater.engine.core.released import ClockBound, Strings
+from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps
+from slackwater.engine.kernels.records import copy_of, numbers_of
+from slackwater.engine.operators.match.compiled.membership import step_filters
+from slackwater.engine.operators.match.compiled.program import (
     awaits_text,
     compile_programs,
     text_constants,
     text_ranks,
     uses_text_order,
 )
-from engine.operators.match.compiled.tables import Layout
-from engine.operators.match.search import construction as c
-from engine.operators.match.search import construction as scopes
-from engine.operators.match.search import stacks
-from engine.operators.match.search import state as search
-from engine.operators.match.search.machine import Programs
-from engine.operators.match.settings import Rule
-from engine.operators.match.store import UNC_END, Store
-from engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
+from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.search import construction as c
+from slackwater.engine.operators.match.search import construction as scopes
+from slackwater.engine.operators.match.search import stacks
+from slackwater.engine.operators.match.search import state as search
+from slackwater.engine.operators.match.search.machine import Programs
+from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.operators.match.store import UNC_END, Store
+from slackwater.engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
 
 # How many matches a query may find: by one event, and in one call of a kernel.
 #

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.core.released import NO_EPOCH
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import record
-from engine.operators.match.verdict.outcomes import (
+from slackwater.engine.core.released import NO_EPOCH
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import record
+from slackwater.engine.operators.match.verdict.outcomes import (
     EQUAL,
     LESS,
     MORE,

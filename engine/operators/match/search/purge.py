@@ -6,13 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.records import UNC_MAX_NS
-from engine.core.timeline import LONG_AGO
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NS_PER_S
-from engine.operators.match.compiled.records import Tables
-from engine.operators.match.search.stacks import find, first_not_below
-from engine.operators.match.search.state import Search, key_of, spread_of
+from slackwater.edge_agent.records import UNC_MAX_NS
+from slackwater.engine.core.timeline import LONG_AGO
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NS_PER_S
+from slackwater.engine.operators.match.compiled.records import Tables
+from slackwater.engine.operators.match.search.stacks import find, first_not_below
+from slackwater.engine.operators.match.search.state import Search, key_of, spread_of
 
 # Floors of an ISEQ's search: below which end points no event can be in a match (L10 5.3.1).
 #

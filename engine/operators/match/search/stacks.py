@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import copy_of, record
-from engine.kernels.tables import mixed
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import copy_of, record
+from slackwater.engine.kernels.tables import mixed
 
 STACK: Final = record("index", "key", "start", "size", "room")
 """A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many."""

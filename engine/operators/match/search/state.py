@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.core.released import NO_EPOCH
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import record
-from engine.kernels.tables import mixed
-from engine.operators.match.compiled.records import Tables
-from engine.operators.match.search.machine import (
+from slackwater.engine.core.released import NO_EPOCH
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import record
+from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.operators.match.compiled.records import Tables
+from slackwater.engine.operators.match.search.machine import (
     CERTAINLY,
     POSSIBLY,
     Errors,
@@ -27,7 +27,7 @@ from engine.operators.match.search.machine import (
     lasts_exactly,
     widest_of,
 )
-from engine.operators.match.search.stacks import Stacks
+from slackwater.engine.operators.match.search.stacks import Stacks
 
 _FAR: Final = 2**62
 IMPOSSIBLE: Final = 0

@@ -10,16 +10,16 @@ from typing import Final
 
 import numpy as np
 
-from engine.core.errors import UserError
-from engine.core.released import Released, Strings
-from engine.core.units import DURATION_MAX_NS, parse_duration
-from engine.kernels.tables import MULTIPLIER
-from engine.operators.match.compiled.tables import Layout, layout_of, relations_in
-from engine.operators.match.store import comparable
-from engine.query.expression import View, column
-from engine.query.fields import released_columns
-from engine.query.plan import Attribute, Plan, SeqPlan
-from engine.query.purge_settings import PurgeSettings
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
+from slackwater.engine.kernels.tables import MULTIPLIER
+from slackwater.engine.operators.match.compiled.tables import Layout, layout_of, relations_in
+from slackwater.engine.operators.match.store import comparable
+from slackwater.engine.query.expression import View, column
+from slackwater.engine.query.fields import released_columns
+from slackwater.engine.query.plan import Attribute, Plan, SeqPlan
+from slackwater.engine.query.purge_settings import PurgeSettings
 
 # Settings of spilling, and their short form
 # ``FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]``; ``state`` instead of a folder means the
@@ -113,8 +113,8 @@ _TABLE: Final = 1 << 20
 def keys_of(layout: Layout) -> list[dict[str, str]]:
     """What all events of a match agree in: per key the attribute by event type; empty = nothing.
 
-    >>> from engine.operators.match.compiled.tables import layout_of
-    >>> from engine.query import query
+    >>> from slackwater.engine.operators.match.compiled.tables import layout_of
+    >>> from slackwater.engine.query import query
     >>> keys_of(layout_of(query("EVENT SEQ(A a, !C c, B b) WHERE a.x = b.y AND c.x = a.x")))
     [{'A': 'x', 'B': 'y', 'C': 'x'}]
     >>> keys_of(layout_of(query("EVENT SEQ(A a, A b) WHERE a.x = b.y")))

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
-from engine.core.errors import UserError
-from engine.log.whole_file import sync_folder
-from engine.operators.match.spill.bounds import KEY, KeyFilter
-from engine.operators.match.store import EXPIRES
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.whole_file import sync_folder
+from slackwater.engine.operators.match.spill.bounds import KEY, KeyFilter
+from slackwater.engine.operators.match.store import EXPIRES
 
 # Where pieces of chunks of spilled events are: in memory, or one file each.
 #

@@ -8,17 +8,17 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import astuple, replace
 
-from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import ORDER, Changes, MatcherOutput
-from engine.core.clocks.stream_clocks import StreamClocks
-from engine.core.errors import UserError
-from engine.core.released import Promises, Refuted, Released
-from engine.core.timeline import Ahead, Moved
-from engine.operators.match.compiled.membership import members
-from engine.operators.match.replay import Replay, all_of, difference
-from engine.operators.match.seq import SeqMatcher
-from engine.operators.match.settings import PatternSettings, Rule
-from engine.operators.match.spill.bounds import (
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.barrier.base import ORDER, Changes, MatcherOutput
+from slackwater.engine.core.clocks.stream_clocks import StreamClocks
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.released import Promises, Refuted, Released
+from slackwater.engine.core.timeline import Ahead, Moved
+from slackwater.engine.operators.match.compiled.membership import members
+from slackwater.engine.operators.match.replay import Replay, all_of, difference
+from slackwater.engine.operators.match.seq import SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings, Rule
+from slackwater.engine.operators.match.spill.bounds import (
     KEY,
     KeyFilter,
     Keys,
@@ -26,7 +26,7 @@ from engine.operators.match.spill.bounds import (
     keys_of,
     spill_bounds,
 )
-from engine.operators.match.spill.chunks import (
+from slackwater.engine.operators.match.spill.chunks import (
     ChunkStore,
     Cold,
     Columns,
@@ -35,10 +35,10 @@ from engine.operators.match.spill.chunks import (
     folder_of,
     joined,
 )
-from engine.operators.match.spill.waiting import LateEvents, Turn, cut
-from engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, Widening
-from engine.operators.match.verdict.matches import Judge
-from engine.query.plan import OrPlan, SeqPlan
+from slackwater.engine.operators.match.spill.waiting import LateEvents, Turn, cut
+from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, Widening
+from slackwater.engine.operators.match.verdict.matches import Judge
+from slackwater.engine.query.plan import OrPlan, SeqPlan
 
 # SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII).
 #

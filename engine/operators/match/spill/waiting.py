@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from engine.core.released import Progress, Promises, Refuted, Released
-from engine.operators.match.spill.chunks import places_by
+from slackwater.engine.core.released import Progress, Promises, Refuted, Released
+from slackwater.engine.operators.match.spill.chunks import places_by
 
 _Steps = TypeVar("_Steps", Progress, Promises)
 

@@ -19,15 +19,15 @@ import numpy as np
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from engine.barrier.base import ReleasedMatches
-from engine.core.released import NO_EPOCH
-from engine.core.timeline import UNKNOWN
-from engine.operators.match.compiled.membership import step_filters
-from engine.operators.match.compiled.records import RELATION
-from engine.operators.match.compiled.tables import Layout, members_of
-from engine.operators.match.search.machine import Errors, Programs
-from engine.operators.match.settings import Rule
-from engine.operators.match.verdict.probability import (
+from slackwater.engine.barrier.base import ReleasedMatches
+from slackwater.engine.core.released import NO_EPOCH
+from slackwater.engine.core.timeline import UNKNOWN
+from slackwater.engine.operators.match.compiled.membership import step_filters
+from slackwater.engine.operators.match.compiled.records import RELATION
+from slackwater.engine.operators.match.compiled.tables import Layout, members_of
+from slackwater.engine.operators.match.search.machine import Errors, Programs
+from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.operators.match.verdict.probability import (
     SCOPE_END,
     Doubtful,
     SampledConditions,

@@ -7,23 +7,28 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from engine.barrier.base import ORDER, Changes, Verdicts
-from engine.core.released import Strings
-from engine.core.timeline import LONG_AGO, UNKNOWN
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE
-from engine.operators.match.compiled.program import (
+from slackwater.engine.barrier.base import ORDER, Changes, Verdicts
+from slackwater.engine.core.released import Strings
+from slackwater.engine.core.timeline import LONG_AGO, UNKNOWN
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.operators.match.compiled.program import (
     compile_programs,
     text_constants,
     text_ranks,
     uses_text_order,
 )
-from engine.operators.match.compiled.tables import Layout, members_of, relations_in
-from engine.operators.match.settings import Rule
-from engine.operators.match.store import REF_END, UNC_END, Store
-from engine.operators.match.verdict.certainty import Conditions, Doubts, EventTimes, chances
-from engine.operators.match.verdict.unknown import may_be_unknown, of_unknown_clocks
-from engine.query.repeat_plan import compares_others
+from slackwater.engine.operators.match.compiled.tables import Layout, members_of, relations_in
+from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.operators.match.store import REF_END, UNC_END, Store
+from slackwater.engine.operators.match.verdict.certainty import (
+    Conditions,
+    Doubts,
+    EventTimes,
+    chances,
+)
+from slackwater.engine.operators.match.verdict.unknown import may_be_unknown, of_unknown_clocks
+from slackwater.engine.query.repeat_plan import compares_others
 
 # What the pattern kernel has found, put in order and spread out in columns.
 #

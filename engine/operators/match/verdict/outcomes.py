@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline
+from slackwater.engine.kernels.jit import inline
 
 # Outcomes of a comparison; none of them when a side is a NaN.
 LESS: Final = 1

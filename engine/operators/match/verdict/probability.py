@@ -22,11 +22,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.core.released import NO_EPOCH
-from engine.kernels.jit import inline, njit
-from engine.kernels.records import NONE, record
-from engine.operators.match.compiled.records import CONDITION, EVENT, SCOPE
-from engine.operators.match.search.machine import (
+from slackwater.engine.core.released import NO_EPOCH
+from slackwater.engine.kernels.jit import inline, njit
+from slackwater.engine.kernels.records import NONE, record
+from slackwater.engine.operators.match.compiled.records import CONDITION, EVENT, SCOPE
+from slackwater.engine.operators.match.search.machine import (
     FALSE,
     NO_PROGRAMS,
     ONE_WINDOW,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.core.clocks.epochs import UNKNOWN_EPOCH
-from engine.core.clocks.seen import MIXED, STAMPED_BY
-from engine.operators.match.store import Store
+from slackwater.engine.core.clocks.epochs import UNKNOWN_EPOCH
+from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.operators.match.store import Store
 
 _NEVER = 2**31 - 1
 

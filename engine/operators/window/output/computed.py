@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from engine.core.frame import ATTR_PREFIX
-from engine.core.released import Strings
-from engine.operators.window.emitted import ResultBuffer
-from engine.operators.window.state.aggregate import BOUNDED
-from engine.operators.window.state.content import (
+from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.released import Strings
+from slackwater.engine.operators.window.emitted import ResultBuffer
+from slackwater.engine.operators.window.state.aggregate import BOUNDED
+from slackwater.engine.operators.window.state.content import (
     HIGH_ONE,
     LEAST,
     LOW_ONE,
@@ -18,10 +18,17 @@ from engine.operators.window.state.content import (
     NUMBERS,
     VALUE,
 )
-from engine.operators.window.state.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
-from engine.query.expression import View, mask, view_value
-from engine.query.fields import attributes_in
-from engine.query.plan import (
+from slackwater.engine.operators.window.state.number import (
+    FLOAT,
+    HALF_WORD,
+    INT,
+    LOW_WORD,
+    NULL,
+    TEXT,
+)
+from slackwater.engine.query.expression import View, mask, view_value
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.plan import (
     COMPUTED,
     Aggregate,
     Arithmetic,
@@ -32,8 +39,8 @@ from engine.query.plan import (
     Predicate,
     WindowPlan,
 )
-from engine.query.render import default_label
-from engine.query.values import Value, arithmetic, both_valid, present
+from slackwater.engine.query.render import default_label
+from slackwater.engine.query.values import Value, arithmetic, both_valid, present
 
 # Drops pairs of retraction and insertion with equal content.
 

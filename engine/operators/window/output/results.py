@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.core.operator import Result, ResultColumns
-from engine.operators.window.emitted import EmittedResults, ResultBuffer
-from engine.operators.window.keys import GroupKeys
-from engine.operators.window.output.computed import is_bounded
-from engine.operators.window.output.computed import numbers as as_numbers
-from engine.operators.window.output.table import (
+from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
+from slackwater.engine.operators.window.keys import GroupKeys
+from slackwater.engine.operators.window.output.computed import is_bounded
+from slackwater.engine.operators.window.output.computed import numbers as as_numbers
+from slackwater.engine.operators.window.output.table import (
     CERTAINTY,
     COUNTS,
     DRIFT_NAMES,
@@ -22,8 +22,8 @@ from engine.operators.window.output.table import (
     number_column,
     number_texts,
 )
-from engine.operators.window.state.accumulate import TEXTS, Sums
-from engine.operators.window.state.content import (
+from slackwater.engine.operators.window.state.accumulate import TEXTS, Sums
+from slackwater.engine.operators.window.state.content import (
     LEAST,
     LOW_ONE,
     MOST,
@@ -33,12 +33,19 @@ from engine.operators.window.state.content import (
     VALUE,
     Held,
 )
-from engine.operators.window.state.number import HALF_WORD, NULL, TEXT, python_numbers
-from engine.output.identity import numbers_of_codes, numbers_of_rows
-from engine.output.json_lines import json_text, woven
-from engine.output.schema import WINDOWS, decoded, same_for_all
-from engine.query.plan import RESULT, Attribute, Drift, Expression, WindowKind, WindowPlan
-from engine.query.values import Value
+from slackwater.engine.operators.window.state.number import HALF_WORD, NULL, TEXT, python_numbers
+from slackwater.engine.output.identity import numbers_of_codes, numbers_of_rows
+from slackwater.engine.output.json_lines import json_text, woven
+from slackwater.engine.output.schema import WINDOWS, decoded, same_for_all
+from slackwater.engine.query.plan import (
+    RESULT,
+    Attribute,
+    Drift,
+    Expression,
+    WindowKind,
+    WindowPlan,
+)
+from slackwater.engine.query.values import Value
 
 # Identity of a window's result, without making its text: the content of its line without the time
 # of emission (``engine.output.identity``). Texts count by their value, not their code; hidden

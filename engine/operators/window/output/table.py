@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.core.errors import ContractViolation
-from engine.operators.window.emitted import ResultBuffer
-from engine.operators.window.keys import GroupKeys
-from engine.operators.window.output.computed import numbers
-from engine.operators.window.state.content import (
+from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.operators.window.emitted import ResultBuffer
+from slackwater.engine.operators.window.keys import GroupKeys
+from slackwater.engine.operators.window.output.computed import numbers
+from slackwater.engine.operators.window.state.content import (
     HIGH_ONE,
     LEAST,
     LOW_ONE,
@@ -23,9 +23,9 @@ from engine.operators.window.state.content import (
     UNKNOWN,
     VALUE,
 )
-from engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
-from engine.output.json_lines import float_texts, json_object, json_pair
-from engine.output.schema import (
+from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from slackwater.engine.output.json_lines import float_texts, json_object, json_pair
+from slackwater.engine.output.schema import (
     BOUNDS,
     MORE,
     POSITION,
@@ -34,11 +34,11 @@ from engine.output.schema import (
     one_of,
     same_for_all,
 )
-from engine.output.schema import TEXT as TEXT_TYPE
-from engine.query.plan import Drift, WindowPlan
+from slackwater.engine.output.schema import TEXT as TEXT_TYPE
+from slackwater.engine.query.plan import Drift, WindowPlan
 
 if TYPE_CHECKING:
-    from engine.operators.window.output.results import WindowResults
+    from slackwater.engine.operators.window.output.results import WindowResults
 
 
 # ORDER BY ... LIMIT k: of each window the results of its first groups.

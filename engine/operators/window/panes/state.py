@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, record
-from engine.operators.window.settings import PART_BITS, WHOLE, Geometry
-from engine.operators.window.state.accumulate import (
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE, record
+from slackwater.engine.operators.window.settings import PART_BITS, WHOLE, Geometry
+from slackwater.engine.operators.window.state.accumulate import (
     Sums,
     add_float,
     clear,
@@ -17,7 +17,7 @@ from engine.operators.window.state.accumulate import (
     merge_picks,
     new_sums,
 )
-from engine.operators.window.state.cells import (
+from slackwater.engine.operators.window.state.cells import (
     HEADER,
     SPARE,
     Cells,
@@ -27,8 +27,8 @@ from engine.operators.window.state.cells import (
     free_window,
     new_cells,
 )
-from engine.operators.window.state.content import Held
-from engine.operators.window.uncertainty.missing import GapTable, header_of
+from slackwater.engine.operators.window.state.content import Held
+from slackwater.engine.operators.window.uncertainty.missing import GapTable, header_of
 
 # Where panes lie: the pieces of time that no window of a query starts or ends in.
 #

@@ -20,15 +20,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import record
-from engine.operators.window.settings import WHOLE
-from engine.operators.window.state.accumulate import Summary, add_float, whole
-from engine.operators.window.state.aggregate import AVG, COUNT, MIN, SUM, put_value
-from engine.operators.window.state.cells import Kept
-from engine.operators.window.state.content import Content
-from engine.operators.window.state.number import HALF_WORD, LOW_WORD, put_float, put_int
-from engine.operators.window.uncertainty.bounds import ALL_ROWS
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import record
+from slackwater.engine.operators.window.settings import WHOLE
+from slackwater.engine.operators.window.state.accumulate import Summary, add_float, whole
+from slackwater.engine.operators.window.state.aggregate import AVG, COUNT, MIN, SUM, put_value
+from slackwater.engine.operators.window.state.cells import Kept
+from slackwater.engine.operators.window.state.content import Content
+from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD, put_float, put_int
+from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS
 
 DOUBTS_MAX: Final = 32
 """With more doubtful events a window has no bounds: it takes too long to find them."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import INT_MIN, NONE, Record
-from engine.kernels.tables import push
-from engine.operators.window.emitted import settle
-from engine.operators.window.group_windows import OwnBatch, put_extent
-from engine.operators.window.row_windows.bounds import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MIN, NONE, Record
+from slackwater.engine.kernels.tables import push
+from slackwater.engine.operators.window.emitted import settle
+from slackwater.engine.operators.window.group_windows import OwnBatch, put_extent
+from slackwater.engine.operators.window.row_windows.bounds import (
     DOUBTS_MAX,
     DoubtfulPlaces,
     bound,
     read_doubts,
     read_vague,
 )
-from engine.operators.window.row_windows.state import (
+from slackwater.engine.operators.window.row_windows.state import (
     EVERY,
     FULL,
     PERHAPS,
@@ -23,11 +23,11 @@ from engine.operators.window.row_windows.state import (
     put_quantiles,
     sort_window,
 )
-from engine.operators.window.settings import PART_BITS, SURE, WHOLE
-from engine.operators.window.state.accumulate import RowValues, add_rows, clear
-from engine.operators.window.state.aggregate import MAX, QUANTILE, summarise
-from engine.operators.window.state.cells import Kept, find_or_add, free_window
-from engine.operators.window.state.content import (
+from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE
+from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows, clear
+from slackwater.engine.operators.window.state.aggregate import MAX, QUANTILE, summarise
+from slackwater.engine.operators.window.state.cells import Kept, find_or_add, free_window
+from slackwater.engine.operators.window.state.content import (
     LEAST,
     MOST,
     NUMBERS,
@@ -37,9 +37,9 @@ from engine.operators.window.state.content import (
     read_content,
     without_bounds,
 )
-from engine.operators.window.state.number import put_null
-from engine.operators.window.uncertainty.bounds import ALL_ROWS, NO_EPOCH
-from engine.operators.window.uncertainty.missing import missing_between
+from slackwater.engine.operators.window.state.number import put_null
+from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS, NO_EPOCH
+from slackwater.engine.operators.window.uncertainty.missing import missing_between
 
 # Puts an event in its place among its group's, which shifts windows behind it by one.
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from edge_agent.records import DEFAULT_SITE
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, Record, one
-from engine.kernels.tables import pop, push
-from engine.operators.window import group_windows as b
-from engine.operators.window.assign import INT_MIN
-from engine.operators.window.emitted import forget_emitted
-from engine.operators.window.group_windows import OwnWindows
-from engine.operators.window.row_windows import state as h
-from engine.operators.window.row_windows.bounds import new_doubts
-from engine.operators.window.row_windows.enter import (
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE, Record, one
+from slackwater.engine.kernels.tables import pop, push
+from slackwater.engine.operators.window import group_windows as b
+from slackwater.engine.operators.window.assign import INT_MIN
+from slackwater.engine.operators.window.emitted import forget_emitted
+from slackwater.engine.operators.window.group_windows import OwnWindows
+from slackwater.engine.operators.window.row_windows import state as h
+from slackwater.engine.operators.window.row_windows.bounds import new_doubts
+from slackwater.engine.operators.window.row_windows.enter import (
     due,
     emit_window,
     enter,
@@ -23,7 +23,7 @@ from engine.operators.window.row_windows.enter import (
     runs,
     wait,
 )
-from engine.operators.window.row_windows.state import (
+from slackwater.engine.operators.window.row_windows.state import (
     EVERY,
     FULL,
     NONE_BEHIND,
@@ -32,18 +32,18 @@ from engine.operators.window.row_windows.state import (
     forget_sorted,
     new_sorted,
 )
-from engine.operators.window.settings import UNLIKELY, WindowSettings
-from engine.operators.window.state.accumulate import clear
-from engine.operators.window.state.aggregate import DISTINCT, QUANTILE
-from engine.operators.window.state.cells import copied, free_window
-from engine.operators.window.uncertainty.missing import (
+from slackwater.engine.operators.window.settings import UNLIKELY, WindowSettings
+from slackwater.engine.operators.window.state.accumulate import clear
+from slackwater.engine.operators.window.state.aggregate import DISTINCT, QUANTILE
+from slackwater.engine.operators.window.state.cells import copied, free_window
+from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
     filled_by,
     part_of,
     take_off,
 )
-from engine.query.plan import WindowPlan
+from slackwater.engine.query.plan import WindowPlan
 
 # The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
 #

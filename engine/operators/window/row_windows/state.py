@@ -6,16 +6,23 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, numbers_of, record
-from engine.operators.window.emitted import EmittedResults, ResultBuffer
-from engine.operators.window.panes.state import Entries
-from engine.operators.window.row_windows.bounds import DoubtfulPlaces
-from engine.operators.window.settings import CERTAIN, WHOLE
-from engine.operators.window.state.aggregate import QUANTILE, interpolated
-from engine.operators.window.state.cells import Kept
-from engine.operators.window.state.content import HIGH_ONE, NUMBERS, REFUTED, VALUE, Content, Held
-from engine.operators.window.state.number import put_float
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE, numbers_of, record
+from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
+from slackwater.engine.operators.window.panes.state import Entries
+from slackwater.engine.operators.window.row_windows.bounds import DoubtfulPlaces
+from slackwater.engine.operators.window.settings import CERTAIN, WHOLE
+from slackwater.engine.operators.window.state.aggregate import QUANTILE, interpolated
+from slackwater.engine.operators.window.state.cells import Kept
+from slackwater.engine.operators.window.state.content import (
+    HIGH_ONE,
+    NUMBERS,
+    REFUTED,
+    VALUE,
+    Content,
+    Held,
+)
+from slackwater.engine.operators.window.state.number import put_float
 
 # State of each group's events in order of time, and of their emitted windows.
 #

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, Record
-from engine.kernels.tables import push
-from engine.operators.window.assign import keeps_all
-from engine.operators.window.emitted import settle
-from engine.operators.window.group_windows import OwnBatch, put_extent
-from engine.operators.window.panes.state import merge_cell
-from engine.operators.window.session.state import (
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, Record
+from slackwater.engine.kernels.tables import push
+from slackwater.engine.operators.window.assign import keeps_all
+from slackwater.engine.operators.window.emitted import settle
+from slackwater.engine.operators.window.group_windows import OwnBatch, put_extent
+from slackwater.engine.operators.window.panes.state import merge_cell
+from slackwater.engine.operators.window.session.state import (
     SEVERAL,
     SessionBook,
     Sessions,
@@ -17,17 +17,17 @@ from engine.operators.window.session.state import (
     cover_all,
     is_whole,
 )
-from engine.operators.window.settings import LIKELY, PART_BITS, WHOLE
-from engine.operators.window.state.accumulate import clear
-from engine.operators.window.state.cells import find_or_add, free_window, keep
-from engine.operators.window.state.content import (
+from slackwater.engine.operators.window.settings import LIKELY, PART_BITS, WHOLE
+from slackwater.engine.operators.window.state.accumulate import clear
+from slackwater.engine.operators.window.state.cells import find_or_add, free_window, keep
+from slackwater.engine.operators.window.state.content import (
     STAGE_LAST,
     is_refuted,
     read_content,
     without_bounds,
 )
-from engine.operators.window.uncertainty.bounds import NO_EPOCH
-from engine.operators.window.uncertainty.missing import missing_between
+from slackwater.engine.operators.window.uncertainty.bounds import NO_EPOCH
+from slackwater.engine.operators.window.uncertainty.missing import missing_between
 
 # Enters an event in its group's session, or in a new one, or in one that it makes of two.
 

@@ -6,28 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.records import DEFAULT_SITE
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, Record, one
-from engine.kernels.tables import pop, push
-from engine.operators.window import group_windows as b
-from engine.operators.window.assign import INT_MIN
-from engine.operators.window.emitted import forget_emitted
-from engine.operators.window.group_windows import OwnWindows
-from engine.operators.window.session import state as h
-from engine.operators.window.session.enter import ask, drop, emit_session, ends, enter
-from engine.operators.window.session.state import SPARE, SessionBook, uncover
-from engine.operators.window.settings import UNLIKELY, WindowSettings
-from engine.operators.window.state.accumulate import clear
-from engine.operators.window.state.cells import copied, forget, free_window
-from engine.operators.window.uncertainty.missing import (
+from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE, Record, one
+from slackwater.engine.kernels.tables import pop, push
+from slackwater.engine.operators.window import group_windows as b
+from slackwater.engine.operators.window.assign import INT_MIN
+from slackwater.engine.operators.window.emitted import forget_emitted
+from slackwater.engine.operators.window.group_windows import OwnWindows
+from slackwater.engine.operators.window.session import state as h
+from slackwater.engine.operators.window.session.enter import ask, drop, emit_session, ends, enter
+from slackwater.engine.operators.window.session.state import SPARE, SessionBook, uncover
+from slackwater.engine.operators.window.settings import UNLIKELY, WindowSettings
+from slackwater.engine.operators.window.state.accumulate import clear
+from slackwater.engine.operators.window.state.cells import copied, forget, free_window
+from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
     filled_by,
     part_of,
     take_off,
 )
-from engine.query.plan import WindowPlan
+from slackwater.engine.query.plan import WindowPlan
 
 # The pass over released rows for sessions: what ends, what gets known, then the next row.
 #

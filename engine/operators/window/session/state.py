@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, Record, numbers_of, record
-from engine.operators.window.emitted import EmittedResults, ResultBuffer
-from engine.operators.window.panes.state import Entries
-from engine.operators.window.state.content import REFUTED, Content, Held
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, Record, numbers_of, record
+from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
+from slackwater.engine.operators.window.panes.state import Entries
+from slackwater.engine.operators.window.state.content import REFUTED, Content, Held
 
 # What is known of each session beside its sums: where it lies, and what its clocks leave open.
 #

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, Record, record
-from engine.operators.window.state.number import HALF_WORD, LOW_WORD
-from engine.query.plan import Aggregate, Expression
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, Record, record
+from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD
+from slackwater.engine.query.plan import Aggregate, Expression
 
 # Values of one event each: the first, the last, that where another value is least or largest.
 #

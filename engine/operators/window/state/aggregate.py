@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE
-from engine.operators.window.settings import PART_BITS
-from engine.operators.window.state import accumulate as picks
-from engine.operators.window.state.accumulate import (
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.operators.window.settings import PART_BITS
+from slackwater.engine.operators.window.state import accumulate as picks
+from slackwater.engine.operators.window.state.accumulate import (
     OF,
     TEXTS,
     UNTYPED,
@@ -29,8 +29,8 @@ from engine.operators.window.state.accumulate import (
     new_summary,
     whole,
 )
-from engine.operators.window.state.cells import Cells, Kept, count, gather
-from engine.operators.window.state.number import (
+from slackwater.engine.operators.window.state.cells import Cells, Kept, count, gather
+from slackwater.engine.operators.window.state.number import (
     FLOAT,
     HALF_WORD,
     LOW_WORD,
@@ -40,8 +40,8 @@ from engine.operators.window.state.number import (
     put_null,
     put_text,
 )
-from engine.operators.window.uncertainty.bounds import ALL_ROWS
-from engine.query.plan import TAKES_TEXT, Expression, WindowPlan
+from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS
+from slackwater.engine.query.plan import TAKES_TEXT, Expression, WindowPlan
 
 COUNT, SUM, AVG, MIN, MAX, STDDEV, VAR, QUANTILE, DISTINCT, PICKS = range(10)
 CODES: Final = {

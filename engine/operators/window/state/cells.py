@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE, copy_of, record
-from engine.kernels.tables import mixed
-from engine.operators.window.settings import PART_BITS
-from engine.operators.window.state.accumulate import RowValues
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE, copy_of, record
+from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.operators.window.settings import PART_BITS
+from slackwater.engine.operators.window.state.accumulate import RowValues
 
 # Copies of what windows hold, for snapshots.
 

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, Record, record
-from engine.operators.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
-from engine.operators.window.state.accumulate import Summary, Sums, new_summary, whole
-from engine.operators.window.state.aggregate import (
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import NONE, Record, record
+from slackwater.engine.operators.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
+from slackwater.engine.operators.window.state.accumulate import Summary, Sums, new_summary, whole
+from slackwater.engine.operators.window.state.aggregate import (
     AVG,
     COUNT,
     MAX,
@@ -28,8 +28,8 @@ from engine.operators.window.state.aggregate import (
     rows_in,
     summarise,
 )
-from engine.operators.window.state.cells import HEADER, Cells, Kept, count, gather
-from engine.operators.window.state.number import (
+from slackwater.engine.operators.window.state.cells import HEADER, Cells, Kept, count, gather
+from slackwater.engine.operators.window.state.number import (
     NULL,
     WORDS,
     as_float,
@@ -38,8 +38,8 @@ from engine.operators.window.state.number import (
     put_int,
     put_null,
 )
-from engine.operators.window.uncertainty import bounds as b
-from engine.operators.window.uncertainty.bounds import Runs, find_runs, new_runs
+from slackwater.engine.operators.window.uncertainty import bounds as b
+from slackwater.engine.operators.window.uncertainty.bounds import Runs, find_runs, new_runs
 
 VALUE, LOW_ONE, MIDDLE_ONE, HIGH_ONE, LEAST, MOST = 0, 1, 2, 3, 4, 5
 NUMBERS: Final = 6

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.jit import inline, kernel
 
 NULL, INT, FLOAT, TEXT = 0, 1, 2, 3
 HALF_WORD: Final = 32

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.core.released import Released
-from engine.core.timeline import ends_of
-from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import Record, record
-from engine.operators.window.settings import LIKELY, SURE, UNLIKELY
-from engine.operators.window.state.accumulate import Summary, add_float, whole
-from engine.operators.window.state.cells import Kept
-from engine.operators.window.state.number import HALF_WORD, LOW_WORD
-from engine.query.clocked import is_clocked
-from engine.query.expression import mask
-from engine.query.plan import Comparison, Logic, Membership, Predicate
+from slackwater.engine.core.released import Released
+from slackwater.engine.core.timeline import ends_of
+from slackwater.engine.kernels.jit import inline, kernel, njit
+from slackwater.engine.kernels.records import Record, record
+from slackwater.engine.operators.window.settings import LIKELY, SURE, UNLIKELY
+from slackwater.engine.operators.window.state.accumulate import Summary, add_float, whole
+from slackwater.engine.operators.window.state.cells import Kept
+from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD
+from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.expression import mask
+from slackwater.engine.query.plan import Comparison, Logic, Membership, Predicate
 
 # Which rows a window's WHERE takes for sure, and which perhaps: its times err as clocks do.
 #

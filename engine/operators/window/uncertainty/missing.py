@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.core.released import Gaps
-from engine.kernels.jit import inline, kernel
-from engine.kernels.records import NONE
-from engine.operators.window.settings import Geometry
-from engine.operators.window.state.cells import HEADER, Cells, find, find_or_add
+from slackwater.engine.core.released import Gaps
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.operators.window.settings import Geometry
+from slackwater.engine.operators.window.state.cells import HEADER, Cells, find, find_or_add
 
 # Gaps in numbers as kernels search them: which of them an event fills, how much may lie in a span.
 #

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from engine.query.analysis.pattern import Term, placed
-from engine.query.analysis.spans.tree import SEQUEL, TreePattern
-from engine.query.endpoints.order import (
+from slackwater.engine.query.analysis.pattern import Term, placed
+from slackwater.engine.query.analysis.spans.tree import SEQUEL, TreePattern
+from slackwater.engine.query.endpoints.order import (
     KNOWN,
     LESS,
     UPTO,
@@ -22,8 +22,8 @@ from engine.query.endpoints.order import (
     implied,
     relation_named,
 )
-from engine.query.fields import attributes_in
-from engine.query.plan import (
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
     Computed,

@@ -10,11 +10,11 @@ from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
-from engine.query.analysis.pattern import Pattern
-from engine.query.analysis.typed import unsupported
-from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span
-from engine.query.plan import IntervalLink, Tree, TreePart
+from slackwater.engine.query.analysis.pattern import Pattern
+from slackwater.engine.query.analysis.typed import unsupported
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import Span
+from slackwater.engine.query.plan import IntervalLink, Tree, TreePart
 
 SEQUEL: Final = frozenset({",", "BEFORE"})
 """Between two parts of a SEQ these say the same."""

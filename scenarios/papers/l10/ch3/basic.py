@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import inline
-from engine.query.automata.automaton import DEAD, Dfa, classes, reaching
-from engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE, Encoded
+from slackwater.engine.kernels.jit import inline
+from slackwater.engine.query.automata.automaton import DEAD, Dfa, classes, reaching
+from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE, Encoded
 
 
 class Basic(NamedTuple):

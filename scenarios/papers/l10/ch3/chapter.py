@@ -1,7 +1,7 @@
 """L10 chapter 3: patterns under a constraint, without a check, with the basic and the light one."""
 
-from scenarios.papers.l10.ch3 import figures
 from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.l10.ch3 import figures
 
 _DATA = (
     "Made up anew: items in a supply chain of 26 types, 16 of them optional or exclusive choices, "

@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from scenarios.papers.drawing import Series, lines
-from scenarios.papers.l10.ch3.runs import PLAIN, WAYS, WITH_BASIC, WITH_LIGHT, Cost, costs
-from scenarios.papers.l10.ch3.workflow import EARLY, FLOWS, by_pattern, by_predicate
-from scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 from slackwater.paper import COLOURS, Finding, PaperRun
 from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers.drawing import Series, lines
+from slackwater.scenarios.papers.l10.ch3.runs import (
+    PLAIN,
+    WAYS,
+    WITH_BASIC,
+    WITH_LIGHT,
+    Cost,
+    costs,
+)
+from slackwater.scenarios.papers.l10.ch3.workflow import EARLY, FLOWS, by_pattern, by_predicate
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 Points = Mapping[str, Mapping[str, Cost]]
 """By the percentage of items that match, then by way."""

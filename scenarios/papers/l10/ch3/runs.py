@@ -8,15 +8,22 @@ from typing import Final
 
 import numpy as np
 
-from engine.query import query
-from engine.query.automata.verdicts import Automata, automata_of
-from engine.query.fields import bare
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import Comparison, Constant, SeqPlan
-from scenarios.papers.l10.ch3.basic import basic_of, not_basic
-from scenarios.papers.l10.ch3.strategies import BASIC, LIGHT, NAIVE, Checked, Stacks, search
-from scenarios.papers.l10.ch3.workflow import EARLY, Items, items
+from slackwater.engine.query import query
+from slackwater.engine.query.automata.verdicts import Automata, automata_of
+from slackwater.engine.query.fields import bare
+from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.plan import Comparison, Constant, SeqPlan
 from slackwater.paper import PaperRun
+from slackwater.scenarios.papers.l10.ch3.basic import basic_of, not_basic
+from slackwater.scenarios.papers.l10.ch3.strategies import (
+    BASIC,
+    LIGHT,
+    NAIVE,
+    Checked,
+    Stacks,
+    search,
+)
+from slackwater.scenarios.papers.l10.ch3.workflow import EARLY, Items, items
 
 WAYS: Final = {"without constraints": NAIVE, "basic": BASIC, "light": LIGHT}
 """L10 Algorithms 4, 5 with 1, and 5 with 2."""

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import kernel
-from engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE
-from scenarios.papers.l10.ch3.basic import Basic, derived
+from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE
+from slackwater.scenarios.papers.l10.ch3.basic import Basic, derived
 
 NAIVE: Final = 0
 BASIC: Final = 1

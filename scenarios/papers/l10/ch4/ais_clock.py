@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.l10.ch4 import published
-from scenarios.papers.l10.ch4.runs import (
+from slackwater.paper import COLOURS, Figure, Finding, PaperRun
+from slackwater.scenario import Table
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.l10.ch4 import published
+from slackwater.scenarios.papers.l10.ch4.runs import (
     WITHIN_NS,
     gain_percent,
     in_turns,
@@ -21,11 +23,9 @@ from scenarios.papers.l10.ch4.runs import (
     rises,
     sized,
 )
-from scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, Scanned, scan
-from scenarios.papers.l10.ch4.streams import TYPES, stream
-from scenarios.papers.verdicts import failing, judged, listed, same_with, turns
-from slackwater.paper import COLOURS, Figure, Finding, PaperRun
-from slackwater.scenario import Table
+from slackwater.scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, Scanned, scan
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, stream
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 SLACK_NS: Final = 100
 """How late events are at most; longer than the window, so that stacks are long."""

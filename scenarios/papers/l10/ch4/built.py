@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.kernels.jit import njit
+from slackwater.engine.kernels.jit import njit
 
 _NOTHING = -1
 

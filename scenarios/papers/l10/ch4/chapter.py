@@ -1,7 +1,7 @@
 """L10 chapter 4: sequence queries over events out of order, on active instance stacks."""
 
-from scenarios.papers.l10.ch4 import ais_clock, overhead, partition
 from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.l10.ch4 import ais_clock, overhead, partition
 
 _DATA = (
     "Made up anew: an event at every unit of time, of one of six types drawn at random. The wanted "

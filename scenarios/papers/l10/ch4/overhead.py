@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from engine.core.errors import ContractViolation
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.l10.ch4 import published
-from scenarios.papers.l10.ch4.runs import WITHIN_NS, in_turns, milliseconds, rises, sized
-from scenarios.papers.l10.ch4.sequence_scan import Scan, scan
-from scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
-from scenarios.papers.verdicts import failing, judged, listed, same_with, turns
+from slackwater.engine.core.errors import ContractViolation
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Table
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.l10.ch4 import published
+from slackwater.scenarios.papers.l10.ch4.runs import WITHIN_NS, in_turns, milliseconds, rises, sized
+from slackwater.scenarios.papers.l10.ch4.sequence_scan import Scan, scan
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 SLACK_NS: Final = 20
 """The promised K; nothing is ever late here, but the stacks keep events so much longer."""

@@ -8,10 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.l10.ch4.built import built
-from scenarios.papers.l10.ch4.runs import (
+from slackwater.paper import COLOURS, Figure, Finding, PaperRun
+from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.l10.ch4.built import built
+from slackwater.scenarios.papers.l10.ch4.runs import (
     FLAT,
     WITHIN_NS,
     Cost,
@@ -23,10 +25,8 @@ from scenarios.papers.l10.ch4.runs import (
     rises,
     sized,
 )
-from scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
-from scenarios.papers.verdicts import failing, judged, listed, same_with, times, turns
-from slackwater.paper import COLOURS, Figure, Finding, PaperRun
-from slackwater.scenario import Claim, Table
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
+from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, times, turns
 
 EVENTS: Final = 20_000
 """The paper does not say; the smallest data set of its other figures, as whole stacks are dear."""

@@ -10,13 +10,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from engine.core.released import Released
-from engine.hosts.chain.state_bytes import to_bytes
-from engine.operators.match.seq import Alone, SeqMatcher
-from engine.operators.match.settings import PatternSettings
-from engine.query.plan import SeqPlan, Step
-from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
+from slackwater.engine.core.released import Released
+from slackwater.engine.hosts.chain.state_bytes import to_bytes
+from slackwater.engine.operators.match.seq import Alone, SeqMatcher
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query.plan import SeqPlan, Step
 from slackwater.paper import Advanced, PaperRun
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, released
 
 WITHIN_NS: Final = 20
 """L10 4.6.4: the window of its query."""

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.jit import njit
+from slackwater.engine.kernels.jit import njit
 
 BINARY: Final = 0
 FROM_NEWEST: Final = 1

@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.core.released import Released
-from engine.hosts.chain import Chain, ChainSettings
-from engine.order.registry import parse_order
-from scenarios.papers.disorder import arrivals
+from slackwater.engine.core.released import Released
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.registry import parse_order
 from slackwater.log import DEFAULT_SITE, STRING, Frame
 from slackwater.log import records as r
+from slackwater.scenarios.papers.disorder import arrivals
 
 TYPES: Final = ("A", "B", "C", "D", "E", "F")
 """Of the query of length 6 (L10 4.6.3)."""

@@ -1,7 +1,7 @@
 """L10 chapter 5: ISEQ over intervals, naive, indexed, and with interval begin punctuations."""
 
-from scenarios.papers.l10.ch5 import figures
 from slackwater.paper import Paper, Reproduction
+from slackwater.scenarios.papers.l10.ch5 import figures
 
 _DATA = (
     "Made up anew: 20 types, as many of each, window 30 s, lengths normally distributed (the paper "

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from scenarios.papers import drawing
-from scenarios.papers.drawing import Series
-from scenarios.papers.l10.ch5.intervals import WITHIN_NS
-from scenarios.papers.l10.ch5.ranges import Judge, Points, measured, rests_on
-from scenarios.papers.l10.ch5.runs import (
+from slackwater.paper import COLOURS, Figure, Finding, PaperRun
+from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers import drawing
+from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.l10.ch5.intervals import WITHIN_NS
+from slackwater.scenarios.papers.l10.ch5.ranges import Judge, Points, measured, rests_on
+from slackwater.scenarios.papers.l10.ch5.runs import (
     BASIC,
     NAIVE_ISEQ,
     WAYS,
@@ -18,9 +20,7 @@ from scenarios.papers.l10.ch5.runs import (
     Setup,
     gain_percent,
 )
-from scenarios.papers.verdicts import judged, listed
-from slackwater.paper import COLOURS, Figure, Finding, PaperRun
-from slackwater.scenario import Claim, Table, number
+from slackwater.scenarios.papers.verdicts import judged, listed
 
 TYPES: Final = {f"{10 * ends}t-{100 - 10 * ends}s": Setup(ends=ends) for ends in range(10, -1, -1)}
 """L10 Table 5.2."""

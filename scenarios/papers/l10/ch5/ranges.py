@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from scenarios.papers.l10.ch5.runs import Cost, Setup, costs
-from scenarios.papers.verdicts import same_with
 from slackwater.paper import PaperRun
+from slackwater.scenarios.papers.l10.ch5.runs import Cost, Setup, costs
+from slackwater.scenarios.papers.verdicts import same_with
 
 Points = Mapping[str, Mapping[str, Cost]]
 """By what is varied, then by way."""

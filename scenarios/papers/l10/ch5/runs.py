@@ -7,14 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.hosts.chain import Chain, ChainSettings
-from engine.operators.match.settings import PatternSettings
-from engine.order.registry import parse_order
-from engine.query import query as read_query
-from engine.query.endpoints.joins import IBP, INDEXED, NAIVE
-from scenarios.papers.l10.ch5.intervals import SPREAD, WITHIN_NS, Intervals, intervals, query
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query as read_query
+from slackwater.engine.query.endpoints.joins import IBP, INDEXED, NAIVE
 from slackwater.log import DEFAULT_SITE
 from slackwater.paper import PaperRun
+from slackwater.scenarios.papers.l10.ch5.intervals import (
+    SPREAD,
+    WITHIN_NS,
+    Intervals,
+    intervals,
+    query,
+)
 
 WAYS: Final = {"naive ISEQ": NAIVE, "basic indexing": INDEXED, "IBP-incorporated": IBP}
 """L10's names of them, and ours."""
