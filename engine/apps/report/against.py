@@ -94,26 +94,33 @@ def _rows(folder: Path, report: Mapping[str, Any]) -> RunRows | None:
 
 def _paired(old: RunRows, new: RunRows) -> tuple[np.ndarray, np.ndarray]:
     """Row of each event in both runs, in order of the new one, then of the old; -1: not there."""
-    import pandas as pd  # noqa: PLC0415 - for few runs
-
     known = {name: {text: code for code, text in enumerate(new.texts[name])} for name in _NAMES}
-    frames = []
+    sides = []
     for rows in (old, new):
         nameless = rows["seq"] < 0
-        columns = {"nameless": nameless, "number": np.where(nameless, rows["ts"], rows["seq"])}
-        columns["incarnation"] = rows["incarnation"]
+        columns = [nameless, np.where(nameless, rows["ts"], rows["seq"]), rows["incarnation"]]
         for name in _NAMES:
             own = [known[name].setdefault(text, len(known[name])) for text in rows.texts[name]]
-            columns[name] = np.array([*own, NO_NUMBER], np.int64)[rows[name]]
-        frame = pd.DataFrame(columns)
-        frame["turn"] = frame.groupby(list(columns), sort=False).cumcount()
-        frames.append(frame)
-    keys = list(frames[0])
-    before, now = (frame.assign(**{of: frame.index})
-                   for frame, of in zip(frames, ("old", "new"), strict=True))  # fmt: skip
-    pairs = now.merge(before, "outer", keys)[["old", "new"]]
-    pairs = pairs.sort_values(["new", "old"]).fillna(-1).astype(np.int64)
-    return pairs["old"].to_numpy(), pairs["new"].to_numpy()
+            columns.append(np.array([*own, NO_NUMBER], np.int64)[rows[name]])
+        sides.append(np.array(columns, np.int64))
+    names = np.concatenate(sides, axis=1)
+    olds, news = (side.shape[1] for side in sides)
+    by_name = np.lexsort(names)  # stable: of one name, old rows come first
+    names = names[:, by_name]
+    begins = np.ones(len(by_name), np.bool_)
+    begins[1:] = (names[:, 1:] != names[:, :-1]).any(axis=0)
+    first = np.flatnonzero(begins)[np.cumsum(begins) - 1]
+    is_old = by_name < olds
+    olds_before = np.cumsum(is_old) - is_old
+    place = np.arange(len(by_name)) - (olds_before - olds_before[first])  # of a new row's old one
+    paired = ~is_old & is_old[place]
+    partner = np.full(news, -1, np.int64)
+    partner[by_name[paired] - olds] = by_name[place[paired]]
+    lost = np.setdiff1d(np.arange(olds), partner)
+    return (
+        np.concatenate([partner, lost]),
+        np.concatenate([np.arange(news), np.full(len(lost), -1, np.int64)]),
+    )
 
 
 def _event_status(rows: RunRows, row: int) -> str:
