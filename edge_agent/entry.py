@@ -22,9 +22,7 @@ def main() -> None:
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
     try:
-        run = import_module(
-            "slackwater.engine.cli.loading"
-        ).load()  # by its name: a device has none
+        run = import_module("slackwater.engine.cli.loading").load()  # by name: a device has none
     except ModuleNotFoundError as error:
         if sys.argv[1:] in (["--help"], ["--version"]):
             sys.stdout.write(about(sys.argv[1:]))

@@ -176,6 +176,6 @@ def copy_tracked(checkout: Path, to: Path, *paths: str) -> None:
         ["git", "ls-files", "-z", "--", *paths], cwd=checkout, check=True, capture_output=True
     )
     for name in listed.stdout.decode().split("\0"):
-        if name and (checkout / name).is_file():
+        if name and ((checkout / name).is_file() or (checkout / name).is_symlink()):
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(checkout / name, to / name)
+            shutil.copy2(checkout / name, to / name, follow_symlinks=False)

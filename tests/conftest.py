@@ -20,6 +20,8 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+import slackwater
+
 SPARK: Final = "spark"
 settings.register_profile(
     "slackwater", max_examples=50, deadline=None, derandomize=True, database=None
@@ -28,16 +30,12 @@ settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 settings.load_profile("slackwater")
 
 
-PACKAGES: Final = ("edge_agent", "engine", "scenarios", "simulator", "slackwater")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # a single test, run by hand, begins sooner
         return
-    for package in map(importlib.import_module, PACKAGES):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__"):
-                importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(slackwater.__path__, "slackwater."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook

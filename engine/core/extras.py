@@ -19,12 +19,11 @@ EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 
 _OPTIONAL: Final = {"polars"}
 """Packages that no extra brings."""
-_OURS: Final = {"edge_agent", "engine", "scenarios", "simulator", "slackwater"}
 
 
 def missing_package(error: ModuleNotFoundError) -> SlackwaterError:
     """What to say instead of ``error``; raises it again where a module of ours is not found."""
-    if error.name is None or error.name.partition(".")[0] in _OURS:
+    if error.name is None or error.name.partition(".")[0] == "slackwater":
         raise error
     return missing(error.name)
 

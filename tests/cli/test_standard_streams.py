@@ -21,8 +21,8 @@ from slackwater.engine.hosts.pipeline import Host
 ROOT = Path(__file__).resolve().parents[2]
 LINES = '{"type": "A", "ts": 3}\n{"type": "B", "ts": 5}\n'
 ORDER = "slackwater.engine.cli order --input trace.jsonl --order none --quiet"
-AGENT = "edge_agent --config agent.toml --dry-run"
-CHECK = "edge_agent check agent.toml"
+AGENT = "slackwater.edge_agent --config agent.toml --dry-run"
+CHECK = "slackwater.edge_agent check agent.toml"
 SETTINGS = """
 [agent]
 source = "door"
@@ -34,7 +34,9 @@ kind = "stdin"
 """
 MAIN = {
     "slackwater.engine.cli": "import slackwater.engine.cli; slackwater.engine.cli.main()",
-    "edge_agent": "import runpy; runpy.run_module('edge_agent', run_name='__main__')",
+    "slackwater.edge_agent": (
+        "import runpy; runpy.run_module('slackwater.edge_agent', run_name='__main__')"
+    ),
 }
 
 

@@ -22,7 +22,7 @@ NEVER = {
     "plotly",
     "jinja2",
     "simpy",
-    "simulator",
+    "slackwater.simulator",
     "matplotlib",
     "scipy",
     "rich.progress",

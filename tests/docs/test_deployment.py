@@ -71,7 +71,10 @@ def _copied(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
             *sources, _build = rest.split()
             for source in sources:
                 path = ROOT / source
-                (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / path.name)
+                if path.is_dir():  # a link to a folder that is not copied leads nowhere
+                    shutil.copytree(path, tmp_path / path.name, symlinks=True)
+                else:
+                    shutil.copy(path, tmp_path / path.name)
     return request.param, tmp_path
 
 

@@ -49,9 +49,9 @@ def follow(title: str, copy: Path) -> set[str]:
 @pytest.fixture(name="copy", scope="module")
 def _copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
-    for package in ("engine", "edge_agent"):
+    for package in ("engine", "edge_agent", "slackwater"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+        shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=ignored)
     return folder
 
 

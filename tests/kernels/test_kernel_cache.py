@@ -130,7 +130,9 @@ print(uncertainty(clocks, 2**61), bool(compiled))
 def test_3_3_a_constant_of_the_agent_that_changes_is_compiled_anew(
     tmp_path: Path, cache: Path
 ) -> None:
+    shutil.copytree(ROOT / "slackwater", tmp_path / "other" / "slackwater", symlinks=True)
     shutil.copytree(ROOT / "edge_agent", tmp_path / "other" / "edge_agent")
+    (tmp_path / "other" / "engine").symlink_to(ROOT / "engine")
     limits = tmp_path / "other" / "edge_agent" / "records.py"
     assert "UNC_MAX_NS: Final = 2**58" in limits.read_text()
     limits.write_text(limits.read_text().replace("UNC_MAX_NS: Final = 2**58", "UNC_MAX_NS = 2**40"))

@@ -133,7 +133,7 @@ import sys
 class Device:
     def find_spec(name, path=None, target=None):
         top = name.partition(".")[0]
-        ours = {"edge_agent", "engine", "msgpack", "ntplib", "netifaces", "_netifaces"}
+        ours = {"slackwater", "msgpack", "ntplib", "netifaces", "_netifaces"}
         if top not in ours | set(sys.stdlib_module_names):
             raise ModuleNotFoundError(f"a device has no {top}", name=name)
 sys.meta_path.insert(0, Device)
