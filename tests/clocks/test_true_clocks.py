@@ -297,8 +297,9 @@ def _happened(
 
 @st.composite
 def refuted_worlds(draw: st.DrawFn, types: str = "ABC", long: int = 0) -> World:
-    """Clock p is ahead by more than its sync says; events that take no time to arrive, or a sync,
-    prove it.
+    """Clock p is ahead by more than its sync says, and an event that takes no time to arrive proves
+    it. A second sync that comes before it would prove nothing of what p stamped before the first
+    one: the clock may have been set between the two.
     """
     records, events, firsts = list[tuple[int, Record]](), list[Event](), list[Record]()
     for source in draw(st.sampled_from(["pq", "pqr"])):
@@ -309,15 +310,16 @@ def refuted_worlds(draw: st.DrawFn, types: str = "ABC", long: int = 0) -> World:
                        "skew_error_ppb": 1})  # fmt: skip
         records += _happened(draw, source, Clock(true), types, long, events)
         delays = [0, *draw(st.lists(st.integers(0, wrong), max_size=2))] if wrong else []
-        for delay in delays:
-            at, number = arriving(draw), len(events)
+        proofs = [(arriving(draw), delay) for delay in delays]
+        for at, delay in proofs:
+            number = len(events)
             proof = Event(number, "D", at - delay - true, Fraction(at), Fraction(at))
             events.append(proof)
             record = {"source": source, "type": "D", "ts": proof.ts,
                       "attrs": {"n": number, "v": 2**number}}  # fmt: skip
             records.append((at, record))
         if draw(st.booleans()):
-            arrival = arriving(draw)
+            arrival = max([arriving(draw), *(at for at, _ in proofs[:1])])
             sync = {"kind": "sync", "source": source, "ts": arrival - true, "offset": true,
                     "delay": 2 * unc, "skew_error_ppb": 1}  # fmt: skip
             records.append((arrival, sync))
@@ -408,6 +410,25 @@ def test_no_match_rests_on_a_bound_that_was_refuted(
     true = set(truth(within)(world.events))
     assert {match for match, certainty in found.items() if certainty == "confirmed"} <= true
     assert true <= set(found)
+
+
+def test_a_step_leaves_what_was_stamped_before_the_sync_before_it_as_it_is() -> None:
+    """An offset of 3 us and then one of 1 us: the clock was set between the two syncs."""
+    world = World(
+        [
+            {"kind": "sync", "source": "p", "ts": 0, "offset": 3000, "delay": 6},
+            {"kind": "sync", "source": "q", "ts": 0, "offset": 0, "delay": 6},
+            *({"source": "p", "type": "A", "ts": ts, "attrs": {"n": ts}} for ts in (-2000, 2000)),
+            {"kind": "sync", "source": "p", "ts": 999_000, "offset": 1000, "delay": 6},
+            {"source": "q", "type": "B", "ts": 9000, "attrs": {"n": 9000}},
+        ],
+        [],
+    )
+    for order in ORDERS:
+        found = found_matches("EVENT SEQ(A a, B b) WITHIN 1 ms", world, order)
+        assert found == {(-2000, 9000): "confirmed", (2000, 9000): "confirmed"}
+    found = found_matches("EVENT SEQ(A a, B b) WITHIN 6 us", world, "none")
+    assert found == {(2000, 9000): "uncertain"}  # at 5 us, or at 3 us
 
 
 @st.composite
