@@ -79,7 +79,7 @@ class SlowClock:
             return
         self.report = report
         if ts is None:
-            start = NEVER if newest is None or not self.epochs else newest + 1
+            start = NEVER if newest is None else newest + 1
             self.points = []
             growth = max(UNSTATED if rate is None else rate, self.fastest)
             steps = len(self.steps)
@@ -87,7 +87,6 @@ class SlowClock:
             self.enter(new, None, None, newest)
         else:
             self.timed((ts, record["offset"], unc), rate, newest)
-        self.epochs[0].start = NEVER if len(self.epochs) == 1 else self.epochs[0].start
         while len(self.epochs) > EPOCHS_KEPT:
             self.older += self.epochs.pop(0).doubt  # events before may lie before that step
             while not self.epochs[0].shared:
@@ -103,6 +102,8 @@ class SlowClock:
         newest: int | None,
     ) -> None:  # fmt: skip
         first = not self.epochs
+        if first:  # its offset holds for what was stamped before it, too
+            new.start = NEVER
         if first and newest is not None:
             self.unsure_until = newest + max(0, -new.offset) + 1
         self.epochs += self.doubts(before, new, step, first)
@@ -181,7 +182,7 @@ class SlowClock:
         """
         found, unc, start = list[Epoch](), new.unc, new.start
         if first:
-            unc, start = unc + abs(new.offset), NEVER
+            unc += abs(new.offset)
         if step is not None:
             assert before is not None
             assert before.anchor is not None

@@ -491,6 +491,18 @@ def minutes(draw: st.DrawFn) -> list[Record]:
     return sorted(records, key=lambda record: record["arrival"])
 
 
+def test_the_first_offset_holds_for_all_that_comes_after_it(both: Callable[..., Any]) -> None:
+    """Also for what was stamped before its sync, and after what had gone out by then."""
+    trace = [
+        {"source": "a", "seq": 0, "ts": 0, "arrival": MS},
+        sync(60 * S - 60, 60, delay=0, skew_error_ppb=0),
+        {"source": "a", "seq": 1, "ts": 30 * S - 30, "arrival": 70 * S},
+    ]
+    done = both(fixed=45 * S, guard=None).agree(trace)
+    refs = [(ref, unc) for *_, ref, unc, _, _ in done.kernel.released]
+    assert refs == [(0, 0), (30 * S + 30, 0)]
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     trace=minutes(),
