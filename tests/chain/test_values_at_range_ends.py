@@ -192,9 +192,18 @@ TAKEN_BACK_AND_GIVEN_AGAIN: list[Record] = [
 """With SKIP PAST LAST in one batch, while a barrier holds it."""
 
 
+TOO_LATE_TO_TAKE_BACK: list[Record] = [
+    {"kind": "event", "source": "a", "type": "A", "ts": ts * 450 * DAY, "te": te * 450 * DAY,
+     "seq": seq, "arrival": seq, "attrs": {"v": 0, "w": 0.5, "tag": ""}}
+    for seq, (ts, te) in enumerate([(0, 0), (7, 11), (0, 0), (11, 11)])
+]  # fmt: skip
+"""A result that is handed on and taken back too late for that, in one batch."""
+
+
 @pytest.mark.parametrize("text", KINDS_OF_STATEMENT.values(), ids=KINDS_OF_STATEMENT)
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 @example(trace=TAKEN_BACK_AND_GIVEN_AGAIN, order="none", barrier="bounded:3650 d")
+@example(trace=TOO_LATE_TO_TAKE_BACK, order="none", barrier="bounded:3650 d")
 @given(
     trace=traces() | crowds(),
     order=st.sampled_from(["none", "sequence:timeout=r19,late=pass", "kslack:900 d"]),

@@ -102,14 +102,13 @@ def schedule(
     partner, unknown = _pairs(tail, all_rows)
     plus = all_rows.columns.get(PLUS, _FALSE)
     late = all_rows.columns.get(LATE, _FALSE) & plus
-    lost = unknown.copy()
-    if back_ns is not None and all_rows.n:
+    over = np.zeros(all_rows.n, np.bool_)
+    if back_ns is not None and n:
         # What came when it was too far behind; what waits was not.
-        limit = np.where(came >= 0, earlier[came] if n else 0, instants.before) - back_ns
-        over = (came >= 0) & (all_rows.time < limit)
-        lost |= over & (late | ~plus) & ~_of_waiting(partner, plus)
+        over = (came >= 0) & (all_rows.time < earlier[came] - back_ns)
+    lost = over & late
     release = np.full(all_rows.n, n)
-    on_time = plus & ~late
+    on_time, late = plus & ~late, late & ~lost
     first = np.searchsorted(instants.value, all_rows.time, "right")
     release[on_time] = np.maximum(first, came)[on_time]
     gone = _cancelled(partner, came, release, on_time)
@@ -123,17 +122,18 @@ def schedule(
     after = _next(feeding, np.maximum(came, 0), n)
     release[late] = after[late]
     gone |= _cancelled(partner, came, release, late)
+    # A retraction whose insertion was lost, or handed on too long before.
+    lost |= ~plus & ~gone & (over | unknown | ((partner >= 0) & lost[partner]))
     backs = ~plus & ~gone & ~lost
     fed = np.flatnonzero(live)
     fed = fed[_order_of(all_rows, fed, release)]
-    lates = np.flatnonzero(late & ~gone & ~lost & (release < n))
+    lates = np.flatnonzero(late & ~gone & (release < n))
     takes = np.flatnonzero(backs & (after < n))
     stays = ~gone & ~lost & ((plus & (release == n)) | (backs & (after == n)))
     content = all_rows.contents()
-    too_late = int((lost & ~gone).sum())
     return Schedule(
         all_rows.take(fed), release[fed], (reached * quantum)[moved], moved, all_rows.take(lates),
-        release[lates], content[takes], after[takes], all_rows.take(stays), too_late,
+        release[lates], content[takes], after[takes], all_rows.take(stays), int(lost.sum()),
     )  # fmt: skip
 
 
@@ -158,11 +158,6 @@ def _pairs(tail: DerivedRows, rows: DerivedRows) -> tuple[np.ndarray, np.ndarray
     unknown[minus[~known]] = True
     partner[minus[known]] = np.maximum(place[known] - tail.n, -1)
     return partner, unknown
-
-
-def _of_waiting(partner: np.ndarray, plus: np.ndarray) -> np.ndarray:
-    """Retractions of what was not handed on yet."""
-    return np.asarray(~plus & (partner >= 0) & (partner != np.arange(len(partner))))
 
 
 def _cancelled(
