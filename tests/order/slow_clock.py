@@ -77,6 +77,10 @@ class SlowClock:
         report = (record["offset"], unc, rate)
         if self.epochs and report == self.report and ts in (None, self.epochs[-1].anchor):
             return
+        if ts is not None and any(each.anchor == ts for each in self.epochs):
+            last = self.epochs[-1]
+            if last.anchor is None or ts + record["offset"] < last.anchor + last.offset:
+                return  # a report that comes once more, behind newer ones
         self.report = report
         if ts is None:
             start = NEVER if newest is None else newest + 1

@@ -239,6 +239,10 @@ class SourceClocks:
         known.delay = sync.delay
         if known.syncs and known.report == report and sync.ts in (None, known.line.anchor):
             return  # the same report for another stream of this source
+        if sync.ts is not None and sync.ts + sync.offset < known.line.anchor + known.line.offset:
+            of = self.clocks[code]
+            if (of["epochs"]["anchor"][: of["n"]] == sync.ts).any():
+                return  # so is this, which newer ones have overtaken
         known.report = report
         known.syncs += 1
         before, known.line = known.line, line
