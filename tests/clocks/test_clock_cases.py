@@ -88,6 +88,20 @@ def test_clock_01_a_sync_within_the_doubt_of_a_step_does_not_end_it() -> None:
     assert found == {(("A", 15), ("B", 20)): "uncertain"}  # A happened at 15 or at 23
 
 
+def test_a_report_that_comes_once_more_behind_a_newer_one_changes_nothing() -> None:
+    """Each stream of a source brings its clock's reports, and may lag behind another one."""
+    s = 10**9
+    old, new = sync("z", 0), sync("z", 100 * s, -10 * s, arrival=110 * s)
+    events = [
+        event("z", "B", 200 * s, arrival=200 * s), event("q", "A", 195 * s, arrival=201 * s),
+        event("q", "A", 185 * s, arrival=202 * s),
+    ]  # fmt: skip
+    for stream in ({}, {"stream": "other"}):
+        again = old | {"arrival": 120 * s} | stream
+        found = matches("EVENT SEQ(A a, B b) WITHIN 1 h", [sync("q", 0), old, new, again, *events])
+        assert found == {(("A", 185 * s), ("B", 200 * s)): "confirmed"}  # B happened at 190 s
+
+
 def test_clock_05_events_of_one_clock_keep_its_order_though_a_sync_comes_between() -> None:
     """Or they are uncertain; told the one or the other way round they are at least found."""
     for first, last, offset in ((21, 19, 4), (19, 21, -4), (19, 21, 4), (21, 19, -4)):
@@ -239,6 +253,34 @@ def test_clock_07_a_condition_on_the_length_of_an_interval_errs_by_its_clocks_ra
         a = event("q", "A", 10 * s, te=9 * s + end + by, arrival=7 * hour)
         found = answers(negated, [*clocks, event("p", "B", s), a, later])
         assert [each["certainty"] for each in found] == wanted, by
+
+
+def test_a_condition_on_a_length_errs_by_all_that_lies_between_its_ends() -> None:
+    """By the rate on both sides of a sync; by a step, found before or behind the event."""
+    s, ms, hour = 10**9, 10**6, 3600 * 10**9
+    half = 5 * hour // 2
+    rates = [sync("q", 0, skew_error_ppb=100_000), sync("p", 0)]
+    ahead = sync("q", 100 * s, -10 * s, delay=2 * ms, arrival=400 * s)
+    steps = [sync("q", 0, delay=2 * ms), sync("p", 0)]
+    b, later = (event("p", "B", t, arrival=max(t, 300 * s)) for t in (200 * s, 500 * s))
+
+    def a(ts: int, te: int) -> Record:
+        return event("q", "A", ts, te=te, arrival=max(te, 300 * s))
+
+    over, across = a(40 * s, 60 * s), a(95 * s, 115 * s)  # that lasted 20 s or 10 s, and 10 s
+    for where, records, wanted in (
+        ("< 5 h", [*rates, a(-half, half - 100 * ms), event("p", "B", 3 * hour)], "uncertain"),
+        ("< 5 h", [*rates, a(-half, half - 2 * s), event("p", "B", 3 * hour)], "confirmed"),
+        ("> 15 s", [*steps, ahead | {"arrival": 110 * s}, over, b], "uncertain"),
+        ("> 15 s", [*steps, over, ahead, later], "uncertain"),
+        ("> 15 s", [*steps, over, b, ahead, later], "uncertain"),
+        ("> 9998 ms", [*steps, ahead | {"arrival": 110 * s}, across, b], "uncertain"),
+    ):  # fmt: skip
+        for text in ("SEQ(A a, B b)", "ISEQ[a.te < b.ts](A a, B b)", "SEQ(A{1,2} a[], B b)"):
+            one = "a[i]" if "{" in text else "a"
+            condition = f"WHERE {one}.te - {one}.ts {where}"
+            found = answers(f"EVENT {text} {condition} WITHIN 9 h", records)
+            assert {each["certainty"] for each in found} == {wanted}, (text, where)
 
 
 def test_an_event_that_arrives_before_it_happened_refutes_its_clocks_bound() -> None:

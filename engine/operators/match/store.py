@@ -328,6 +328,10 @@ class Store:
         for unc, epoch in (("unc", "epoch"), (UNC_END, EPOCH_END)):
             events[unc][:] = np.minimum(events[unc] + by, UNC_MAX_NS)
             events[epoch][doubts.apart] = NO_EPOCH
+        # Ends that err by as much, by no shared error, would err alike.
+        alike = doubts.apart & (events["ref"] != events["ref_end"])
+        alike &= events["unc"] == events[UNC_END]
+        events["unc"][alike] += np.where(events["unc"][alike] < UNC_MAX_NS, 1, -1)
         lasts = (events["expires"] > LONG_AGO) & (events["expires"] < _FAR)
         events["expires"][lasts] += by[lasts]
 

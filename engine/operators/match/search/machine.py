@@ -89,6 +89,16 @@ def lasts_exactly(event: np.record) -> bool:
 
 
 @inline
+def length_error(event: np.record) -> int:
+    """How far the length of an event may be off [ns]: by its clock's rate alone, unless its ends
+    are of two offsets, or the clock was set near them.
+    """
+    if event.epoch == event.epoch_end != NO_EPOCH:
+        return int(abs(event.unc_end - event.unc))
+    return 0 if lasts_exactly(event) else int(event.unc + event.unc_end)
+
+
+@inline
 def widest_of(event: np.record) -> int:
     """How far an end of an event may be off, at most [ns]."""
     return int(max(event.unc, event.unc_end))
@@ -111,8 +121,7 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
         if len(errors.given):
             total += factor * errors.given[step]
             continue
-        event = errors.events[rows[step]]
-        total += real_of(table[i + 2]) * abs(event.unc_end - event.unc)
+        total += real_of(table[i + 2]) * length_error(errors.events[rows[step]])
         if errors.t_a >= 0:
             total += abs(factor) * errors.t_a / 2.0
         else:

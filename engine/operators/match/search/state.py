@@ -24,7 +24,7 @@ from slackwater.engine.operators.match.search.machine import (
     Errors,
     Programs,
     holds,
-    lasts_exactly,
+    length_error,
     widest_of,
 )
 from slackwater.engine.operators.match.search.stacks import Stacks
@@ -132,7 +132,7 @@ def lasts_within(event: np.record, within: int) -> int:
     apart = event.ref_end - event.ref
     if within < 0 or apart == 0:
         return CERTAIN
-    error = 0 if lasts_exactly(event) else apart_error(event, 1, event, 0)
+    error = length_error(event)
     if apart > within + error:
         return IMPOSSIBLE
     return CERTAIN if apart <= within - error or error == 0 else POSSIBLE
