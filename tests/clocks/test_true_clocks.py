@@ -151,6 +151,15 @@ def far(within: int) -> Truth:
     return true
 
 
+def lasting(within: int) -> Truth:
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, b in pairs(within)(events):
+            if events[a].end - events[a].start >= 20 * UNIT:
+                yield a, b
+
+    return true
+
+
 def overlapping(within: int) -> Truth:
     def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
         for a, b in itertools.permutations(events, 2):
@@ -203,6 +212,7 @@ PATTERNS: dict[str, tuple[str, Callable[[int], Truth], int]] = {
     ),
     "tree": ("EVENT SEQ(A CONTAIN B) WITHIN {} us", containing, 60),
     "pair of intervals": ("EVENT SEQ(A a, B b) WITHIN {} us", pairs, 40),
+    "length": ("EVENT SEQ(A a, B b) WHERE a.te - a.ts >= 20 us WITHIN {} us", lasting, 40),
     "repeated intervals": ("EVENT SEQ(A{{2}} a[], B b) WITHIN {} us", repeated, 25),
 }
 
@@ -280,11 +290,11 @@ class Clock(NamedTuple):
 def _happened(
     draw: st.DrawFn, source: str, clock: Clock, types: str, long: int, events: list[Event]
 ) -> Iterator[tuple[int, Record]]:
-    """Some events of one clock; none of them lasts while it is set."""
+    """Some events of one clock; none of them lasts while it is set back to before its start."""
     for _ in range(draw(st.integers(1, 6))):
         true = draw(st.integers(0, SPAN))
         end = true + draw(st.integers(0, long))
-        end = true if true < clock.step <= end else end
+        end = end if clock.stamp(true) <= clock.stamp(end) else true
         number, ts = len(events), clock.stamp(true)
         event = Event(
             number, draw(st.sampled_from(types)), ts, Fraction(true * UNIT), Fraction(end * UNIT)
@@ -313,7 +323,7 @@ def refuted_worlds(draw: st.DrawFn, types: str = "ABC", long: int = 0) -> World:
         proofs = [(arriving(draw), delay) for delay in delays]
         for at, delay in proofs:
             number = len(events)
-            proof = Event(number, "D", at - delay - true, Fraction(at), Fraction(at))
+            proof = Event(number, "D", at - delay - true, *[Fraction(at - delay)] * 2)
             events.append(proof)
             record = {"source": source, "type": "D", "ts": proof.ts,
                       "attrs": {"n": number, "v": 2**number}}  # fmt: skip
@@ -503,6 +513,43 @@ def test_a_rate_of_0_that_syncs_contradict_is_named_and_grows() -> None:
 
 def answering(text: str) -> Chain:
     return Chain(ChainSettings(parse_order("none"), (query(text),), guards=Guards(None)), "main")
+
+
+LENGTHS: dict[str, Callable[[Event], bool]] = {
+    "te - ts >= 20 us": lambda event: event.end - event.start >= 20 * UNIT,
+    "NOT ts + 20 us > te": lambda event: event.end - event.start >= 20 * UNIT,
+    "te - ts NOT BETWEEN 5 us AND 20 us": lambda event: (
+        not (5 * UNIT <= event.end - event.start <= 20 * UNIT)
+    ),
+    "abs(te - ts - 20 us) < 5 us": lambda event: 15 * UNIT < event.end - event.start < 25 * UNIT,
+    "te - ts > 9 us AND (2 * te - ts < 90 us OR ref > 100 us)": lambda event: (
+        event.end - event.start > 9 * UNIT
+        and (2 * event.end - event.start < 90 * UNIT or event.start > 100 * UNIT)
+    ),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(), steps=st.booleans(), size=st.sampled_from([7, 50]),
+    order=st.sampled_from(ORDERS), where=st.sampled_from(list(LENGTHS)),
+)  # fmt: skip
+def test_windows_bound_what_lasts_as_a_condition_says(
+    data: st.DataObject, steps: bool, size: int, order: str, where: str
+) -> None:
+    """An interval counts where it ends."""
+    world = data.draw(stepped_worlds(long=40) if steps else worlds(long=40))
+    text = f"SELECT count(*) AS n WHERE {where} WINDOW TUMBLING {size} us"
+    rows = {row["window"]["start"]: row for row in answers(text, world.records, order=order)}
+    true = dict[int, int]()
+    for event in filter(LENGTHS[where], world.events):
+        start = int(event.end // (size * UNIT)) * size * UNIT
+        true[start] = true.get(start, 0) + 1
+    assert steps or set(true) <= set(rows)  # a step may be found when its windows are gone
+    for start, row in rows.items():
+        low, high = row["bounds"]["n"]
+        assert row["certain"] <= true.get(start, 0)
+        assert low is None or low <= true.get(start, 0) <= high
 
 
 WINDOWS = ("TUMBLING 7 us", "TUMBLING 50 us", "SLIDING 40 us EVERY 10 us", "ROWS 2", "SESSION 9 us")

@@ -9,24 +9,33 @@ from typing import NamedTuple
 import numpy as np
 
 from slackwater.engine.core.released import Released
-from slackwater.engine.core.timeline import ends_of
+from slackwater.engine.core.timeline import EPOCH_START, UNC_START, ends_of
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import Record, record
 from slackwater.engine.operators.window.settings import LIKELY, SURE, UNLIKELY
 from slackwater.engine.operators.window.state.accumulate import Summary, add_float, whole
 from slackwater.engine.operators.window.state.cells import Kept
 from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clocked import difference, is_clocked
 from slackwater.engine.query.expression import mask
-from slackwater.engine.query.plan import Comparison, Logic, Membership, Predicate
+from slackwater.engine.query.plan import (
+    OPPOSITE,
+    Comparison,
+    Logic,
+    Membership,
+    Predicate,
+    combined,
+)
 
 # Which rows a window's WHERE takes for sure, and which perhaps: its times err as clocks do.
 #
 # ``ts``, ``te`` and ``ref`` are known up to the error of the event's clock, so a condition on them
-# may hold under some errors only (SPEC 4.3). One error is taken to move all three alike, so WHERE
-# is a function of it, and so are the instants at which the event counts: where its true time may
-# lie while WHERE holds. Each comparison changes once as the error grows (``=`` twice); where, is
-# found by halving, with the very evaluation that answers for times that are certain.
+# may hold under some errors only (SPEC 4.3). The error of an interval's end moves all three alike,
+# and its start may err by as much more as its length does. So WHERE is a function of the end's
+# error, and so are the instants at which the event counts: where its true time may lie while WHERE
+# holds. Each comparison changes once as the error grows (``=`` twice); where, is found by halving,
+# with the very evaluation that answers for times that are certain. What it says under some error
+# of the length it says at an end of its range, as each comparison for itself ascends or descends.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +59,30 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
         unc_max: larger uncertainties count as this one, as they do for windows [ns].
     """
     ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
-    if not unc.any() or not is_clocked(where, lengths=False):
+    length = _length_errors(released)
+    lasting = bool(length.any())
+    if not (lasting or unc.any()) or not is_clocked(where, lengths=lasting):
         return None
-    rows = _Rows(released, np.arange(released.n))
+    rows = _Rows(released, np.arange(released.n), length)
     taken = rows.hold(where, np.zeros(released.n, np.int64))
     found = Chosen(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
-    changes = [_changes(each, rows, unc) for each in _one_way(where)]
-    moved = np.flatnonzero(np.any([before < unc for before in changes], axis=0))
+    ends = (-1, 1) if lasting else (0,)
+    changes = [_changes(each, rows, unc, end) for each in _one_way(where) for end in ends]
+    moved = np.flatnonzero(np.any([length > 0, *(before < unc for before in changes)], axis=0))
     if not len(moved):
         return found
-    few, limit = _Rows(released, moved), unc[moved]
+    few, limit = _Rows(released, moved, length[moved]), unc[moved]
     errors = [-limit, limit, np.zeros(len(moved), np.int64)]
     for before in changes:
         errors += [before[moved], np.minimum(before[moved] + 1, limit)]
-    holds = np.array([few.hold(where, error) for error in errors])
+    holds = np.array([few.possible(where, error) for error in errors])
+    fails = ~holds
+    if lasting:
+        fails = np.array([few.possible(where, error, truth=False) for error in errors])
     low = np.where(holds, errors, unc_max + 1).min(axis=0)
     high = np.where(holds, errors, -unc_max - 1).max(axis=0)
-    nominal = taken[moved]
-    how = np.where(holds.all(axis=0), SURE, np.where(nominal, LIKELY, UNLIKELY))
+    nominal, sure = taken[moved], (holds & ~fails).all(axis=0)
+    how = np.where(sure, SURE, np.where(nominal, LIKELY, UNLIKELY))
     taken[moved] = holds.any(axis=0)
     found.how[moved] = np.where(taken[moved], how, SURE)
     found.low[moved] = ref[moved] + low
@@ -75,20 +90,62 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
     return found
 
 
+def _length_errors(released: Released) -> np.ndarray:
+    """How far the length of each row may be off [ns]: by its clock's rate alone, unless its ends
+    are of two offsets, or the clock was set near them.
+    """
+    columns = released.columns
+    unc, epoch = columns["unc"], columns["epoch"]
+    start, other = columns.get(UNC_START, unc), columns.get(EPOCH_START, epoch)
+    apart = np.abs(start - unc)
+    return np.where((epoch == other) & ((epoch != NO_EPOCH) | (apart == 0)), apart, unc + start)
+
+
 class _Rows:
-    """Some rows, whose clocks may be asked to err."""
+    """Some rows, whose clocks may be asked to err; ``length``: and by how much their lengths."""
 
-    def __init__(self, released: Released, rows: np.ndarray) -> None:
+    def __init__(self, released: Released, rows: np.ndarray, length: np.ndarray) -> None:
         self._columns = {name: column[rows] for name, column in released.columns.items()}
-        self._released = released
+        self._released, self._length = released, length
 
-    def hold(self, predicate: Predicate, error: np.ndarray) -> np.ndarray:
-        """Where it is true if each row's clock errs by ``error`` [ns]; bool (n,)."""
-        columns = self._columns | {"ref": self._columns["ref"] + error}
+    def hold(self, predicate: Predicate, error: np.ndarray, end: int = 0) -> np.ndarray:
+        """Where it is true if each row's clock errs by ``error`` [ns]; bool (n,).
+
+        ``end``: 1 or -1: and the start by as much more or less as the length may be off.
+        """
+        known, more = self._columns, end * self._length
+        columns = known | {"ref": known["ref"] + error + more}
+        if end and "te" in known:
+            columns["te"] = known["te"] - more
         of = self._released
         return mask(
             predicate, columns, lambda name: columns.get(f"valid.{name}"), of.attr_types, of.strings
         )
+
+    def possible(
+        self, predicate: Predicate, error: np.ndarray, *, truth: bool = True
+    ) -> np.ndarray:
+        """Where it may be true (or false) if each row's clock errs by ``error``; bool (n,)."""
+        if not self._length.any():
+            return self.hold(predicate, error)
+        match predicate:
+            case Logic(op="not", terms=(term,)):
+                return self.possible(term, error, truth=not truth)
+            case Logic(op=op, terms=terms):
+                both = [self.possible(term, error, truth=truth) for term in terms]
+                joined = np.logical_and if (op == "and") == truth else np.logical_or
+                return np.asarray(joined.reduce(both))
+            case Membership(item=item, options=options):
+                each = tuple(Comparison("=", item, option) for option in options)
+                return self.possible(combined("or", each), error, truth=truth)
+            case Comparison(op=op, left=left, right=right):
+                op = op if truth else OPPOSITE[op]
+                sides = ("<=", ">=") if op == "=" else (op,)
+                ways = [Comparison(side, left, right) for side in sides]
+                found = [self.hold(way, error, -1) | self.hold(way, error, 1) for way in ways]
+                neither = difference(left, right) is None  # it may ascend and descend
+                return np.asarray(np.logical_and.reduce(found) | (neither & (self._length > 0)))
+        return self.hold(predicate if truth else Logic("not", (predicate,)), error)
 
 
 def _one_way(predicate: Predicate) -> Iterator[Comparison]:
@@ -106,15 +163,15 @@ def _one_way(predicate: Predicate) -> Iterator[Comparison]:
                 yield Comparison("<=", left, right)
 
 
-def _changes(comparison: Comparison, rows: _Rows, unc: np.ndarray) -> np.ndarray:
+def _changes(comparison: Comparison, rows: _Rows, unc: np.ndarray, end: int) -> np.ndarray:
     """The last error in [-unc, unc] up to which it says what it says at -unc; int64 (n,)."""
     before, behind = -unc, unc.copy()
-    first = rows.hold(comparison, before)
-    same = rows.hold(comparison, behind) == first
+    first = rows.hold(comparison, before, end)
+    same = rows.hold(comparison, behind, end) == first
     before = np.where(same, unc, before)
     while (left := behind - before > 1).any():
         middle = before + (behind - before) // 2
-        on = left & (rows.hold(comparison, middle) == first)
+        on = left & (rows.hold(comparison, middle, end) == first)
         before = np.where(on, middle, before)
         behind = np.where(left & ~on, middle, behind)
     return before
