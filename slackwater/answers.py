@@ -62,6 +62,8 @@ def order(
     clock: str | Sequence[str] = (),
     late: bool = False,
     master: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    time_unit: str | None = None,
 ) -> Results:
     """The events of ``source`` in release order, with ``ref``, ``release`` and ``late``.
 
@@ -74,6 +76,8 @@ def order(
             ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; else they are unknown.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         master: a Spark master, such as ``local[2]``; None: in this process.
+        mapping: as of ``read``, of a ``source`` that was not read yet.
+        time_unit: likewise.
 
     >>> events = {"type": ["A", "C", "B"], "seq": [0, 2, 1], "ts": [10, 30, 20]}
     >>> [event["type"] for event in order(events)]
@@ -82,7 +86,7 @@ def order(
     Raises:
         UserError: the input or an option is at fault.
     """
-    with opened(source) as given:
+    with opened(source, mapping, time_unit) as given:
         options = OrderOptions(order=order, guard=guard, clock=clock)
         settings = options.ordering(given.time_unit, late=late)
         folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
@@ -113,6 +117,8 @@ def query(
     matches_max: int = MATCHES_MAX,
     master: str | None = None,
     attributes: Mapping[str, str] | None = None,
+    mapping: Mapping[str, str] | None = None,
+    time_unit: str | None = None,
 ) -> Results:
     """Answers one or more queries over ``source`` in one pass.
 
@@ -138,6 +144,8 @@ def query(
         matches_max: so many matches may one event complete or change; beyond that the call fails.
         master: a Spark master, such as ``local[2]``; None: in this process.
         attributes: types (``int float bool str``) of those that events may have, though none comes.
+        mapping: as of ``read``, of a ``source`` that was not read yet.
+        time_unit: likewise.
 
     >>> events = {"ts": [1, 4, 12], "v": [1.0, 2.0, 5.0]}
     >>> found = query(events, "SELECT avg(v) WINDOW TUMBLING 10")
@@ -147,7 +155,7 @@ def query(
     Raises:
         UserError: the input, an option or a query (then shown with a caret) is at fault.
     """
-    with opened(source) as given:
+    with opened(source, mapping, time_unit) as given:
         log, unit, arrives = given.log, given.time_unit, given.arrival_given
         plans = _plans(queries, unit, constraints)
         options = QueryOptions(

@@ -6,16 +6,28 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.pipeline import Prepared, prepare
+from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.log.input.input_read import InputForm, InputKind, named_by_file
 from slackwater.engine.log.input.numbering import read_seq_bits
 from slackwater.engine.log.input.table_import import as_arrow
 from slackwater.engine.log.record.times import DEFAULT_UNIT
+from slackwater.engine.log.row_export import rows_of, rows_schema
 from slackwater.folder import ClosesItself, Folder
+from slackwater.frames import as_pandas, as_polars
 from slackwater.translate_options import translate_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 
 class ArrowTable(Protocol):
@@ -27,7 +39,10 @@ class ArrowTable(Protocol):
 
 Columns = Mapping[str, Sequence[object]]
 PathLike = str | os.PathLike[str]
-Source = PathLike | Sequence[PathLike] | ArrowTable | Columns
+Rows = Sequence[Mapping[str, object]]
+Source = PathLike | Sequence[PathLike] | ArrowTable | Columns | Rows
+
+_EVENT: Final = "event"
 
 
 class Input(ClosesItself):
@@ -75,6 +90,63 @@ class Input(ClosesItself):
         self._folder.path  # noqa: B018 - as above
         return self._prepared.reopened()
 
+    def __len__(self) -> int:
+        """The number of events."""
+        return sum(pc.sum(pc.equal(table[r.KIND], _EVENT)).as_py() or 0 for table in self._tables())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of ``to_arrow``: a trace's fields, then attributes as ``attrs.NAME``."""
+        return rows_schema(LogReader(self.log), self.name)
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of its sources, sorted."""
+        found: set[str] = set()
+        for table in self._tables():
+            found.update(pc.unique(table[r.SOURCE]).drop_null().to_pylist())
+        return sorted(found)
+
+    def head(self, rows: int = 5) -> pa.Table:
+        """The first ``rows`` records in order of arrival, as ``to_arrow`` has them."""
+        tables: list[pa.Table] = []
+        for table in self._tables(self.time_unit):
+            tables.append(table)
+            if sum(each.num_rows for each in tables) >= rows:
+                break
+        return pa.concat_tables([self.schema.empty_table(), *tables]).slice(0, rows)
+
+    def to_arrow(self) -> pa.Table:
+        """All records in order of arrival, syncs and punctuation too; times in ``time_unit``.
+
+        Raises:
+            UserError: a time that is no whole number of the unit, or an attribute of two types.
+        """
+        return pa.concat_tables([self.schema.empty_table(), *self._tables(self.time_unit)])
+
+    def _tables(self, time_unit: str = DEFAULT_UNIT) -> Iterator[pa.Table]:
+        """A table for each frame of the log."""
+        log = LogReader(self.log)
+        return rows_of(log, rows_schema(log, self.name), time_unit)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a DataFrame of pandas.
+
+        Raises:
+            SlackwaterError: pandas is not installed.
+            UserError: as ``to_arrow``.
+        """
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """The same as a DataFrame of polars.
+
+        Raises:
+            SlackwaterError: polars is not installed.
+            UserError: as ``to_arrow``.
+        """
+        return as_polars(self.to_arrow())
+
     def close(self) -> None:
         """Removes what is kept of it; an arrival log that was read stays."""
         self._folder.close()
@@ -110,7 +182,8 @@ def read(
     Args:
         source: path of a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet
             files or an arrival log; a list of paths, a glob or a folder, whose rows are put in
-            order together; or a table: of Arrow, pandas or polars, or a dict of columns.
+            order together; or a table: of Arrow, pandas or polars, a dict of columns or a list
+            of dicts.
             Records stand in order of arrival, columns have the names of a trace's fields, and
             others become attributes.
         time_unit: of times that are numbers, of durations without one, and of results: ``ns us ms
@@ -164,16 +237,28 @@ def _paths(source: Source) -> list[str] | None:
     """The paths that ``source`` is; None: it is a table."""
     if isinstance(source, str | os.PathLike):
         return [os.fspath(source)]
-    if isinstance(source, Sequence) and all(isinstance(each, str | os.PathLike) for each in source):
-        return [os.fspath(each) for each in source]
-    return None
+    if not isinstance(source, Sequence) or not source:
+        return None
+    paths = [os.fspath(each) for each in source if isinstance(each, str | os.PathLike)]
+    return paths if len(paths) == len(source) else None
 
 
 @contextmanager
-def opened(source: Source | Input) -> Iterator[Input]:
-    """``source`` itself if it was read already, else read for as long as the block runs."""
+def opened(
+    source: Source | Input,
+    mapping: Mapping[str, str] | None = None,
+    time_unit: str | None = None,
+) -> Iterator[Input]:
+    """``source`` itself if it was read already, else read for as long as the block runs.
+
+    Raises:
+        UserError: as ``read``; or ``mapping`` or ``time_unit`` of what was read already.
+    """
     if isinstance(source, Input):
+        late = [name for name, it in (("mapping", mapping), ("time_unit", time_unit)) if it]
+        if late:
+            raise UserError(f"{late[0]} is for reading, and this was read: give it to read")
         yield source
         return
-    with read(source) as found:
+    with read(source, mapping=mapping, time_unit=time_unit) as found:
         yield found

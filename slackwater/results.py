@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
 from slackwater.engine.hosts.result_files import (
     TABLES,
     Answers,
@@ -28,6 +31,7 @@ from slackwater.frames import as_pandas, as_polars
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from plotly.graph_objects import Figure as Plot
 
 
 class Results(ClosesItself):
@@ -57,6 +61,27 @@ class Results(ClosesItself):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self._lines().open(encoding="utf-8", newline="\n") as lines:
             yield from map(json.loads, lines)
+
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, at: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        """The result in that place, or those of a slice; each reads the file from its begin."""
+        if isinstance(at, slice):
+            chosen = range(len(self))[at]
+            found = dict(self._some(chosen))
+            return [found[place] for place in chosen]
+        for _, result in self._some((range(len(self))[at],)):
+            return result
+        raise AssertionError("the range has checked the place")
+
+    def _some(self, places: Collection[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The results in these places, in order of place."""
+        with self._lines().open(encoding="utf-8", newline="\n") as lines:
+            for place, line in enumerate(islice(lines, max(places, default=-1) + 1)):
+                if place in places:
+                    yield place, json.loads(line)
 
     def __len__(self) -> int:
         self._lines()
@@ -117,6 +142,26 @@ class Results(ClosesItself):
             UserError: as ``to_arrow``.
         """
         return as_polars(self.to_arrow(flat=flat))
+
+    def plot(self, query: str | None = None) -> Plot:
+        """A figure of one query over time: the values of its windows, or its matches.
+
+        Args:
+            query: its name, or ``name: aggregate``; None: there is one figure alone.
+
+        Raises:
+            SlackwaterError: plotly is not installed.
+            UserError: there is nothing to draw, or there are several figures.
+        """
+        need("plotly")
+        from slackwater.plots import plot_of  # noqa: PLC0415 - the report's extra
+
+        path = self._folder.path / f"{self._scratch}.plot.jsonl"
+        try:
+            structs.replace(self._output, time_unit="ns").lines(path)
+            return plot_of(path, query)
+        finally:
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Removes what is kept of them, and of ``late``."""

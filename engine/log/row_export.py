@@ -111,12 +111,16 @@ def write_rows(
         UserError: an attribute of two types, a time that is no whole number of the unit, or a
             file that cannot be written.
     """
-    schema = _schema(frames, path)
-    return write_table(Path(path), schema, _tables(frames, schema, time_unit), csv=csv)
+    schema = rows_schema(frames, path)
+    return write_table(Path(path), schema, rows_of(frames, schema, time_unit), csv=csv)
 
 
-def _schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
-    """The columns that some frame has: record fields in their order, then attributes."""
+def rows_schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
+    """The columns that some frame has: record fields in their order, then attributes.
+
+    Raises:
+        UserError: an attribute of two types; names ``path``.
+    """
     found: dict[str, pa.DataType] = {}
     where: dict[str, str] = {}
     for frame in frames:
@@ -140,7 +144,12 @@ def _schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
     return pa.schema({name: found[name] for name in fields if name in found})
 
 
-def _tables(frames: Iterable[Frame], schema: pa.Schema, time_unit: str) -> Iterator[pa.Table]:
+def rows_of(frames: Iterable[Frame], schema: pa.Schema, time_unit: str) -> Iterator[pa.Table]:
+    """A table of ``schema`` for each frame, times in ``time_unit``.
+
+    Raises:
+        UserError: a time that is no whole number of the unit.
+    """
     for frame in frames:
         found = record_columns(frame, time_unit)
         columns = []

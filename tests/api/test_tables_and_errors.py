@@ -123,7 +123,7 @@ def test_a_bad_query_has_a_caret(trace: Any) -> None:
     ("call", "said"),
     [
         (lambda: slackwater.order("none.jsonl"), "none.jsonl"),
-        (lambda: slackwater.order([1, 2]), "a path or a table"),  # type: ignore[arg-type]
+        (lambda: slackwater.order([1, 2]), "a list of dicts, not list"),  # type: ignore[arg-type]
         (lambda: slackwater.order({"ts": ["x", 1]}), "Arrow cannot hold it"),
         (lambda: slackwater.order({"v": [1]}), 'no column is "ts"'),
         (lambda: slackwater.order({"ts": [1]}, "best"), "order 'best'"),

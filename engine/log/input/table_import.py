@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from slackwater.engine.log.input.lines import CHUNK_LINES
 from slackwater.engine.log.input.parquet_import import ParquetRead, TableParts
@@ -21,12 +23,12 @@ def as_arrow(source: Any) -> pa.Table:
     """``source`` as an Arrow table, without a copy where the types allow it.
 
     Args:
-        source: an Arrow table or batch, columns by name, a DataFrame of pandas (its index is a
-            column, unless it has no name and only counts) or polars, or another that has Arrow's
-            PyCapsule interface.
+        source: an Arrow table or batch, columns by name, rows as dicts (with ``attrs`` nested, or
+            beside the fields), a DataFrame of pandas (its index is a column, unless it has no name
+            and only counts) or polars, or another that has Arrow's PyCapsule interface.
 
     Raises:
-        UserError: it is none of these, or a column of objects mixes types.
+        UserError: it is none of these, is an empty list, or a column of objects mixes types.
     """
     if isinstance(source, pa.Table):
         return source
@@ -34,6 +36,8 @@ def as_arrow(source: Any) -> pa.Table:
     try:
         if isinstance(source, Mapping):
             return pa.table(dict(source))
+        if isinstance(source, Sequence) and source and isinstance(source[0], Mapping):
+            return pa.table(_columns_of(source))
         if pandas is not None and isinstance(source, pandas.DataFrame):
             index = source.index
             counts = index.nlevels == 1 and index.name is None and index.dtype.kind in "iu"
@@ -46,8 +50,28 @@ def as_arrow(source: Any) -> pa.Table:
     except pa.ArrowException as error:
         raise UserError(f"{InputKind.TABLE}: Arrow cannot hold it: {error}") from error
     raise UserError(
-        f"an input is a path or a table (Arrow, pandas, polars), no {type(source).__name__}"
+        "an input is a path or several, a table (Arrow, pandas, polars), a dict of columns or a "
+        f"list of dicts, not {'an empty list' if source == [] else type(source).__name__}"
     )
+
+
+def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each key; None where a row lacks it.
+
+    Raises:
+        UserError: a row, or its ``attrs``, is no dict.
+    """
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping) or not isinstance(row.get(r.ATTRS) or {}, Mapping):
+            what = "attrs" if isinstance(row, Mapping) else "each row"
+            raise UserError(f"{InputKind.TABLE}: row {number}: {what} must be a dict: {row!r}")
+    flat = [
+        {name: value for name, value in row.items() if name != r.ATTRS}
+        | {f"{ATTR_PREFIX}{name}": value for name, value in (row.get(r.ATTRS) or {}).items()}
+        for row in rows
+    ]
+    names = dict.fromkeys(name for row in flat for name in row)
+    return {name: [row.get(name) for row in flat] for name in names}
 
 
 def _without_views(table: pa.Table) -> pa.Table:

@@ -1,0 +1,70 @@
+"""Figures of results, as the report draws them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slackwater.engine.apps.report.measure.matches import (
+    QueryAnswers,
+    measure_matches,
+    read_answers,
+)
+from slackwater.engine.apps.report.measure.window_results import measure_windows
+from slackwater.engine.apps.report.numbers import TimeLine
+from slackwater.engine.apps.report.page.figures import Figure
+from slackwater.engine.apps.report.page.result_figures import match_figures, window_figures
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import need
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as Plot
+
+
+def plot_of(lines: Path, query: str | None) -> Plot:
+    """The figure of one query's results; ``lines``: of all queries, times in ns.
+
+    Raises:
+        SlackwaterError: plotly is not installed.
+        UserError: there is nothing to draw, or more than one figure and ``query`` names none.
+    """
+    need("plotly")
+    import plotly.graph_objects as go  # noqa: PLC0415 - the report's extra
+
+    found = {figure.title: figure for figure in _figures(lines)}
+    chosen = [each for title, each in found.items() if query in {None, title, _query(title)}]
+    if not chosen:
+        known = f"there are figures of: {', '.join(found)}" if found else "there are no results"
+        raise UserError(f"nothing to draw{'' if query is None else f' of {query!r}'}: {known}")
+    if len(chosen) > 1:
+        names = [repr(each.title) for each in chosen]
+        raise UserError(
+            f"there are {len(names)} figures: choose one, as plot({names[0]}), of "
+            + ", ".join(names)
+        )
+    (figure,) = chosen
+    spec = figure.spec()
+    plot = go.Figure(data=spec["data"], layout=spec["layout"])
+    return plot.update_layout(title=figure.title, template="plotly_white", height=figure.height_px)
+
+
+def _figures(lines: Path) -> list[Figure]:
+    answers = read_answers(lines)
+    time = _time_line([*answers.windows.values(), *answers.matches.values()])
+    return [
+        *window_figures(measure_windows(answers.windows, {}), time, {}),
+        *match_figures(measure_matches(answers.matches, ()), time),
+    ]
+
+
+def _time_line(found: list[QueryAnswers]) -> TimeLine:
+    """From the first to the last instant that a result is about."""
+    results = [each for answers in found for each in answers.standing.values()]
+    first = [each["window"]["start"] if "window" in each else each["ref"] for each in results]
+    last = [each["window"]["end"] if "window" in each else each["ref"] for each in results]
+    return TimeLine.of(min(first, default=None), max(last, default=None), "event")
+
+
+def _query(title: str) -> str:
+    """Of a figure ``query: aggregate``, the query."""
+    return title.partition(": ")[0]
