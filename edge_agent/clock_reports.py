@@ -31,7 +31,8 @@ class ClockReports:
         self._own: SyncReport | None = None
         self._own_mono = self._ahead = 0
         """When the agent's own was measured [monotonic], and its wall ahead of its monotonic."""
-        self._bounds: dict[str, tuple[ClockBound, Outgoing]] = {}
+        self._bounds: dict[tuple[str, bool], tuple[ClockBound, Outgoing]] = {}
+        """By clock; what refutes it apart, so that it takes no place of what it contradicts."""
 
     def own(self, report: SyncReport, now: Now, control_next: int) -> int:
         """The agent's own sync; all clocks are said again. Gives the next control number."""
@@ -39,20 +40,22 @@ class ClockReports:
         self._own_mono = report.measured_at_ns - self._ahead
         for bound, message in list(self._bounds.values()):
             waits = message.tries == 0 and not message.done
-            if waits or now.mono_ns - bound.mono < _HEARD_NS:
+            over = not bound.refutes and (bound.clock, True) in self._bounds
+            if waits or (now.mono_ns - bound.mono < _HEARD_NS and not over):
                 control_next = self.put(bound, control_next)
         return control_next
 
     def put(self, bound: ClockBound, control_next: int) -> int:
         """Sends a bound; where the one before it is still unsent, in its place."""
-        _, message = self._bounds.pop(bound.clock, (None, None))
+        key = bound.clock, bound.refutes
+        _, message = self._bounds.pop(key, (None, None))
         if message is not None and message.tries == 0 and not message.done:
             self._unacked.replace(message, wire.encode(self._sync(message.first, bound)))
         else:
             data = wire.encode(self._sync(control_next, bound))
             message = self._unacked.add(m.CONTROL, control_next, 1, data)
             control_next += 1
-        self._bounds[bound.clock] = bound, message
+        self._bounds[key] = bound, message
         if len(self._bounds) > CLOCKS_MAX:
             del self._bounds[next(iter(self._bounds))]
         return control_next
@@ -68,7 +71,8 @@ class ClockReports:
         found: list[dict[str, Any]] = [
             {"clock": "", "offset": offset, "bound": bound, "status": own.value}
         ]
-        newest = {device_of(each.clock): each for each, _ in self._bounds.values()}
+        bounds = [each for each, _ in self._bounds.values() if not each.refutes]
+        newest = {device_of(each.clock): each for each in bounds}
         for device, each in newest.items():
             if ARRIVAL in device:
                 continue  # it names an event's arrival, and is nobody's

@@ -9,10 +9,12 @@ both sides. Between and before messages the bound grows by ``skew_max``.
 
 A clock is set now and then. What contradicts the bound begins a new *epoch*, which has a name of
 its own: the events of one epoch share one clock that was never set. A clock set ahead contradicts
-at once. One set back looks like a delay until a whole window is late; a message that is later than
-the fastest ones by more than ``delay_min_max`` is stamped by a clock *in doubt*, whose bound covers
-both. So is an event that is older than its epoch. Steps too small to be seen are less than
-``delay_min_max`` (and the resolution), by which every bound is wider than what was measured.
+at once, unless its message is as slow as it was set; a faster one shows that later, and *refutes*
+what was said of the epoch, which may have events of the clock set. One set back looks like a delay
+until a whole window is late; a message that is later than the fastest ones by more than
+``delay_min_max`` is stamped by a clock *in doubt*, whose bound covers both. So is an event that is
+older than its epoch. Steps too small to be seen are less than ``delay_min_max`` (and the
+resolution), by which every bound is wider than what was measured.
 
 Sans-IO: the agent's monotonic clock is handed in. Times in ns.
 """
@@ -55,7 +57,8 @@ class DeviceClockSettings:
 class ClockBound(NamedTuple):
     """The agent's monotonic clock minus clock ``clock`` is in [``low``, ``high``] at ``mono``.
 
-    ``stamp``: what the clock shows then; ``skew_ppb``: how fast the bound grows with age.
+    ``stamp``: what the clock shows then; ``skew_ppb``: how fast the bound grows with age;
+    ``refutes``: it contradicts what was said of the clock before, and does not replace it.
     """
 
     clock: str
@@ -64,6 +67,7 @@ class ClockBound(NamedTuple):
     stamp: int
     mono: int
     skew_ppb: int
+    refutes: bool = False
 
 
 def device_of(clock: str) -> str:
@@ -118,6 +122,8 @@ class DeviceClock:
         self._number = number
         self._epoch = 0
         self._begun = False
+        self._found = 0
+        """Receipt minus stamp of the last message."""
         self._low = self._high = self._at = 0
         """What was measured: the offset was in [low, high] at ``_at``."""
         self._grain = 0
@@ -152,16 +158,18 @@ class DeviceClock:
         if not self._begun or coarser:
             self._leave()
             self._begin(least, found)
+            self._found = found
             return
         low, high = self._grown(mono_ns)
         if found < low or least > high:
+            if found < low and self._found - found <= self.settings.delay_max_ns + self._grain:
+                self._refute(least, found, list(self._said))
             self._step(least, found)
+            self._found = found
             return
-        over = found - high - self._slack
-        self._level = 0
-        if over > 0:
-            self._level = min((over // max(self._slack, 1) + 1).bit_length(), LEVELS_MAX)
-        else:
+        self._found = found
+        self._level = self._lateness(found, high)
+        if not self._level:
             self._low, self._high, self._at = low, min(high, found), mono_ns
             self._last_stamp = max(self._last_stamp, stamp_ns)
         self._count(found)
@@ -179,10 +187,10 @@ class DeviceClock:
         else:
             least, most = self._grown(mono_ns)
             if low > most or high < least:
-                if (former := self._said.get(self._base)) is not None:
-                    # Those of its events that were read since it was set are in doubt, too.
-                    said = former._replace(low=low, high=high, stamp=stamp_ns, mono=mono_ns)
-                    self._new.append(said)
+                if high < least:
+                    self._refute(low, high, list(self._said))
+                else:  # late messages are in doubt as it is
+                    self._refute(low, high, [self._base])
                 self._step(low, high)
             else:
                 self._low, self._high, self._at = max(low, least), min(high, most), mono_ns
@@ -241,6 +249,11 @@ class DeviceClock:
         self._slack = self.settings.delay_min_max_ns + resolution_ns
         return True
 
+    def _lateness(self, found: int, high: int) -> int:
+        """The level of doubt of a message; 0: it is no later than the fastest ones may be."""
+        over = found - high - self._slack
+        return min((max(over, 0) // max(self._slack, 1) + (over > 0)).bit_length(), LEVELS_MAX)
+
     def _grown(self, mono_ns: int) -> tuple[int, int]:
         more = -(-abs(mono_ns - self._at) * self.settings.skew_max_ppb // NS_PER_S)
         return self._low - more, self._high + more
@@ -260,6 +273,21 @@ class DeviceClock:
         self.last_step_ns = (low + high - self._low - self._high) // 2
         self._leave()
         self._begin(low, high)
+
+    def _refute(self, low: int, high: int, clocks: Collection[str]) -> None:
+        """The offset is in [low, high] now: ``clocks`` may have stamped events since it is.
+
+        Where that is near what was said, it is said to be further off, so that it contradicts.
+        """
+        for former in [self._said[clock] for clock in clocks if clock in self._said]:
+            more = -(-abs(self._mono - former.mono) * former.skew_ppb // NS_PER_S) + self._slack
+            if high < self._low:
+                low, high = min(low, former.low - more), min(high, former.low - more)
+            else:
+                low, high = max(low, former.high + more), max(high, former.high + more)
+            self._new.append(former._replace(
+                low=low, high=high, stamp=self._stamp, mono=self._mono, refutes=True
+            ))  # fmt: skip
 
     def _leave(self) -> None:
         """What was said of the epoch is remembered, for events of it that come later."""
@@ -284,6 +312,7 @@ class DeviceClock:
         fastest = self._window_least - self._slack - more, self._window_least + more
         if self._window_least > high + self._slack:  # all of it was late: the clock was set back
             self._step(*fastest)
+            self._level = self._lateness(found, fastest[1])  # set back again, perhaps
         else:
             self._low, self._high = max(low, fastest[0]), min(high, fastest[1])
             self._at = self._mono

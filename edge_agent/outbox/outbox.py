@@ -141,6 +141,8 @@ def starts(folder: Path) -> list[Path]:
 
 CONTROLS_PER_PROCESS: Final = 1 << 40
 START: Final = "start"
+_REFUTES: Final = "!"
+"""Behind the name of a clock: the bound contradicts the clock's other one."""
 POSITION: Final = "position"
 
 
@@ -279,7 +281,7 @@ class Outbox:
         found = dict(self.start.clocks)
         for each in bounds:
             wall = each.low - ahead_ns, each.high - ahead_ns, each.stamp, each.mono + ahead_ns
-            found[each.clock] = (*wall, each.skew_ppb)
+            found[each.clock + _REFUTES * each.refutes] = (*wall, each.skew_ppb)
         newest = dict(sorted(found.items(), key=lambda each: each[1][3])[-CLOCKS_MAX:])
         self.start = replace(self.start, clocks=newest)
         self.store_start()
@@ -287,9 +289,12 @@ class Outbox:
     def known_clocks(self, ahead_ns: int) -> list[ClockBound]:
         """What ``clocks`` remembers, also of processes before this one."""
         return [
-            ClockBound(name, low + ahead_ns, high + ahead_ns, stamp, wall - ahead_ns, skew_ppb)
+            ClockBound(
+                name.removesuffix(_REFUTES), low + ahead_ns, high + ahead_ns, stamp,
+                wall - ahead_ns, skew_ppb, name.endswith(_REFUTES),
+            )
             for name, (low, high, stamp, wall, skew_ppb) in self.start.clocks.items()
-        ]
+        ]  # fmt: skip
 
     def ended(self) -> None:
         """*Disk.* Nothing will be added."""

@@ -41,3 +41,21 @@ class World:
             delay = delay_min + chance.randrange(1 + (delay_most if slow else delay_most // 10))
             came = max(came, at + delay)
             self.messages.append(Sent(at, came, stamp, at - shows))
+
+    def delay_min_max(self, window: int, least: int) -> int:
+        """What may be declared: in no run of ``least`` messages or more that takes ``window``,
+        from the message before it or from its first, is the fastest one slower.
+        """
+        most = 0
+        for i, begun in enumerate(self.messages):
+            for first in (i, i + 1):
+                for end in range(first + least, len(self.messages) + 1):
+                    if self.messages[end - 1].mono - begun.mono >= window:
+                        run = self.messages[first:end]
+                        most = max(most, min(each.mono - each.at for each in run))
+                        break
+        return most
+
+    def delay_max(self) -> int:
+        """Of all messages."""
+        return max(each.mono - each.at for each in self.messages)

@@ -215,6 +215,21 @@ def test_what_is_known_of_an_agents_and_its_devices_clocks() -> None:
     assert reports.states(ClockStatus.SYNCHRONIZED, now)[1]["status"] == "disrupted"
 
 
+def test_what_refutes_a_bound_takes_no_place_of_it() -> None:
+    """An agent that is off line keeps both: alone, either is wrong for some events."""
+    unacked = Unacked([m.CONTROL], 1 << 20)
+    reports = ClockReports(unacked)
+    device = ClockBound("monitor#7", 0, MS, START, 0, 50_000)
+    assert reports.put(device, 0) == 1
+    assert reports.put(device._replace(high=MS - 1), 1) == 1  # in the place of what was not sent
+    refuting = device._replace(low=-2 * S, high=-S, refutes=True)
+    assert reports.put(refuting, 1) == 2
+    assert reports.own(SyncReport(0, 0, START, 1000, 50_000), Now(START, 0), 2) == 2
+    assert (
+        reports.states(ClockStatus.SYNCHRONIZED, Now(START, 0))[1]["offset"] == START + MS // 2 - 1
+    )
+
+
 def test_a_clock_that_is_set_is_measured_at_once() -> None:
     source = line(S, always((MS, MS)))
     source.run(10 * S)

@@ -447,6 +447,10 @@ def test_bounds_of_clocks_outlive_the_process_and_its_monotonic_clock() -> None:
     monitor = known["monitor#7"]
     assert monitor == bound._replace(low=380, high=425, mono=100)
     assert known.keys() == {"monitor#7", "reader#1"}
+    refuting = bound._replace(low=-900, high=-800, refutes=True)
+    again.clocks([refuting], ahead_ns=10_000)  # takes no place of what it contradicts
+    found = [each for each in again.known_clocks(10_000) if each.clock == "monitor#7"]
+    assert sorted(found) == sorted([bound._replace(high=25), refuting])
     wall = bound.low - 10_000, bound.mono + 10_000
     assert (monitor.low - 10_400, monitor.mono + 10_400) == wall
 

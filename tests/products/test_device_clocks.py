@@ -44,6 +44,17 @@ def test_accept_a_monitors_clock_that_is_wrong_20_seeds(
     one_world(tmp_path / "log", MONITORS[name], seed)
 
 
+@pytest.mark.slow
+def test_a_clock_set_ahead_behind_slow_messages_confirms_nothing_false(tmp_path: Path) -> None:
+    """Messages that are as slow as the clock was set look as if it had not been."""
+    events, _ = lived(
+        tmp_path / "log", 4, Monitor(steps=((30 * S, 700 * MS),)), seconds=60, apart=200 * MS,
+        delay=lambda chance: (720 * (chance.random() < 0.7) + 2 + chance.randrange(40)) * MS,
+        declared=DECLARED,
+    )  # fmt: skip
+    assert_honest(events, tmp_path / "log", 2)
+
+
 def one_world(folder: Path, monitor: Monitor, seed: int) -> float:
     events, _ = lived(
         folder, seed, monitor, seconds=120, apart=400 * MS, declared=DECLARED,
