@@ -28,7 +28,8 @@ def main() -> None:
             sys.stdout.write(about(sys.argv[1:]))
             sys.exit(0)
         sys.stderr.write(
-            f"slackwater: this needs {error.name}; type: pip install 'slackwater[engine]'\n"
+            f"slackwater: this needs {str(error.name).removeprefix('slackwater.')}; "
+            "type: pip install 'slackwater[engine]'\n"
         )
         sys.exit(1)
     code = run(sys.argv[1:])

@@ -124,12 +124,10 @@ def query(
 
     Args:
         source: what ``read`` gave, or takes.
-        queries: a query, or statements with ``;`` between them; several, named ``q1``, ``q2`` ...;
-            or several by name. A statement may read what ``CREATE STREAM name AS`` has named.
-            Plans from Python, as of a dataflow (``slackwater.grouping``), have their own names.
+        queries: a query, or statements with ``;``; several (``q1``, ``q2`` ...), or by name; plans
+            from Python (``slackwater.grouping``) have their own names.
         order: as of ``order``.
-        barrier: when matches are let go and windows close, as ``bounded:1s``; None: as each
-            query's REALTIME says.
+        barrier: when results are let go, as ``bounded:1s``; None: as a query's REALTIME says.
         certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
@@ -137,8 +135,7 @@ def query(
         monitor: how traces under a constraint are followed, as ``horizon=10s``.
         constraints: a file of constraints that queries name.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
-        clock: of clocks without a sync: ``exact`` (one clock stamped all), offsets as
-            ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; else they are unknown.
+        clock: of clocks without a sync, as of ``order``; else they are unknown.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
         matches_max: so many matches may one event complete or change; beyond that the call fails.
@@ -147,8 +144,7 @@ def query(
         mapping: as of ``read``, of a ``source`` that was not read yet.
         time_unit: likewise.
 
-    >>> events = {"ts": [1, 4, 12], "v": [1.0, 2.0, 5.0]}
-    >>> found = query(events, "SELECT avg(v) WINDOW TUMBLING 10")
+    >>> found = query({"ts": [1, 4, 12], "v": [1., 2., 5.]}, "SELECT avg(v) WINDOW TUMBLING 10")
     >>> [(each["window"]["start"], each["value"]) for each in found]
     [(0, {'avg(v)': 1.5}), (10, {'avg(v)': 5.0})]
 
@@ -156,22 +152,22 @@ def query(
         UserError: the input, an option or a query (then shown with a caret) is at fault.
     """
     with opened(source, mapping, time_unit) as given:
-        log, unit, arrives = given.log, given.time_unit, given.arrival_given
+        log, unit = given.log, given.time_unit
         plans = _plans(queries, unit, constraints)
         options = QueryOptions(
             order=order, barrier=barrier, certainty=certainty, purge=purge, intervals=intervals,
             window=window, monitor=monitor, guard=guard, clock=clock, spill=spill,
             matches_max=matches_max,
         )  # fmt: skip
-        settings = options.answering(plans, unit, late=late, on_spark=master is not None)
+        settings = options.answering(plans, unit, late=late, on_spark=bool(master))
         check_plans(log, plans, attributes)
-        warn(before_pass(log, plans, settings, unit, arrival_given=arrives))
+        warn(before_pass(log, plans, settings, unit, arrival_given=given.arrival_given))
         lacks = given.prepared.ends and attributes is None  # of a declared world any may be absent
         warn((check_names if lacks else unseen_types)(log, plans))
         folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
         warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)
-        return Results(Answers(parts, plans, unit), counters, folder, aside)
+    return Results(Answers(parts, plans, unit), counters, folder, aside)
 
 
 @translate_options

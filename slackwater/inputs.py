@@ -183,9 +183,8 @@ def read(
         source: path of a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet
             files or an arrival log; a list of paths, a glob or a folder, whose rows are put in
             order together; or a table: of Arrow, pandas or polars, a dict of columns or a list
-            of dicts.
-            Records stand in order of arrival, columns have the names of a trace's fields, and
-            others become attributes.
+            of dicts. Records stand in order of arrival, columns have the names of a trace's
+            fields, and others become attributes.
         time_unit: of times that are numbers, of durations without one, and of results: ``ns us ms
             s min h d``; None: ns, and an input whose times are dates only in another is refused.
         mapping: record field, or ``attrs.NAME``, -> the column or key that it is.

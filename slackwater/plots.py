@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from slackwater.engine.apps.report.measure.matches import (
     QueryAnswers,
@@ -15,22 +15,15 @@ from slackwater.engine.apps.report.numbers import TimeLine
 from slackwater.engine.apps.report.page.figures import Figure
 from slackwater.engine.apps.report.page.result_figures import match_figures, window_figures
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import need
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure as Plot
 
 
-def plot_of(lines: Path, query: str | None) -> Plot:
-    """The figure of one query's results; ``lines``: of all queries, times in ns.
+def plot_of(lines: Path, query: str | None) -> Any:
+    """Plotly's figure of one query's results; ``lines``: of all queries, times in ns.
 
     Raises:
         SlackwaterError: plotly is not installed.
         UserError: there is nothing to draw, or more than one figure and ``query`` names none.
     """
-    need("plotly")
-    import plotly.graph_objects as go  # noqa: PLC0415 - the report's extra
-
     found = {figure.title: figure for figure in _figures(lines)}
     chosen = [each for title, each in found.items() if query in {None, title, _query(title)}]
     if not chosen:
@@ -43,9 +36,7 @@ def plot_of(lines: Path, query: str | None) -> Plot:
             + ", ".join(names)
         )
     (figure,) = chosen
-    spec = figure.spec()
-    plot = go.Figure(data=spec["data"], layout=spec["layout"])
-    return plot.update_layout(title=figure.title, template="plotly_white", height=figure.height_px)
+    return figure.alone()
 
 
 def _figures(lines: Path) -> list[Figure]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import structs
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
@@ -31,7 +30,6 @@ from slackwater.frames import as_pandas, as_polars
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-    from plotly.graph_objects import Figure as Plot
 
 
 class Results(ClosesItself):
@@ -143,22 +141,24 @@ class Results(ClosesItself):
         """
         return as_polars(self.to_arrow(flat=flat))
 
-    def plot(self, query: str | None = None) -> Plot:
-        """A figure of one query over time: the values of its windows, or its matches.
+    def plot(self, query: str | None = None) -> Any:
+        """A figure (Plotly's) of one query over time: the values of its windows, or its matches.
 
         Args:
             query: its name, or ``name: aggregate``; None: there is one figure alone.
 
         Raises:
             SlackwaterError: plotly is not installed.
-            UserError: there is nothing to draw, or there are several figures.
+            UserError: these are events, there is nothing to draw, or there are several figures.
         """
         need("plotly")
         from slackwater.plots import plot_of  # noqa: PLC0415 - the report's extra
 
+        if isinstance(self._output, StoredEvents):
+            raise UserError("events in order are not drawn: ask a query, or slackwater.compare")
         path = self._folder.path / f"{self._scratch}.plot.jsonl"
         try:
-            structs.replace(self._output, time_unit="ns").lines(path)
+            self._output.in_ns().lines(path)
             return plot_of(path, query)
         finally:
             path.unlink(missing_ok=True)

@@ -100,6 +100,11 @@ def test_a_plot_has_the_values_of_the_windows() -> None:
         found.plot("median")
 
 
+def test_events_are_not_drawn() -> None:
+    with pytest.raises(slackwater.UserError, match="events in order are not drawn"):
+        slackwater.order(EVENTS).plot()
+
+
 def test_a_plot_has_a_mark_for_each_match() -> None:
     found = slackwater.query(EVENTS, [PAIRS, "EVENT SEQ(B b, A a) WITHIN 5"], time_unit="s")
     drawn = found.plot("q1")

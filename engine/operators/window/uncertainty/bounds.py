@@ -98,7 +98,9 @@ def _length_errors(released: Released) -> np.ndarray:
     unc, epoch = columns["unc"], columns["epoch"]
     start, other = columns.get(UNC_START, unc), columns.get(EPOCH_START, epoch)
     apart = np.abs(start - unc)
-    return np.where((epoch == other) & ((epoch != NO_EPOCH) | (apart == 0)), apart, unc + start)
+    of_one = (epoch == other) & ((epoch != NO_EPOCH) | (apart == 0))
+    errors: np.ndarray = np.where(of_one, apart, unc + start)
+    return errors
 
 
 class _Rows:
