@@ -19,6 +19,7 @@ import typer
 from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
+from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.options import CommandOption
 from slackwater.engine.hosts.pipeline import Host
 from slackwater.engine.log.input.input_read import (
@@ -101,7 +102,7 @@ def _made(group: Any, given: dict[str, Any]) -> Any:
 
 
 HERE: Final = "in process"
-_LOCAL: Final = "local[*]"
+LOCAL: Final = "local[*]"
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,15 @@ class HostOptions:
         """In process unless Spark is asked for.
 
         Raises:
-            UserError: both are asked for.
+            UserError: both are asked for, or Spark is and is not here.
         """
         if self.in_process and (self.spark or self.master is not None):
             other = "--spark" if self.spark else "--master"
             raise UserError(f"--in-process and {other}: give one of them")
-        return Host(self.master if self.master is not None else _LOCAL if self.spark else None)
+        if not self.spark and self.master is None:
+            return Host()
+        need_spark("leave --spark and --master out (--in-process): the answers are the same")
+        return Host(self.master if self.master is not None else LOCAL)
 
 
 def spoken_host(host: Host) -> str:

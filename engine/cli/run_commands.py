@@ -21,11 +21,12 @@ from slackwater.engine.apps.scenario_run import (
     scenario_names,
     simulated,
 )
-from slackwater.engine.cli.options import Against, check_against, print_against, typed
+from slackwater.engine.cli.options import LOCAL, Against, check_against, print_against, typed
 from slackwater.engine.cli.terminal import if_interrupted, print_compiling, watched
 from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
+from slackwater.engine.hosts.java import need_spark, spark_lacks
 from slackwater.engine.hosts.pipeline import Advanced, Host
 from slackwater.engine.scenario import Score
 
@@ -52,8 +53,12 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the run; default: out/SCENARIO.")
     ] = None,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
-    in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark master; default: local[*].")
+    ] = None,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Without Spark; the default where it is not.")
+    ] = False,
     order: Annotated[
         str | None, typer.Option(metavar="ORDER", help="Another main order than the scenario's.")
     ] = None,
@@ -101,9 +106,10 @@ def run(
         with if_interrupted(_RESUME), watched(what, quiet=quiet) as advanced:
             yield advanced
 
+    host = _host(master, in_process=in_process, quiet=quiet)
     print_compiling(quiet=quiet)
     ran = run_scenario(
-        scenario, options, folder, Host(None if in_process else master), order, resume=resume,
+        scenario, options, folder, host, order, resume=resume,
         overwrite=overwrite, making=lambda what: watched(what, quiet=quiet), passing=passing,
         warn=lambda line: print_stderr(f"warning: {line}\n"), command=typed(),
     )  # fmt: skip
@@ -112,6 +118,25 @@ def run(
         _print(ran.score, folder, ran.manifest)
     if ran.score.decisive and not all(claim.holds for claim in ran.score.claims):
         raise typer.Exit(1)
+
+
+def _host(master: str | None, *, in_process: bool, quiet: bool) -> Host:
+    """Spark, unless it is not wanted, or not here and not asked for by a master.
+
+    Raises:
+        UserError: it is asked for and not here, or not wanted either.
+    """
+    if in_process:
+        if master is not None:
+            raise UserError("--in-process and --master: give one of them")
+        return Host()
+    if master is not None:
+        need_spark("leave --master out: the answers are the same")
+        return Host(master)
+    lacks = spark_lacks()
+    if lacks and not quiet:
+        print_stderr(f"In this process, with the answers that Spark gives. {lacks}\n")
+    return Host(None if lacks else LOCAL)
 
 
 def simulate(

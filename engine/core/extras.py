@@ -9,16 +9,21 @@ from slackwater.engine.core.errors import SlackwaterError
 
 _PAGES: Final = ("plotly", "jinja2", "markupsafe")
 EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "engine": (
+        ("lark", "llvmlite", "msgspec", "numba", "numpy", "packaging", "pyarrow", "rich", "typer"),
+        "every command but agent and doctor",
+    ),
     "report": (_PAGES, "pages of compare and paper"),
     "mqtt": (("paho",), "input mqtt of agents"),
     "page": (("aiohttp", "prometheus_client"), "page and metrics of serve"),
     "sim": (("simpy", *_PAGES), "run and simulate"),
+    "spark": (("pyspark", "pandas"), "hosts on Spark; the same commands run without"),
 }
-"""Extra -> the packages beyond ``[engine]`` that it brings, and what they are for."""
+"""Extra -> the packages that it brings, those of ``[engine]`` left out, and what they are for."""
 
 
-_OPTIONAL: Final = {"polars"}
-"""Packages that no extra brings."""
+_OPTIONAL: Final = {"pandas", "polars"}
+"""Packages that are asked for by themselves: only what a caller wants as such a table needs one."""
 
 
 def missing_package(error: ModuleNotFoundError) -> SlackwaterError:

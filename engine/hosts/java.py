@@ -11,10 +11,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.extras import EXTRAS
 
 JAVA_MIN: Final = 17
 """Oldest Java that PySpark 4 runs on."""
@@ -164,3 +166,28 @@ def java_home() -> Path:
         UserError: no Java 17 or newer; says what to install on this system.
     """
     return choose_java(installed_java(), install_line()).home
+
+
+def spark_lacks() -> str:
+    """What Spark needs and this machine does not have, with what to type; empty: nothing."""
+    missing = [name for name in EXTRAS["spark"][0] if find_spec(name) is None]
+    said = [f"Spark needs {', '.join(missing)}: pip install 'slackwater[spark]'"] if missing else []
+    try:
+        java_home()
+    except UserError as error:
+        said.append(str(error))
+    return ". ".join(said)
+
+
+def need_spark(instead: str) -> None:
+    """Asks for Spark before work that uses it.
+
+    Args:
+        instead: how to go on without Spark, as "drop --spark".
+
+    Raises:
+        UserError: it cannot run here; says what to install.
+    """
+    lacks = spark_lacks()
+    if lacks:
+        raise UserError(f"{lacks.removesuffix('.')}; or {instead}")

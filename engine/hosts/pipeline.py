@@ -22,6 +22,7 @@ from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.core.units import neat
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.options import SEQUENCE
 from slackwater.engine.hosts.upcoming_clocks import with_upcoming_clocks
 from slackwater.engine.hosts.warnings import (
@@ -72,6 +73,7 @@ class Host(Struct, frozen=True):
         check_order(log, settings)
         if self.master is None:
             return run_in_process(log, settings, out, advanced)
+        need_spark("leave the master out: the answers are the same")
         # pyspark and a JVM only on request
         from slackwater.engine.hosts.spark.host import run_on_spark  # noqa: PLC0415
 

@@ -13,13 +13,12 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from slackwater.edge_agent.settings_file import Table
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.hosts.java import java_home
+from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
 from slackwater.engine.hosts.live.questions import Questions
 from slackwater.engine.server.watch.overview import AnswersState
@@ -147,17 +146,12 @@ def spark_ready() -> None:
     """Whether Spark can run here.
 
     Raises:
-        UserError: it cannot; says what to install, or whom to ask instead.
+        UserError: it cannot; says what to install, or how to answer without Spark.
     """
-    instead = f"or answer without Spark: {_EMBEDDED}"
-    if find_spec("pyspark") is None:
-        raise UserError(
-            f"[engine] kind spark needs pyspark: pip install slackwater[engine]; {instead}"
-        )
     try:
-        java_home()
+        need_spark(f"answer without Spark: {_EMBEDDED}")
     except UserError as error:
-        raise UserError(f"[engine] kind spark: {error} Or {instead.removeprefix('or ')}") from error
+        raise UserError(f"[engine] kind spark: {error}") from error
 
 
 OnResults = Callable[[Sequence[bytes]], None]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import slackwater
 from slackwater.engine.hosts import java
 from slackwater.engine.log import following as held_log
 
@@ -281,6 +282,28 @@ def test_without_java_it_says_what_to_install(
     (here / "t.jsonl").write_bytes(GOOD)
     ran = cli("order", "--input", "t.jsonl", "--out", "o.jsonl", "--spark")
     refused(ran, "Spark needs Java 17 or newer; found none", java.install_line())
+    assert ran.err.endswith(
+        "or leave --spark and --master out (--in-process): the answers are the same\n"
+    )
+    with pytest.raises(slackwater.UserError, match="or leave the master out"):
+        slackwater.order("t.jsonl", master="local[2]")
+
+
+def test_without_java_a_scenario_runs_in_process_and_says_so(
+    here: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "JVM_FOLDERS", ("/nosuch/*",))
+    monkeypatch.setenv("PATH", os.fspath(here))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    words = ("run", "soccer", "--set", "duration=20ms", "--out")
+    ran = cli(*words, "r")
+    assert ran.code == 0
+    assert ran.err.startswith(
+        "In this process, with the answers that Spark gives. Spark needs Java"
+    )
+    assert cli(*words, "quiet", "--quiet").err == ""
+    refused(cli(*words, "m", "--master", "local[2]"), "found none", "or leave --master out")
+    refused(cli(*words, "m", "--master", "local[2]", "--in-process"), "give one of them")
 
 
 def test_a_server_without_java_says_who_else_may_answer(

@@ -22,17 +22,16 @@ ENGINE = (
     "numba",
     "numpy",
     "packaging",
-    "pandas",
     "pyarrow",
-    "pyspark",
     "rich",
     "typer",
 )
+SPARK = ("pyspark", "py4j", "pandas", "pytz", "dateutil", "google")
 ABSENT = {
-    "base": (*SIM, *REPORT, *ENGINE),
-    "engine": (*SIM, *REPORT),
-    "report": SIM,
-    "sim": (),
+    "base": (*SIM, *REPORT, *ENGINE, *SPARK),
+    "engine": (*SIM, *REPORT, *SPARK),
+    "report": (*SIM, *SPARK),
+    "sim": SPARK,
 }
 """What an installation with that extra lacks."""
 COMMANDS = {
@@ -47,22 +46,22 @@ COMMANDS = {
     "papers": ("paper",),
     "simulate": ("simulate", "soccer", "--set", "duration=20ms", "--out", "s.log"),
     "run": ("run", "soccer", "--set", "duration=20ms", "--in-process", "--out", "r"),
+    "look": ("look", "t.jsonl"),
+    "clocks": ("clocks", "t.jsonl"),
 }
 NEEDS = {
-    "version": "base", "help": "base", "compare page": "report",
+    "version": "base", "help": "base", "doctor": "base", "compare page": "report",
     "simulate": "sim", "run": "sim",
 }  # fmt: skip
 """Commands that need another extra than ``[engine]``."""
 ORDER = ("base", "engine", "report", "sim")
 CODE = """
-import sys
+from importlib.machinery import PathFinder
 absent = set({absent!r})
-class Hidden:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] in absent:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Hidden)
+found = PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in absent else found(name, path, target)
+PathFinder.find_spec = find_spec
 from slackwater.engine.cli import main
 main()
 """
@@ -81,7 +80,10 @@ def test_a_command_works_or_names_the_extra(installed: str, name: str, tmp_path:
     needed = NEEDS.get(name, "engine")
     if ORDER.index(installed) >= ORDER.index(needed):
         assert done.returncode == 0, done.stderr
-        if needed == "base":
+        if name == "doctor":
+            found = {each["id"] for each in json.loads(done.stdout)}
+            assert {"python", "extra engine", "extra spark", "kernel cache"} <= found
+        elif needed == "base":
             assert "slackwater " in done.stdout
             base = installed == "base"
             assert not base or done.stdout.startswith(f"slackwater {version('slackwater')}\n")
@@ -93,6 +95,26 @@ def test_a_command_works_or_names_the_extra(installed: str, name: str, tmp_path:
     assert line.startswith("slackwater: this needs ")
     assert line.endswith(f"; type: pip install 'slackwater[{extra}]'")
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
+
+
+@pytest.mark.slow
+def test_without_spark_a_scenario_runs_in_process_and_says_so(tmp_path: Path) -> None:
+    words = [*COMMANDS["run"]]
+    words.remove("--in-process")
+    ran, asked = (
+        subprocess.run(
+            [sys.executable, "-c", CODE.format(absent=SPARK), *given],
+            cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, check=False,
+        )
+        for given in (words, [*words, "--master", "local[2]"])
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    said = "Spark needs pyspark, pandas: pip install 'slackwater[spark]'"
+    assert ran.stderr == f"In this process, with the answers that Spark gives. {said}\n"
+    assert (tmp_path / "r" / "report.html").exists()
+    assert asked.returncode == 2
+    assert asked.stderr == f"slackwater: {said}; or leave --master out: the answers are the same\n"
 
 
 @pytest.mark.slow
@@ -137,6 +159,10 @@ def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
         }  # fmt: skip
         program = str(folder / "bin" / "slackwater")
         assert python(program, "--version").stdout.startswith("slackwater ")
+        seen = {each["id"]: each for each in json.loads(python(program, "doctor", "--json").stdout)}
+        for extra in ("engine", "report", "sim", "spark"):
+            assert seen[f"extra {extra}"]["status"] == "WARN"
+            assert seen[f"extra {extra}"]["remedy"].endswith(f"pip install 'slackwater[{extra}]'")
         sample = ROOT / "docs" / "samples" / "agent.toml"
         assert python(program, "agent", "check", str(sample)).returncode == 0
         return
