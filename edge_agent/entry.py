@@ -21,11 +21,17 @@ def main() -> None:
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
+    loading = None
     try:
-        run = import_module("slackwater.engine.cli.loading").load()  # by name: a device has none
+        # By its name: a device may have none.
+        loading = import_module("slackwater.engine.cli.loading")
+        run = loading.load()
     except ModuleNotFoundError as error:
+        code = None if loading is None else loading.doctor(sys.argv[1:])
+        if code is not None:
+            sys.exit(code)
         if sys.argv[1:] in (["--help"], ["--version"]):
-            sys.stdout.write(about(sys.argv[1:]))
+            sys.stdout.write(about(sys.argv[1:], has_doctor=loading is not None))
             sys.exit(0)
         sys.stderr.write(
             f"slackwater: this needs {str(error.name).removeprefix('slackwater.')}; "
@@ -37,19 +43,21 @@ def main() -> None:
     sys.exit(code)
 
 
-def about(words: Sequence[str]) -> str:
-    """What a device, which has no other command than ``agent``, answers to ``--version``; to any
-    other words, the commands that there are.
+def about(words: Sequence[str], *, has_doctor: bool) -> str:
+    """What a device answers to ``--version``; to any other words, the commands that it has:
+    ``agent``, and ``doctor`` where the engine's code is installed.
     """
     from importlib.metadata import version  # noqa: PLC0415 - takes longer than all else here
 
     said = f"slackwater {version('slackwater')}\n"
     if "--version" in words:
         return said
+    doctor = "  slackwater doctor                      what each extra would add\n"
     return said + (
         "\n  slackwater agent --config agent.toml   sends a device's events to a gateway\n"
         "  slackwater agent check agent.toml      whether its settings are right\n"
         "  slackwater agent spool ls FOLDER       what waits in an outbox\n"
         "  slackwater agent --help                all of it\n"
+        f"{doctor if has_doctor else ''}"
         "\nAll other commands: pip install 'slackwater[engine]'\n"
     )

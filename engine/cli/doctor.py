@@ -1,6 +1,7 @@
 """``slackwater doctor``: is this machine able to run slackwater, and if not, what to type.
 
-Judging is pure (``check_*``: measured values in, verdict out); measuring is in ``checks``.
+It runs on every installation, so libraries beyond the base load where they are there. Judging is
+pure (``check_*``: measured values in, verdict out); measuring is in ``checks``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import IO, Final
-
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import EXTRAS
@@ -51,6 +47,10 @@ SPARK_UI_PORTS: Final = range(4040, 4056)
 FSYNC_GOOD_NS: Final = 20_000_000
 """The gateway acknowledges after an fsync: slower than this and acks are what agents wait for."""
 FSYNC_WRITES: Final = 20
+_REQUIREMENT: Final = re.compile(
+    r"""(?P<name>[\w.-]+)(\[[^]]*])?(?P<versions>[^;]*)(; *extra *== *["'](?P<extra>[\w-]+)["'])?"""
+)
+"""A line of a wheel's requirements, without any other condition."""
 
 
 class Status(StrEnum):
@@ -86,7 +86,7 @@ def check_java(found: list[Java], install: str) -> Check:
         java = choose_java(found, install)
     except UserError:
         old = ", ".join(f"Java {java.major} at {java.home}" for java in found)
-        remedy = f"run and --spark need {JAVA_MIN}+. {install}"
+        remedy = f"For Spark, {JAVA_MIN}+; without it all runs in process. {install}"
         return Check("java", Status.WARN, old or "not found", remedy)
     return Check("java", Status.PASS, f"{java.major} at {java.home} (by {java.found_by})")
 
@@ -103,9 +103,18 @@ def check_package(name: str, wanted: str, installed: str | None) -> Check:
     remedy = f'Type: pip install "{name}{wanted}"'
     if installed is None:
         return Check(f"package {name}", Status.FAIL, "not installed", remedy)
-    if not SpecifierSet(wanted).contains(installed, prereleases=True):
+    if not _fits(installed, wanted):
         return Check(f"package {name}", Status.FAIL, f"{installed}, not {wanted}", remedy)
     return Check(f"package {name}", Status.PASS, installed)
+
+
+def _fits(version: str, wanted: str) -> bool:
+    """Whether a version is wanted; without ``packaging``, which ``[engine]`` brings, any is."""
+    try:
+        from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - a device has none
+    except ModuleNotFoundError:
+        return True
+    return bool(SpecifierSet(wanted).contains(version, prereleases=True))
 
 
 def check_extra(
@@ -138,7 +147,7 @@ def check_ports(can_listen: Callable[[int], bool]) -> list[Check]:
 def check_cache(folder: Path | None, *, writable: bool) -> Check:
     """Judges where compiled kernels are kept; None: Numba is missing, so nothing is compiled."""
     if folder is None:
-        return Check("kernel cache", Status.WARN, "Numba is not installed", "See package numba.")
+        return Check("kernel cache", Status.WARN, "Numba is not installed", "See extra engine.")
     if writable:
         return Check("kernel cache", Status.PASS, str(folder))
     remedy = "Every start compiles again. Point SLACKWATER_CACHE to a folder that can be written."
@@ -164,12 +173,11 @@ def check_fsync(waits_ns: Sequence[int]) -> Check:
 
 def required_packages(requires: Sequence[str], extras: Sequence[str]) -> dict[str, str]:
     """Name -> specifier of the base install and ``extras``, from a wheel's requirement lines."""
-    wanted = [Requirement(line) for line in requires]
+    wanted = [_REQUIREMENT.fullmatch(line) for line in requires]
     return {
-        each.name: str(each.specifier)
+        each["name"]: each["versions"].strip("( )")
         for each in wanted
-        if each.name != "slackwater"
-        and (not each.marker or any(each.marker.evaluate({"extra": extra}) for extra in extras))
+        if each and each["name"] != "slackwater" and (each["extra"] or "") in ("", *extras)
     }
 
 
@@ -201,13 +209,26 @@ def report(found: list[Check], out: IO[str], *, as_json: bool = False) -> int:
         json.dump([asdict(check) for check in found], out, indent=2)
         out.write("\n")
     else:
-        colours = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
-        table = Table("check", "", "seen", "what to do", title="slackwater doctor")
-        for check in found:
-            verdict = f"[{colours[check.status]}]{check.status}[/]"
-            table.add_row(check.id, verdict, escape(check.value), escape(check.remedy))
-        Console(file=out).print(table)
+        _print(found, out)
     return int(any(check.status is Status.FAIL for check in found))
+
+
+def _print(found: list[Check], out: IO[str]) -> None:
+    try:
+        from rich.console import Console  # noqa: PLC0415 - a device has none
+        from rich.markup import escape  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+    except ModuleNotFoundError:
+        for check in found:
+            out.write(f"{check.status}  {check.id}: {check.value}\n")
+            out.write(f"      {check.remedy}\n" if check.remedy else "")
+        return
+    colours = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
+    table = Table("check", "", "seen", "what to do", title="slackwater doctor")
+    for check in found:
+        verdict = f"[{colours[check.status]}]{check.status}[/]"
+        table.add_row(check.id, verdict, escape(check.value), escape(check.remedy))
+    Console(file=out).print(table)
 
 
 def _check_packages() -> list[Check]:
@@ -216,14 +237,19 @@ def _check_packages() -> list[Check]:
     except metadata.PackageNotFoundError:
         remedy = 'Type in the project\'s folder: pip install -e ".[engine]"'
         return [Check("package slackwater", Status.FAIL, "not installed", remedy)]
-    wanted = required_packages(requires, ("engine",))
+    base = required_packages(requires, ())
+    optional = required_packages(requires, tuple(EXTRAS))
     brought_by = metadata.packages_distributions()
 
     def version(package: str) -> str | None:
         return _installed(brought_by.get(package, [package])[0])
 
     return [
-        *(check_package(name, wanted[name], _installed(name)) for name in sorted(wanted)),
+        *(
+            check_package(name, optional[name], _installed(name))
+            for name in sorted(optional)
+            if name in base or _installed(name) is not None
+        ),
         *(check_extra(extra, has, use, version) for extra, (has, use) in EXTRAS.items()),
     ]
 
@@ -237,10 +263,10 @@ def _installed(name: str) -> str | None:
 
 def _cache_folder() -> Path | None:
     try:
-        from slackwater.engine.kernels.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
+        from slackwater.engine.kernels.jit import cache_directory  # noqa: PLC0415 - not all that a device has
     except ImportError:
-        return None  # the check of the package says so
-    return cache_directory()
+        return None
+    return None if find_spec("numba") is None else cache_directory()
 
 
 def _free_memory() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Sequence
 
 
@@ -19,3 +20,12 @@ def load() -> Callable[[Sequence[str]], int]:
     from slackwater.engine.cli.app import run  # noqa: PLC0415 - a device has no typer
 
     return run
+
+
+def doctor(words: Sequence[str]) -> int | None:
+    """``slackwater doctor`` where the base alone is installed; None: other words than its own."""
+    if words not in (["doctor"], ["doctor", "--json"]):
+        return None
+    from slackwater.engine.cli.doctor import checks, report  # noqa: PLC0415 - rarely asked for
+
+    return report(checks(), sys.stdout, as_json="--json" in words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_java() -> None:
     good = doctor.check_java([Java(Path("/jvm/17"), 17, "PATH")], "type this")
     assert good == Check("java", Status.PASS, "17 at /jvm/17 (by PATH)")
     old = doctor.check_java([Java(Path("/jvm/8"), 8, "PATH")], "type this")
-    remedy = "run and --spark need 17+. type this"
+    remedy = "For Spark, 17+; without it all runs in process. type this"
     assert old == Check("java", Status.WARN, "Java 8 at /jvm/8", remedy)
     assert doctor.check_java([], "type this").value == "not found"
 
@@ -112,6 +113,19 @@ def test_required_packages_reads_a_wheels_requirements() -> None:
         "msgpack": ">=1.1",
         "pandas": "<3,>=2.2",
     }
+
+
+def test_without_the_libraries_of_engine_it_judges_and_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("packaging.specifiers", "rich.console"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert doctor.check_package("some", ">=2", "1.0").status == "PASS"
+    out = io.StringIO()
+    assert doctor.report(
+        [Check("a", Status.PASS, "fine"), Check("b", Status.FAIL, "[x]", "do")], out
+    )
+    assert out.getvalue() == "PASS  a: fine\nFAIL  b: [x]\n      do\n"
 
 
 def test_ports() -> None:
