@@ -20,6 +20,10 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
+class NotCached(Exception):  # noqa: N818 - no error: the caller goes on without
+    """The cache does not have what is asked of it."""
+
+
 def cache_home() -> Path:
     """The user's cache directory, or ``SLACKWATER_CACHE``; one that cannot be made where the user
     has no home.

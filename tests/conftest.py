@@ -13,6 +13,7 @@ Spark: a JVM fills a machine. These begin first, as they take longest. Slow test
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections import Counter
 from typing import Final
@@ -28,6 +29,7 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 settings.load_profile("slackwater")
+os.environ.setdefault("SLACKWATER_COMPILED", "1")  # what tests try is what many events get
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,7 +6,7 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from typing import Any, Final
 from slackwater.engine.core.frame import Frame, by_site
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
-from slackwater.engine.kernels.jit import loading, plain
+from slackwater.engine.kernels.jit import FEW_UNCOMPILED, for_rows, loading
 from slackwater.engine.log.following import Log, opened
 from slackwater.engine.output.part_store import PartStore, sole_use
 from slackwater.engine.output.run_writer import OutputPart, RunWriter
@@ -24,8 +24,8 @@ _RESULTS_AT_ONCE: Final = 1 << 16
 _SITES_AT_ONCE: Final = 2048
 """Sites are independent of one another: with more of them the log is read several times, so that
 memory holds the chains of so many."""
-_FEW: Final = 128
-"""Records of one site, the only one, that pass before kernels were loaded."""
+_ROWS_UNCOMPILED: Final = 1000
+"""Of a batch while kernels may run as plain Python: so often it is seen whether that takes long."""
 
 
 def run_in_process(
@@ -58,14 +58,16 @@ def run_in_process(
         reader = opened(log)
         records = reader.rows()
         sites = list(records)
+        total = sum(records.values())
+        rows_per_batch = _ROWS_UNCOMPILED if total <= FEW_UNCOMPILED else _ROWS_PER_BATCH
         rows = batch = 0
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
             some = sites[first : first + _SITES_AT_ONCE]
             given = reader.of_sites(some if len(some) < len(sites) else None)
-            with plain() if len(sites) == 1 and records[sites[0]] <= _FEW else nullcontext():
+            with for_rows(total):
                 # Made while the first frames are still being read.
                 chains = {site: Chain(settings, site) for site in some}
-                for frames in filter(None, by_site(given, _ROWS_PER_BATCH)):
+                for frames in filter(None, by_site(_sliced(given, rows_per_batch), rows_per_batch)):
                     for parts in _parts(chains, frames):
                         writer.write(batch, parts)
                         batch += 1
@@ -82,6 +84,15 @@ def run_in_process(
             seconds=seconds,
             computing=seconds - (loading.seconds - loaded),
         )
+
+
+def _sliced(frames: Iterable[Frame], rows: int) -> Iterator[Frame]:
+    """The same records, in frames of at most ``rows``."""
+    for frame in frames:
+        if frame.rows <= rows:
+            yield frame
+        else:
+            yield from (frame.slice(start, rows) for start in range(0, frame.rows, rows))
 
 
 def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> Iterator[list[OutputPart]]:

@@ -3,8 +3,8 @@
 What is compiled is kept on disk under a digest of all that it is made of
 (``engine.kernels.kernel_cache``) in ``SLACKWATER_CACHE`` (default: the user's cache directory); the
 Spark host hands that to executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python
-(``engine.kernels.uncompiled``) for a debugger; ``SLACKWATER_PLAIN_NUMBA=1`` compiles them by
-Numba's public interfaces alone.
+(``engine.kernels.uncompiled``) for a debugger; ``SLACKWATER_COMPILED=1`` compiles them also for
+few events; ``SLACKWATER_PLAIN_NUMBA=1`` compiles them by Numba's public interfaces alone.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from enum import Enum, auto
 from functools import cache, cached_property
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from slackwater.engine.cache_home import own_cache
+from slackwater.engine.cache_home import NotCached, own_cache
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Loading:
-    """Seconds that this process spent on getting kernels ready: reading or compiling them."""
+class _Spent:
+    """Seconds that this process spent on something."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -34,12 +35,12 @@ class _Loading:
 
     @property
     def is_on(self) -> bool:
-        """Whether one gets ready now."""
+        """Whether it does now."""
         return self._depth > 0
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Within, a kernel gets ready; one that it calls may do so meanwhile."""
+        """Within, it does; blocks may lie within one another."""
         began, self._depth = time.perf_counter(), self._depth + 1
         try:
             yield
@@ -49,7 +50,10 @@ class _Loading:
                 self.seconds += time.perf_counter() - began
 
 
-loading = _Loading()
+loading = _Spent()
+"""Getting kernels ready: reading or compiling them."""
+uncompiled_time = _Spent()
+"""Running, as plain Python, kernels that no cache has."""
 when_compiling: list[Callable[[], None]] = []
 """Called, once each, when a kernel is about to be compiled because no cache has it."""
 
@@ -88,21 +92,56 @@ def _made(function: _F, **options: bool) -> _F:
     return cast("_F", _Compiled(function, **options))
 
 
-_plain: ContextVar[bool] = ContextVar("_plain", default=False)
+class _Way(Enum):
+    """How this thread runs kernels; the results are the same."""
+
+    COMPILED = auto()
+    CACHED = auto()
+    """Compiled if the cache has the machine code, else as plain Python."""
+    PLAIN = auto()
+
+
+_way: ContextVar[_Way] = ContextVar("_way", default=_Way.COMPILED)
+FEW: Final = 128
+"""Events that pass as plain Python before Numba and a run's kernels are loaded."""
+FEW_UNCOMPILED: Final = 20_000
+"""Events that pass as plain Python, 0.3 to 0.6 ms each, before a run's kernels are compiled."""
+_PATIENCE_S: Final = 15.0
+"""So long kernels that no cache has run as plain Python; a process that goes on compiles them."""
 
 
 @contextmanager
-def plain() -> Iterator[None]:
-    """Within, kernels that this thread calls run as plain Python, with the same results.
-
-    Loading Numba and a run's kernels takes about a second, and compiling them where no cache has
-    them half a minute; a few events take less as they are.
-    """
-    before = _plain.set(True)
+def _run_as(way: _Way) -> Iterator[None]:
+    before = _way.set(way)
     try:
         yield
     finally:
-        _plain.reset(before)
+        _way.reset(before)
+
+
+def plain() -> AbstractContextManager[None]:
+    """Within, kernels that this thread calls run as plain Python, with the same results."""
+    return _run_as(_Way.PLAIN)
+
+
+def for_rows(rows: int) -> AbstractContextManager[None]:
+    """Within, this thread's kernels run in the way that gives ``rows`` events their results first.
+
+    Loading Numba and a run's kernels takes about a second, and compiling them where no cache has
+    them a minute.
+    """
+    if rows <= FEW:
+        return plain()
+    if os.environ.get("SLACKWATER_COMPILED") == "1":
+        return nullcontext()
+    return _run_as(_Way.CACHED) if rows <= FEW_UNCOMPILED else nullcontext()
+
+
+@cache
+def _is_any_cached() -> bool:
+    """Whether any kernel is; if none is, there is no need to load Numba to look for one."""
+    directory = cache_directory()
+    return directory is not None and directory.is_dir() and any(directory.iterdir())
 
 
 class _Compiled:
@@ -114,7 +153,18 @@ class _Compiled:
         self.options = options
 
     def __call__(self, *arguments: Any) -> Any:
-        return (self._uncompiled if _plain.get() else self._entry)(*arguments)
+        way = _way.get()
+        if way is _Way.PLAIN:
+            return self._uncompiled(*arguments)
+        if way is _Way.COMPILED or uncompiled_time.seconds > _PATIENCE_S:
+            return self._entry(*arguments)
+        if "_entry" in vars(self) or _is_any_cached():
+            try:
+                return self._entry(*arguments)
+            except NotCached:
+                pass  # only compiling raises it: nothing has run
+        with uncompiled_time.counted(), plain():
+            return self._uncompiled(*arguments)
 
     @cached_property
     def _uncompiled(self) -> Callable[..., Any]:
@@ -150,7 +200,7 @@ class _Compiled:
                 folder = directory / digest_of(self)
                 if kernel_cache.enable(made, folder):
                     compiled = functools.partial(
-                        kernel_cache.load_or_compile, made, made.compile, folder
+                        kernel_cache.load_or_compile, made, made.compile, folder, compiles
                     )
             made.compile = functools.partial(_timed, compiled)
         return made
@@ -159,6 +209,11 @@ class _Compiled:
 def _timed(compiled: Callable[..., Any], signature: Any) -> Any:
     with loading.counted():
         return compiled(signature)
+
+
+def compiles() -> bool:
+    """Whether a kernel that no cache has is compiled now."""
+    return _way.get() is _Way.COMPILED or uncompiled_time.seconds > _PATIENCE_S
 
 
 @cache

@@ -26,9 +26,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numba import config
 
-from slackwater.engine.cache_home import own_bytes
+from slackwater.engine.cache_home import NotCached, own_bytes
 
 _SUMS: Final = "checksums.json"
+_TYPES: Final = ".types"
+"""Ends the name of an empty file for the types of each call that the folder has code for."""
 _LOCATOR: Final = f"{__name__}.DigestLocator"
 _folders: Final[dict[FunctionType, Path]] = {}
 
@@ -87,25 +89,35 @@ def enable(dispatcher: Any, folder: Path) -> bool:
 
 
 def load_or_compile(
-    dispatcher: Any, compiled: Callable[..., Any], folder: Path, signature: Any
-) -> Any:
+    dispatcher: Any, compiled: Callable[..., Any], folder: Path, compiles: Callable[[], bool],
+    signature: Any,
+) -> Any:  # fmt: skip
     """What ``compiled`` of ``dispatcher`` gives for the types of a call.
 
     Args:
         dispatcher: Numba's, after ``enable``.
         compiled: its method ``compile``.
         folder: where its machine code is kept.
+        compiles: whether it is compiled where the folder has none.
         signature: the types of the arguments.
+
+    Raises:
+        NotCached: the folder has none, and it is not to be compiled.
     """
+    kept = folder / f"{blake2b(str(signature).encode(), digest_size=16).hexdigest()}{_TYPES}"
+    if not compiles() and not (_is_whole(folder) and (kept.exists() or not _has_types(folder))):
+        raise NotCached
     with _alone(folder):
         if not _is_whole(folder):
-            for path in _files(folder):
+            for path in (*_files(folder), *folder.glob(f"*{_TYPES}")):
                 path.unlink(missing_ok=True)
         missed = len(dispatcher.stats.cache_misses)
         try:
             made = compiled(signature)
             if len(dispatcher.stats.cache_misses) > missed:
                 _seal(folder)
+            if not kept.exists():
+                kept.touch(mode=0o600)
         except OSError:  # a disk that is full or read-only: the kernel is there, but not kept
             overload = dispatcher.overloads.get(tuple(signature))
             if overload is None:
@@ -147,6 +159,11 @@ def _is_whole(folder: Path) -> bool:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in {".nbi", ".nbc"})
+
+
+def _has_types(folder: Path) -> bool:
+    """Whether it is known for which types the folder has machine code: once, it was not kept."""
+    return any(folder.glob(f"*{_TYPES}"))
 
 
 def _sums(folder: Path) -> dict[str, str]:

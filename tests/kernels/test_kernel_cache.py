@@ -170,7 +170,9 @@ def test_a_numba_without_locators_keeps_kernels_in_their_folder_too(
         for compiles in (True, False):
             made = numba.njit(_half)
             kernel_cache.enable(made, tmp_path)
-            kernel_cache.load_or_compile(made, made.compile, tmp_path, (numba.float64,))
+            kernel_cache.load_or_compile(
+                made, made.compile, tmp_path, lambda: True, (numba.float64,)
+            )
             assert made(3.0) == 1.5
             assert bool(made.stats.cache_misses) == compiles
     assert before == config.CACHE_DIR

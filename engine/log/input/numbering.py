@@ -22,7 +22,6 @@ an order that goes by numbers takes it for late or a copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +32,7 @@ from msgspec import Struct
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.kernels.jit import inline, kernel, plain
+from slackwater.engine.kernels.jit import for_rows, inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.log.describe import Groups
@@ -41,8 +40,6 @@ from slackwater.engine.log.describe import Groups
 BITS: Final = (8, 16, 32)
 REMEMBERED: Final = 1 << 18
 _SLOTS_LEAST: Final = 1 << 12
-_FEW: Final = 128
-"""Events that are numbered before kernels were loaded."""
 LaneName = tuple[str, str, str, int]
 """Site, source, stream, incarnation as stated."""
 LANE: Final = record(
@@ -323,7 +320,7 @@ class Numbering:
         for start in range(0, len(seq), self._remembered // 2):
             part = slice(start, start + self._remembered // 2)
             self._make_room(2 * len(of[part]))
-            with plain() if len(seq) <= _FEW else nullcontext():
+            with for_rows(len(seq)):
                 self._entered += _count(
                     self._lanes, self._young, self._old, of[part], numbers[part], ts[part],
                     content[part], restarts[part],
@@ -367,7 +364,7 @@ class Numbering:
         if len(seq):
             self._some = True
             self._make_room(len(seq))
-            with plain() if len(seq) <= _FEW else nullcontext():
+            with for_rows(len(seq)):
                 self._entered += _remember(self._young, place, int(of["restarts"]), seq, digest)
 
     def rename(self, name: LaneName, to: LaneName) -> None:

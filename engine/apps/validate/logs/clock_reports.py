@@ -32,6 +32,7 @@ from slackwater.engine.core.clocks.prediction import (
 )
 from slackwater.engine.core.frame import by_site
 from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.kernels.jit import for_rows
 from slackwater.engine.kernels.records import NS_PER_S
 from slackwater.engine.log.clock_readings import ClockReadings, clock_readings
 from slackwater.engine.log.following import Log, opened
@@ -141,7 +142,9 @@ def declared_bounds(log: Log) -> dict[tuple[str, str], DeclaredBound]:
     for frames in by_site(opened(log).of_sites(None), _ROWS):
         for site, given in sorted(frames.items()):
             chain = chains.setdefault(site, Chain(settings, site))
-            for released in chain.process(given).ordered:
+            with for_rows(sum(frame.rows for frame in given)):
+                output = chain.process(given)
+            for released in output.ordered:
                 columns = released.columns
                 clock = columns.get(r.CLOCK, columns[r.SOURCE])
                 codes, which = np.unique(clock, return_inverse=True)
