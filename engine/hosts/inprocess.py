@@ -64,10 +64,12 @@ def run_in_process(
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
             some = sites[first : first + _SITES_AT_ONCE]
             given = reader.of_sites(some if len(some) < len(sites) else None)
+            if _ROWS_UNCOMPILED < total <= FEW_UNCOMPILED:
+                given = _sliced(given, _ROWS_UNCOMPILED)
             with for_rows(total):
                 # Made while the first frames are still being read.
                 chains = {site: Chain(settings, site) for site in some}
-                for frames in filter(None, by_site(_sliced(given, rows_per_batch), rows_per_batch)):
+                for frames in filter(None, by_site(given, rows_per_batch)):
                     for parts in _parts(chains, frames):
                         writer.write(batch, parts)
                         batch += 1

@@ -13,7 +13,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from enum import Enum, auto
 from functools import cache, cached_property
@@ -56,6 +56,8 @@ uncompiled_time = _Spent()
 """Running, as plain Python, kernels that no cache has."""
 when_compiling: list[Callable[[], None]] = []
 """Called, once each, when a kernel is about to be compiled because no cache has it."""
+when_ready: list[Callable[[], None]] = []
+"""Called whenever a kernel has been read from the cache or compiled."""
 
 
 def cache_directory() -> Path | None:
@@ -111,7 +113,17 @@ _PATIENCE_S: Final = 15.0
 
 
 @contextmanager
-def _run_as(way: _Way) -> Iterator[None]:
+def for_rows(rows: int) -> Iterator[None]:
+    """Within, this thread's kernels run in the way that gives ``rows`` events their results first.
+
+    Loading Numba and a run's kernels takes about a second, and compiling them where no cache has
+    them a minute.
+    """
+    way = _way.get()
+    if rows <= FEW:
+        way = _Way.PLAIN
+    elif rows <= FEW_UNCOMPILED and os.environ.get("SLACKWATER_COMPILED") != "1":
+        way = _Way.CACHED
     before = _way.set(way)
     try:
         yield
@@ -121,20 +133,7 @@ def _run_as(way: _Way) -> Iterator[None]:
 
 def plain() -> AbstractContextManager[None]:
     """Within, kernels that this thread calls run as plain Python, with the same results."""
-    return _run_as(_Way.PLAIN)
-
-
-def for_rows(rows: int) -> AbstractContextManager[None]:
-    """Within, this thread's kernels run in the way that gives ``rows`` events their results first.
-
-    Loading Numba and a run's kernels takes about a second, and compiling them where no cache has
-    them a minute.
-    """
-    if rows <= FEW:
-        return plain()
-    if os.environ.get("SLACKWATER_COMPILED") == "1":
-        return nullcontext()
-    return _run_as(_Way.CACHED) if rows <= FEW_UNCOMPILED else nullcontext()
+    return for_rows(0)
 
 
 @cache
@@ -208,7 +207,10 @@ class _Compiled:
 
 def _timed(compiled: Callable[..., Any], signature: Any) -> Any:
     with loading.counted():
-        return compiled(signature)
+        made = compiled(signature)
+    for each in when_ready:
+        each()
+    return made
 
 
 def compiles() -> bool:
