@@ -42,7 +42,8 @@ class PlainConsole(Console):
 
 
 COMPILING: Final = (
-    "compiling for this machine, once for what was asked: half a minute to three minutes\n"
+    "compiling for this machine, once for what was asked: up to a minute or two "
+    "(slackwater warm compiles all that most commands use)\n"
 )
 
 

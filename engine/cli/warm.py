@@ -1,22 +1,30 @@
-"""Compiles ahead what most commands use, so that the first one answers at once (make setup).
+"""``slackwater warm`` compiles ahead what most commands use, so that these answer at once.
 
-Runs small commands in this process: each order, windows and patterns over events with late ones,
-lost ones and uncertain clocks. Kernels that nobody has used for 30 days are removed.
+Its two halves run small commands: each order, windows and patterns over events with late ones, lost
+ones and uncertain clocks, a scenario. Each kernel that is ready is a line on standard output.
+Kernels that nobody has used for 30 days are removed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
+from functools import partial
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-from slackwater.engine.cli.app import run
-from slackwater.engine.kernels.jit import cache_directory
+from slackwater.engine.cli.terminal import watched
+from slackwater.engine.core.errors import SlackwaterError
+from slackwater.engine.kernels.jit import cache_directory, when_ready
 
 _KEPT_SECONDS: Final = 30 * 24 * 3600
 _PATTERN: Final = "EVENT SEQ(A a, !C c, B b) WHERE a.k = b.k AND c.k = a.k WITHIN 500"
@@ -44,6 +52,11 @@ TASTE: Final = (
 """The README's, over events alone: columns that frames leave out are other arrays to a kernel."""
 
 
+SCENARIO: Final = ("run", "bookstore", "--in-process", "--set", "duration=1h")
+KERNELS: Final = 59
+"""As many are ready when all is done; those of both halves count twice."""
+
+
 def records() -> Iterator[dict[str, Any]]:
     """A trace of two sources: late events, a lost one, a clock that is known to within 4 ns.
 
@@ -59,12 +72,46 @@ def records() -> Iterator[dict[str, Any]]:
     yield {"kind": "pog", "source": "s0", "ts": 2000, "arrival": 2000}
 
 
-def main() -> None:
-    """Runs the commands of the halves named (default: both) over the trace.
+def compile_ahead(*, quiet: bool) -> None:
+    """Compiles both halves side by side, each in a program of its own.
 
-    What fails says why and ends with its exit code.
+    Raises:
+        SlackwaterError: one of them failed; has the end of what it said.
     """
-    halves = sys.argv[1:] or list(COMMANDS)
+    reads, writes = os.pipe()
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        watched("compiling", quiet=quiet, unit="kernels", total=KERNELS) as advanced,
+    ):
+        programs = [
+            subprocess.Popen(  # noqa: S603 - this program
+                [sys.executable, "-c", "from slackwater.engine.cli import main; main()", "warm", "--half", of],
+                env=os.environ | {"SLACKWATER_COMPILED": "1"}, stdout=writes, stderr=said,
+            )
+            for of in COMMANDS
+        ]  # fmt: skip
+        os.close(writes)
+        with os.fdopen(reads) as ready:
+            for _ in ready:
+                advanced(1)
+        codes = [program.wait() for program in programs]
+        if any(codes):
+            said.seek(0)
+            raise SlackwaterError(f"compiling ahead failed: {said.read()[-500:].strip()}")
+    kept = cache_directory()
+    if kept is not None:
+        _remove_old(kept)
+        shutil.rmtree(kept.with_name("numba"), ignore_errors=True)  # of earlier versions
+
+
+def compile_half(half: str, run: Callable[[Sequence[str]], int]) -> None:
+    """Runs the commands of a half over the trace; what fails ends with its exit code.
+
+    Args:
+        half: a key of ``COMMANDS``.
+        run: runs one command, as ``engine.cli.app.run``.
+    """
+    when_ready.append(partial(print, "ready", file=sys.stdout, flush=True))
     with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
         whole, bare = Path(folder, "trace.jsonl"), Path(folder, "bare.jsonl")
         of_events = [
@@ -74,18 +121,18 @@ def main() -> None:
         ]
         for trace, content in ((whole, records()), (bare, of_events)):
             trace.write_text("\n".join(map(json.dumps, content)) + "\n", encoding="utf-8")
-        commands = [(each, whole) for half in halves for each in COMMANDS[half]]
-        if "patterns" in halves:
-            commands += [(each, bare) for each in TASTE]
-        for command, trace in commands:
-            out = str(Path(folder, "out.jsonl"))
-            code = run([*command, "--input", str(trace), "--out", out, "--quiet"])
+        given = [[*each, "--input", str(whole)] for each in COMMANDS[half]]
+        if half == "patterns":
+            given += [[*each, "--input", str(bare)] for each in TASTE]
+        elif find_spec("plotly"):
+            given.append(["compare", "--input", str(whole)])
+            given += [[*SCENARIO]] if find_spec("simpy") else []
+        for place, command in enumerate(given):
+            name = f"{place}.jsonl" if command[0] in ("query", "order") else f"{place}"
+            with redirect_stdout(StringIO()):
+                code = run([*command, "--out", str(Path(folder, name)), "--quiet"])
             if code:
                 sys.exit(code)
-    kept = cache_directory()
-    if kept is not None:
-        _remove_old(kept)
-        shutil.rmtree(kept.with_name("numba"), ignore_errors=True)  # of earlier versions
 
 
 def _remove_old(folder: Path) -> None:
@@ -95,7 +142,3 @@ def _remove_old(folder: Path) -> None:
         used = kernel / "lock"  # reading the kernel touches it
         if (used if used.exists() else kernel).stat().st_mtime < oldest:
             shutil.rmtree(kernel, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()

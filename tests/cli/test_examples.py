@@ -33,7 +33,7 @@ ORDERS = "".join(
 )
 FLOW = "CONSTRAINT flow FOR TRACE BY order AS ORDERED, SHIPPED;\n"
 SAMPLES = Path(__file__).resolve().parents[2] / "docs" / "samples"
-SLOW = ("slackwater run", "slackwater paper r19")
+SLOW = ("slackwater run", "slackwater paper r19", "slackwater warm")
 
 
 def is_slow(line: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from slackwater.engine.cli.terminal import COMPILING
+from slackwater.engine.cli.warm import COMMANDS, KERNELS
 from slackwater.engine.log.whole_file import text_columns
 from slackwater.engine.output.schema import MATCH_SCHEMA
 
@@ -160,9 +161,12 @@ def test_the_readme_compiles_nothing_on_a_new_machine(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_after_setup_many_events_compile_nothing_either(tmp_path: Path) -> None:
     cache, folder = tmp_path / "cache", tmp_path / "here"
-    ran(f"cd {ROOT} && {sys.executable} -m slackwater.engine.cli.warm", folder, cache)
+    ran("slackwater warm", folder, cache)
     warmed = kernels(cache)
     assert warmed
+    ready = [ran(f"slackwater warm --half {half}", folder, cache).stdout for half in COMMANDS]
+    assert "".join(ready).split() == ["ready"] * KERNELS
+    assert kernels(cache) == warmed
     events = [{"type": "ACDB"[n % 4], "ts": 10 * n, "seq": n} for n in range(300)]
     (folder / "trace.jsonl").write_text("\n".join(map(json.dumps, events)) + "\n")
     commands = re.findall(r"^slackwater (?:order|query) .*$", taste(), re.MULTILINE)
