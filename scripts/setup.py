@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".ready"
 PYTHON_MIN = (3, 11)
+_BEGUN = ("Collecting ", "Processing ", "Requirement already satisfied: ", "Obtaining ")
+"""How a line of pip's begins that is about a package for the first time."""
 
 
 def fail(message: str) -> NoReturn:
@@ -72,16 +75,36 @@ def make_venv() -> None:
 def install_packages() -> None:
     """Installs slackwater in place, and what development needs by version and hash."""
     print("set-up: installing packages (some minutes the first time)", flush=True)
-    pip = [
-        VENV / "bin" / "python", "-m", "pip", "install", "-qq", "--no-input",
-        "--disable-pip-version-check",
-    ]  # fmt: skip
-    for wanted in (
-        ["--require-hashes", "-r", ROOT / "constraints.txt"],
-        ["--no-deps", "--no-build-isolation", "-e", ROOT],
-    ):
-        if subprocess.run([*pip, *wanted], check=False).returncode:
-            fail("pip could not install the packages; its message is above.")
+    pins = ROOT / "constraints.txt"
+    pinned = len(
+        re.findall(
+            r"^[\w.-]+==(?!.*(?:win32|'nt'))", pins.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
+    pip_install("--require-hashes", "-r", pins, packages=pinned)
+    pip_install("--no-deps", "--no-build-isolation", "-e", ROOT, packages=1)
+
+
+def pip_install(*wanted: str | Path, packages: int) -> None:
+    """Runs pip with a line of progress at a terminal; what it says is shown if it fails."""
+    said, seen, shows = [], 0, sys.stdout.isatty()
+    with subprocess.Popen(
+        [
+            VENV / "bin" / "python", "-m", "pip", "install", "--no-input", "--no-color",
+            "--disable-pip-version-check", "--progress-bar", "off", *wanted,
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as pip:  # fmt: skip
+        for line in pip.stdout or ():
+            said.append(line)
+            seen += line.startswith(_BEGUN)
+            if shows:
+                doing = "installing" if line.startswith("Installing ") else "found"
+                print(f"\r\033[Kset-up: packages {doing}: {seen} of {packages}", end="", flush=True)
+    if shows:
+        print("\r\033[K", end="", flush=True)
+    if pip.returncode:
+        fail(f"pip could not install the packages:\n{''.join(said)}")
 
 
 def ensure_java() -> None:
@@ -100,30 +123,21 @@ def ensure_java() -> None:
     print(f"set-up: Java at {java_home()}", flush=True)
 
 
-PREPARATIONS = (
-    ("slackwater.engine.cli.warm", "windows"),
-    ("slackwater.engine.cli.warm", "patterns"),
-    ("slackwater.engine.hosts.spark.class_archive",),
-)
-"""Modules that spare later runs a wait; without them these are slower, and say no more."""
-
-
 def prepare() -> None:
-    """Keeps what can be made ahead: compiled kernels, the classes that Spark loads."""
-    print(
-        "set-up: compiling, and starting Spark once, so that later runs start at once", flush=True
-    )
-    begun = [
-        subprocess.Popen(
-            [VENV / "bin" / "python", "-m", *module],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for module in PREPARATIONS
-    ]  # fmt: skip
-    for module, process in zip(PREPARATIONS, begun, strict=True):
-        said, _ = process.communicate()
-        if process.returncode:
-            print(f"set-up: {module[0]} failed, and can wait: {said[-500:]}", flush=True)
+    """Keeps what can be made ahead: compiled kernels, the classes that Spark loads.
+
+    Without it later runs are slower.
+    """
+    print("set-up: compiling, and starting Spark once: a minute or two", flush=True)
+    spark = subprocess.Popen(
+        [VENV / "bin" / "python", "-m", "slackwater.engine.hosts.spark.class_archive"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    if subprocess.run([VENV / "bin" / "slackwater", "warm"], cwd=ROOT, check=False).returncode:
+        print("set-up: later runs compile by themselves", flush=True)
+    said, _ = spark.communicate()
+    if spark.returncode:
+        print(f"set-up: Spark did not start, and can wait: {said[-500:]}", flush=True)
 
 
 def main() -> None:
