@@ -218,6 +218,8 @@ def _count(
         if seq[row] < 0:
             if of.numbered:
                 of.unnumbered += 1
+                loose = _loose(lane[row], of.restarts, digest[row])
+                entered += _enter(young, loose, digest[row])
             else:
                 seq[row] = of.newest = of.next
                 of.newest_ts = ts[row]
