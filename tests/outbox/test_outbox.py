@@ -16,6 +16,7 @@ from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.disk import load
 from slackwater.edge_agent.outbox.outbox import START, Outbox, OutboxFolder, Start
 from slackwater.edge_agent.outbox.spool import Record, encoded
+from slackwater.edge_agent.outbox.spool import records as spooled
 from slackwater.edge_agent.outbox.spooled_session import DrainLimit
 from tests.outbox.fake_disk import FakeDisk
 
@@ -230,8 +231,13 @@ def test_a_damaged_place_costs_only_what_it_touches(seed: int, place: int, size:
     st.integers(0, 2**32), st.integers(1, 30), st.integers(0, 99),
     st.sampled_from(["deleted", "cut", "flipped", "all deleted", "untouched"]),
 )  # fmt: skip
+@example(seed=0, records=1, place=0, how="cut")
 def test_attack2_03_no_loss_is_silent(seed: int, records: int, place: int, how: str) -> None:
-    """Whatever is done to a segment while nobody looks: what is gone is told, or leaves a gap."""
+    """Whatever is done to a segment while nobody looks: what is gone is told, or leaves a gap.
+
+    But where the newest one ends with a whole message, or has none: so it looks when the power
+    goes before the next message is written. A gateway that has more of them says so.
+    """
     model = Model(Random(seed), 0.0, 1 << 20)
     for _ in range(records):
         model.append()
@@ -258,7 +264,11 @@ def test_attack2_03_no_loss_is_silent(seed: int, records: int, place: int, how: 
     seen = sum(record.rows for record in found)
     gap = model.spool.next - model.acked - seen
     lost = [record for record in model.committed.values() if record not in found]
-    assert bool(lost) == bool(told or gap)
+    ends = {8, *(each.end for each in spooled(content, 8))}
+    if how == "cut" and name == segments[-1] and at in ends:
+        assert not told
+    else:
+        assert bool(lost) == bool(told or gap)
     if how == "untouched":
         assert not lost
 
