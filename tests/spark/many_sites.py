@@ -31,8 +31,9 @@ class World:
     seed: int = 0
 
     def frames(self, rows: int) -> Iterator[Frame]:
-        """Each site in turn sends so many rows."""
-        left = {f"site-{site:03d}": self._rows(site) for site in range(self.sites)}
+        """Each site in turn sends so many rows; one that lost all of them sends none."""
+        all_rows = {f"site-{site:03d}": self._rows(site) for site in range(self.sites)}
+        left = {site: rows for site, rows in all_rows.items() if rows}
         while left:
             for site in list(left):
                 some, left[site] = left[site][:rows], left[site][rows:]
