@@ -194,7 +194,8 @@ class InputOptions:
         Sequence[str],
         typer.Option(
             metavar="8|16|32",
-            help="Numbers are counters of so many bits that wrap around; or STREAM=8, repeatable.",
+            help="Numbers are counters of so many bits that wrap around; or STREAM=8, "
+            "SOURCE/STREAM=8, repeatable.",
         ),
     ] = ()
 
@@ -322,7 +323,7 @@ def parse_mapping(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def parse_seq_bits(words: Iterable[str]) -> dict[str, int]:
-    """``8`` or ``STREAM=8`` words as bits by stream.
+    """``8``, ``STREAM=8`` or ``SOURCE/STREAM=8`` words as bits by stream.
 
     Raises:
         UserError: other bits, or a stream given twice.

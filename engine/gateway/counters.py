@@ -91,11 +91,11 @@ class Counters:
         schema = source.schemas[data.stream]
         name = (source.site, source.name, schema.name, 0)
         numbering = self._begun(source, data.stream, name)
-        declared = numbering.declared(schema.name)
+        declared = numbering.declared(source.name, schema.name)
         if declared and data.first_seq >= 1 << declared:
             raise ContentRefused(
                 "seq_bits", f"number {data.first_seq} does not fit in {declared} bits, as "
-                f"{schema.name} in [seq_bits] says; leave it out, or say more",
+                f"[seq_bits] says of {schema.name}; leave it out, or say more",
             )  # fmt: skip
         seq = data.first_seq + np.arange(data.rows, dtype=np.int64)
         if bits := numbering.bits(name):

@@ -233,7 +233,9 @@ def _tokens(table: Table) -> dict[tuple[str, str], str]:
 
 
 def _seq_bits(table: Table) -> dict[str, int]:
-    """``STREAM = 8``: numbers in it are counters of so many bits, where no agent numbers them."""
+    """``STREAM = 8``, ``"SOURCE/STREAM" = 16``: numbers in it are counters of so many bits, where
+    no agent numbers them.
+    """
     found = {stream: table.integer(stream) for stream in table.keys()}  # noqa: SIM118 - as above
     for stream, bits in found.items():
         if bits not in BITS:

@@ -71,6 +71,14 @@ def test_a_counter_that_wraps_loses_nothing(bits: int, declared: bool) -> None:
     assert [(lane.bits, lane.reused) for lane in found] == ([] if declared else [(bits, 0)])
 
 
+def test_bits_of_one_sources_stream_go_before_those_of_the_stream() -> None:
+    bench = Bench(seq_bits={"events": 16, "d/events": 8, "e/events": 32})
+    joined(bench)
+    events = [(n, 1000 * n, n % 7) for n in range(300)]
+    bench.say("c", SYNC, *messages(events, 8))
+    assert recorded(finished(bench)) == [(*event, 1) for event in events]
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_gateway_that_starts_again_in_the_middle_of_a_wrap(declared: bool) -> None:
     """It knows how far the counter is from its log; copies of before are copies."""

@@ -170,6 +170,19 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     assert read_seq_bits({"a": 8}) == {"a": 8}
 
 
+def test_two_sources_count_one_stream_in_other_widths() -> None:
+    rows = [
+        {"source": source, "seq": n % (1 << bits), "ts": 1000 * n}
+        for n in range(250, 270)
+        for source, bits in (("a", 8), ("b", 16))
+    ]
+    found = numbers(rows, seq_bits={"events": 16, "a/events": 8})[0]
+    assert sorted(seq for _, seq in found) == sorted([*range(250, 270)] * 2)
+    sw.read({"source": ["a", "b"], "seq": [255, 256], "ts": [1, 2]}, seq_bits={"a/events": 8})
+    with pytest.raises(UserError, match="does not fit in 8 bits"):
+        sw.read({"source": ["a", "b"], "seq": [256, 256], "ts": [1, 2]}, seq_bits={"a/events": 8})
+
+
 def test_a_stated_incarnation_is_believed() -> None:
     rows: Events = [
         {"seq": 0, "incarnation": 3, "ts": 10}, {"seq": 1, "incarnation": 3, "ts": 20},

@@ -72,10 +72,14 @@ class RowIntake(Struct):
             return
         seq, _ = ints(columns[r.SEQ])
         codes, streams = _texts(columns, r.STREAM, r.DEFAULT_STREAM, rows)
-        bits = np.array([self.numbering.declared(stream) for stream in streams])
-        for each in (bits_ for bits_ in set(bits.tolist()) if bits_):
+        of, sources = np.zeros(rows, np.int64), [""]
+        if self.numbering.by_source:
+            of, sources = _texts(columns, r.SOURCE, r.DEFAULT_SOURCE, rows)
+        declared = self.numbering.declared
+        bits = np.array([[declared(source, stream) for stream in streams] for source in sources])
+        for each in (bits_ for bits_ in set(bits.ravel().tolist()) if bits_):
             add_fault(
-                found, (bits[codes] == each) & (seq >= 1 << each),
+                found, (bits[of, codes] == each) & (seq >= 1 << each),
                 f'"seq" does not fit in {each} bits, as seq_bits says; leave seq_bits out, or '
                 "declare more",
             )  # fmt: skip

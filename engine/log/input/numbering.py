@@ -284,7 +284,8 @@ class Numbering:
     """The numbers of one input's events, part by part.
 
     Args:
-        bits: of the counters, by stream; ``""``: of all other streams.
+        bits: of the counters, by stream, or by ``SOURCE/STREAM``, which goes first; ``""``: of
+            all others.
         remembered: content is, of so many of the newest numbers at least.
     """
 
@@ -356,7 +357,7 @@ class Numbering:
         known = name in self._names
         place = self._place(name, True)
         of = self._lanes[place]
-        of["declared"] = self.declared(name[2])
+        of["declared"] = self.declared(*name[1:3])
         of["restarts"] += known
         of["bits"] = of["declared"]
         of["base"] = of["next"] = of["found_bits"] = of["wraps"] = 0
@@ -415,9 +416,15 @@ class Numbering:
         """Whether the user declares bits of some stream."""
         return bool(self._bits)
 
-    def declared(self, stream: str) -> int:
-        """Bits of the counters of ``stream``; 0: not declared."""
-        return self._bits.get(stream, self._bits.get("", 0))
+    @property
+    def by_source(self) -> bool:
+        """Whether the user declares bits of a stream of one source."""
+        return any("/" in name for name in self._bits)
+
+    def declared(self, source: str, stream: str) -> int:
+        """Bits of the counter of a source's stream; 0: not declared."""
+        names = (f"{source}/{stream}", stream, "")
+        return next((self._bits[name] for name in names if name in self._bits), 0)
 
     def _place(self, name: LaneName, stated: bool) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -428,8 +435,8 @@ class Numbering:
             self._lanes = more
         of = self._lanes[place]
         if not of["declared"]:
-            of["bits"] = of["bits"] or self.declared(name[2])
-            of["declared"] = self.declared(name[2])
+            of["bits"] = of["bits"] or self.declared(*name[1:3])
+            of["declared"] = self.declared(*name[1:3])
         of["stated"] |= bool(stated)
         return place
 
@@ -453,7 +460,7 @@ def read_seq_bits(given: object) -> dict[str, int]:
     """``seq_bits`` as a user writes it: bits of every stream, or by stream.
 
     Args:
-        given: None, 8, 16, 32, or these by name of the stream.
+        given: None, 8, 16, 32, or these by name of the stream, or by ``SOURCE/STREAM``.
 
     Raises:
         UserError: other bits.
