@@ -172,7 +172,7 @@ class _Counter:
 
 
 class DeviceCounters:
-    """Counters of ``bits`` bits of one input's devices, in memory.
+    """Counters of ``bits`` bits of one input's devices; ``newest`` goes over a restart.
 
     ``counts``: ``device_lost``: numbers that were left out; ``device_late``: of those, what came
     after all; ``device_copies``: events that came twice, left out; ``device_reused``: events whose
@@ -189,6 +189,18 @@ class DeviceCounters:
         self.counts: Counter[str] = Counter()
         self.bits = bits
         self._devices: dict[str, _Counter] = {}
+
+    def newest(self) -> dict[str, list[int]]:
+        """By device what ``resume`` needs, the one not heard for longest first."""
+        return {
+            device: [known.newest, known.ts, int(known.skipped)]
+            for device, known in self._devices.items()
+        }
+
+    def resume(self, newest: Mapping[str, Sequence[int]]) -> None:
+        """Goes on where the agent stopped: what came meanwhile is lost."""
+        for device, (number, ts, skipped) in newest.items():
+            self._devices[device] = _Counter(number, ts, bool(skipped))
 
     def is_copy(self, device: str, number: int | None, ts: int, content: Hashable) -> bool:
         """Whether an event came before: with that number and content. None: it has no number."""

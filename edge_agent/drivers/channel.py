@@ -230,6 +230,14 @@ class OutboxChannel(BaseOutlet):
         self._changes: dict[str, tuple[int, Sequence[Change], Sequence[bytes]]] = {}
         """Per stream what its next intervals change, and the number after the last of these."""
         self._running: list[asyncio.Task[None]] = []
+        self._counters = {
+            f"{each.name} {counters.bits}": counters
+            for each in settings.inputs
+            for counters in each.counters
+        }
+        for name, newest in self._live.outbox.counters.items():
+            if name in self._counters:
+                self._counters[name].resume(newest)
 
     @property
     def outlet(self) -> OutboxChannel:
@@ -274,6 +282,9 @@ class OutboxChannel(BaseOutlet):
             for pump in self._pumps:
                 if pump in self._earlier or not pump.done:
                     await self.on_disk(pump.outbox.close)
+            if self._counters and not self._live.done:
+                newest = {name: each.newest() for name, each in self._counters.items()}
+                await self.on_disk(self._live.outbox.stopped, newest)
         except OSError as error:
             self._tellings.tell(
                 f"{self._folder.folder}: {error.strerror}; the newest events are lost"

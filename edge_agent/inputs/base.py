@@ -6,13 +6,14 @@ import asyncio
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from slackwater.edge_agent import clock
 from slackwater.edge_agent.device_clock import ClockBound
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import Row
+from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Table
 from slackwater.edge_agent.units import NS_PER
 
@@ -198,6 +199,8 @@ class Surroundings:
     """This device's monotonic clock [ns]."""
     jitter: Callable[[int], int]
     """A random whole number from 0 to its argument."""
+    counters: list[DeviceCounters] = field(default_factory=list)
+    """Here an input puts those that are to go over a restart of the agent."""
 
 
 Maker = Callable[[Table, Surroundings], Input]

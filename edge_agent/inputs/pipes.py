@@ -212,7 +212,7 @@ def stdin_input(table: Table, around: Surroundings) -> StdinInput:
     """``kind = "stdin"``."""
     stamping, fields = _fields(table, around)
     found = StdinInput(fields, around.wall_ns)
-    fields.count_in(found.counts)
+    fields.count_in(found.counts, around)
     found.stamped = stamping_outlet(stamping, fields, around, found.counts)
     return found
 
@@ -234,6 +234,6 @@ def exec_input(table: Table, around: Surroundings) -> ExecInput:
     wait_ns = table.duration_ns("restart_wait", NS_PER["s"], low=NS_PER["ms"])
     stamping, fields = _fields(table, around)
     found = ExecInput(command, restart, wait_ns, fields, around.wall_ns)
-    fields.count_in(found.counts)
+    fields.count_in(found.counts, around)
     found.stamped = stamping_outlet(stamping, fields, around, found.counts)
     return found

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.errors import SettingsError, did_you_mean
@@ -17,6 +17,9 @@ from slackwater.edge_agent.records import ATTRS
 from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Table, quantity
 from slackwater.edge_agent.units import NS_PER
+
+if TYPE_CHECKING:
+    from slackwater.edge_agent.inputs.base import Surroundings
 
 # From a record (a JSON object, a line of CSV) to an event: which field is what.
 #
@@ -95,10 +98,14 @@ class RecordFields:
             raise BadRecord(f"seq {number!r:.50} is no number of {bits} bits, as seq_bits says")
         return number
 
-    def count_in(self, counts: Counter[str]) -> None:
-        """What is found of the devices' numbers is counted there."""
+    def count_in(self, counts: Counter[str], around: Surroundings | None = None) -> None:
+        """What is found of the devices' numbers is counted there, with ``around`` also over a
+        restart.
+        """
         if self.counters is not None:
             self.counters.counts = counts
+            if around is not None:
+                around.counters.append(self.counters)
 
     def device_of(self, record: Mapping[str, Any], device: str) -> str | None:
         """Who stamped a record; raises BadRecord: its ``clock`` is no name."""

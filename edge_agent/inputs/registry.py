@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, cast
 
 from slackwater.edge_agent.inputs.base import Input, Maker, Surroundings
+from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Table, unknown
 
 GROUP: Final = "slackwater.inputs"
@@ -45,6 +46,8 @@ class NamedInput(NamedTuple):
 
     name: str
     input: Input
+    counters: Sequence[DeviceCounters] = ()
+    """Those that go over a restart of the agent."""
 
 
 def read_inputs(tables: Sequence[Table], around: Surroundings) -> tuple[NamedInput, ...]:
@@ -62,7 +65,8 @@ def read_inputs(tables: Sequence[Table], around: Surroundings) -> tuple[NamedInp
         name = table.text("name", kind if count[kind] == 1 else f"{kind}-{count[kind]}")
         if name in found:
             raise table.wrong("name", f'two inputs are called "{name}"')
-        found[name] = NamedInput(name, maker(table, replace(around, name=name)))
+        own = replace(around, name=name, counters=[])
+        found[name] = NamedInput(name, maker(table, own), own.counters)
     return tuple(found.values())
 
 

@@ -82,11 +82,13 @@ class OutboxFolder:
             newest = known[-1][1] if known else None
             if newest is None or newest.ended or _shape(newest.streams) != _shape(streams):
                 sessions = {} if newest is None else newest.sessions
+                counters = {} if newest is None else newest.counters
                 above = max((start.incarnation for _, start in known), default=-1)
                 number = 1 + max((int(path.name[:6]) for path, _ in found), default=0)
                 made = Start(
                     site=site, source=source, incarnation=max(wall_ns, above + 1),
                     start=draw() % (1 << 64), streams=tuple(streams), sessions=sessions,
+                    counters=counters,
                 )  # fmt: skip
                 opened.append(self._opened(self.folder / f"{number:06d}", made, bytes_max))
         except OSError as error:
@@ -170,6 +172,8 @@ class Start:
     clocks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The newest bounds of devices' clocks: ``low high stamp mono skew_ppb`` of ``ClockBound``, on
     the wall clock in place of the monotonic one, which ends with the machine's run."""
+    counters: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """By input and its bits where devices' numbers stood when the agent stopped in good order."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -178,6 +182,7 @@ class Start:
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
             "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
             "sessions": dict(self.sessions), "clocks": dict(self.clocks),
+            "counters": dict(self.counters),
             # Pairs, as the order of attributes is that of the columns: JSON's objects have none.
             "streams": [[stream.name, list(stream.attrs.items())] for stream in self.streams],
         }  # fmt: skip
@@ -219,7 +224,11 @@ class Outbox:
         # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
         before = start.unsent if start.quiet else [spool.next for spool in self.spools]
         unsent = [min(old, spool.next) for old, spool in zip(before, self.spools, strict=True)]
-        self.start = replace(start, processes=start.processes + 1, unsent=tuple(unsent), quiet=True)
+        self.counters = start.counters
+        """Of devices, as the process before left them; what a killed one knew is not there."""
+        self.start = replace(
+            start, processes=start.processes + 1, unsent=tuple(unsent), quiet=True, counters={}
+        )
         self._acked = acked
         self._stored: list[int] = []
         """What is on the disk for sure."""
@@ -295,6 +304,11 @@ class Outbox:
             )
             for name, (low, high, stamp, wall, skew_ppb) in self.start.clocks.items()
         ]  # fmt: skip
+
+    def stopped(self, counters: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """*Disk.* The events of devices whose numbers stand at ``counters`` are all here."""
+        self.start = replace(self.start, counters=counters)
+        self.store_start()
 
     def ended(self) -> None:
         """*Disk.* Nothing will be added."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from slackwater.edge_agent.inputs.mqtt.subscription import PayloadFields, read_p
 from slackwater.edge_agent.inputs.record_columns import events
 from slackwater.edge_agent.inputs.record_fields import JsonBatch, RecordFields, read_fields
 from slackwater.edge_agent.messages import StreamSchema
+from slackwater.edge_agent.outbox.disk import load
+from slackwater.edge_agent.outbox.outbox import START, Outbox, Start
 from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Table
+from tests.outbox.fake_disk import FakeDisk
 
 SCHEMAS = {"events": StreamSchema("events", {"v": "int"})}
 
@@ -140,3 +144,26 @@ def test_any_device_against_the_truth(seed: int) -> None:
             late += 1
     expected = {"device_lost": lost, "device_late": late, "device_copies": copies}
     assert dict(counters.counts) == {name: n for name, n in expected.items() if n}
+
+
+def test_numbers_go_on_where_the_agent_stopped() -> None:
+    before = DeviceCounters(8)
+    for number in (253, 254, 255):
+        assert not before.is_copy("a", number, number, number)
+    before.is_copy("b", None, 1, 1)
+    disk = FakeDisk(Random(1), 0.0)
+    start = Start(site="main", source="s", incarnation=5, start=77, streams=())
+    outbox = Outbox(disk, start, [], 300)
+    assert outbox.counters == {}
+    outbox.stopped({"stdin 8": before.newest()})
+
+    def opened() -> Outbox:
+        kept = load(disk, START)
+        assert kept is not None
+        return Outbox(disk, Start.from_dict(kept), [], 300)
+
+    again = DeviceCounters(8)
+    again.resume(opened().counters["stdin 8"])
+    assert not again.is_copy("a", 3, 400, 3)
+    assert again.counts == {"device_lost": 3}
+    assert opened().counters == {}  # of a process that was killed

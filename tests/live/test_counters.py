@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import struct
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from urllib.request import urlopen
 
 import pytest
 
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
-from tests.live.conftest import Field, free_port
+from tests.live.conftest import Field, free_port, until
 from tests.live.test_answers import answered
 
 QUERY = "SELECT count(*) AS n, sum(v) AS s FROM events GROUP BY source WINDOW TUMBLING 1 s"
@@ -151,3 +153,34 @@ def test_an_agent_counts_what_its_device_has_lost(field: Field) -> None:
     rows = [json.loads(line) for line in (field.folder / "o.jsonl").read_text().splitlines()]
     values = [row["attrs"]["v"] for row in rows if row.get("kind", "event") == "event"]
     assert values == [number for number in range(600) if number not in (100, 300)]
+
+
+def has_rows(field: Field, count: int) -> bool:
+    return len(field.rows()) == count
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_what_a_device_sent_while_its_agent_was_stopped_is_counted_as_lost(field: Field) -> None:
+    """An agent that was killed knows nothing of the numbers before."""
+    field.site()
+    server = field.serve()
+    listens = '[[input]]\nkind = "stdin"\nseq_bits = 8\nmap = { seq = "n" }\n'
+    name = field.agent_file("d", listens, '[outbox]\nfolder = "outbox"\n')
+    field.change(name, "[agent]", '[agent]\nstatus = "status.json"')
+    found = []
+    begun, sent = time.time_ns(), 0
+    for first in (250, 259, 270, 290):
+        agent = field.fed(name)
+        for number in range(first, first + 6):
+            agent.feed(json.dumps({"n": number % 256, "ts": begun + number, "v": number}))
+        sent += 6
+        until(partial(has_rows, field, sent), "the events")
+        if first == 270:
+            agent.end(signal.SIGKILL)
+            continue
+        agent.end()
+        status = json.loads((field.folder / "status.json").read_text())
+        found.append(status["inputs"]["stdin"].get("device_lost", 0))
+    assert found == [0, 3, 0]
+    assert server.end() == 0

@@ -316,6 +316,6 @@ def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
     found = MqttInput(
         around.name, settings, tls, payloads, backoff, around.wall_ns, retained=retained
     )
-    fields.count_in(found.counts)
+    fields.count_in(found.counts, around)
     found.stamped = stamping_outlet(stamping, fields, around, found.counts)
     return found
