@@ -29,6 +29,8 @@ from slackwater.engine.query.plan import (
 
 CLOCKED: Final = frozenset({"ts", "te", "ref"})
 """Names of times that are uncertain where the event's clock is."""
+AS_STAMPED: Final = "compare attributes, or raw_ts and raw_te, which are as the clock says them"
+"""The remedy where nothing can be uncertain."""
 Coefficients = dict[tuple[str | None, bool], float]
 """By alias, and whether it is the end: how far a value moves with one unit of its clock's error
 there; never 0."""

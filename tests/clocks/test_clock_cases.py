@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.operators.constraint.settings import MonitorSettings
 from slackwater.engine.operators.match.settings import PatternSettings
@@ -253,6 +256,22 @@ def test_clock_07_a_condition_on_the_length_of_an_interval_errs_by_its_clocks_ra
         a = event("q", "A", 10 * s, te=9 * s + end + by, arrival=7 * hour)
         found = answers(negated, [*clocks, event("p", "B", s), a, later])
         assert [each["certainty"] for each in found] == wanted, by
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EVENT SEQ(A+ a[] UNTIL {} > 5 h, B b) WITHIN 9 h",
+        "EVENT SEQ(A a, B b) WHERE {} > 5 h WITHIN 9 h UNDER CONSTRAINT c FOR TRACE BY k AS A, B",
+        "EVENT SEQ(A a, B b) WITHIN 9 h UNDER CONSTRAINT c FOR TRACE BY k AS A[{} > 5 h], B",
+    ],
+)
+def test_a_length_that_clocks_may_err_in_is_refused_where_nothing_is_uncertain(text: str) -> None:
+    alias = "" if "[{}" in text else "a."
+    with pytest.raises(UserError, match="clocks may err in") as refused:
+        query(text.format(f"{alias}te - {alias}ts"))
+    assert "raw_ts and raw_te, which are as the clock says them" in str(refused.value)
+    query(text.format(f"{alias}raw_te - {alias}raw_ts"))
 
 
 def test_a_condition_on_a_length_errs_by_all_that_lies_between_its_ends() -> None:

@@ -10,7 +10,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.query.analysis.conditions import condition, duration_ns, value, with_names
 from slackwater.engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
 from slackwater.engine.query.analysis.typed import Context, attribute_of, only, times_of
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import closest, listed, refuse
@@ -104,10 +104,9 @@ def _check_pattern(
                 each = ", ".join(f"{kind} {step.alias}{n}" for n, kind in enumerate(step.types, 1))
                 hint = f"name each: OR({each})"
                 raise refuse(text, parsed.pattern.at, message, hint)
-            if step.where is not None and is_clocked(step.where, lengths=False):
+            if step.where is not None and is_clocked(step.where):
                 message = f"a condition on {step.alias!r} compares times that clocks may err in"
-                hint = "under a constraint, conditions are on attributes"
-                raise refuse(text, under.at, message, hint)
+                raise refuse(text, under.at, message, AS_STAMPED)
 
 
 def _timeout(under: Under, context: Context) -> int | None:
@@ -130,9 +129,9 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
             if where is None:
                 return Occurrence(event_type.text)
             guard = condition(where, context)
-            if is_clocked(guard, lengths=False):
+            if is_clocked(guard):
                 message = "this compares times that clocks may err in"
-                raise refuse(context.text, where.at, message, "compare attributes")
+                raise refuse(context.text, where.at, message, AS_STAMPED)
             return Occurrence(event_type.text, guard)
         case RepetitionNode(part=part, times=times, times_at=at):
             least, most = times_of(times, MAX_TIMES, at, context.text)

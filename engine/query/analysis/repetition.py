@@ -21,7 +21,7 @@ from slackwater.engine.query.analysis.roles import (
     whole_pattern_of,
 )
 from slackwater.engine.query.analysis.typed import Context, only, times_of
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import attributes_in, inside, with_alias
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span
@@ -199,9 +199,9 @@ class _RepeatQuery(QueryReader):
             own = RepeatedNames(self.text, {alias: self.steps[alias]}, {alias: Often()})
             context = Context(self.text, self.time_unit, own.resolve, own.collected)
             until = condition(often.until, context)
-            if is_clocked(until, lengths=False):
+            if is_clocked(until):
                 message = "UNTIL asks of an event alone, and clocks may err in its time"
-                raise self.refuse(often.until.at, message, "compare attributes")
+                raise self.refuse(often.until.at, message, AS_STAMPED)
             self.often[alias] = replace(self.often[alias], until=until)
 
     def _check_ends(self) -> None:
