@@ -441,6 +441,30 @@ def test_a_step_leaves_what_was_stamped_before_the_sync_before_it_as_it_is() -> 
     assert found == {(2000, 9000): "uncertain"}  # at 5 us, or at 3 us
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_event_that_waits_while_its_bound_is_refuted_errs_by_that_from_then_on(
+    at_once: bool,
+) -> None:
+    """B waits for its turn with what is in chunks; its match must be taken back as it was given."""
+    records = [
+        {"kind": "sync", "source": "p", "ts": 0, "offset": 46003, "delay": 6, "skew_error_ppb": 1},
+        {"kind": "sync", "source": "q", "ts": 0, "offset": 18916, "delay": 4000,
+         "skew_error_ppb": 1},
+        {"source": "q", "type": "A", "ts": 181_000, "arrival": 30_000_000, "attrs": {"n": 0}},
+        {"source": "p", "type": "B", "ts": 182_000, "arrival": 40_000_000, "attrs": {"n": 1}},
+        {"source": "p", "type": "D", "ts": 40_984_279, "arrival": 41_000_000, "attrs": {"n": 2}},
+        {"source": "p", "type": "D", "ts": 77_993_846, "arrival": 78_000_000, "attrs": {"n": 3}},
+    ]  # fmt: skip
+    given_ = changes(
+        "EVENT SEQ(A a, B b) WITHIN 40 us", records, guard=10**9, at_once=at_once,
+        spill=SpillSettings(None, None, 5 * UNIT, 3, 10**6),
+    )  # fmt: skip
+    known = [(each["op"], each["certainty"], each["probability"]) for each in given_]
+    (first, is_, sure), (back, *was), (_, *now) = known
+    assert (first, back, is_) == ("+", "-", "uncertain")
+    assert was == [is_, sure] != now
+
+
 @st.composite
 def contradicted_worlds(draw: st.DrawFn) -> World:
     """Clock p runs off by up to 400 ppm, of which its syncs state 0, or nothing. Its events happen

@@ -56,6 +56,8 @@ from slackwater.engine.query.plan import OrPlan, SeqPlan
 # chunks besides, and in how many parts, is not seen in results.
 
 
+WIDENED: Final = "widened"
+"""By how many refutations of bounds an event is widened; those before it came count, too."""
 _LEAST: Final = -(2**61)
 """Progress below it is none."""
 _UNCERTAIN: Final = 8
@@ -102,8 +104,12 @@ class SpillingMatcher(SeqMatcher):
         self._pending = Store(self._layout.reads, self._layout.keyed)
         self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
+        self._refuted_n = 0
+        """How many refutations there were."""
         self._refutations = list[tuple[Refuted, int, int, int]]()
-        """Each with the number of the next row, ``_cold_until`` and ``_spread`` then."""
+        """Each with its number, the time up to which events were in chunks or waited, and
+        ``_spread`` then.
+        """
         self._spread = 0
         """T_a by ``max-delay`` of what was released before the batch."""
         self._widest_t_a = 0
@@ -163,9 +169,11 @@ class SpillingMatcher(SeqMatcher):
                 changes = self._doubted(of, (begin, begin + length), reach, part, t_a)
                 if changes is not None:
                     found.append(changes)
-        self._refutations.append((of, self._clocks.rows - released.n, self._cold_until, t_a))
-        self.table.widen(self.table.refuted(of))
-        self.table.events["t_a"] = np.maximum(self.table.events["t_a"], t_a)
+        waiting = self._pending.columns["ref"][: self._pending.n]
+        until = int(waiting.max(initial=self._cold_until - 1)) + 1
+        self._refutations.append((of, self._refuted_n, until, t_a))
+        self._refuted_n += 1
+        self._widen(self.table, self._refutations[-1:])
         self._kernel.renumber(np.arange(self.table.n), self.table)
         return self._ordered(all_of(found)) if found else None
 
@@ -180,8 +188,7 @@ class SpillingMatcher(SeqMatcher):
         if not (doubts.by.any() or (room.events["t_a"][: room.n] < t_a).any()):
             return None
         before = self._replay(room).matches()
-        room.widen(doubts)
-        room.events["t_a"] = np.maximum(room.events["t_a"], t_a)
+        self._widen(room, [(of, self._refuted_n, end, t_a)])
         changes = difference(before, self._replay(room).matches())
         if changes is None:
             return None
@@ -194,16 +201,16 @@ class SpillingMatcher(SeqMatcher):
         self._move_here(changes, room)
         return changes
 
-    def _widen(self, room: Store, late: np.ndarray) -> None:
-        """What was in chunks or waited (``late``) when a bound of its clock was refuted errs by
-        more than they say.
-        """
-        order, ref = room.columns[ORDER][: room.n], room.columns["ref"][: room.n]
-        for of, first, cold_until, t_a in self._refutations:
-            mine, doubts = (order < first) & (late | (ref < cold_until)), room.refuted(of)
-            room.widen(Widening(np.where(mine, doubts.by, 0), doubts.apart & mine))
-            mine, events = order < first, room.events[: room.n]
+    def _widen(self, store: Store, refutations: list[tuple[Refuted, int, int, int]]) -> None:
+        """Events that came before a bound of their clock was refuted err by more than they say."""
+        if not store.n:
+            return
+        events, widened = store.events[: store.n], store.columns[WIDENED][: store.n]
+        for of, number, _, t_a in refutations:
+            mine, doubts = widened <= number, store.refuted(of)
+            store.widen(Widening(np.where(mine, doubts.by, 0), doubts.apart & mine))
             events["t_a"][mine] = np.maximum(events["t_a"][mine], t_a)
+            widened[mine] = number + 1
 
     def _replay(self, room: Store) -> Replay:
         within, keep = self._bounds.within_ns, self._keep_ns or 0
@@ -252,6 +259,7 @@ class SpillingMatcher(SeqMatcher):
         ref = released.columns["ref"][rows]
         waits = self._reaches_cold(ref, moved.rows, rows, released.t_a)
         self._widest_t_a = max(self._widest_t_a, released.t_a)
+        more[WIDENED] = np.full(len(rows), self._refuted_n)
         if self._keys is not None:
             more[KEY] = self._keys.of(released, rows)
         if waits.any():
@@ -296,7 +304,7 @@ class SpillingMatcher(SeqMatcher):
         self._most = max(self._most, self.table.n + self._pending.n + room.n)
         is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
         changes = self._replay(room).changes(is_late)
-        self._keep(room.taken(np.flatnonzero(is_late)), late)
+        self._keep(room.taken(np.flatnonzero(is_late)))
         if changes is not None:
             self._move_here(changes, room)
             self._most = max(self._most, self.table.n + self._pending.n)
@@ -333,7 +341,7 @@ class SpillingMatcher(SeqMatcher):
         room = Store(self._layout.reads, self._layout.keyed)
         columns = {name: column[order] for name, column in columns.items()}
         room.add(columns, self._types, self._strings)
-        self._widen(room, np.isin(columns[ORDER], late.get(ORDER, ())))
+        self._widen(room, self._refutations)
         return room
 
     def _is_hot(self) -> np.ndarray:
@@ -341,15 +349,14 @@ class SpillingMatcher(SeqMatcher):
         columns, n = self.table.columns, self.table.n
         return np.asarray((columns["ref"][:n] >= self._cold_until) & (columns[MEMBER][:n] != 0))
 
-    def _keep(self, known: Columns, late: Columns) -> None:
-        """Where later events find them; ``known``: how well they are known now."""
-        hot = known["ref"] >= self._cold_until
+    def _keep(self, late: Columns) -> None:
+        """Where later events find them, as well as they are known now."""
+        hot = late["ref"] >= self._cold_until
         if hot.any():
             first = self.table.n
-            mine = {name: column[hot] for name, column in known.items()}
+            mine = {name: column[hot] for name, column in late.items()}
             self.table.add(mine, self._types, self._strings)
             self._kernel.take_in(self.table, first, self.table.n, self._strings)
-        hot = late["ref"] >= self._cold_until
         if not hot.all():
             self._cold.spill({name: column[~hot] for name, column in late.items()})
 
@@ -394,7 +401,10 @@ class SpillingMatcher(SeqMatcher):
         return None  # chunks hold codes, too
 
     def snapshot(self) -> dict[str, Any]:
-        counts = [self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns]
+        counts = [
+            self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
+            self._refuted_n,
+        ]  # fmt: skip
         return super().snapshot() | {
             "cold": self._cold.snapshot(),
             "pending": self._pending.snapshot(),
@@ -415,4 +425,5 @@ class SpillingMatcher(SeqMatcher):
         self._refutations = [(Refuted(*of), *then) for of, *then in state["refutations"]]
         (
             self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
+            self._refuted_n,
         ) = state["spill"]  # fmt: skip
