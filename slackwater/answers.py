@@ -154,12 +154,11 @@ def query(
     with opened(source, mapping, time_unit) as given:
         log, unit = given.log, given.time_unit
         plans = _plans(queries, unit, constraints)
-        options = QueryOptions(
+        settings = QueryOptions(
             order=order, barrier=barrier, certainty=certainty, purge=purge, intervals=intervals,
             window=window, monitor=monitor, guard=guard, clock=clock, spill=spill,
             matches_max=matches_max,
-        )  # fmt: skip
-        settings = options.answering(plans, unit, late=late, on_spark=bool(master))
+        ).answering(plans, unit, late=late, on_spark=bool(master))  # fmt: skip
         check_plans(log, plans, attributes)
         warn(before_pass(log, plans, settings, unit, arrival_given=given.arrival_given))
         lacks = given.prepared.ends and attributes is None  # of a declared world any may be absent
@@ -167,7 +166,8 @@ def query(
         folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
         warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)
-    return Results(Answers(parts, plans, unit), counters, folder, aside)
+        output = Answers(parts, plans, unit, given.prepared.ends and master is None)
+        return Results(output, counters, folder, aside)
 
 
 @translate_options

@@ -36,6 +36,8 @@ class Results(ClosesItself):
     """Results on disk: matches and windows of ``query``, the events of ``order``.
 
     Iterating gives each as a dict, one at a time: the fields of a line of the command's output.
+    A finite input gives final results, each once, in order of time; a log and Spark give changes,
+    ``+`` and ``-`` for retracted. ``final()`` and ``changes()`` give the one and the other.
     A context manager; without ``with``, its temporary folder goes with it.
 
     Attributes:
@@ -162,6 +164,20 @@ class Results(ClosesItself):
             return plot_of(path, query)
         finally:
             path.unlink(missing_ok=True)
+
+    def final(self) -> Results:
+        """The results that remain, each once, in order of time."""
+        return self._as(final=True)
+
+    def changes(self) -> Results:
+        """All insertions and retractions, in the order in which they came."""
+        return self._as(final=False)
+
+    def _as(self, *, final: bool) -> Results:
+        output = self._output
+        if isinstance(output, Answers):
+            output = Answers(output.parts, output.plans, output.time_unit, final)
+        return Results(output, self.counters, self._folder, self.late, self._source)
 
     def close(self) -> None:
         """Removes what is kept of them, and of ``late``."""

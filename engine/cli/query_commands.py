@@ -118,6 +118,16 @@ ConstraintsFile = Annotated[
 ]
 
 
+Changes = Annotated[
+    bool | None,
+    typer.Option(
+        "--changes/--final",
+        help="Results as they come, + and - for retracted: the default of logs and on Spark; or "
+        "those that remain, each once, in order of time: the default of other inputs.",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PassOptions:
     """What ``query`` and ``order`` share: from an input to files and a page."""
@@ -190,6 +200,7 @@ def query(
     source: InputOrNone = None,
     how: QueryOptions,
     constraints: ConstraintsFile = None,
+    changes: Changes = None,
     run: PassOptions,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
@@ -216,7 +227,11 @@ def query(
         _warn(before_pass(given.log, plans, settings, unit, arrival_given=arrives))
         print_unseen_types(given.log, plans, quiet=run.quiet, ends=given.ends)
 
-    _run(request, settings, run, host, before, lambda parts: Answers(parts, plans, unit))
+    def answers(given: Prepared, parts: PartStore) -> Answers:
+        final = given.ends and not on_spark if changes is None else not changes
+        return Answers(parts, plans, unit, final)
+
+    _run(request, settings, run, host, before, answers)
 
 
 @takes_options
@@ -228,7 +243,7 @@ def order(*, source: Input, how: OrderOptions, run: PassOptions) -> None:
     run.page.check()
     settings = how.ordering(unit, late=run.late is not None)
     request = PassRequest(files, (), how.order, None, typed())
-    _run(request, settings, run, host, lambda _: None, lambda parts: StoredEvents(parts, unit))
+    _run(request, settings, run, host, lambda _: None, lambda _, parts: StoredEvents(parts, unit))
 
 
 def _run(
@@ -237,7 +252,7 @@ def _run(
     run: PassOptions,
     host: Host,
     before: Callable[[Prepared], None],
-    output: Callable[[PartStore], Answers | StoredEvents],
+    output: Callable[[Prepared, PartStore], Answers | StoredEvents],
 ) -> None:
     """One pass from an input to its files, its report and its warnings.
 
@@ -258,12 +273,16 @@ def _run(
                 print_stderr(f"{_BY_TIME.format(order)}\n")
         parts = host.store(folder / "parts", is_kept=is_kept)
         print_compiling(quiet=run.quiet)
-        with output_to(run.out, output(parts), folder / _SHOWN, host) as export:
+        answers = output(given, parts)
+        with output_to(run.out, answers, folder / _SHOWN, host) as export:
             goes_on = run.work is not None and host.master is not None
             saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
             with saying, watched(verb, quiet=run.quiet) as advanced:
                 counters = run_pass(given, settings, host, parts, advanced)
-            export()
+            shown = export()
+        retracted = 0
+        if isinstance(answers, Answers) and answers.final and not run.quiet:
+            retracted = (answers.changes - shown) // 2
         if run.late is not None:
             write(StoredEvents(parts, run.input.unit, SIDE_OUTPUT), run.late)
         excluded = excluded_lines(counters, given.log)
@@ -278,6 +297,10 @@ def _run(
     _warn(warnings_after(given, counters, excluded, see))
     if not run.quiet:
         print_summary(counters, host)
+        if retracted:
+            print_stderr(
+                f"{shown:,} results; retracted on the way (see --changes): {retracted:,}\n"
+            )
         print_unused_streams(request.plans, counters)
     report = run.page.report
     if report is not None:

@@ -110,8 +110,8 @@ def watched(
 
 def output_to(
     out: Path | None, output: Answers | StoredEvents, shown: Path, host: Host
-) -> AbstractContextManager[Callable[[], object]]:
-    """What writes ``output`` once it is there; some is written while it comes.
+) -> AbstractContextManager[Callable[[], int]]:
+    """What writes ``output`` once it is there and gives its number; some is written while it comes.
 
     Args:
         out: the file; None: standard output.
@@ -124,15 +124,14 @@ def output_to(
     return nullcontext(partial(write, output, out)) if host.master else writing(output, out)
 
 
-def _show(output: Answers | StoredEvents, shown: Path) -> None:
+def _show(output: Answers | StoredEvents, shown: Path) -> int:
     if not sys.stdout.isatty():  # a pipe gets JSON lines
         with writing_output():
-            output.lines(sys.stdout)
-        return
-
-    output.lines(shown)
+            return output.lines(sys.stdout)
+    count = output.lines(shown)
     show_results(shown)
     shown.unlink()
+    return count
 
 
 # Results as a table, for a person at a terminal; a pipe or a file gets all of them as JSON.

@@ -13,6 +13,8 @@ from msgspec import Struct, structs
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.row_export import CSV, PARQUET
 from slackwater.engine.output.export import export_jsonl, export_table, table_ahead
+from slackwater.engine.output.identity import final_results
+from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.ordered import (
     ORDERED,
     ORDERED_STREAM,
@@ -33,11 +35,20 @@ _LINES: Final = (".jsonl", ".json")
 
 
 class Answers(Struct, frozen=True):
-    """The results of ``plans`` (at least one) in the store ``parts``."""
+    """The results of ``plans`` (at least one) in the store ``parts``.
+
+    ``final``: those that remain, each once, in order of time; else all insertions and retractions.
+    """
 
     parts: PartStore
     plans: Sequence[Plan]
     time_unit: str
+    final: bool = False
+
+    @property
+    def changes(self) -> int:
+        """How many insertions and retractions there were."""
+        return sum(sum(self.parts.open(kind).rows().values()) for kind in KINDS)
 
     def in_ns(self) -> Answers:
         """The same, with times in ns."""
@@ -51,7 +62,8 @@ class Answers(Struct, frozen=True):
     def lines(self, out: Path | TextIO) -> int:
         """Writes them as JSON lines; gives their number."""
         names = [plan.name for plan in self.plans]
-        return export_jsonl(self.parts, out, self.time_unit, names, time_labels(self.plans))
+        parts = final_results(self.parts) if self.final else self.parts
+        return export_jsonl(parts, out, self.time_unit, names, time_labels(self.plans))
 
     def table(self, out: Path) -> int:
         """Writes them, of one kind, as one table, by the ending of ``out``; gives their number.
@@ -61,7 +73,8 @@ class Answers(Struct, frozen=True):
         """
         (kind,) = {plan.result_kind for plan in self.plans}
         times = time_labels(self.plans)
-        return export_table(self.parts, out, kind, self.time_unit, times, self.events_max)
+        parts = final_results(self.parts) if self.final else self.parts
+        return export_table(parts, out, kind, self.time_unit, times, self.events_max)
 
     def ahead(self, out: Path) -> TableAhead:
         """Writes them, of one kind, as one Parquet table while they come."""
@@ -124,7 +137,7 @@ def writing(output: Answers | StoredEvents, out: Path) -> Iterator[Callable[[], 
 
     For a pass of this process within the block. After an error there is no file.
     """
-    if out.suffix != PARQUET:
+    if out.suffix != PARQUET or (isinstance(output, Answers) and output.final):
         yield partial(write, output, out)
         return
     with closing(output.ahead(out)) as begun:

@@ -1,4 +1,4 @@
-"""Identity of a result: a 128-bit hash of its content.
+"""Identity of a result, a 128-bit hash of its content; and the results that changes leave.
 
 A retraction repeats the content of the result that it retracts, except for the time of emission. So
 the content, as the JSON line that a sink would write, identifies the retracted result. It does not
@@ -7,16 +7,29 @@ depend on how results were computed, so it also orders results of one time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.kernels.tables import MULTIPLIER, mixed
+from slackwater.engine.output.json_lines import in_one
 from slackwater.engine.output.kinds import KINDS
-from slackwater.engine.output.schema import same_for_all
+from slackwater.engine.output.part_store import (
+    HELD_BYTES,
+    SITE,
+    Batches,
+    PartStore,
+    runs,
+    site_groups,
+)
+from slackwater.engine.output.schema import MATCHES, POSITION, WINDOWS, same_for_all
 
 EMISSION: Final = ("op", "at")
 """Fields that say when a result was emitted, and whether it is a retraction."""
@@ -132,3 +145,116 @@ def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
     nth = np.arange(len(takes)) - np.searchsorted(takes, first)[group[takes]]
     found[order[takes]] = order[gives[np.searchsorted(gives, first)[group[takes]] + nth]]
     return found
+
+
+# Final results: what the ``+``/``-`` log of a pass leaves.
+#
+# Rows stay in the store; of each change of a site memory holds 64 bytes. Contents are compared only
+# where something is retracted at the same time.
+
+
+FINAL: Final = "final"
+_ROWS_AT_ONCE: Final = 1 << 16
+_ROW_PLACE: Final = (SITE, "op", POSITION)
+_TIMED_BY: Final = {
+    WINDOWS: ("window",),
+    MATCHES: tuple(f"events.list.element.{name}" for name in ("ts", "te", "ref")),
+}
+_END, _START, _SITE, _EMITTED, _TABLE, _ROW = range(6)
+"""Of the columns that say where a change is: the times of its result, the place of its site, its
+place among the changes of its site, the table and its row there."""
+
+
+def final_results(changes: PartStore) -> PartStore:
+    """The results that were not retracted, of each site in order of time, in a store of their own.
+
+    A window's time is its end, a match's the end of its last event, that of other results their
+    latest. Of equal ones what begins earlier goes first, then what was emitted first.
+
+    Raises:
+        UserError: a damaged file, or the disk is full.
+    """
+    folder = changes.directory / FINAL
+    if folder.exists():
+        shutil.rmtree(folder)  # of an earlier pass
+    final = PartStore(folder, HELD_BYTES)
+    for kind in KINDS:
+        batches = changes.open(kind)
+        pieces = (each for of in site_groups([batches]) for each in _remaining(kind, batches, of))
+        for number, parts in enumerate(pieces):
+            final.replace(kind, number, parts)
+    return final
+
+
+def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[list[pa.Table]]]:
+    """The rows that remain, some at a time, as a store takes them."""
+    wanted = [*_ROW_PLACE, *_TIMED_BY.get(kind, _plain_times(kind))]
+    found, minus, of_batch = [np.empty((6, 0), np.int64)], [np.empty(0, np.bool_)], []
+    for number, (batch_id, table) in enumerate(batches.tables(sites, wanted)):
+        rows = np.arange(table.num_rows)
+        site = pc.index_in(table.column(SITE).cast(pa.string()), pa.array(sites)).to_numpy()
+        emitted = table.column(POSITION).to_numpy()
+        found.append(
+            np.stack([*_times(kind, table), site, emitted, np.full(len(rows), number), rows])
+        )
+        minus.append(pc.equal(table.column("op"), "-").to_numpy())
+        of_batch.append(batch_id)
+    places, is_minus = np.concatenate(found, axis=1), np.concatenate(minus)
+    batch = np.array(of_batch, np.int64)[places[_TABLE]]
+    by_emission = np.lexsort((places[_EMITTED], batch, places[_SITE]))
+    places, is_minus = places[:, by_emission], is_minus[by_emission]
+    if is_minus.any():
+        compared = np.flatnonzero(np.isin(places[_END], places[_END, is_minus]))
+        content = np.empty((len(compared), 2), np.int64)
+        for rows, table in _taken(batches, sites, of_batch, places[:, compared]):
+            content[rows] = identities(kind, [table])
+        partner = partners(content, ~is_minus[compared])
+        gone = is_minus.copy()
+        gone[compared[partner[partner >= 0]]] = True
+        places = places[:, ~gone]
+    places = places[:, np.lexsort((places[_START], places[_END], places[_SITE]))]
+    for start in range(0, places.shape[1], _ROWS_AT_ONCE):
+        some = places[:, start : start + _ROWS_AT_ONCE]
+        parts: dict[pa.Schema, list[tuple[str, pa.Table]]] = {}
+        for rows, table in _taken(batches, sites, of_batch, some):
+            at = table.schema.get_field_index(POSITION)
+            table = table.set_column(at, POSITION, pa.array(rows))  # noqa: PLW2901 - numbered
+            names, ends = runs(table.column(SITE))
+            for name, (first, end) in zip(names, pairwise(ends.tolist()), strict=True):
+                parts.setdefault(table.schema, []).append((name, table.slice(first, end - first)))
+        yield [[table for _, table in sorted(of, key=lambda e: e[0])] for of in parts.values()]
+
+
+def _taken(
+    batches: Batches, sites: list[str], of_batch: Sequence[int], places: np.ndarray
+) -> Iterator[tuple[np.ndarray, pa.Table]]:
+    """Of each table with some of these rows: which they are among ``places``, and they."""
+    tables = np.unique(places[_TABLE])
+    numbers = {batch_id: of_batch.index(batch_id) for batch_id in {of_batch[t] for t in tables}}
+    for batch_id in sorted(numbers):
+        for number, (_, table) in enumerate(
+            batches.tables(sites, batch_id=batch_id), numbers[batch_id]
+        ):
+            rows = np.flatnonzero(places[_TABLE] == number)
+            if len(rows):
+                yield rows, table.take(pa.array(places[_ROW, rows]))
+
+
+def _plain_times(kind: str) -> list[str]:
+    """The times of a result that are fields of its own and part of its content."""
+    return sorted(KINDS[kind].times.difference(EMISSION).intersection(KINDS[kind].schema.names))
+
+
+def _times(kind: str, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """When each result ends and begins, on the engine's clock."""
+    if kind == WINDOWS:
+        window = in_one(table.column("window"))
+        return window.field("end").to_numpy(), window.field("start").to_numpy()
+    if kind == MATCHES:
+        events = in_one(table.column("events"))
+        ref, ts, te = (events.flatten().field(name).to_numpy() for name in ("ref", "ts", "te"))
+        starts = events.offsets.to_numpy()[:-1] - events.offsets[0].as_py()
+        return np.maximum.reduceat(ref + (te - ts), starts), np.minimum.reduceat(ref, starts)
+    columns = [table.column(name).fill_null(INT_MIN).to_numpy() for name in _plain_times(kind)]
+    rows = np.stack([*columns, np.full(table.num_rows, INT_MIN)])
+    return rows.max(axis=0), rows.max(axis=0)

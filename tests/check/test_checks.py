@@ -291,7 +291,7 @@ def test_what_is_held_at_the_end_of_the_input_is_judged_then() -> None:
             "b": "EVENT B b",
         },
         order="none",
-    )
+    ).changes()
     shown = [(r["at"], r["events"][0]["seq"]) for r in found if r["query"] == "a"]
     assert shown == [(4, 3), (4, 0)]
     assert not any("doubtful" in r for r in found)

@@ -48,7 +48,7 @@ def test_spec_4_5_over_the_stream_of_l10(
     barrier: str, text: str, want: list[tuple[str, int]], cli: Any, trace: Any
 ) -> None:
     given = ("--input", trace(*records(text)), "--order", "none", "--barrier", barrier)
-    assert changes(cli("query", QUERY, *given, *QUIET)) == want
+    assert changes(cli("query", QUERY, *given, *QUIET, "--changes")) == want
 
 
 def test_spec_4_8_realtime_says_when_unless_a_barrier_does(cli: Any, trace: Any) -> None:
@@ -98,7 +98,9 @@ def matches(ran: Any) -> list[tuple[str, int, list[int]]]:
 
 def test_spec_4_5_aggressive_takes_the_match_back_when_c9_arrives(cli: Any, trace: Any) -> None:
     text = "EVENT SEQ(A, B, !C, D) WITHIN 10"
-    ran = cli("query", text, "--input", trace(*stream(OF_L10)), "--order", "none", *QUIET)
+    ran = cli(
+        "query", text, "--input", trace(*stream(OF_L10)), "--order", "none", "--changes", *QUIET
+    )
     arrival = {word: at for at, word in enumerate(OF_L10.split(), 1)}
     assert matches(ran) == [("+", arrival["d10"], [3, 6, 10]), ("-", arrival["c9"], [3, 6, 10])]
     plus, minus = ran.lines

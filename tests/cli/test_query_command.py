@@ -280,6 +280,46 @@ def test_a_stream_that_no_event_is_of_is_refused(cli: Any, trace: Any) -> None:
     )
 
 
+# --- final results
+
+OPEN = "EVENT SEQ(DOOR d, !BADGE b) WHERE b.room = d.room WITHIN 5"
+DOORS = [
+    {"type": kind, "ts": ts, "arrival": at, "attrs": {"room": room}}
+    for at, (kind, ts, room) in enumerate(
+        [("DOOR", 10, "x"), ("DOOR", 1, "y"), ("BADGE", 12, "x"), ("DOOR", 30, "x")], 1
+    )
+]
+
+
+def test_a_finite_input_gives_each_result_once_in_order_of_time(cli: Any, trace: Any) -> None:
+    given = ("--input", trace(*DOORS), "--order", "none", "--in-process")
+    ran = cli("query", OPEN, *given)
+    assert [(each["op"], *times_of(each)) for each in ran.lines] == [("+", 1), ("+", 30)]
+    assert ran.err == ("4 events in process\n2 results; retracted on the way (see --changes): 1\n")
+    log = cli("query", OPEN, *given, "--changes")
+    assert [(each["op"], *times_of(each)) for each in log.lines] == [
+        ("+", 10), ("+", 1), ("-", 10), ("+", 30),
+    ]  # fmt: skip
+    for out in ("o.jsonl", "o.parquet", "o.csv"):
+        assert cli("query", OPEN, *given, "--out", out).code == 0
+    assert Path("o.jsonl").read_text() == ran.out
+    assert pq.read_table("o.parquet").num_rows == 2
+    assert len(Path("o.csv").read_text().splitlines()) == 1 + 2
+
+
+def test_a_log_gives_changes_unless_final_results_are_asked_for(cli: Any, trace: Any) -> None:
+    name = trace(*DOORS)
+    assert cli("log", "import", name, "--out", "doors.log").code == 0
+    given = ("--input", "doors.log", "--order", "none", *QUIET)
+    file = ("--input", name, "--order", "none", *QUIET)
+    assert cli("query", OPEN, *given).out == cli("query", OPEN, *file, "--changes").out
+    assert cli("query", OPEN, *given, "--final").out == cli("query", OPEN, *file).out
+
+
+def times_of(match: Record) -> list[int]:
+    return [event["ts"] for event in match["events"]]
+
+
 # --- several queries in one pass
 
 

@@ -26,7 +26,7 @@ def test_the_answer_is_that_of_the_hand(case: Case, tmp_path: Path) -> None:
     with slackwater.read(trace, time_unit="s") as events:
         answered = [
             written(result, named=bool(looked_at))
-            for result in slackwater.query(events, case.query, **case.options)
+            for result in slackwater.query(events, case.query, **case.options).changes()
             if not looked_at or result["query"] in looked_at
         ]
     if case.in_order:
