@@ -25,6 +25,7 @@ from slackwater.engine.cli.options import (
     typed,
 )
 from slackwater.engine.cli.terminal import (
+    TableTimes,
     if_interrupted,
     output_to,
     print_compiling,
@@ -76,6 +77,7 @@ from slackwater.engine.query.explain import cascade_lines
 from slackwater.engine.query.language.statements import expanded
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.purge_settings import parse_purge
+from slackwater.engine.query.results_as_events import time_columns
 
 Input = Annotated[
     list[str],
@@ -274,7 +276,11 @@ def _run(
         parts = host.store(folder / "parts", is_kept=is_kept)
         print_compiling(quiet=run.quiet)
         answers = output(given, parts)
-        with output_to(run.out, answers, folder / _SHOWN, host) as export:
+        times = TableTimes(
+            run.input.unit, run.input.timezone or "UTC",
+            {plan.name: time_columns(plan) for plan in request.plans}, given.log.arrival_given,
+        )  # fmt: skip
+        with output_to(run.out, answers, folder / _SHOWN, host, times) as export:
             goes_on = run.work is not None and host.master is not None
             saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
             with saying, watched(verb, quiet=run.quiet) as advanced:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
+from msgspec import structs
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -21,11 +25,13 @@ from slackwater.edge_agent.standard_streams import writing_output
 from slackwater.engine.cli.options import spoken_host
 from slackwater.engine.cli.visible import print_stderr, visible
 from slackwater.engine.core.errors import Interrupted
+from slackwater.engine.core.units import exact_units, unit_ns
 from slackwater.engine.hosts.pipeline import Host
 from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
 from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
 from slackwater.engine.kernels.jit import when_compiling
 from slackwater.engine.log.following import Log
+from slackwater.engine.log.record.times import DEFAULT_UNIT
 from slackwater.engine.query.plan import Plan
 
 # A console of rich on which texts out of data do nothing but stand there.
@@ -109,7 +115,7 @@ def watched(
 
 
 def output_to(
-    out: Path | None, output: Answers | StoredEvents, shown: Path, host: Host
+    out: Path | None, output: Answers | StoredEvents, shown: Path, host: Host, times: TableTimes
 ) -> AbstractContextManager[Callable[[], int]]:
     """What writes ``output`` once it is there and gives its number; some is written while it comes.
 
@@ -118,18 +124,19 @@ def output_to(
         output: of a pass within the block.
         shown: a file for the while that a person is shown it.
         host: of the pass.
+        times: as a person is shown them.
     """
     if out is None:
-        return nullcontext(partial(_show, output, shown))
+        return nullcontext(partial(_show, output, shown, times))
     return nullcontext(partial(write, output, out)) if host.master else writing(output, out)
 
 
-def _show(output: Answers | StoredEvents, shown: Path) -> int:
+def _show(output: Answers | StoredEvents, shown: Path, times: TableTimes) -> int:
     if not sys.stdout.isatty():  # a pipe gets JSON lines
         with writing_output():
             return output.lines(sys.stdout)
-    count = output.lines(shown)
-    show_results(shown)
+    count = structs.replace(output, time_unit=DEFAULT_UNIT).lines(shown)
+    show_results(shown, times=times)
     shown.unlink()
     return count
 
@@ -140,60 +147,178 @@ def _show(output: Answers | StoredEvents, shown: Path) -> int:
 ROWS_SHOWN: Final = 50
 _CELL_MAX: Final = 60
 _SPREAD: Final = ("low", "middle", "high")
+_INSTANTS: Final = frozenset({"start", "end", "ts", "te", "ref", "at", "known_at"})
+_OF_ARRIVAL: Final = frozenset({"at", "known_at", "arrival", "release"})
+_ALIKE: Final = frozenset({"query", "site", "op"})
+"""Left out where all rows have the same."""
+_DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
+"""1990 to 2100: instants that lie there are shown as dates, others as numbers."""
+_P_MOST: Final = 0.999
 
 
-def show_results(lines: Path, console: Console | None = None) -> None:
+@dataclass(frozen=True)
+class TableTimes:
+    """How a table shows times, which its lines have in ns.
+
+    Attributes:
+        unit: of numbers.
+        zone: of dates, as ``Europe/Berlin``.
+        labels: of queries, by name, the values that are times or spans of time.
+        arrives: whether arrivals are instants; else line numbers replace them.
+    """
+
+    unit: str = "ns"
+    zone: str = "UTC"
+    labels: Mapping[str, Collection[str]] = field(default_factory=dict)
+    arrives: bool = True
+
+
+class _Instant(int):
+    """A time [ns]."""
+
+
+class _Span(int):
+    """A time or a span of time [ns]."""
+
+
+def show_results(
+    lines: Path, console: Console | None = None, times: TableTimes | None = None
+) -> None:
     """Prints the first results of a JSONL file as a table, and how many more there are."""
+    times = times or TableTimes()
     with lines.open(encoding="utf-8") as file:
-        shown = [_flat(json.loads(line)) for line in islice(file, ROWS_SHOWN)]
+        records = [json.loads(line) for line in islice(file, ROWS_SHOWN)]
         more = sum(1 for _ in file)
+    rows = [_columns(record, times.labels.get(record.get("query", ""), ())) for record in records]
+    dates = [each for row in rows for each in _times_in(row) if _is_date(each)]
+    digits = max(map(_digits, dates), default=0)
+    left_out = {name for name in _ALIKE if len({str(row.get(name)) for row in rows}) <= 1}
+    if "op" in left_out and any("op" in row for row in rows):
+        left_out |= {"at", "known_at"}
+    if dates and not times.arrives:
+        left_out |= _OF_ARRIVAL
     console = console or PlainConsole()
     table = Table()
-    columns = list(dict.fromkeys(name for row in shown for name in row))
-    used = [name for name in columns if name not in ("query", "site") or _differ(shown, name)]
-    for name in used:
-        numbers = all(isinstance(row.get(name, 0), int | float) for row in shown)
+    names = dict.fromkeys(name for row in rows for name in row if name not in left_out)
+    for name in names:
+        values = [row.get(name) for row in rows]
+        numbers = all(value is None or isinstance(value, int | float) for value in values)
         table.add_column(escape(name), justify="right" if numbers else "left", overflow="fold")
-    for row in shown:
-        table.add_row(*(escape(_cell(row.get(name))) for name in used))
-    console.print(table if shown else "no results")
+    for row in rows:
+        table.add_row(*(escape(_cell(name, row.get(name), times, digits)) for name in names))
+    console.print(table if rows else "no results")
     if more:
         console.print(f"... and {more:,} more; --out FILE keeps all of them", highlight=False)
 
 
-def _differ(rows: Iterable[Mapping[str, Any]], name: str) -> bool:
-    return len({row.get(name) for row in rows}) > 1
-
-
-def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """One row: objects by their names with dots, a match's events in one cell."""
+def _columns(record: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any]:
+    """One row: objects by their names with dots, a match's events in one cell, times marked."""
     row: dict[str, Any] = {}
     for name, value in record.items():
-        if name == "events":
-            row[name] = ", ".join(_event(event) for event in value)
+        if name in ("events", "so_far"):
+            row[name] = [_event(event) for event in value]
         elif name in _SPREAD and value == record.get("value"):
             continue  # without DRIFT, or where it changed nothing
         elif name == "bounds":
-            continue  # of every aggregate, two numbers: too wide for a terminal
+            row |= _bounds(value or {}, spans)
+        elif name in ("certain", "ambiguous") and not record.get("ambiguous"):
+            continue
         elif isinstance(value, Mapping):
             prefix = "" if name in ("window", "value", "key", "attrs") else f"{name}."
-            row |= {f"{prefix}{inner}": each for inner, each in value.items()}
+            marked = _INSTANTS if name == "window" else ()
+            row |= {
+                f"{prefix}{inner}": _marked(inner, each, marked, spans)
+                for inner, each in value.items()
+            }
         else:
-            row[name] = value
+            row[name] = _marked(name, value, _INSTANTS | _OF_ARRIVAL, ())
     return row
 
 
-def _event(event: Mapping[str, Any]) -> str:
+def _bounds(bounds: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any]:
+    """The least and the largest value of each aggregate where they differ."""
+    return {
+        f"{name} from .. to": [_marked(name, end, (), spans) for end in ends]
+        for name, ends in bounds.items()
+        if ends is not None and ends[0] != ends[1]
+    }
+
+
+def _marked(name: str, value: Any, instants: Collection[str], spans: Collection[str]) -> Any:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    return _Instant(value) if name in instants else _Span(value) if name in spans else value
+
+
+def _event(event: Mapping[str, Any]) -> list[Any]:
+    """Type, source with number, when it began and, if it lasts, when it ended, corrected."""
     number = "" if event.get("seq") is None else f"#{event['seq']}"
-    return f"{event.get('type') or 'event'} {event.get('source', '')}{number} @{event.get('ts')}"
+    who = f"{event.get('type') or 'event'} {event.get('source') or ''}{number}".rstrip()
+    ts, te = event.get("ts"), event.get("te")
+    begins = event.get("ref", ts)
+    ends = begins + te - ts if None not in (begins, ts, te) and te != ts else None
+    return [who, *(_Instant(time) for time in (begins, ends) if time is not None)]
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "\N{EN DASH}"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _times_in(value: Any) -> Iterator[int]:
+    if isinstance(value, _Instant):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _times_in(each)
+
+
+def _cell(name: str, value: Any, times: TableTimes, digits: int) -> str:
+    if name != "events":
+        return _short(_text(name, value, times, digits))
+    return "\n".join(
+        " ".join([_short(who), " .. ".join(_text("", each, times, digits) for each in when)])
+        for who, *when in value or ()
+    )
+
+
+def _short(text: str) -> str:
     text = visible(text)
     return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 3] + "..."
+
+
+def _text(name: str, value: Any, times: TableTimes, digits: int) -> str:
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, _Instant | _Span) and _is_date(value):
+        return _date(value, times.zone, digits)
+    if isinstance(value, _Instant | _Span):
+        return exact_units(value, unit_ns(times.unit))
+    if isinstance(value, float):
+        if name == "probability" and 0 < value < 1:
+            return f"{min(max(value, 1 - _P_MOST), _P_MOST):.3f}".rstrip("0")
+        return f"{value:.6g}"
+    if isinstance(value, list) and name == "so_far":
+        return ", ".join(f"{who} {_text('', when[0], times, digits)}" for who, *when in value)
+    if isinstance(value, list) and name.endswith(" .. to"):
+        return " .. ".join(_text("", each, times, digits) for each in value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_date(ns: int) -> bool:
+    return _DATES_NS[0] <= ns < _DATES_NS[1]
+
+
+def _digits(ns: int) -> int:
+    """So many digits of a second it takes to write a time: none, 3, 6 or 9."""
+    return next(digits for digits in (0, 3, 6, 9) if not ns % 10 ** (9 - digits))
+
+
+def _date(ns: int, zone: str, digits: int) -> str:
+    """ISO 8601.
+
+    >>> _date(1_772_352_001_500_000_000, "UTC", 3)
+    '2026-03-01T08:00:01.500Z'
+    """
+    seconds, rest = divmod(ns, 10**9)
+    whole = datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
+    fraction = f".{rest:09d}"[: digits + 1] if digits else ""
+    return f"{whole[:19]}{fraction}{whole[19:]}".replace("+00:00", "Z")
 
 
 # What a pass over an input met, on standard error: counts, slips of the pen.

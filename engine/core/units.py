@@ -55,6 +55,18 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
     return value
 
 
+def exact_units(ns: int, unit: int) -> str:
+    """``ns`` in units of so many ns, as a decimal number from which it can be read again.
+
+    >>> exact_units(1_500_000_000, 10**9), exact_units(-7, 1), exact_units(90, 60)
+    ('1.5', '-7', '1.5')
+    """
+    whole, rest = divmod(abs(ns), unit)
+    places = len(str(unit - 1))
+    digits = f"{(rest * 10**places + unit // 2) // unit:0{places}d}".rstrip("0") if rest else ""
+    return f"{'-' if ns < 0 else ''}{whole}{'.' if digits else ''}{digits}"
+
+
 def neat(duration_ns: int, apart: str = "") -> str:
     """A duration rounded up to three digits, as an order takes it; ``apart`` is before the unit.
 

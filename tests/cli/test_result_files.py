@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from slackwater.engine.cli.terminal import ROWS_SHOWN, show_results
+from slackwater.engine.cli.terminal import ROWS_SHOWN, TableTimes, show_results
 
 EVENTS = [
     {"kind": "sync", "source": "s1", "offset": 3, "delay": 4_000_000, "arrival": 1},
@@ -246,30 +246,85 @@ WINDOW = {
 EVENT = {"site": "main", "source": "s0", "seq": 3, "type": "A\x1b[31m", "ts": 5, "attrs": {}}
 
 
-def shown(tmp_path: Path, *records: dict[str, Any]) -> str:
+def shown(tmp_path: Path, *records: dict[str, Any], times: TableTimes | None = None) -> str:
     lines = tmp_path / "shown.jsonl"
     lines.write_text("".join(json.dumps(each) + "\n" for each in records))
     out = io.StringIO()
-    show_results(lines, Console(file=out, width=200))
+    show_results(lines, Console(file=out, width=200), times)
     return out.getvalue()
 
 
+def table(text: str) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, and the cells of each line."""
+    cells = [
+        [cell.strip() for cell in line.replace("┃", "│").split("│")[1:-1]]
+        for line in text.splitlines()
+        if line[0] in "┃│"
+    ]
+    return cells[0], cells[1:]
+
+
 def test_a_window_shows_keys_values_and_what_differs(tmp_path: Path) -> None:
-    header, row = (shown(tmp_path, WINDOW).splitlines()[place] for place in (1, 3))
-    words = header.replace("┃", " ").split()
-    assert words == ["op", "at", "start", "end", "type", "count(*)", "high.count(*)", "certain",
-                     "ambiguous", "missing"]  # fmt: skip
-    assert row.replace("│", " ").split() == ["+", "4", "0", "20", "A", "1", "2", "1", "0", "0"]
+    names, rows = table(shown(tmp_path, WINDOW))
+    assert names == ["start", "end", "type", "count(*)", "high.count(*)", "missing"]
+    assert rows == [["0", "20", "A", "1", "2", "0"]]
+    doubtful = WINDOW | {"ambiguous": 2, "bounds": {"count(*)": [1, 3]}, "op": "-", "at": 9}
+    names, rows = table(shown(tmp_path, WINDOW, doubtful))
+    assert names == ["op", "at", "start", "end", "type", "count(*)", "high.count(*)", "missing",
+                     "certain", "ambiguous", "count(*) from .. to"]  # fmt: skip
+    assert rows[1][:2] == ["-", "9"]
+    assert rows[1][-3:] == ["1", "2", "1 .. 3"]
 
 
 def test_a_match_shows_its_events_and_no_escape_code_gets_through(tmp_path: Path) -> None:
     text = shown(tmp_path, {"op": "+", "at": 7, "events": [EVENT, EVENT | {"type": "B"}]})
-    assert "s0#3 @5, B s0#3 @5" in text
+    names, rows = table(text)
+    assert names == ["events"]
+    assert rows[1] == ["B s0#3 5"]
     assert "\x1b" not in text
 
 
+DAY = 1_772_352_000_000_000_000
+DATED: dict[str, Any] = {
+    "op": "+", "query": "q1", "site": "main", "at": 4, "known_at": 4, "certainty": "uncertain",
+    "probability": 0.906_249_1, "value": {"opened": DAY, "gap": 2_500_000_000, "temp": 20.333333},
+    "events": [
+        {"source": "door", "seq": 3, "type": "OPEN", "ts": DAY, "te": DAY, "ref": DAY + 250_000_000,
+         "attrs": {}},
+        {"source": "cam", "seq": None, "type": "STAY", "ts": DAY, "te": DAY + 9_000_000_000,
+         "ref": DAY + 1_000_000_000, "attrs": {}},
+    ],
+}  # fmt: skip
+
+
+def test_dates_are_shown_in_the_zone_and_numbers_are_rounded(tmp_path: Path) -> None:
+    times = TableTimes("s", "Europe/Berlin", {"q1": {"opened", "gap"}}, arrives=False)
+    names, rows = table(shown(tmp_path, DATED, times=times))
+    assert names == ["certainty", "probability", "opened", "gap", "temp", "events"]
+    day = "2026-03-01T09:00"
+    assert rows[0] == [
+        "uncertain", "0.906", f"{day}:00.000+01:00", "2.5", "20.3333",
+        f"OPEN door#3 {day}:00.250+01:00",
+    ]  # fmt: skip
+    assert rows[1][-1] == f"STAY cam {day}:01.000+01:00 .. {day}:10.000+01:00"
+
+
+def test_no_line_number_is_shown_beside_dates_and_no_time_is_truncated(tmp_path: Path) -> None:
+    changed = [DATED, DATED | {"op": "-"}]
+    assert "at" not in table(shown(tmp_path, *changed, times=TableTimes(arrives=False)))[0]
+    names, rows = table(shown(tmp_path, *changed))
+    assert rows[0][names.index("at")] == "4"
+    small = WINDOW | {"window": {"start": 1_500_000_000, "end": 3_000_000_000}}
+    assert table(shown(tmp_path, small, times=TableTimes("s")))[1][0][:2] == ["1.5", "3"]
+
+
+def test_certain_and_nearly_certain_are_not_shown_alike(tmp_path: Path) -> None:
+    rows = table(shown(tmp_path, *(DATED | {"probability": p} for p in (1.0, 0.99999, 1e-9))))[1]
+    assert [row[1] for row in rows[::2]] == ["1", "0.999", "0.001"]
+
+
 def test_many_results_are_counted(tmp_path: Path) -> None:
-    text = shown(tmp_path, *({"op": "+", "at": at} for at in range(ROWS_SHOWN + 1234)))
+    text = shown(tmp_path, *({"op": "+", "ts": at} for at in range(ROWS_SHOWN + 1234)))
     assert "... and 1,234 more; --out FILE keeps all of them" in text
     assert "no results" in shown(tmp_path)
 

@@ -57,7 +57,7 @@ def logs(draw: st.DrawFn) -> list[list[Change]]:
     shown: list[Change] = []
     batches: list[list[Change]] = [[]]
     for at in range(draw(st.integers(1, 25))):
-        if shown and draw(st.booleans()):
+        if draw(st.booleans()) and shown:
             change = shown.pop(draw(st.integers(0, len(shown) - 1))) | {"op": "-"}
         else:
             change = draw(RESULTS)
