@@ -68,6 +68,7 @@ from slackwater.engine.log.input.input_log import input_kind
 from slackwater.engine.log.input.input_read import InputKind
 from slackwater.engine.log.input.lines import STDIN
 from slackwater.engine.log.input.several import files_of
+from slackwater.engine.output.json_lines import Dates
 from slackwater.engine.output.ordered import SIDE_OUTPUT
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query import explain
@@ -88,6 +89,7 @@ Input = Annotated[
     ),
 ]
 _SHOWN: Final = "shown.jsonl"
+TIMES: Final = ("iso", "number")
 _BY_TIME: Final = (
     "the events have no numbers, so they go by their time (--order {}); --order sequence takes "
     "them as they stand"
@@ -126,6 +128,17 @@ Changes = Annotated[
         "--changes/--final",
         help="Results as they come, + and - for retracted: the default of logs and on Spark; or "
         "those that remain, each once, in order of time: the default of other inputs.",
+    ),
+]
+
+
+TimesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--times",
+        metavar="|".join(TIMES),
+        help="Times of the output: ISO 8601 in --timezone, typed in Parquet, the default where the "
+        "input has dates and there is no --time-unit; or numbers in --time-unit.",
     ),
 ]
 
@@ -203,6 +216,7 @@ def query(
     how: QueryOptions,
     constraints: ConstraintsFile = None,
     changes: Changes = None,
+    times: TimesOption = None,
     run: PassOptions,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
@@ -217,6 +231,8 @@ def query(
     files = files_of(source)
     run.check_files(files, plans)
     run.page.check()
+    if times not in (None, *TIMES):
+        raise UserError(f"--times {times}: write {' or '.join(TIMES)}")
     on_spark = host.master is not None
     settings = how.answering(plans, unit, late=run.late is not None, on_spark=on_spark)
     if run.page.report is not None:
@@ -231,7 +247,9 @@ def query(
 
     def answers(given: Prepared, parts: PartStore) -> Answers:
         final = given.ends and not on_spark if changes is None else not changes
-        return Answers(parts, plans, unit, final)
+        dates = Dates(run.input.timezone or "UTC", given.log.arrival_given)
+        is_iso = given.dated and run.input.time_unit is None if times is None else times == "iso"
+        return Answers(parts, plans, unit, final, dates if is_iso else None)
 
     _run(request, settings, run, host, before, answers)
 

@@ -135,7 +135,8 @@ def _show(output: Answers | StoredEvents, shown: Path, times: TableTimes) -> int
     if not sys.stdout.isatty():  # a pipe gets JSON lines
         with writing_output():
             return output.lines(sys.stdout)
-    count = structs.replace(output, time_unit=DEFAULT_UNIT).lines(shown)
+    numbers = {"dates": None} if isinstance(output, Answers) else {}
+    count = structs.replace(output, time_unit=DEFAULT_UNIT, **numbers).lines(shown)
     show_results(shown, times=times)
     shown.unlink()
     return count

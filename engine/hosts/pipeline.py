@@ -90,7 +90,8 @@ def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
 class Prepared(Struct, frozen=True):
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
     ``counted``: what was found of the numbers of an input that was no log yet; ``numbered``:
-    whether it has any, as far as is known. ``ends``: nothing will be added to it.
+    whether it has any, as far as is known. ``ends``: nothing will be added to it. ``dated``:
+    some of its times were dates, no numbers.
     """
 
     log: Log
@@ -98,6 +99,7 @@ class Prepared(Struct, frozen=True):
     counted: tuple[CountedLane, ...] = ()
     numbered: bool = True
     ends: bool = True
+    dated: bool = False
 
     @property
     def directory(self) -> Path:
@@ -141,8 +143,9 @@ def prepare(
     if hold:
         found, frames = held(frames)
         if found is not None:
+            log_held = HeldLog(found, given.arrival_given)
             return Prepared(
-                HeldLog(found, given.arrival_given), given.bad_count, given.counted, given.numbered
+                log_held, given.bad_count, given.counted, given.numbered, dated=given.dated
             )
     log, unfinished = work / "log", work / ".log.making"
     try:
@@ -160,7 +163,9 @@ def prepare(
                 raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Prepared(LogReader(log), given.bad_count, given.counted, given.numbered)
+    return Prepared(
+        LogReader(log), given.bad_count, given.counted, given.numbered, dated=given.dated
+    )
 
 
 def with_default_order(

@@ -14,6 +14,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.row_export import CSV, PARQUET
 from slackwater.engine.output.export import export_jsonl, export_table, table_ahead
 from slackwater.engine.output.identity import final_results
+from slackwater.engine.output.json_lines import Dates
 from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.ordered import (
     ORDERED,
@@ -38,12 +39,14 @@ class Answers(Struct, frozen=True):
     """The results of ``plans`` (at least one) in the store ``parts``.
 
     ``final``: those that remain, each once, in order of time; else all insertions and retractions.
+    ``dates``: how times are written; None: as numbers of the unit.
     """
 
     parts: PartStore
     plans: Sequence[Plan]
     time_unit: str
     final: bool = False
+    dates: Dates | None = None
 
     @property
     def changes(self) -> int:
@@ -63,7 +66,7 @@ class Answers(Struct, frozen=True):
         """Writes them as JSON lines; gives their number."""
         names = [plan.name for plan in self.plans]
         parts = final_results(self.parts) if self.final else self.parts
-        return export_jsonl(parts, out, self.time_unit, names, time_labels(self.plans))
+        return export_jsonl(parts, out, self.time_unit, names, time_labels(self.plans), self.dates)
 
     def table(self, out: Path) -> int:
         """Writes them, of one kind, as one table, by the ending of ``out``; gives their number.
@@ -74,7 +77,7 @@ class Answers(Struct, frozen=True):
         (kind,) = {plan.result_kind for plan in self.plans}
         times = time_labels(self.plans)
         parts = final_results(self.parts) if self.final else self.parts
-        return export_table(parts, out, kind, self.time_unit, times, self.events_max)
+        return export_table(parts, out, kind, self.time_unit, times, self.events_max, self.dates)
 
     def ahead(self, out: Path) -> TableAhead:
         """Writes them, of one kind, as one Parquet table while they come."""
@@ -137,7 +140,8 @@ def writing(output: Answers | StoredEvents, out: Path) -> Iterator[Callable[[], 
 
     For a pass of this process within the block. After an error there is no file.
     """
-    if out.suffix != PARQUET or (isinstance(output, Answers) and output.final):
+    at_end = isinstance(output, Answers) and (output.final or output.dates is not None)
+    if out.suffix != PARQUET or at_end:
         yield partial(write, output, out)
         return
     with closing(output.ahead(out)) as begun:

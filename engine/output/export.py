@@ -23,12 +23,12 @@ from slackwater.engine.core.operator import Result
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.log.row_export import CSV, write_table
 from slackwater.engine.log.whole_file import whole_file
-from slackwater.engine.output.json_lines import in_one, in_one_text
+from slackwater.engine.output.json_lines import Dates, in_one, in_one_text
 from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.part_store import Batches, PartStore, site_groups, store_of
 from slackwater.engine.output.schema import POSITION
 from slackwater.engine.output.table_files import TableAhead
-from slackwater.engine.output.typed_columns import TypedColumns, flat
+from slackwater.engine.output.typed_columns import DateColumns, TypedColumns, flat
 
 _AT_ONCE: Final = 1 << 14
 """Lines: bounds the texts in memory."""
@@ -40,6 +40,7 @@ def export_jsonl(
     time_unit: str = "ns",
     queries: Sequence[str] = (),
     times: Mapping[str, Collection[str]] = MappingProxyType({}),
+    dates: Dates | None = None,
 ) -> int:
     """Writes the results in a store as JSON lines; gives their number.
 
@@ -51,6 +52,7 @@ def export_jsonl(
         time_unit: of every time, rounded down to whole numbers.
         queries: names in the order wanted; queries not named here follow in order of their names.
         times: of queries, by name, the aggregates that are times (``engine.query.fields``).
+        dates: how other times are written; None: as numbers.
 
     Raises:
         UserError: no such directory, or damaged files in it.
@@ -58,7 +60,7 @@ def export_jsonl(
     unit, store = unit_ns(time_unit), store_of(directory)
     count = 0
     with text_out(out) as stream:
-        for number, texts in _results(store, unit, queries, times):
+        for number, texts in _results(store, unit, queries, times, dates=dates):
             stream.writelines(texts)
             count += number
     return count
@@ -82,6 +84,7 @@ def export_table(
     time_unit: str = "ns",
     times: Mapping[str, Collection[str]] = MappingProxyType({}),
     events: int = 0,
+    dates: Dates | None = None,
 ) -> int:
     """Writes the results in a store as one table; gives their number.
 
@@ -96,15 +99,18 @@ def export_table(
         times: as of ``export_jsonl``.
         events: in CSV, the most that a match may have, so that the columns do not depend on which
             matches there are.
+        dates: times are typed in Parquet, and ISO 8601 in CSV; None: they are numbers.
 
     Raises:
         UserError: the directory is absent, damaged, or holds results of the other kind too; a field
             has two types; the file cannot be written.
     """
-    files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times)
+    is_csv = Path(out).suffix == CSV
+    shape = dates and DateColumns(dates, pa.string() if is_csv else pa.timestamp("ns", dates.zone))
+    files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times, shape)
     schema = columns.schema
     tables = _typed_tables(files, columns)
-    if Path(out).suffix == CSV:
+    if is_csv:
         places = max(events, columns.longest)
         schema = flat(schema.empty_table(), places).schema
         return write_table(Path(out), schema, (flat(table, places) for table in tables))
@@ -112,15 +118,16 @@ def export_table(
 
 
 def _typed(
-    store: PartStore, kind: str, unit: int, times: Mapping[str, Collection[str]]
-) -> tuple[Batches, TypedColumns]:
+    store: PartStore, kind: str, unit: int, times: Mapping[str, Collection[str]],
+    dates: DateColumns | None,
+) -> tuple[Batches, TypedColumns]:  # fmt: skip
     """The files of ``kind``, and their typed columns."""
     kinds = {name: store.open(name) for name in KINDS}
     others = [name for name, files in kinds.items() if files.sites and name != kind]
     if others:
         what = f"holds {others[0]}, which a table of {kind} cannot say"
         raise UserError(f"{store.directory}: {what}; write JSONL")
-    columns = TypedColumns(KINDS[kind].schema, kind, unit, times)
+    columns = TypedColumns(KINDS[kind].schema, kind, unit, times, dates)
     files = kinds[kind]
     for sites in site_groups([files]):
         for _, table in files.tables(sites, columns.needed):
@@ -188,6 +195,7 @@ def _results(
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
     names: Iterable[str] = (),
+    dates: Dates | None = None,
 ) -> Iterator[tuple[int, Iterable[str]]]:
     """(number of lines, their texts) of each site, query and batch, in order of emission; of the
     kinds ``names``, or of all.
@@ -196,9 +204,9 @@ def _results(
     kinds = {name: files for name, files in opened.items() if files.count}
     for sites in site_groups(list(kinds.values())):
         if len(sites) == 1:
-            yield from _of_site(kinds, sites, unit, queries, times)
+            yield from _of_site(kinds, sites, unit, queries, times, dates)
         else:
-            yield _of_sites(kinds, sites, unit, queries, times)
+            yield _of_sites(kinds, sites, unit, queries, times, dates)
 
 
 def _of_site(
@@ -207,6 +215,7 @@ def _of_site(
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
+    dates: Dates | None,
 ) -> Iterator[tuple[int, Iterable[str]]]:
     """Of one site, which may have many results: a batch at a time."""
     present: set[str] = set()
@@ -223,7 +232,7 @@ def _of_site(
                 for kind, files in kinds.items()
                 for _, table in files.tables(site, batch_id=batch_id)
             ]
-            lines = [list(KINDS[k].lines(t, unit, times.get(query, ()))) for k, t in found]
+            lines = [list(KINDS[k].lines(t, unit, times.get(query, ()), dates)) for k, t in found]
             yield _in_order(lines, [_keys(table, batch_id, site) for _, table in found])
 
 
@@ -233,6 +242,7 @@ def _of_sites(
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
+    dates: Dates | None,
 ) -> tuple[int, Iterable[str]]:
     """Of several sites with few results each: all at once."""
     found = {kind: list(files.tables(sites)) for kind, files in kinds.items()}
@@ -244,7 +254,7 @@ def _of_sites(
         for batch_id, whole in of_kind:
             for name in whole.column("query").unique().to_pylist():
                 table = whole.filter(pc.field("query") == name)
-                lines.append(list(KINDS[kind].lines(table, unit, times.get(name, ()))))
+                lines.append(list(KINDS[kind].lines(table, unit, times.get(name, ()), dates)))
                 keys.append(_keys(table, batch_id, sites, ranked))
     return _in_order(lines, keys)
 

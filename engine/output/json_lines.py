@@ -9,6 +9,7 @@ from typing import Any, Final, TextIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.columns import without_nan
@@ -50,15 +51,54 @@ def float_texts(values: np.ndarray) -> pa.Array:
 _NOTHING: Final = pa.scalar("null")
 
 
+class Dates(Struct, frozen=True):
+    """Times of results as dates in ``zone``, in place of numbers.
+
+    ``arrives``: whether arrivals are instants; else line numbers replace them, which are no dates.
+    """
+
+    zone: str = "UTC"
+    arrives: bool = True
+
+    def known(self, name: str, times: pa.Array) -> pa.Array:
+        """``times`` of the field ``name``; null where they are no instants."""
+        return (
+            times if self.arrives or name not in _OF_ARRIVAL else pa.nulls(len(times), pa.int64())
+        )
+
+    def texts(self, times: pa.Array) -> pa.Array:
+        """Times [ns] in ISO 8601, with so many digits of a second as each needs: 0, 3, 6 or 9."""
+        ns = times.fill_null(0).to_numpy(zero_copy_only=False)
+        seconds, rest = np.divmod(ns, 10**9)
+        instants = pa.array(seconds).cast(pa.timestamp("s", self.zone))
+        zones = pc.strftime(instants, format="%z")
+        offsets = pc.binary_join_element_wise(
+            pc.utf8_slice_codeunits(zones, 0, 3), pc.utf8_slice_codeunits(zones, 3, 5), ":"
+        )
+        fraction = pc.utf8_lpad(pc.cast(pa.array(rest), pa.string()), 9, "0")
+        fraction = pc.replace_substring_regex(fraction, "(000)+$", "")
+        found = woven(
+            pc.strftime(instants, format="%Y-%m-%dT%H:%M:%S"),
+            pc.if_else(pc.equal(fraction, ""), "", around(".", fraction, "")),
+            pc.if_else(pc.equal(offsets, "+00:00"), "Z", offsets),
+        )
+        return null_where(times.is_null(), found)
+
+
+_OF_ARRIVAL: Final = ("at", "known_at")
+
+
 class JsonTexts:
     """JSON texts of columns; of equal ones, as LOW, MIDDLE, HIGH and bounds mostly are, made once.
 
     Args:
-        unit: of times [ns].
+        unit: of times [ns] that are numbers.
+        dates: how other times are written; None: all are numbers.
     """
 
-    def __init__(self, unit: int = 1) -> None:
+    def __init__(self, unit: int = 1, dates: Dates | None = None) -> None:
         self.unit = unit
+        self.dates = dates
         self._made: dict[pa.DataType, list[tuple[pa.Array, pa.Array]]] = {}
 
     def of(self, values: pa.Array, make: Callable[[pa.Array], pa.Array] | None = None) -> pa.Array:
@@ -69,6 +109,12 @@ class JsonTexts:
                 return text
         made.append((values, (make or json_text)(values)))
         return made[-1][1]
+
+    def times(self, name: str, values: pa.Array) -> pa.Array:
+        """Times [ns] of the field ``name`` as dates, or in the unit."""
+        if self.dates is None:
+            return in_unit(values, self.unit)
+        return self.dates.texts(self.dates.known(name, values))
 
     def objects(self, values: pa.Array) -> pa.Array:
         """Structs as objects, of ``BOUNDS`` as pairs; texts are JSON already. Nulls stay."""
@@ -247,8 +293,9 @@ _ATTRS: Final = "attrs"
 
 
 def result_lines(
-    table: pa.Table, schema: pa.Schema, times: Collection[str], optional: Collection[str], unit: int
-) -> pa.Array:
+    table: pa.Table, schema: pa.Schema, times: Collection[str], optional: Collection[str],
+    unit: int, dates: Dates | None = None,
+) -> pa.Array:  # fmt: skip
     """A line, with its end, for each row of a table.
 
     Args:
@@ -257,11 +304,12 @@ def result_lines(
         times: fields that are times, here and in lists; they are rounded down.
         optional: fields that are left out where they are null.
         unit: of the times [ns].
+        dates: see ``JsonTexts``.
     """
     names = [name for name in schema.names if name != POSITION]
     columns = {name: pa.concat_arrays(table[name].chunks) for name in names}
     fields = [schema.field(name) for name in names]
-    return woven("{", *_members(columns, fields, times, optional, JsonTexts(unit)), "}\n")
+    return woven("{", *_members(columns, fields, times, optional, JsonTexts(unit, dates)), "}\n")
 
 
 def _members(
@@ -286,7 +334,7 @@ def _members(
         elif name in optional and values.null_count == len(values):
             continue
         else:
-            shown = in_unit(values, texts.unit) if name in times else values
+            shown = texts.times(name, values) if name in times else values
             text = texts.objects(values) if name in JSON_FIELDS else texts.of(shown)
             if name in optional:
                 parts.append(where_there(values, around(begin, text, "")))

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Result
-from slackwater.engine.output.json_lines import in_units, result_lines
+from slackwater.engine.output.json_lines import Dates, in_units, result_lines
 from slackwater.engine.output.schema import (
     ALERT_SCHEMA,
     ALERTS,
@@ -54,17 +54,19 @@ class ResultKind(Struct, frozen=True):
         """Results as a table of ``schema``; ``positions``: their places in their batch."""
         return rows_of(self.schema, positions, results)
 
-    def lines(self, table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[pa.Array]:
+    def lines(
+        self, table: pa.Table, unit: int, times: Collection[str] = (), dates: Dates | None = None
+    ) -> Iterator[pa.Array]:
         """The JSON lines of a ``table`` with their ends, some at a time.
 
-        ``times``: labels of a window's values that are times, too.
+        ``times``: labels of a window's values that are times, too. ``dates``: see ``JsonTexts``.
         """
         if times and self.name == WINDOWS:
             queries = table.column("query").unique().to_pylist()
             table = in_units(table, unit, dict.fromkeys(queries, times))
         for start in range(0, table.num_rows, _AT_ONCE):
             some = table.slice(start, _AT_ONCE)
-            yield result_lines(some, self.schema, self.times, self.optional, unit)
+            yield result_lines(some, self.schema, self.times, self.optional, unit, dates)
 
 
 def plain_kind(

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.output.json_lines import in_one, in_unit, in_units
+from slackwater.engine.output.json_lines import Dates, in_one, in_unit, in_units
 from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
 
 # Typed results as columns of plain values, for CSV.
@@ -87,6 +88,18 @@ _AT_ONCE: Final = 1 << 16
 """Rows whose texts are read together: Arrow's texts end at 2 GB."""
 
 
+class DateColumns(Struct, frozen=True):
+    """``dates`` in columns of ``type``: texts, or timestamps."""
+
+    dates: Dates
+    type: pa.DataType
+
+    def of(self, name: str, times: pa.Array) -> pa.Array:
+        """Times [ns] of the field ``name``."""
+        known = self.dates.known(name, times)
+        return self.dates.texts(known) if pa.types.is_string(self.type) else known.cast(self.type)
+
+
 class TypedColumns:
     """The typed columns of tables of results, once all have been ``learned``.
 
@@ -98,12 +111,14 @@ class TypedColumns:
         what: is in the tables, for messages.
         unit_ns: of the times in the rows, rounded down.
         times: of queries, by name, the aggregates that are times, too.
+        dates: how other times are written; None: as numbers.
     """
 
     def __init__(
         self, fields: Iterable[pa.Field], what: str, unit_ns: int = 1,
-        times: Mapping[str, Collection[str]] | None = None,
+        times: Mapping[str, Collection[str]] | None = None, dates: DateColumns | None = None,
     ) -> None:  # fmt: skip
+        self._dates = dates
         self._fields = [field for field in fields if field.name != POSITION]
         self._what, self._unit = what, unit_ns
         self.longest = 0
@@ -111,7 +126,7 @@ class TypedColumns:
         self._times = {name: labels for name, labels in (times or {}).items() if labels}
         self._objects = {f.name: pa.schema([]) for f in self._fields if f.name in _OBJECTS}
         self._lists = {
-            field.name: TypedColumns(field.type.value_type, what, unit_ns)
+            field.name: TypedColumns(field.type.value_type, what, unit_ns, None, dates)
             for field in self._fields
             if pa.types.is_list(field.type)
         }
@@ -159,12 +174,24 @@ class TypedColumns:
                 inner = pa.struct(list(self._lists[field.name].schema))
                 fields.append(pa.field(field.name, pa.list_(inner)))
             elif field.name not in _OBJECTS:
-                fields.append(field)
+                fields.append(self._dated(field))
             elif field.name == MORE:
                 fields += self._known(MORE)
             elif self._known(field.name):
                 fields.append(pa.field(field.name, pa.struct(self._known(field.name))))
         return pa.schema(fields)
+
+    def _dated(self, field: pa.Field) -> pa.Field:
+        """``field`` with the type that times have."""
+        if self._dates is None or field.name not in (*_TIMES, _SPAN):
+            return field
+        kind = self._dates.type
+        if field.name == _SPAN:
+            kind = pa.struct([pa.field(end.name, kind) for end in field.type])
+        return pa.field(field.name, kind)
+
+    def _time(self, name: str, values: pa.Array) -> pa.Array:
+        return in_unit(values, self._unit) if self._dates is None else self._dates.of(name, values)
 
     def _known(self, name: str) -> list[pa.Field]:
         """By name where events differ in them, so that rows that come first do not decide."""
@@ -188,12 +215,14 @@ class TypedColumns:
                     absent = in_one(column).is_null()
                     columns[name] = pa.StructArray.from_arrays(arrays, fields=fields, mask=absent)
             elif name == _SPAN:
-                ends = [in_unit(end, self._unit) for end in in_one(column).flatten()]
-                columns[name] = pa.StructArray.from_arrays(ends, fields=list(field.type))
+                ends = [self._time(name, end) for end in in_one(column).flatten()]
+                columns[name] = pa.StructArray.from_arrays(
+                    ends, fields=list(self._dated(field).type)
+                )
             else:
                 values = in_one(column)
-                values = in_unit(values, self._unit) if name in _TIMES else values
-                columns[name] = _fitted(values.cast(field.type))
+                values = self._time(name, values) if name in _TIMES else values
+                columns[name] = _fitted(values.cast(self._dated(field).type))
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _in_units(self, table: pa.Table) -> pa.Table:

@@ -345,3 +345,50 @@ def test_a_terminal_gets_a_table_and_a_pipe_json(tmp_path: Path) -> None:
     for end in (master, terminal):
         os.close(end)
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
+
+
+def dated(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "AB"[n % 2], "ts": text} for n, text in enumerate(texts)]
+
+
+TWO = dated("2026-03-01T08:00:01.5Z", "2026-03-01T08:00:03Z")
+PAIR = ("query", "EVENT SEQ(A a, B b) WITHIN 1 min", "--clock", "exact", "--quiet")
+
+
+def test_dates_in_dates_out(cli: Any, trace: Any, tmp_path: Path) -> None:
+    name = trace(*TWO)
+    (line,) = cli(*PAIR, "--input", name, "--timezone", "Europe/Berlin").lines
+    day = "2026-03-01T09:00"
+    assert [event["ref"] for event in line["events"]] == [f"{day}:01.500+01:00", f"{day}:03+01:00"]
+    assert (line["at"], line["known_at"]) == (None, None)  # arrivals are line numbers
+    windows = ("query", "SELECT count(*) AS n WINDOW TUMBLING 1 min", "--quiet", "--input", name)
+    for ending in (".csv", ".parquet"):
+        assert cli(*windows, "--out", str(tmp_path / f"w{ending}")).code == 0
+    assert '"2026-03-01T08:00:00Z","2026-03-01T08:01:00Z"' in (tmp_path / "w.csv").read_text()
+    schema = pq.read_schema(tmp_path / "w.parquet")
+    assert schema.field("window").type.field("start").type == pa.timestamp("ns", "UTC")
+    (start,) = (
+        pq.read_table(tmp_path / "w.parquet")["window"]
+        .combine_chunks()
+        .field("start")
+        .cast(pa.int64())
+        .to_pylist()
+    )
+    assert start == DAY
+
+
+@pytest.mark.parametrize("given", [("--time-unit", "s"), ("--times", "number")])
+def test_numbers_where_they_are_asked_for(given: tuple[str, ...], cli: Any, trace: Any) -> None:
+    (line,) = cli(*PAIR, "--input", trace(*TWO), *given).lines
+    assert isinstance(line["events"][0]["ts"], int)
+    assert line["at"] == 2
+    numbers = [record | {"ts": DAY + n} for n, record in enumerate(TWO)]
+    (line,) = cli(*PAIR, "--input", trace(*numbers)).lines
+    assert line["events"][1]["ts"] == DAY + 1
+    (line,) = cli(*PAIR, "--input", trace(*numbers), "--times", "iso").lines
+    assert line["events"][1]["ts"] == "2026-03-01T08:00:00.000000001Z"
+
+
+def test_another_form_of_times_is_refused(cli: Any, trace: Any) -> None:
+    ran = cli(*PAIR, "--input", trace(*TWO), "--times", "unix")
+    assert (ran.code, ran.err) == (2, "slackwater: --times unix: write iso or number\n")

@@ -395,6 +395,11 @@ class InputRead(ABC):
         """Whether a record so far gave its arrival (else line numbers stand in)."""
         return self._intake.arrival_given
 
+    @property
+    def dated(self) -> bool:
+        """Whether some time so far was a date: a text or a timestamp, no number."""
+        return self._times.dated
+
     def __iter__(self) -> Iterator[Frame]:
         if self._has_begun:
             self._begin()

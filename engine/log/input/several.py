@@ -104,6 +104,7 @@ class SeveralRead(InputRead):
                 )
             self._bad.name = reader.name
             for fields, attrs, lines in reader.rows(self._bad):
+                self._times.dated = self._times.dated or reader.dated
                 for field in self.form.named_by_file:
                     fields[field] = self._named(field, path, fields, len(lines))
                 texts = {

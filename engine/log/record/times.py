@@ -234,6 +234,8 @@ class Times:
         self.date = date
         if date is not None and not _is_day(date):
             raise UserError(f"--date {date}: write year, month and day, as in --date 2026-03-01")
+        self.dated = False
+        """Whether some time so far was a date: a text or a timestamp, no number."""
         self._unit_given = unit is not None
         self._looked_at: set[str] = set()
         if zone is not None:
@@ -265,6 +267,7 @@ class Times:
             kind = pa.timestamp("s" if pa.types.is_date32(kind) else "ms")
             column = column.cast(kind)
         given = column.is_valid().to_numpy(zero_copy_only=False)
+        self.dated = self.dated or bool(given.any())
         values = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
         ns, faults = _scaled(field, values, given, NS_PER[kind.unit])
         if kind.tz is None and self.zone is not None:
@@ -287,6 +290,7 @@ class Times:
         faults |= more | also
         rest = pc.if_else(pa.array(is_int | decimal | exponent), nothing, column)
         found, wrong = instants_of(rest, self.zone, self.date)
+        self.dated = self.dated or found.null_count < len(found)
         return pc.coalesce(whole, exact, rough, found), faults | {
             row: why or NOT_TIME for row, why in wrong.items()
         }
