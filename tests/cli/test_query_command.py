@@ -316,6 +316,34 @@ def test_a_log_gives_changes_unless_final_results_are_asked_for(cli: Any, trace:
     assert cli("query", OPEN, *given, "--final").out == cli("query", OPEN, *file).out
 
 
+FIRST_OF = "WITHIN {} PARTITION BY k CONTIGUITY NEXT SKIP PAST LAST EVENT RETURN count({}) AS n"
+
+
+def test_case_18_esper_every_distinct(cli: Any, trace: Any) -> None:
+    scans = [
+        {"type": "SCAN", "ts": ts, "arrival": ts, "k": "x"}
+        for ts in (0, 600, 1200, 1800, 2400, 9000)
+    ]
+    text = f"EVENT SEQ(SCAN+ s[], !SCAN n) {FIRST_OF.format('999 ms', 's')}"
+    ran = cli("query", text, "--input", trace(*scans), "--time-unit", "ms", *QUIET)
+    assert [times_of(each)[0] for each in ran.lines] == [0, 1200, 2400, 9000]
+
+
+def test_case_17_an_alarm_at_most_once_an_hour(cli: Any, trace: Any) -> None:
+    high = [
+        {"type": "V", "ts": 60 * m, "arrival": 60 * m, "k": "s1", "v": 60 if 10 <= m <= 200 else 20}
+        for m in range(203)
+    ]
+    alarm = (
+        "CREATE STREAM alarm AS EVENT SEQ(V a, !V b) WHERE a.v > 50 AND b.v <= 50 AND b.k = a.k "
+        "WITHIN 30 s RETURN a.k AS k"
+    )
+    text = f"{alarm}; EVENT SEQ(alarm+ a[], !alarm n) {FIRST_OF.format('59 min', 'a')}"
+    ran = cli("query", text, "--input", trace(*high), "--time-unit", "s", *QUIET)
+    shown = [times_of(each)[0] / 60 for each in ran.lines if each["query"] == "q2"]
+    assert shown == [10, 70, 130, 190]
+
+
 def times_of(match: Record) -> list[int]:
     return [event["ts"] for event in match["events"]]
 
