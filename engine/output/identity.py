@@ -48,14 +48,20 @@ def identities(
         tables: the results, of the kind's schema.
         ignored: fields that are no content.
     """
-    found = [np.empty((0, 2), np.int64)]
+    texts = contents(kind, tables, ignored)
+    return np.concatenate([np.empty((0, 2), np.int64), *map(numbers_of_texts, texts)])
+
+
+def contents(
+    kind: str, tables: Iterable[pa.Table], ignored: Collection[str] = EMISSION
+) -> Iterator[pa.Array]:
+    """The texts of the results, some at a time, equal where the content is; see ``identities``."""
     for table in tables:
         content, n = table.combine_chunks(), table.num_rows
         for name in set(ignored).intersection(table.schema.names):
             same = same_for_all("+", n) if name == "op" else pa.array(np.zeros(n, np.int64))
             content = content.set_column(table.schema.get_field_index(name), name, same)
-        found += map(numbers_of_texts, KINDS[kind].lines(content, 1))
-    return np.concatenate(found)
+        yield from KINDS[kind].lines(content, 1)
 
 
 def numbers_of_texts(texts: pa.Array) -> np.ndarray:
@@ -155,6 +161,8 @@ def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
 
 FINAL: Final = "final"
 _ROWS_AT_ONCE: Final = 1 << 16
+_FEW: Final = 1 << 14
+"""So many contents are held as texts, for which no kernel need be compiled."""
 _ROW_PLACE: Final = (SITE, "op", POSITION)
 _TIMED_BY: Final = {
     WINDOWS: ("window",),
@@ -205,10 +213,8 @@ def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[l
     places, is_minus = places[:, by_emission], is_minus[by_emission]
     if is_minus.any():
         compared = np.flatnonzero(np.isin(places[_END], places[_END, is_minus]))
-        content = np.empty((len(compared), 2), np.int64)
-        for rows, table in _taken(batches, sites, of_batch, places[:, compared]):
-            content[rows] = identities(kind, [table])
-        partner = partners(content, ~is_minus[compared])
+        of = _identities(kind, _taken(batches, sites, of_batch, places[:, compared]), len(compared))
+        partner = partners(of, ~is_minus[compared])
         gone = is_minus.copy()
         gone[compared[partner[partner >= 0]]] = True
         places = places[:, ~gone]
@@ -223,6 +229,23 @@ def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[l
             for name, (first, end) in zip(names, pairwise(ends.tolist()), strict=True):
                 parts.setdefault(table.schema, []).append((name, table.slice(first, end - first)))
         yield [[table for _, table in sorted(of, key=lambda e: e[0])] for of in parts.values()]
+
+
+def _identities(kind: str, pieces: Iterator[tuple[np.ndarray, pa.Table]], count: int) -> np.ndarray:
+    """Numbers of ``count`` results, equal where the content is; pieces say which each has."""
+    if count > _FEW:
+        found = np.empty((count, 2), np.int64)
+        for rows, table in pieces:
+            found[rows] = identities(kind, [table])
+        return found
+    places, texts = [], []
+    for rows, table in pieces:
+        places.append(rows)
+        texts += contents(kind, [table])
+    codes = pa.concat_arrays(texts).dictionary_encode().indices
+    found = np.empty(count, np.int64)
+    found[np.concatenate(places)] = codes
+    return found
 
 
 def _taken(

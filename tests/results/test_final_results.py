@@ -98,16 +98,26 @@ def exported(store: PartStore) -> list[Change]:
     return [json.loads(line) for line in lines]
 
 
-@given(batches=logs(), hold=st.sampled_from([0, 900, HELD_BYTES]), rows=st.sampled_from([1, 3, 99]))
+@given(
+    batches=logs(),
+    hold=st.sampled_from([0, 900, HELD_BYTES]),
+    rows=st.sampled_from([1, 3, 99]),
+    few=st.sampled_from([0, 1024]),
+)
 @settings(max_examples=60, deadline=None)
 def test_each_result_that_remains_once_in_order_of_time(
-    batches: list[list[Change]], hold: int, rows: int, tmp_path_factory: pytest.TempPathFactory
+    batches: list[list[Change]],
+    hold: int,
+    rows: int,
+    few: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     store = PartStore(tmp_path_factory.mktemp("parts"), hold)
     for number, batch in enumerate(batches):
         write_results(store, number, batch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("slackwater.engine.output.identity._ROWS_AT_ONCE", rows)
+        patch.setattr("slackwater.engine.output.identity._FEW", few)
         assert exported(final_results(store)) == left(batches)
 
 
