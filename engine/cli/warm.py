@@ -85,7 +85,8 @@ def compile_ahead(*, quiet: bool) -> None:
     ):
         programs = [
             subprocess.Popen(  # noqa: S603 - this program
-                [sys.executable, "-c", "from slackwater.engine.cli import main; main()", "warm", "--half", of],
+                [sys.executable, "-c", "from slackwater.engine.cli import main; main()",
+                 "warm", "--half", of],
                 env=os.environ | {"SLACKWATER_COMPILED": "1"}, stdout=writes, stderr=said,
             )
             for of in COMMANDS

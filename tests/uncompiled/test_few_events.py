@@ -124,7 +124,8 @@ def test_a_command_answers_alike_before_anything_is_compiled(tmp_path: Path) -> 
         ("cold.jsonl", {"SLACKWATER_COMPILED": "0", "SLACKWATER_CACHE": str(tmp_path / "cache")}),
     ):
         done = subprocess.run(
-            [sys.executable, "-c", "from slackwater.engine.cli import main; main()", "query", *words, name],
+            [sys.executable, "-c", "from slackwater.engine.cli import main; main()",
+             "query", *words, name],
             cwd=tmp_path, check=True, capture_output=True, text=True,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | more,
         )  # fmt: skip
