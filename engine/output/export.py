@@ -106,7 +106,9 @@ def export_table(
             has two types; the file cannot be written.
     """
     is_csv = Path(out).suffix == CSV
-    shape = dates and DateColumns(dates, pa.string() if is_csv else pa.timestamp("ns", dates.zone))
+    shape = None
+    if dates is not None:
+        shape = DateColumns(dates, pa.string() if is_csv else pa.timestamp("ns", dates.zone))
     files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times, shape)
     schema = columns.schema
     tables = _typed_tables(files, columns)

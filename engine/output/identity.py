@@ -238,14 +238,15 @@ def _identities(kind: str, pieces: Iterator[tuple[np.ndarray, pa.Table]], count:
         for rows, table in pieces:
             found[rows] = identities(kind, [table])
         return found
-    places, texts = [], []
+    places: list[np.ndarray] = []
+    texts: list[pa.Array] = []
     for rows, table in pieces:
         places.append(rows)
         texts += contents(kind, [table])
     codes = pa.concat_arrays(texts).dictionary_encode().indices
-    found = np.empty(count, np.int64)
-    found[np.concatenate(places)] = codes
-    return found
+    numbers = np.empty(count, np.int64)
+    numbers[np.concatenate(places)] = codes
+    return numbers
 
 
 def _taken(
