@@ -29,8 +29,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class _Spent:
     """Seconds that this process spent on something."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.seconds = 0.0
+        self._clock = clock
         self._depth = 0
 
     @property
@@ -41,19 +42,19 @@ class _Spent:
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Within, it does; blocks may lie within one another."""
-        began, self._depth = time.perf_counter(), self._depth + 1
+        began, self._depth = self._clock(), self._depth + 1
         try:
             yield
         finally:
             self._depth -= 1
             if not self._depth:
-                self.seconds += time.perf_counter() - began
+                self.seconds += self._clock() - began
 
 
 loading = _Spent()
 """Getting kernels ready: reading or compiling them."""
-uncompiled_time = _Spent()
-"""Running, as plain Python, kernels that no cache has."""
+uncompiled_time = _Spent(time.thread_time)
+"""Running kernels that no cache has as plain Python: time of the processor."""
 when_compiling: list[Callable[[], None]] = []
 """Called, once each, when a kernel is about to be compiled because no cache has it."""
 when_ready: list[Callable[[], None]] = []
