@@ -56,6 +56,7 @@ class Lane:
     inc: int = 0
     expected: int = 0
     announced: tuple[int, int] | None = None
+    front: tuple[int, int] | None = None  # the smallest number, where none is announced; its time
     buffer: dict[int, Event] = field(default_factory=dict)
     held: list[Event] = field(default_factory=list)
     taken: set[tuple[int, int]] = field(default_factory=set)

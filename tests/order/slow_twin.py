@@ -219,6 +219,9 @@ class Twin:
         lane.started, lane.inc = True, event.inc
         announced = lane.announced is not None and lane.announced[0] == event.inc
         lane.expected = lane.announced[1] if announced else event.seq
+        lane.front = None
+        if not announced and not self.future(event):
+            lane.front = event.seq, sum(self.reference(event.clock, event.ts)[:2])
         lane.far, lane.end, lane.closed = None, None, False
         lane.promises.clear()
         lane.timeout.restarted()
@@ -236,6 +239,8 @@ class Twin:
             lane.counts["missing_filled"] += 1
         if not self.correct(lane, event):
             return
+        if lane.front is not None and event.inc == lane.inc and event.seq < lane.front[0]:
+            self.begun_earlier(lane, event, *lane.front)
         event.late = True
         if self.settings.late == "drop":
             lane.counts["late_dropped"] += 1
@@ -246,6 +251,20 @@ class Twin:
             self.release(event, now, LATE)
             return
         self.by_ref(lane, event)
+
+    def begun_earlier(self, lane: Lane, event: Event, front: int, high: int) -> None:
+        between = range(event.seq + 1, front)
+        if len(between) >= JUMP:
+            return
+        if between:
+            low = min(event.ref - event.unc, high)
+            self.gaps.append(
+                (len(self.released), lane.source, lane.stream, event.seq + 1, len(between),
+                 low, high)
+            )  # fmt: skip
+            lane.counts["missing_total"] += len(between)
+            lane.missing |= {(lane.inc, seq) for seq in between} - lane.taken
+        lane.front = event.seq, event.ref + event.unc
 
     def by_ref(self, lane: Lane, event: Event) -> None:
         place = sum(1 for _ in self._not_after(lane.queue, event.ref))

@@ -141,6 +141,21 @@ def test_spec_3_1_rules_by_hand(order: Any, rule: str) -> None:
     assert {name: last[name] for name in counts} == counts
 
 
+def test_numbers_below_the_first_show_what_is_missing_between(order: Any) -> None:
+    """Its source had begun before: a number from which nothing was expected is no first one."""
+    text = "sequence:timeout=fixed:10,late=pass"
+    done = order(text).process(events([9, 4, 6, 1])).finish()
+    assert [gap[1:] for gap in done.gaps] == [
+        ("a", "events", 5, 4, 40, 90), ("a", "events", 2, 2, 10, 40),
+    ]  # fmt: skip
+    (counts,) = done.counters.values()
+    assert (counts["missing_total"], counts["missing_filled"]) == (6, 1)
+    announced = order(text).process([started(9), *events([9, 4])]).finish()
+    assert announced.gaps == []
+    far = order(text).process(events([2**18 + 2, 1])).finish()
+    assert far.gaps == []
+
+
 def test_numbers_too_far_ahead_are_counted() -> None:
     """RFC 3550 A.1: the first is refused, its successor starts the sequence anew."""
     far = 10**9

@@ -341,9 +341,31 @@ def late_or_duplicate(s: Sequencer, row: int, now: int) -> None:
         of.duplicate += 1
         set_aside(s, row, DUPLICATE)
     elif correct(s, row):
+        if inc == of.inc and seq < of.front:
+            _move_front(s, row)
         push_late(s, row, now)
     else:
         new.stage = 0
+
+
+@kernel
+def _move_front(s: Sequencer, row: int) -> None:
+    """A number below the first of its start: what lies between them is missing."""
+    new = s.rows[row]
+    of = s.lanes[new.lane]
+    first, end, high = new.seq + 1, of.front, of.front_high
+    if end - first >= MAX_RING:  # as far off as a number that no other confirms
+        return
+    if first < end:
+        gap = s.notes[note(s, NOTE_GAP)]
+        gap.lane, gap.inc, gap.first, gap.count = new.lane, of.inc, first, end - first
+        gap.low, gap.high = min(new.ref - new.unc, high), high
+        of.missing_total += end - first
+        for i in range(of.runs_off, of.runs_off + of.missing_n):
+            run = s.runs[i]
+            if run.inc == of.inc and first <= run.first and run.end <= end:
+                run.counted = 1
+    of.front, of.front_high = new.seq, new.ref + new.unc
 
 
 @kernel
@@ -373,6 +395,12 @@ def begin(s: Sequencer, lane: int, row: int) -> None:
     of.started = 1
     of.inc = inc
     of.expected = of.ann_first if of.ann_inc == inc else s.rows[row].seq
+    of.front = INT_MIN
+    if of.ann_inc != inc and not is_future(s, row):
+        ref, unc, _ = reference(
+            s.clocks, s.state[0].default_uncertainty, clock_of(s, row), s.rows[row].ts
+        )
+        of.front, of.front_high = of.expected, ref + unc
     of.far_seq = -2
     of.closed = 0
     of.pog_seq = -1

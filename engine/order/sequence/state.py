@@ -83,6 +83,8 @@ lane's staircase) belong to a row in the ring, ``unc epoch nxt`` to one that has
 LANE_FIELDS: Final = (
     # the sequence stage: which numbers are expected, and the reorder buffer
     "source", "stream", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
+    # the smallest number so far of a start without an announced one; its latest time
+    "front", "front_high",
     "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "runs_off", "runs_cap",
     "held_head", "held_tail", "dq_head", "dq_tail",
     # markers of how far the source has got: punctuation and end of stream
@@ -107,7 +109,7 @@ LANE_FIRST: Final[dict[str, int]] = {
     "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "next_pog_seq": -1,
     "next_pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
     "bound": INT_MIN, "last_low": INT_MIN, "top_ref": INT_MIN, "last_arrival": INT_MIN,
-    "max_ts": INT_MIN,
+    "max_ts": INT_MIN, "front": INT_MIN, "front_high": INT_MIN,
     "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "born": INT_MIN, "idle": 1,
 }  # fmt: skip
 """What a lane that has seen nothing starts with; 0 where not named.
