@@ -106,9 +106,8 @@ def export_table(
             has two types; the file cannot be written.
     """
     is_csv = Path(out).suffix == CSV
-    shape = None
-    if dates is not None:
-        shape = DateColumns(dates, pa.string() if is_csv else pa.timestamp("ns", dates.zone))
+    kind_of_time = pa.string() if is_csv or dates is None else pa.timestamp("ns", dates.zone)
+    shape = None if dates is None else DateColumns(dates, kind_of_time)
     files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times, shape)
     schema = columns.schema
     tables = _typed_tables(files, columns)

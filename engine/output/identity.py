@@ -243,10 +243,9 @@ def _identities(kind: str, pieces: Iterator[tuple[np.ndarray, pa.Table]], count:
     for rows, table in pieces:
         places.append(rows)
         texts += contents(kind, [table])
-    codes = pa.concat_arrays(texts).dictionary_encode().indices
-    numbers = np.empty(count, np.int64)
-    numbers[np.concatenate(places)] = codes
-    return numbers
+    codes = np.empty(count, np.int64)
+    codes[np.concatenate(places)] = pa.concat_arrays(texts).dictionary_encode().indices
+    return codes
 
 
 def _taken(
