@@ -96,6 +96,23 @@ def test_files(text: str, ending: str, trace: Any, command: Any) -> None:
         assert found.to_arrow(flat=True).column_names == heading.replace('"', "").split(",")
 
 
+def test_final_results_and_changes_of_a_file_and_of_a_log(trace: Any, command: Any) -> None:
+    asked = "EVENT SEQ(A a, !B b) WITHIN 20"
+    records = [
+        {"type": kind, "ts": ts, "arrival": ts} for kind, ts in (("A", 1), ("B", 5), ("A", 9))
+    ]
+    name = trace(records)
+    command("log", "import", name, "--out", "made.log")
+    options = {"order": "none", "barrier": "immediate"}
+    here = slackwater.query(name, asked, **options)
+    there = slackwater.query("made.log", asked, **options)
+    assert list(here) == list(there.final())
+    assert list(here.changes()) == list(there)
+    assert [each["op"] for each in there] == ["+", "-", "+"]
+    assert [each["op"] for each in here] == ["+"]
+    assert here.to_arrow().num_rows == 1
+
+
 def test_options_reach_the_chain(trace: Any, command: Any) -> None:
     name = trace(random_records(9))
     options = {"certainty": "max-delay", "purge": "late:1s", "guard": "off"}
