@@ -110,12 +110,6 @@ class JsonTexts:
         made.append((values, (make or json_text)(values)))
         return made[-1][1]
 
-    def times(self, name: str, values: pa.Array) -> pa.Array:
-        """Times [ns] of the field ``name`` as dates, or in the unit."""
-        if self.dates is None:
-            return in_unit(values, self.unit)
-        return self.dates.texts(self.dates.known(name, values))
-
     def objects(self, values: pa.Array) -> pa.Array:
         """Structs as objects, of ``BOUNDS`` as pairs; texts are JSON already. Nulls stay."""
         if pa.types.is_dictionary(values.type):
@@ -334,7 +328,11 @@ def _members(
         elif name in optional and values.null_count == len(values):
             continue
         else:
-            shown = texts.times(name, values) if name in times else values
+            shown, dates = values, texts.dates
+            if name in times and dates is None:
+                shown = in_unit(values, texts.unit)
+            elif name in times and dates is not None:
+                shown = dates.texts(dates.known(name, values))
             text = texts.objects(values) if name in JSON_FIELDS else texts.of(shown)
             if name in optional:
                 parts.append(where_there(values, around(begin, text, "")))
