@@ -211,7 +211,7 @@ ROWS = [
 def test_spark_answers_the_same(trace: Any) -> None:
     asked = "EVENT SEQ(A a, B b) WITHIN 50"
     with slackwater.read(trace(sorted(ROWS, key=lambda row: row["arrival"]))) as events:
-        here = slackwater.query(events, asked, late=True)
+        here = slackwater.query(events, asked, late=True).changes()
         there = slackwater.query(events, asked, late=True, master="local[2]")
         assert list(there) == list(here)
         assert len(here) == 3

@@ -188,7 +188,7 @@ def asked(run: Run, source: Any, **more: Any) -> slackwater.Results:
             intervals=run.more[0], guard="off", late=True, clock="exact",
             window="horizon=600s" if any(plan.windows for plan in chosen.plans) else None,
             monitor="horizon=600s" if alert else None, **more,
-        )  # fmt: skip
+        ).changes()  # fmt: skip
 
 
 def check(run: Run, way: Way, folder: Path) -> None:
