@@ -252,13 +252,14 @@ def _marked(name: str, value: Any, instants: Collection[str], spans: Collection[
 
 
 def _event(event: Mapping[str, Any]) -> list[Any]:
-    """Type, source with number, when it began and, if it lasts, when it ended, corrected."""
+    """Type with source and number, attributes, when it began and, if it lasts, ended, corrected."""
     number = "" if event.get("seq") is None else f"#{event['seq']}"
     who = f"{event.get('type') or 'event'} {event.get('source') or ''}{number}".rstrip()
     ts, te = event.get("ts"), event.get("te")
     begins = event.get("ref", ts)
     ends = begins + te - ts if None not in (begins, ts, te) and te != ts else None
-    return [who, *(_Instant(time) for time in (begins, ends) if time is not None)]
+    attrs = event.get("attrs") or {}
+    return [who, attrs, *(_Instant(time) for time in (begins, ends) if time is not None)]
 
 
 def _times_in(value: Any) -> Iterator[int]:
@@ -273,8 +274,14 @@ def _cell(name: str, value: Any, times: TableTimes, digits: int) -> str:
     if name != "events":
         return _short(_text(name, value, times, digits))
     return "\n".join(
-        " ".join([_short(who), " .. ".join(_text("", each, times, digits) for each in when)])
-        for who, *when in value or ()
+        " ".join(
+            [
+                _short(who),
+                " .. ".join(_text("", each, times, digits) for each in when),
+                *(_short(f"{key}={_text(key, of, times, digits)}") for key, of in attrs.items()),
+            ]
+        )
+        for who, attrs, *when in value or ()
     )
 
 
@@ -295,7 +302,7 @@ def _text(name: str, value: Any, times: TableTimes, digits: int) -> str:
             return f"{min(max(value, 1 - _P_MOST), _P_MOST):.3f}".rstrip("0")
         return f"{value:.6g}"
     if isinstance(value, list) and name == "so_far":
-        return ", ".join(f"{who} {_text('', when[0], times, digits)}" for who, *when in value)
+        return ", ".join(f"{who} {_text('', when[0], times, digits)}" for who, _, *when in value)
     if isinstance(value, list) and name.endswith(" .. to"):
         return " .. ".join(_text("", each, times, digits) for each in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -292,7 +292,7 @@ DATED: dict[str, Any] = {
         {"source": "door", "seq": 3, "type": "OPEN", "ts": DAY, "te": DAY, "ref": DAY + 250_000_000,
          "attrs": {}},
         {"source": "cam", "seq": None, "type": "STAY", "ts": DAY, "te": DAY + 9_000_000_000,
-         "ref": DAY + 1_000_000_000, "attrs": {}},
+         "ref": DAY + 1_000_000_000, "attrs": {"room": "R1", "v": 2 / 3}},
     ],
 }  # fmt: skip
 
@@ -306,7 +306,7 @@ def test_dates_are_shown_in_the_zone_and_numbers_are_rounded(tmp_path: Path) -> 
         "uncertain", "0.906", f"{day}:00.000+01:00", "2.5", "20.3333",
         f"OPEN door#3 {day}:00.250+01:00",
     ]  # fmt: skip
-    assert rows[1][-1] == f"STAY cam {day}:01.000+01:00 .. {day}:10.000+01:00"
+    assert rows[1][-1] == (f"STAY cam {day}:01.000+01:00 .. {day}:10.000+01:00 room=R1 v=0.666667")
 
 
 def test_no_line_number_is_shown_beside_dates_and_no_time_is_truncated(tmp_path: Path) -> None:
