@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,12 +25,16 @@ from slackwater.engine.hosts.result_files import (
 )
 from slackwater.engine.output.typed_columns import flat as flat_table
 from slackwater.engine.output.typed_columns import most_listed
+from slackwater.engine.query.results_as_events import time_columns
 from slackwater.folder import ClosesItself, Folder
 from slackwater.frames import as_pandas, as_polars
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+
+_HTML_ROWS: Final = 20
 
 
 class Results(ClosesItself):
@@ -158,10 +163,29 @@ class Results(ClosesItself):
 
         if isinstance(self._output, StoredEvents):
             raise UserError("events in order are not drawn: ask a query, or slackwater.compare")
-        path = self._folder.path / f"{self._scratch}.plot.jsonl"
+        with self._lines_in_ns() as lines:
+            return plot_of(lines, query)
+
+    def _repr_html_(self) -> str:
+        """The first of them as a table, for notebooks."""
+        from slackwater.engine.cli.terminal import (  # noqa: PLC0415 - for notebooks alone
+            TableTimes,
+            shown_rows,
+        )
+
+        output = self._output
+        plans = output.plans if isinstance(output, Answers) else ()
+        labels = {plan.name: time_columns(plan) for plan in plans}
+        with self._lines_in_ns() as lines:
+            return shown_rows(lines, TableTimes(output.time_unit, labels=labels), _HTML_ROWS).html()
+
+    @contextmanager
+    def _lines_in_ns(self) -> Iterator[Path]:
+        """Their JSON lines with times in ns, for as long as the block runs."""
+        path = self._folder.path / f"{self._scratch}.ns.jsonl"
         try:
             self._output.in_ns().lines(path)
-            return plot_of(path, query)
+            yield path
         finally:
             path.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import sys
 from collections import Counter
@@ -182,13 +183,57 @@ class _Span(int):
     """A time or a span of time [ns]."""
 
 
+@dataclass(frozen=True)
+class ShownRows:
+    """The first results as people read them: texts by column, and how many more there are."""
+
+    names: list[str]
+    rows: list[list[str]]
+    numbers: list[bool]
+    more: int
+
+    @property
+    def rest(self) -> str:
+        """What is said below the table."""
+        return f"... and {self.more:,} more" if self.more else ""
+
+    def html(self) -> str:
+        """As a table of a notebook."""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.names)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{_cell_html(cell)}</td>' for cell in row)}</tr>"
+            for row in self.rows
+        )
+        if not self.rows:
+            return "<p>no results</p>"
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return table + (f"<p>{self.rest}</p>" if self.more else "")
+
+
+def _cell_html(cell: str) -> str:
+    return html.escape(cell).replace("\n", "<br>")
+
+
 def show_results(
     lines: Path, console: Console | None = None, times: TableTimes | None = None
 ) -> None:
     """Prints the first results of a JSONL file as a table, and how many more there are."""
-    times = times or TableTimes()
+    shown = shown_rows(lines, times or TableTimes())
+    console = console or PlainConsole()
+    table = Table()
+    for name, numbers in zip(shown.names, shown.numbers, strict=True):
+        table.add_column(escape(name), justify="right" if numbers else "left", overflow="fold")
+    for row in shown.rows:
+        table.add_row(*map(escape, row))
+    console.print(table if shown.rows else "no results")
+    if shown.more:
+        console.print(f"{shown.rest}; --out FILE keeps all of them", highlight=False)
+
+
+def shown_rows(lines: Path, times: TableTimes, most: int = ROWS_SHOWN) -> ShownRows:
+    """The first results of a JSONL file, whose times are in ns."""
     with lines.open(encoding="utf-8") as file:
-        records = [json.loads(line) for line in islice(file, ROWS_SHOWN)]
+        records = [json.loads(line) for line in islice(file, most)]
         more = sum(1 for _ in file)
     rows = [_columns(record, times.labels.get(record.get("query", ""), ())) for record in records]
     dates = [each for row in rows for each in _times_in(row) if _is_date(each)]
@@ -198,18 +243,13 @@ def show_results(
         left_out |= {"at", "known_at"}
     if dates and not times.arrives:
         left_out |= _OF_ARRIVAL
-    console = console or PlainConsole()
-    table = Table()
-    names = dict.fromkeys(name for row in rows for name in row if name not in left_out)
-    for name in names:
-        values = [row.get(name) for row in rows]
-        numbers = all(value is None or isinstance(value, int | float) for value in values)
-        table.add_column(escape(name), justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(_cell(name, row.get(name), times, digits)) for name in names))
-    console.print(table if rows else "no results")
-    if more:
-        console.print(f"... and {more:,} more; --out FILE keeps all of them", highlight=False)
+    names = [*dict.fromkeys(name for row in rows for name in row if name not in left_out)]
+    numbers = [
+        all(row.get(name) is None or isinstance(row[name], int | float) for row in rows)
+        for name in names
+    ]
+    texts = [[_cell(name, row.get(name), times, digits) for name in names] for row in rows]
+    return ShownRows(names, texts, numbers, more)
 
 
 def _columns(record: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any]:

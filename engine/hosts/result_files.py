@@ -94,6 +94,10 @@ class StoredEvents(Struct, frozen=True):
     time_unit: str
     files: EventFiles = ORDERED_STREAM
 
+    def in_ns(self) -> StoredEvents:
+        """The same, with times in ns."""
+        return structs.replace(self, time_unit="ns")
+
     def lines(self, out: Path | TextIO) -> int:
         """Writes them as JSON lines; gives their number."""
         return export_ordered_jsonl(self.parts, out, self.time_unit, self.files)

@@ -100,6 +100,23 @@ def test_a_plot_has_the_values_of_the_windows() -> None:
         found.plot("median")
 
 
+def test_a_notebook_shows_results_as_a_table() -> None:
+    rows = [*ROWS, {"type": "<b>", "source": "t", "seq": 1, "ts": 14, "arrival": 16, "attrs": {}}]
+    found = slackwater.query(rows, 'EVENT SEQ("<b>" b) WITHIN 5', time_unit="ms", clock="exact")
+    table = found._repr_html_()
+    assert "<td>confirmed</td>" in table
+    assert "&lt;b&gt; t#1 14" in table
+    windows = slackwater.query(EVENTS, WINDOWS, time_unit="s")._repr_html_()
+    assert windows.startswith("<table><thead><tr><th>start</th><th>end</th><th>avg(v)</th>")
+    assert "<tr><td>0</td><td>5</td><td>1.5</td><td>2</td>" in windows
+    many = slackwater.order({"ts": [*range(30)]})._repr_html_()
+    assert many.count("<tr>") == 21
+    assert many.endswith("<p>... and 10 more</p>")
+    assert slackwater.query(EVENTS, "EVENT SEQ(B b, A a) WITHIN 1")._repr_html_() == (
+        "<p>no results</p>"
+    )
+
+
 def test_events_are_not_drawn() -> None:
     with pytest.raises(slackwater.UserError, match="events in order are not drawn"):
         slackwater.order(EVENTS).plot()
