@@ -37,7 +37,7 @@ def told(window: str) -> list[dict[str, Any]]:
     """What a query of this window says of the events."""
     events = {"ts": [*EVENTS], "v": [*EVENTS.values()]}
     asked = f"SELECT sum(v) AS n WINDOW {window}"
-    return list(slackwater.query(events, asked, order="kslack:0", guard="off"))
+    return list(slackwater.query(events, asked, order="kslack:0", guard="off").changes())
 
 
 def windows(results: list[dict[str, Any]]) -> list[tuple[int, int, list[int]]]:

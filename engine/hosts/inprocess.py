@@ -14,7 +14,7 @@ from typing import Any, Final
 from slackwater.engine.core.frame import Frame, by_site
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
-from slackwater.engine.kernels.jit import FEW_UNCOMPILED, for_rows, loading
+from slackwater.engine.kernels.jit import for_rows, loading, may_run_uncompiled
 from slackwater.engine.log.following import Log, opened
 from slackwater.engine.output.part_store import PartStore, sole_use
 from slackwater.engine.output.run_writer import OutputPart, RunWriter
@@ -59,12 +59,13 @@ def run_in_process(
         records = reader.rows()
         sites = list(records)
         total = sum(records.values())
-        rows_per_batch = _ROWS_UNCOMPILED if total <= FEW_UNCOMPILED else _ROWS_PER_BATCH
+        slices = may_run_uncompiled(total)
+        rows_per_batch = _ROWS_UNCOMPILED if slices else _ROWS_PER_BATCH
         rows = batch = 0
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
             some = sites[first : first + _SITES_AT_ONCE]
             given = reader.of_sites(some if len(some) < len(sites) else None)
-            if _ROWS_UNCOMPILED < total <= FEW_UNCOMPILED:
+            if slices:
                 given = _sliced(given, _ROWS_UNCOMPILED)
             with for_rows(total):
                 # Made while the first frames are still being read.

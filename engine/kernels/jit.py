@@ -113,6 +113,11 @@ _PATIENCE_S: Final = 15.0
 """So long kernels that no cache has run as plain Python; a process that goes on compiles them."""
 
 
+def may_run_uncompiled(rows: int) -> bool:
+    """Whether kernels that no cache has run as plain Python for ``rows`` events."""
+    return rows <= FEW_UNCOMPILED and os.environ.get("SLACKWATER_COMPILED") != "1"
+
+
 @contextmanager
 def for_rows(rows: int) -> Iterator[None]:
     """Within, this thread's kernels run in the way that gives ``rows`` events their results first.
@@ -123,7 +128,7 @@ def for_rows(rows: int) -> Iterator[None]:
     way = _way.get()
     if rows <= FEW:
         way = _Way.PLAIN
-    elif rows <= FEW_UNCOMPILED and os.environ.get("SLACKWATER_COMPILED") != "1":
+    elif may_run_uncompiled(rows):
         way = _Way.CACHED
     before = _way.set(way)
     try:

@@ -104,9 +104,8 @@ def test_a_library_that_is_not_there(
 ) -> None:
     found = slackwater.order(trace(ROWS))
     monkeypatch.setattr(extras.importlib.util, "find_spec", lambda _name: None)
-    what = {"polars": "polars", "pandas": "'slackwater\\[engine\\]'"}[package]
     with pytest.raises(
-        slackwater.SlackwaterError, match=f"needs {package}; type: pip install {what}"
+        slackwater.SlackwaterError, match=f"needs {package}; type: pip install {package}"
     ):
         getattr(found, f"to_{package}")()
 
