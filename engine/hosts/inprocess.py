@@ -59,7 +59,7 @@ def run_in_process(
         records = reader.rows()
         sites = list(records)
         total = sum(records.values())
-        slices = may_run_uncompiled(total)
+        slices = total > _ROWS_UNCOMPILED and may_run_uncompiled(total)
         rows_per_batch = _ROWS_UNCOMPILED if slices else _ROWS_PER_BATCH
         rows = batch = 0
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
