@@ -90,9 +90,8 @@ def load(name: str) -> RunnableScenario:
     if name not in scenario_names():
         known = f"{', '.join(scenario_names())}{near_miss(name, scenario_names())}"
         raise UserError(f"no scenario {name!r}; there are {known}, and files, as my-shop{FILE}")
-    found: RunnableScenario = importlib.import_module(
-        f"scenarios.{name.replace('-', '_')}"
-    ).scenario()
+    module = importlib.import_module(f"slackwater.scenarios.{name.replace('-', '_')}")
+    found: RunnableScenario = module.scenario()
     return found
 
 
