@@ -185,7 +185,7 @@ def final_results(changes: PartStore) -> PartStore:
     folder = changes.directory / FINAL
     if folder.exists():
         shutil.rmtree(folder)  # of an earlier pass
-    final = PartStore(folder, HELD_BYTES)
+    final = PartStore(folder, HELD_BYTES // 4)  # beside the changes, which are held too
     for kind in KINDS:
         batches = changes.open(kind)
         pieces = (each for of in site_groups([batches]) for each in _remaining(kind, batches, of))
@@ -208,9 +208,11 @@ def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[l
         minus.append(pc.equal(table.column("op"), "-").to_numpy())
         of_batch.append(batch_id)
     places, is_minus = np.concatenate(found, axis=1), np.concatenate(minus)
+    del found, minus  # millions of results take hundreds of MB
     batch = np.array(of_batch, np.int64)[places[_TABLE]]
     by_emission = np.lexsort((places[_EMITTED], batch, places[_SITE]))
     places, is_minus = places[:, by_emission], is_minus[by_emission]
+    del batch, by_emission
     if is_minus.any():
         compared = np.flatnonzero(np.isin(places[_END], places[_END, is_minus]))
         of = _identities(kind, _taken(batches, sites, of_batch, places[:, compared]), len(compared))
