@@ -155,8 +155,8 @@ def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
 
 # Final results: what the ``+``/``-`` log of a pass leaves.
 #
-# Rows stay in the store; of each change of a site memory holds 64 bytes. Contents are compared only
-# where something is retracted at the same time.
+# Rows stay in the store; memory holds 37 bytes of each change of a site, and 64 while it sorts.
+# Contents are compared only where something is retracted at the same time.
 
 
 FINAL: Final = "final"
@@ -168,9 +168,12 @@ _TIMED_BY: Final = {
     WINDOWS: ("window",),
     MATCHES: tuple(f"events.list.element.{name}" for name in ("ts", "te", "ref")),
 }
-_END, _START, _SITE, _EMITTED, _TABLE, _ROW = range(6)
-"""Of the columns that say where a change is: the times of its result, the place of its site, its
-place among the changes of its site, the table and its row there."""
+_CHANGE: Final = np.dtype([
+    ("end", np.int64), ("start", np.int64), ("emitted", np.int64), ("site", np.int32),
+    ("table", np.int32), ("row", np.int32), ("minus", np.bool_),
+])  # fmt: skip
+"""Where a change is: the times of its result, its place among the changes of its site, the place
+of the site, the table and its row there; and whether it is a retraction."""
 
 
 def final_results(changes: PartStore) -> PartStore:
@@ -197,40 +200,50 @@ def final_results(changes: PartStore) -> PartStore:
 def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[list[pa.Table]]]:
     """The rows that remain, some at a time, as a store takes them."""
     wanted = [*_ROW_PLACE, *_TIMED_BY.get(kind, _plain_times(kind))]
-    found, minus, of_batch = [np.empty((6, 0), np.int64)], [np.empty(0, np.bool_)], []
+    count = sum(rows for site, rows in batches.rows().items() if site in set(sites))
+    changes = np.zeros(count, _CHANGE)
+    of_batch: list[int] = []
+    first = 0
     for number, (batch_id, table) in enumerate(batches.tables(sites, wanted)):
-        rows = np.arange(table.num_rows)
-        site = pc.index_in(table.column(SITE).cast(pa.string()), pa.array(sites)).to_numpy()
-        emitted = table.column(POSITION).to_numpy()
-        found.append(
-            np.stack([*_times(kind, table), site, emitted, np.full(len(rows), number), rows])
-        )
-        minus.append(pc.equal(table.column("op"), "-").to_numpy())
+        part = changes[first : first + table.num_rows]
+        part["end"], part["start"] = _times(kind, table)
+        site = pc.index_in(table.column(SITE).cast(pa.string()), pa.array(sites))
+        part["site"], part["emitted"] = site.to_numpy(), table.column(POSITION).to_numpy()
+        part["table"], part["row"] = number, np.arange(table.num_rows)
+        part["minus"] = pc.equal(table.column("op"), "-").to_numpy()
         of_batch.append(batch_id)
-    places, is_minus = np.concatenate(found, axis=1), np.concatenate(minus)
-    del found, minus  # millions of results take hundreds of MB
-    batch = np.array(of_batch, np.int64)[places[_TABLE]]
-    by_emission = np.lexsort((places[_EMITTED], batch, places[_SITE]))
-    places, is_minus = places[:, by_emission], is_minus[by_emission]
-    del batch, by_emission
-    if is_minus.any():
-        compared = np.flatnonzero(np.isin(places[_END], places[_END, is_minus]))
-        of = _identities(kind, _taken(batches, sites, of_batch, places[:, compared]), len(compared))
-        partner = partners(of, ~is_minus[compared])
-        gone = is_minus.copy()
-        gone[compared[partner[partner >= 0]]] = True
-        places = places[:, ~gone]
-    places = places[:, np.lexsort((places[_START], places[_END], places[_SITE]))]
-    for start in range(0, places.shape[1], _ROWS_AT_ONCE):
-        some = places[:, start : start + _ROWS_AT_ONCE]
+        first += table.num_rows
+    kept = np.lexsort(
+        (changes["emitted"], np.array(of_batch, np.int32)[changes["table"]], changes["site"])
+    )
+    if changes["minus"].any():
+        kept = kept[~_cancelled(kind, batches, sites, of_batch, changes, kept)]
+    keys = (changes[name][kept] for name in ("start", "end", "site"))
+    kept = kept[np.lexsort(tuple(keys))]
+    for start in range(0, len(kept), _ROWS_AT_ONCE):
+        some = changes[kept[start : start + _ROWS_AT_ONCE]]
         parts: dict[pa.Schema, list[tuple[str, pa.Table]]] = {}
         for rows, table in _taken(batches, sites, of_batch, some):
             at = table.schema.get_field_index(POSITION)
             table = table.set_column(at, POSITION, pa.array(rows))  # noqa: PLW2901 - numbered
             names, ends = runs(table.column(SITE))
-            for name, (first, end) in zip(names, pairwise(ends.tolist()), strict=True):
-                parts.setdefault(table.schema, []).append((name, table.slice(first, end - first)))
+            for name, (begin, end) in zip(names, pairwise(ends.tolist()), strict=True):
+                parts.setdefault(table.schema, []).append((name, table.slice(begin, end - begin)))
         yield [[table for _, table in sorted(of, key=lambda e: e[0])] for of in parts.values()]
+
+
+def _cancelled(
+    kind: str, batches: Batches, sites: list[str], of_batch: Sequence[int], changes: np.ndarray,
+    order: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Which of the changes in ``order`` of emission are retractions, or were retracted."""
+    gone: np.ndarray = changes["minus"][order]
+    ends = changes["end"][order]
+    compared = np.flatnonzero(np.isin(ends, ends[gone]))
+    pieces = _taken(batches, sites, of_batch, changes[order[compared]])
+    partner = partners(_identities(kind, pieces, len(compared)), ~gone[compared])
+    gone[compared[partner[partner >= 0]]] = True
+    return gone
 
 
 def _identities(kind: str, pieces: Iterator[tuple[np.ndarray, pa.Table]], count: int) -> np.ndarray:
@@ -254,15 +267,15 @@ def _taken(
     batches: Batches, sites: list[str], of_batch: Sequence[int], places: np.ndarray
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
     """Of each table with some of these rows: which they are among ``places``, and they."""
-    tables = np.unique(places[_TABLE])
+    tables = np.unique(places["table"])
     numbers = {batch_id: of_batch.index(batch_id) for batch_id in {of_batch[t] for t in tables}}
     for batch_id in sorted(numbers):
         for number, (_, table) in enumerate(
             batches.tables(sites, batch_id=batch_id), numbers[batch_id]
         ):
-            rows = np.flatnonzero(places[_TABLE] == number)
+            rows = np.flatnonzero(places["table"] == number)
             if len(rows):
-                yield rows, table.take(pa.array(places[_ROW, rows]))
+                yield rows, table.take(pa.array(places["row"][rows]))
 
 
 def _plain_times(kind: str) -> list[str]:
