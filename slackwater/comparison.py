@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,17 +18,13 @@ from slackwater.engine.apps.report.numbers import plain, versions
 from slackwater.engine.core.extras import need
 from slackwater.engine.hosts.options import read_guards
 from slackwater.engine.hosts.warnings import of_counted
-from slackwater.frames import as_pandas, as_polars
+from slackwater.frames import AsFrames
 from slackwater.inputs import Input, Source, opened
 from slackwater.translate_options import translate_options
 from slackwater.warning import warn
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
 
-
-class Comparison:
+class Comparison(AsFrames):
     """Orders side by side: of ``compare``. Iterating gives the numbers of each order as a dict.
 
     Attributes:
@@ -67,18 +63,6 @@ class Comparison:
             for each in table.schema
         ]
         return table.cast(pa.schema(fields))
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row for each order, as a DataFrame of pandas."""
-        return as_pandas(self.to_arrow())
-
-    def to_polars(self) -> pl.DataFrame:
-        """A row for each order, as a DataFrame of polars.
-
-        Raises:
-            SlackwaterError: polars is not installed.
-        """
-        return as_polars(self.to_arrow())
 
     def write(self, out: str | os.PathLike[str]) -> Path:
         """Writes ``compare.html`` and ``compare.json`` into the folder ``out``; gives the page.

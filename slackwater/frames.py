@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,3 +34,29 @@ def as_polars(table: pa.Table) -> pl.DataFrame:
     import polars as pl  # noqa: PLC0415 - no extra brings it
 
     return pl.from_arrow(table)
+
+
+class AsFrames(ABC):
+    """What gives an Arrow table gives data frames."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """All of it as an Arrow table."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """``to_arrow`` as a DataFrame of pandas.
+
+        Raises:
+            SlackwaterError: pandas is not installed.
+            UserError: as ``to_arrow``.
+        """
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """``to_arrow`` as a DataFrame of polars.
+
+        Raises:
+            SlackwaterError: polars is not installed.
+            UserError: as ``to_arrow``.
+        """
+        return as_polars(self.to_arrow())

@@ -6,28 +6,23 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.pipeline import Prepared, prepare
 from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.log.describe import describe
 from slackwater.engine.log.input.input_read import InputForm, InputKind, named_by_file
 from slackwater.engine.log.input.numbering import read_seq_bits
 from slackwater.engine.log.input.table_import import as_arrow
 from slackwater.engine.log.record.times import DEFAULT_UNIT
 from slackwater.engine.log.row_export import rows_of, rows_schema
 from slackwater.folder import ClosesItself, Folder
-from slackwater.frames import as_pandas, as_polars
+from slackwater.frames import AsFrames
 from slackwater.translate_options import translate_options
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
 
 
 class ArrowTable(Protocol):
@@ -42,10 +37,8 @@ PathLike = str | os.PathLike[str]
 Rows = Sequence[Mapping[str, object]]
 Source = PathLike | Sequence[PathLike] | ArrowTable | Columns | Rows
 
-_EVENT: Final = "event"
 
-
-class Input(ClosesItself):
+class Input(ClosesItself, AsFrames):
     """Events that were read, as an arrival log on disk: of ``read``.
 
     A context manager; without ``with``, what it keeps in a temporary folder goes with it.
@@ -92,29 +85,27 @@ class Input(ClosesItself):
 
     def __len__(self) -> int:
         """The number of events."""
-        return sum(pc.sum(pc.equal(table[r.KIND], _EVENT)).as_py() or 0 for table in self._tables())
+        return describe(LogReader(self.log)).kinds["event"]
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of ``to_arrow``: a trace's fields, then attributes as ``attrs.NAME``."""
-        return rows_schema(LogReader(self.log), self.name)
+        return self._tables()[0]
 
     @property
     def sources(self) -> list[str]:
         """The names of its sources, sorted."""
-        found: set[str] = set()
-        for table in self._tables():
-            found.update(pc.unique(table[r.SOURCE]).drop_null().to_pylist())
-        return sorted(found)
+        sites = describe(LogReader(self.log)).sites.values()
+        return sorted(set[str]().union(*(site.sources for site in sites)))
 
     def head(self, rows: int = 5) -> pa.Table:
         """The first ``rows`` records in order of arrival, as ``to_arrow`` has them."""
-        tables: list[pa.Table] = []
-        for table in self._tables(self.time_unit):
-            tables.append(table)
-            if sum(each.num_rows for each in tables) >= rows:
-                break
-        return pa.concat_tables([self.schema.empty_table(), *tables]).slice(0, rows)
+        schema, tables = self._tables()
+        some, count = [schema.empty_table()], 0
+        while count < rows and (table := next(tables, None)) is not None:
+            some.append(table)
+            count += table.num_rows
+        return pa.concat_tables(some).slice(0, rows)
 
     def to_arrow(self) -> pa.Table:
         """All records in order of arrival, syncs and punctuation too; times in ``time_unit``.
@@ -122,30 +113,14 @@ class Input(ClosesItself):
         Raises:
             UserError: a time that is no whole number of the unit, or an attribute of two types.
         """
-        return pa.concat_tables([self.schema.empty_table(), *self._tables(self.time_unit)])
+        schema, tables = self._tables()
+        return pa.concat_tables([schema.empty_table(), *tables])
 
-    def _tables(self, time_unit: str = DEFAULT_UNIT) -> Iterator[pa.Table]:
-        """A table for each frame of the log."""
+    def _tables(self) -> tuple[pa.Schema, Iterator[pa.Table]]:
+        """The columns, and a table for each frame of the log."""
         log = LogReader(self.log)
-        return rows_of(log, rows_schema(log, self.name), time_unit)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The same as a DataFrame of pandas.
-
-        Raises:
-            SlackwaterError: pandas is not installed.
-            UserError: as ``to_arrow``.
-        """
-        return as_pandas(self.to_arrow())
-
-    def to_polars(self) -> pl.DataFrame:
-        """The same as a DataFrame of polars.
-
-        Raises:
-            SlackwaterError: polars is not installed.
-            UserError: as ``to_arrow``.
-        """
-        return as_polars(self.to_arrow())
+        schema = rows_schema(log, self.name)
+        return schema, rows_of(log, schema, self.time_unit)
 
     def close(self) -> None:
         """Removes what is kept of it; an arrival log that was read stays."""
