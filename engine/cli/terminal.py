@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from msgspec import structs
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -32,7 +31,6 @@ from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, w
 from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
 from slackwater.engine.kernels.jit import when_compiling
 from slackwater.engine.log.following import Log
-from slackwater.engine.log.record.times import DEFAULT_UNIT
 from slackwater.engine.query.plan import Plan
 
 # A console of rich on which texts out of data do nothing but stand there.
@@ -136,8 +134,7 @@ def _show(output: Answers | StoredEvents, shown: Path, times: TableTimes) -> int
     if not sys.stdout.isatty():  # a pipe gets JSON lines
         with writing_output():
             return output.lines(sys.stdout)
-    numbers = {"dates": None} if isinstance(output, Answers) else {}
-    count = structs.replace(output, time_unit=DEFAULT_UNIT, **numbers).lines(shown)
+    count = output.in_ns().lines(shown)
     show_results(shown, times=times)
     shown.unlink()
     return count

@@ -54,8 +54,8 @@ class Answers(Struct, frozen=True):
         return sum(sum(self.parts.open(kind).rows().values()) for kind in KINDS)
 
     def in_ns(self) -> Answers:
-        """The same, with times in ns."""
-        return structs.replace(self, time_unit="ns")
+        """The same, with times as numbers of ns."""
+        return structs.replace(self, time_unit="ns", dates=None)
 
     @property
     def events_max(self) -> int:
