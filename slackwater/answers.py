@@ -158,7 +158,7 @@ def query(
             order=order, barrier=barrier, certainty=certainty, purge=purge, intervals=intervals,
             window=window, monitor=monitor, guard=guard, clock=clock, spill=spill,
             matches_max=matches_max,
-        ).answering(plans, unit, late=late, on_spark=bool(master))  # fmt: skip
+        ).answering(plans, unit, late=late, on_spark=master is not None)  # fmt: skip
         check_plans(log, plans, attributes)
         warn(before_pass(log, plans, settings, unit, arrival_given=given.arrival_given))
         lacks = given.prepared.ends and attributes is None  # of a declared world any may be absent
