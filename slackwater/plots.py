@@ -21,7 +21,6 @@ def plot_of(lines: Path, query: str | None) -> Any:
     """Plotly's figure of one query's results; ``lines``: of all queries, times in ns.
 
     Raises:
-        SlackwaterError: plotly is not installed.
         UserError: there is nothing to draw, or more than one figure and ``query`` names none.
     """
     found = {figure.title: figure for figure in _figures(lines)}

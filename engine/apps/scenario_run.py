@@ -101,9 +101,8 @@ def load_file(path: Path) -> RunnableScenario:
     Raises:
         UserError: it is wrong; names the line.
     """
-    found: RunnableScenario = importlib.import_module("slackwater.scenarios.from_file").FromFile(
-        path
-    )
+    module = importlib.import_module("slackwater.scenarios.from_file")
+    found: RunnableScenario = module.FromFile(path)
     return found
 
 

@@ -9,7 +9,6 @@ from html import escape
 from typing import Any, Final
 
 from slackwater.engine.apps.report.numbers import NS_PER_MS, TimeLine
-from slackwater.engine.core.extras import need
 from slackwater.engine.core.units import duration, duration_unit, number, percent
 
 # Figures of a scenario's intervals (``engine.scenario.Timeline``): lines of bars over time.
@@ -136,12 +135,7 @@ class Figure:
         return {"name": self.name, "data": _as_it_is(self.data), "layout": _as_it_is(self.layout)}
 
     def alone(self) -> Any:
-        """It as a ``plotly.graph_objects.Figure``, for notebooks.
-
-        Raises:
-            SlackwaterError: plotly is not installed.
-        """
-        need("plotly")
+        """It as a ``plotly.graph_objects.Figure``, for notebooks; the caller asks for plotly."""
         import plotly.graph_objects as go  # noqa: PLC0415 - loads slowly, and pages need it not
 
         made = go.Figure(data=_as_it_is(self.data), layout=_as_it_is(self.layout))
