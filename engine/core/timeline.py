@@ -20,6 +20,7 @@ from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.released import (
     IN_ORDER,
     LATE_DROPPED,
+    NO_EPOCH,
     Gaps,
     Progress,
     Promises,
@@ -108,6 +109,21 @@ def ends_of(released: Released) -> np.ndarray:
     if not released.n:
         return np.empty(0, np.int64)
     return columns[REF_END] if REF_END in columns else columns["ref"]
+
+
+def length_errors(released: Released, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """How far the length of each row may be off [ns]: by its clock's rate alone, unless its ends
+    are of two offsets, or the clock was set near them.
+    """
+    columns = released.columns
+    unc, epoch = columns["unc"][rows], columns["epoch"][rows]
+    start, other = (
+        columns[name][rows] if name in columns else own
+        for name, own in ((UNC_START, unc), (EPOCH_START, epoch))
+    )
+    apart = np.abs(unc - start)
+    of_one = (epoch == other) & ((epoch != NO_EPOCH) | (apart == 0))
+    return np.asarray(np.where(of_one, apart, unc + start))
 
 
 LONG_AGO = -(2**63)

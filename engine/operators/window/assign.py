@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.operators.window.emitted import STAGES, PassState, emit_keys
@@ -34,7 +35,6 @@ from slackwater.engine.operators.window.state.content import (
     STAGE_MIDDLE,
     Held,
 )
-from slackwater.engine.operators.window.uncertainty.bounds import NO_EPOCH
 from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     gives_rows,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from slackwater.engine.core.released import NO_EPOCH, Released
-from slackwater.engine.core.timeline import ANY_TYPE, EPOCH_START, UNC_START
+from slackwater.engine.core.released import Released
+from slackwater.engine.core.timeline import ANY_TYPE, length_errors
 from slackwater.engine.operators.match.compiled.tables import Layout
 from slackwater.engine.query.expression import View, column, view_mask
 from slackwater.engine.query.fields import (
@@ -56,7 +56,8 @@ def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
         rows = rows_of[kind]
         if each.longest_ns is not None and len(rows):
             ends = released.columns["te"][rows], released.columns["ts"][rows]
-            rows = rows[ends[0] - ends[1] - _length_error(released, rows) <= each.longest_ns]
+            # No less than what the kernel takes it to be (engine.operators.match.search.state).
+            rows = rows[ends[0] - ends[1] - length_errors(released, rows) <= each.longest_ns]
         found[_chosen(each, released, rows)] |= 1 << place
     return found
 
@@ -82,19 +83,6 @@ def step_filters(
         longest_ns = plan.within_ns if bounded else None
         found.append(StepFilter(step, where, tuple(joined), frozenset(columns), longest_ns))
     return tuple(found)
-
-
-def _length_error(released: Released, rows: np.ndarray) -> np.ndarray:
-    """By how much an event may last longer than its clock says [ns]: no less than what the kernel
-    takes it to be (``engine.operators.match.search.state.lasts_within``).
-    """
-    columns = {name: released.columns[name][rows] for name in ("unc", "epoch")}
-    start = {"unc": UNC_START, "epoch": EPOCH_START}
-    begin = {n: released.columns[start[n]][rows] if start[n] in released.columns else columns[n]
-             for n in start}  # fmt: skip
-    apart, one = np.abs(columns["unc"] - begin["unc"]), columns["epoch"] == begin["epoch"]
-    shared = one & ((begin["epoch"] != NO_EPOCH) | (apart == 0))
-    return np.asarray(np.where(shared, apart, columns["unc"] + begin["unc"]))
 
 
 def _of_kind(step: Step, released: Released) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.kernels.tables import push
@@ -38,7 +39,7 @@ from slackwater.engine.operators.window.state.content import (
     without_bounds,
 )
 from slackwater.engine.operators.window.state.number import put_null
-from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS, NO_EPOCH
+from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS
 from slackwater.engine.operators.window.uncertainty.missing import missing_between
 
 # Puts an event in its place among its group's, which shifts windows behind it by one.

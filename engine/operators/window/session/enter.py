@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.kernels.tables import push
@@ -26,7 +27,6 @@ from slackwater.engine.operators.window.state.content import (
     read_content,
     without_bounds,
 )
-from slackwater.engine.operators.window.uncertainty.bounds import NO_EPOCH
 from slackwater.engine.operators.window.uncertainty.missing import missing_between
 
 # Enters an event in its group's session, or in a new one, or in one that it makes of two.

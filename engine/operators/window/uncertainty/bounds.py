@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slackwater.engine.core.released import Released
-from slackwater.engine.core.timeline import EPOCH_START, UNC_START, ends_of
+from slackwater.engine.core.released import NO_EPOCH, Released
+from slackwater.engine.core.timeline import ends_of, length_errors
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import Record, record
 from slackwater.engine.operators.window.settings import LIKELY, SURE, UNLIKELY
@@ -59,7 +59,7 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
         unc_max: larger uncertainties count as this one, as they do for windows [ns].
     """
     ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
-    length = _length_errors(released)
+    length = length_errors(released)
     lasting = bool(length.any())
     if not (lasting or unc.any()) or not is_clocked(where, lengths=lasting):
         return None
@@ -88,19 +88,6 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
     found.low[moved] = ref[moved] + low
     found.high[moved] = ref[moved] + high
     return found
-
-
-def _length_errors(released: Released) -> np.ndarray:
-    """How far the length of each row may be off [ns]: by its clock's rate alone, unless its ends
-    are of two offsets, or the clock was set near them.
-    """
-    columns = released.columns
-    unc, epoch = columns["unc"], columns["epoch"]
-    start, other = columns.get(UNC_START, unc), columns.get(EPOCH_START, epoch)
-    apart = np.abs(start - unc)
-    of_one = (epoch == other) & ((epoch != NO_EPOCH) | (apart == 0))
-    errors: np.ndarray = np.where(of_one, apart, unc + start)
-    return errors
 
 
 class _Rows:
@@ -195,7 +182,6 @@ def _changes(comparison: Comparison, rows: _Rows, unc: np.ndarray, end: int) -> 
 # both of its ends move one way.
 
 
-NO_EPOCH = -1
 SIZE = record("events", "units", "clocks")
 
 
