@@ -55,9 +55,10 @@ def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
             rows_of[kind] = _of_kind(step, released)
         rows = rows_of[kind]
         if each.longest_ns is not None and len(rows):
-            ends = released.columns["te"][rows], released.columns["ts"][rows]
-            # No less than what the kernel takes it to be (engine.operators.match.search.state).
-            rows = rows[ends[0] - ends[1] - length_errors(released, rows) <= each.longest_ns]
+            length = released.columns["te"][rows] - released.columns["ts"][rows]
+            if (length > each.longest_ns).any():
+                # No less than what the kernel takes it to be (engine.operators.match.search.state).
+                rows = rows[length - length_errors(released, rows) <= each.longest_ns]
         found[_chosen(each, released, rows)] |= 1 << place
     return found
 
