@@ -80,7 +80,7 @@ def import_log(
         letters = bad_file(out)
     files = files_of(source)
     log = open_input(files, read.form(), bad.on_bad, letters)
-    with ending_with_a_command(files, read.form()):
+    with ending_with_a_command(files, read.form(), may_skip=True):
         frames, records = _write_log(log, out, quiet=quiet)
     _print_bad(name, log.bad_count, letters)
     for line in of_counted(log.counted):

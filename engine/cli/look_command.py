@@ -52,7 +52,7 @@ def look_at(
 ) -> None:
     """Says what is in a file: columns, times, sources, disorder, and the command to go on with."""
     found = look(source, read.form())
-    command = None if found.fault else going_on(source, found)
+    command = None if found.fault and not found.skipped else going_on(source, found)
     if as_json:
         about = {
             "input": ", ".join(source), "kind": found.kind, "fault": found.fault,
@@ -74,14 +74,18 @@ def going_on(sources: Sequence[str], found: Look) -> str:
     """A command that answers a first question of what was looked at."""
     options = options_of(PLAIN_FORM, found.form)
     inputs = [word for source in sources for word in ("--input", source)]
-    return shlex.join(["slackwater", "query", _question(found), *inputs, *options])
+    skip = ["--on-bad", "skip"] if found.skipped else []
+    return shlex.join(["slackwater", "query", _question(found), *inputs, *options, *skip])
 
 
 def _question(found: Look) -> str:
-    """Averages and counts of the first numbers, for each source."""
+    """Averages and counts of the first numbers, for each source. Where lines are bad, a column
+    need not have numbers alone.
+    """
     numbers = [
-        each for each in found.columns if each.field is None and each.type in ("number", "int")
-    ]
+        each for each in found.columns
+        if each.field is None and each.type in ("number", "int") and not found.skipped
+    ]  # fmt: skip
     numbers.sort(key=lambda each: each.type == "int")  # which may be a code or a count
     kept = found.form.attrs
     named = [_name(each) for each in numbers if kept is None or each.name in kept]
@@ -133,8 +137,10 @@ def _print(source: str, found: Look, command: str | None) -> None:
     if found.columns:
         console.print(_table(found.columns))
     if found.fault:
-        say(f"not readable so far: {found.fault}")
-    else:
+        say(f"not readable as it is: {found.fault}")
+    if found.skipped:
+        say(f"to go on without the {found.skipped:,} bad:\n  {command}")
+    elif command:
         say(f"to go on:\n  {command}")
 
 

@@ -266,8 +266,15 @@ class ExportedInputOptions(InputOptions):
 
 
 @contextmanager
-def ending_with_a_command(sources: Sequence[str], form: InputForm) -> Iterator[None]:
+def ending_with_a_command(
+    sources: Sequence[str], form: InputForm, *, may_skip: bool = False
+) -> Iterator[None]:
     """A refusal within ends with the command that reads the input, where looking at it finds one.
+
+    Args:
+        sources: of the input.
+        form: as the user says it.
+        may_skip: the command has ``--on-bad``.
 
     Raises:
         UserError: the refusal.
@@ -283,9 +290,10 @@ def ending_with_a_command(sources: Sequence[str], form: InputForm) -> Iterator[N
             found = look(sources, form)
         except UserError:
             raise error from None
-        if found.fault or not found.options:
+        if not found.options or (found.fault and not (may_skip and found.skipped)):
             raise
-        raise UserError(f"{error}\nthis reads it: {typed()} {shlex.join(found.options)}") from error
+        reads = f"this reads all but {found.skipped:,} of it" if found.skipped else "this reads it"
+        raise UserError(f"{error}\n{reads}: {typed()} {shlex.join(found.options)}") from error
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,7 @@ def _run(
     hold = run.work is None and host.master is None
     verb = "processing" if request.plans else "ordering"
     with work_folder(run.work) as folder:
-        with ending_with_a_command(files, form):
+        with ending_with_a_command(files, form, may_skip=True):
             given = prepare(files, folder, form, run.bad.on_bad, letters, hold=hold)
         before(given)
         if request.order is None:

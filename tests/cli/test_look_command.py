@@ -147,3 +147,35 @@ def test_a_log_is_looked_at_as_it_is(here: Path, cli: Callable[..., Any]) -> Non
     shown = cli("look", "t.log")
     assert shown.code == 0
     assert "t.log: log, 2 rows, 4 ns long, 0 out of order" in shown.out
+
+
+MARKED = "259,2023-09-30 09:29:10.1\ns\n245,2023-09-30 09:29:11.4\n130,2023-09-30 09:29:12.5\n"
+
+
+def test_09_race_backup_mat_lines_that_are_none_are_skipped(
+    here: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "mats.csv").write_text(MARKED, encoding="utf-8")
+    asked = "query", "SELECT count(*) AS n WINDOW TUMBLING 1 min", "--input", "mats.csv"
+    monkeypatch.setattr(sys, "argv", ["slackwater", *asked])
+    shown = cli("look", "mats.csv")
+    assert shown.code == 2, "it is not readable as it is"
+    assert "not readable as it is: mats.csv:2: " in shown.out
+    assert "to go on without the 1 bad:" in shown.out
+    for command in (
+        shown.out.splitlines()[-1],
+        cli(*asked).err.splitlines()[-1].removeprefix("this reads all but 1 of it: "),
+    ):
+        ran = cli(*shlex.split(command)[1:])
+        assert ran.code == 0, ran.err
+        assert "1 bad lines skipped" in ran.err
+
+
+def test_a_file_with_more_bad_lines_than_good_ones_is_not_skipped(
+    here: Path, cli: Callable[..., Any]
+) -> None:
+    (here / "t.jsonl").write_text('{"ts": 1}\nx\ny\n', encoding="utf-8")
+    shown = cli("look", "t.jsonl")
+    assert shown.code == 2
+    assert "to go on" not in shown.out
+    assert "this reads" not in cli("order", "--input", "t.jsonl", "--order", "none").err

@@ -98,6 +98,7 @@ class Look(Struct):
     """What was found: the columns, the form that reads the input, and what is in it then.
 
     ``options``: words of the command line for ``form``. ``fault``: why it cannot be read even so.
+    ``skipped``: lines or rows that ``--on-bad skip`` leaves out, which makes the rest readable.
     """
 
     kind: str
@@ -106,6 +107,7 @@ class Look(Struct):
     options: list[str] = field(default_factory=list)
     summary: LogSummary | None = None
     fault: str | None = None
+    skipped: int = 0
 
 
 def look(sources: Sequence[str], given: InputForm) -> Look:
@@ -141,8 +143,21 @@ def look(sources: Sequence[str], given: InputForm) -> Look:
             found.form = better
             found.options = options_of(given, better)
         else:
-            break
+            return found
+    _skip_bad(found, files)
     return found
+
+
+def _skip_bad(found: Look, files: Sequence[str]) -> None:
+    """Looks at the good lines, unless the bad ones are more."""
+    rest = open_input(files, found.form, "skip")
+    try:
+        summary = describe(rest)
+    except UserError:
+        return
+    if rest.bad_count <= summary.records:
+        found.summary, found.skipped = summary, rest.bad_count
+        found.options.extend(("--on-bad", "skip"))
 
 
 def options_of(given: InputForm, form: InputForm) -> list[str]:
