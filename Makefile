@@ -13,7 +13,7 @@ STAMP := .venv/.ready
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q
 
-.PHONY: help setup demo test test-all test-deep fuzz mutants check bench clean
+.PHONY: help setup demo test test-all test-deep fuzz mutants check bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ bench: $(STAMP)  ## the speed table, as ratios within one run; all of it, though
 	@missed=; for script in $(filter-out bench/workload.py,$(wildcard bench/*.py)); do echo "== $$script"; \
 		$(BIN)/python -m bench.$$(basename $$script .py) || missed="$$missed $$script"; done; \
 	[ -z "$$missed" ] || { echo "not met, or failed:$$missed"; exit 1; }
+
+docs: $(STAMP)  ## the documentation as a site, searchable without a network: build/docs/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:  ## removes what was built, but not .venv
 	rm -rf build dist out spark-warehouse metastore_db derby.log *.egg-info \

@@ -23,8 +23,8 @@ from scripts.window_pictures import IMAGES, KINDS, picture
 from slackwater.engine.query.analysis.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-QUICK = {"README.md", "python.md", "reference.md", "glossary.md"}
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+QUICK = {"README.md", "index.md", "python.md", "reference.md", "glossary.md"}
 """Pages that ``make test`` runs; the others start servers, or take many seconds."""
 SLOW_PAGE = [pytest.mark.slow, pytest.mark.xdist_group("demonstration")]  # use the same ports
 SLOW = re.compile(r"^(make|slackwater run|python (?:job|stream).py)\b", re.MULTILINE)
