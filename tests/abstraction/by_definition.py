@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Asked(Protocol):
-    """The settings that a test asks for; each counts as docs/reference.md says."""
+    """The settings that a test asks for; each counts as docs/devices.md says."""
 
     @property
     def kind(self) -> str: ...

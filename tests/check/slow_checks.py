@@ -1,4 +1,4 @@
-"""What CHECK means, one result after another, by its definition in docs/reference.md."""
+"""What CHECK means, one result after another, by its definition in docs/reference/checks.md."""
 
 from __future__ import annotations
 

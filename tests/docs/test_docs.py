@@ -24,8 +24,13 @@ from slackwater.engine.query.analysis.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-QUICK = {"README.md", "index.md", "python.md", "reference.md", "glossary.md"}
+QUICK = {
+    "README.md",
+    *(f"docs/{page}.md" for page in ("index", "python", "glossary", "reference/checks")),
+}
 """Pages that ``make test`` runs; the others start servers, or take many seconds."""
+ROW_MAX = 200
+"""Characters of a row of a table in the reference; longer ones are lists or paragraphs."""
 SLOW_PAGE = [pytest.mark.slow, pytest.mark.xdist_group("demonstration")]  # use the same ports
 SLOW = re.compile(r"^(make|slackwater run|python (?:job|stream).py)\b", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -76,8 +81,12 @@ def run(block: Block, folder: Path) -> None:
         assert done.stdout == block.output, told
 
 
+def place(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 def page_blocks(page: Path, language: str = "sh") -> list[Block]:
-    return blocks(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"), language)
+    return blocks(place(page), page.read_text(encoding="utf-8"), language)
 
 
 def program(pieces: list[Block]) -> str:
@@ -100,7 +109,7 @@ def run_python(pieces: list[Block], folder: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[] if page.name in QUICK else SLOW_PAGE, id=page.name)
+        pytest.param(page, marks=[] if place(page) in QUICK else SLOW_PAGE, id=place(page))
         for page in PAGES
         if page_blocks(page) or page_blocks(page, "python")
     ],
@@ -155,7 +164,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=place)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for link in LINK.findall(page.read_text(encoding="utf-8")):
@@ -168,10 +177,31 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+def targets(page: Path) -> set[Path]:
+    """The pages that a page links to."""
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    return {(page.parent / link.partition("#")[0]).resolve() for link in links} & set(PAGES)
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    linked = {(ROOT / link).resolve() for link in LINK.findall(readme) if "://" not in link}
-    assert set(PAGES) - {ROOT / "README.md"} <= linked
+    reached, new = set(), {ROOT / "README.md"}
+    while new:
+        reached |= new
+        new = {target for page in new for target in targets(page)} - reached
+    assert set(PAGES) <= reached
+
+
+def long_rows(text: str) -> list[str]:
+    return [row for row in text.splitlines() if row.startswith("|") and len(row) > ROW_MAX]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=place)
+def test_rows_of_the_reference_are_short(page: Path) -> None:
+    assert not long_rows(page.read_text(encoding="utf-8"))
+
+
+def test_a_long_row_is_seen() -> None:
+    assert len(long_rows(f"| {'x' * ROW_MAX} |\n{'y' * ROW_MAX * 2}\n| z |")) == 1
 
 
 EXAMPLES = [

@@ -81,10 +81,10 @@ def chain(
             and attributes of events are a map of texts.
         seq_bits: of rows: ``seq`` counts in 8, 16 or 32 bits and wraps around; or these by stream.
             Wrap-arounds that are not declared, restarts and numbers that are used again are found
-            as in a file (docs/reference.md, "Numbers"), copies among the newest 8,192 numbers.
+            as in a file (docs/reference/inputs.md), copies among the newest 8,192 numbers.
 
     Returns:
-        DataFrame -> DataFrame of results, with the fields of docs/reference.md "Results" as typed
+        DataFrame -> DataFrame of results, with the fields of docs/reference/results.md as typed
         columns. Sets the session to keep state in RocksDB, which the step needs.
 
     Raises:

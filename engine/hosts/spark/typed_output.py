@@ -90,7 +90,7 @@ class Staged:
         shutil.rmtree(self._folder)
 
 
-# Results as rows with typed columns: the fields of docs/reference.md "Results".
+# Results as rows with typed columns: the fields of docs/reference/results.md.
 #
 # Matches, windows and alerts are rows of one DataFrame; what a kind has not is null in its
 # rows. Attributes are typed where their types are known before any data, else they are a map of

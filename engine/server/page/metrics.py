@@ -1,4 +1,4 @@
-"""Prometheus metrics of a gateway (docs/reference.md has their table).
+"""Prometheus metrics of a gateway (docs/reference/metrics.md has their table).
 
 Base units are seconds; counters count since the start of the server. A series for each source
 costs the scraper memory for good, so only the first ``sources_max`` of them have some;
