@@ -110,6 +110,12 @@ def test_neither_a_condition_nor_not_of_it_is_true_of_null() -> None:
         query("EVENT SEQ(A a) WHERE NOT a.x = 1 AND NOT a.x != 1")
 
 
+@pytest.mark.parametrize("condition", ["NOT (a.x NOT BETWEEN 2 AND 0)", "NOT (a.x < 2 OR a.x > 0)"])
+def test_a_condition_that_excludes_itself_is_refused_by_a_word(condition: str) -> None:
+    with pytest.raises(UserError, match="no value can do this"):
+        query(f"EVENT SEQ(A a) WHERE {condition}")
+
+
 def test_the_core_of_many() -> None:
     x = Attribute("x")
     conditions: list[Predicate] = [Comparison("!=", x, Constant(each)) for each in range(200)]

@@ -250,8 +250,9 @@ def _refusal(
     places = [each - len(known) for each in conflict.others]
     phrases = [_shown(context.text, terms[place][1]) for place in places if place >= 0]
     phrases += [known[place][1] for place in conflict.others if place < len(known)]
-    found = printable(listed(dict.fromkeys(phrases)))
-    hint = f"excluded by {found}" if phrases else "no value can do this"
+    hint = "no value can do this"
+    if phrases:
+        hint = f"excluded by {printable(listed(dict.fromkeys(phrases)))}"
     return context.refuse(at, "this can never be true", hint)
 
 
