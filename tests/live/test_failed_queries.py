@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
@@ -171,6 +171,7 @@ def fault(name: str, site: str, at: int, place: str) -> Iterator[None]:
     name=st.sampled_from("pw"), site=st.sampled_from("ns"), at=st.integers(0, 70),
     place=st.sampled_from(["process", "advance", "finish", "snapshot"]), seed=st.integers(0, 9999),
 )  # fmt: skip
+@example(name="w", site="n", at=53, place="process", seed=0)
 @hypothesis_settings(max_examples=4, deadline=None)
 def test_whatever_fails_wherever_all_others_answer_as_a_pass(
     name: str, site: str, at: int, place: str, seed: int
@@ -187,6 +188,8 @@ def test_whatever_fails_wherever_all_others_answer_as_a_pass(
         life = Life(Path(folder), made)
         life.end_at(growing.there)
         written, failed = life.written(), life.failed.keys()
+        at_end = f"query {name} at site {site!r}: what the log's end would give is not written"
+        only_at_end = any(line.startswith(at_end) for line in life.said)
     with tempfile.TemporaryDirectory() as folder:
         Growing(trace(Random(seed).randrange, 60), Path(folder), 7).grow(10**6)
         whole = passed(Path(folder), replace(made, isolate_failures=False))
@@ -195,7 +198,7 @@ def test_whatever_fails_wherever_all_others_answer_as_a_pass(
     for key, lines in written.items():
         if key == (name, site):
             assert whole[key].startswith(lines)
-            assert failed or place == "finish" or lines == whole[key]
+            assert failed or only_at_end or lines == whole[key]
         else:
             assert lines == whole[key]
 
