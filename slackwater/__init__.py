@@ -25,10 +25,12 @@ __all__ = [
     "clocks",
     "compare",
     "explain",
+    "follow",
     "order",
     "query",
     "read",
     "run",
+    "validate",
 ]
 
 if TYPE_CHECKING:
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
     from slackwater.clock_estimates import clocks
     from slackwater.comparison import Comparison, compare
     from slackwater.engine.core.errors import SlackwaterError, UserError
+    from slackwater.following import follow
     from slackwater.inputs import Input, read
     from slackwater.results import Results
     from slackwater.runs import Run, run
+    from slackwater.validation import validate
     from slackwater.warning import SlackwaterWarning
 else:
     _HOMES: Final = {
@@ -46,10 +50,12 @@ else:
         "slackwater.answers": ("explain", "order", "query"),
         "slackwater.clock_estimates": ("clocks",),
         "slackwater.comparison": ("Comparison", "compare"),
+        "slackwater.following": ("follow",),
         "slackwater.warning": ("SlackwaterWarning",),
         "slackwater.inputs": ("Input", "read"),
         "slackwater.results": ("Results",),
         "slackwater.runs": ("Run", "run"),
+        "slackwater.validation": ("validate",),
     }
 
     def __getattr__(name: str) -> Any:

@@ -153,7 +153,7 @@ def query(
     """
     with opened(source, mapping, time_unit) as given:
         log, unit = given.log, given.time_unit
-        plans = _plans(queries, unit, constraints)
+        plans = plans_of(queries, unit, constraints)
         settings = QueryOptions(
             order=order, barrier=barrier, certainty=certainty, purge=purge, intervals=intervals,
             window=window, monitor=monitor, guard=guard, clock=clock, spill=spill,
@@ -200,7 +200,14 @@ def explain(
     return "\n".join([*explained, *cascade_lines(plans)])
 
 
-def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> tuple[Plan, ...]:
+def plans_of(
+    queries: Queries, time_unit: str, constraints: str | Path | None = None
+) -> tuple[Plan, ...]:
+    """What is asked, by name or ``q1``, ``q2``...; ``constraints``: a file of those they name.
+
+    Raises:
+        UserError: a query is at fault, then shown with a caret, or there is none.
+    """
     named: dict[str, Asking]
     if isinstance(queries, Mapping):
         named = dict(queries)

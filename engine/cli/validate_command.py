@@ -299,26 +299,18 @@ def _of_device(
 
 
 def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: bool) -> Validation:
-    from slackwater.engine.apps.validate.logs.clock_reports import declared_bounds
-    from slackwater.engine.apps.validate.logs.log_columns import read_columns
-    from slackwater.engine.apps.validate.logs.log_quality import measured_answers, setup_of_log
-    from slackwater.engine.apps.validate.report import validation
+    from functools import partial
+
+    from slackwater.engine.apps.validate.logs.log_quality import judged
     from slackwater.engine.cli.terminal import print_compiling, print_unseen_types, watched
-    from slackwater.engine.cli.work_folder import work_folder
     from slackwater.engine.hosts.pipeline import check_plans
-    from slackwater.engine.log.arrival_log import LogReader
 
     settings = asked.chain_settings() if asked.queries else None
-    with watched("reading", quiet=quiet) as advanced:
-        setup = setup_of_log(read_columns(log, advanced), declared_bounds(LogReader(log)))
-    if settings is None:
-        return validation(str(log), "log", setup, (), wanted)
-    check_plans(log, settings.plans)
-    print_unseen_types(log, settings.plans, quiet=quiet)
-    print_compiling(quiet=quiet)
-    with work_folder(None) as folder, watched("answering", quiet=quiet) as advanced:
-        answers = measured_answers(log, settings, folder, advanced)
-    return validation(str(log), "log", setup, settings.plans, wanted, answers.get)
+    if settings is not None:
+        check_plans(log, settings.plans)
+        print_unseen_types(log, settings.plans, quiet=quiet)
+        print_compiling(quiet=quiet)
+    return judged(log, str(log), settings, wanted, partial(watched, quiet=quiet))
 
 
 def _agent(config: Path) -> AgentSettings:

@@ -172,6 +172,21 @@ def test_comparisons(trace: Any, command: Any) -> None:
     assert found.write("compared").read_text().startswith("<!DOCTYPE html>")
 
 
+def test_verdicts_of_a_log(trace: Any, command: Any) -> None:
+    path = trace(random_records(5))
+    log = str(Path(path).with_name("seen.log"))
+    command("log", "import", path, "--out", log, "--time-unit", "ms")
+    asked = command("validate", "--log", log, "--query", PATTERN, "--uncertain", "1", "--json")
+    with slackwater.read(log) as recorded:
+        found = slackwater.validate(recorded, PATTERN, uncertain=1.0)
+    assert found.pop("looked_at") != ""
+    want = json.loads(asked)
+    assert found == {name: want[name] for name in found}
+    assert [each["name"] for each in found["queries"]] == ["q1"]
+    with pytest.raises(slackwater.UserError, match="no event has an attribute 'z'"):
+        slackwater.validate(log, "EVENT SEQ(A a, B b) WHERE a.z = b.z WITHIN 1 s")
+
+
 def test_plans(command: Any) -> None:
     said = command("query", f"EXPLAIN {PATTERN}", "--barrier", "bounded:1s", "--time-unit", "ms")
     for text in (PATTERN, f"EXPLAIN {PATTERN}"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -13,8 +15,12 @@ import pyarrow.compute as pc
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.apps.validate.logs.clock_reports import DeclaredBound, synced_clock
-from slackwater.engine.apps.validate.logs.log_columns import NONE, LogColumns
+from slackwater.engine.apps.validate.logs.clock_reports import (
+    DeclaredBound,
+    declared_bounds,
+    synced_clock,
+)
+from slackwater.engine.apps.validate.logs.log_columns import NONE, LogColumns, read_columns
 from slackwater.engine.apps.validate.quality import (
     IN_TIME,
     ClockQuality,
@@ -22,11 +28,13 @@ from slackwater.engine.apps.validate.quality import (
     Setup,
     SourceQuality,
 )
-from slackwater.engine.apps.validate.verdict import Measured
+from slackwater.engine.apps.validate.report import Validation, validation
+from slackwater.engine.apps.validate.verdict import Measured, ResultRequirements
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.inprocess import run_in_process
 from slackwater.engine.kernels.records import NS_PER_S
+from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.log.describe import group_rows
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore
 from slackwater.engine.query.plan import asked_plan
@@ -71,6 +79,34 @@ def measured_answers(
             results, uncertain = results + doubt + sure, uncertain + doubt
         found[plan.name] = Measured(results, uncertain)
     return found
+
+
+Watch = Callable[[str], AbstractContextManager[Callable[[int], None]]]
+"""Of what is done, shows how many records it has taken."""
+
+
+def judged(
+    log: Path, name: str, settings: ChainSettings | None, wanted: ResultRequirements, watch: Watch
+) -> Validation:
+    """Whether the clocks and links that a log shows are good enough for the queries.
+
+    Args:
+        log: an arrival log.
+        name: of what was looked at, for people.
+        settings: of the chains that answer the queries; None: there are none.
+        wanted: of the results.
+        watch: for progress.
+
+    Raises:
+        UserError: the log or a query is at fault.
+    """
+    with watch("reading") as advanced:
+        setup = setup_of_log(read_columns(log, advanced), declared_bounds(LogReader(log)))
+    if settings is None:
+        return validation(name, "log", setup, (), wanted)
+    with TemporaryDirectory(prefix="slackwater-") as folder, watch("answering") as advanced:
+        answers = measured_answers(log, settings, Path(folder), advanced)
+    return validation(name, "log", setup, settings.plans, wanted, answers.get)
 
 
 # The quality of every clock and link of a site, from its arrival log's syncs, delays and gaps.
