@@ -160,7 +160,7 @@ def test_messages_name_options_that_exist(package: str, known: set[str]) -> None
     assert not wrong
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
-def test_pages_name_options_that_exist(page: str, known: set[str]) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))], ids=str)
+def test_pages_name_options_that_exist(page: Path, known: set[str]) -> None:
+    text = page.read_text(encoding="utf-8")
     assert set(OPTION.findall(text)) - known - OF_OTHERS == set()
