@@ -54,10 +54,10 @@ bench: $(STAMP)  ## the speed table, as ratios within one run; all of it, though
 		$(BIN)/python -m bench.$$(basename $$script .py) || missed="$$missed $$script"; done; \
 	[ -z "$$missed" ] || { echo "not met, or failed:$$missed"; exit 1; }
 
-docs: $(STAMP)  ## the documentation as a site, searchable without a network: build/docs/index.html
+docs: $(STAMP)  ## the documentation as a site, searchable without a network: slackwater docs says where
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:  ## removes what was built, but not .venv
-	rm -rf build dist out spark-warehouse metastore_db derby.log *.egg-info \
+	rm -rf build dist out slackwater/site spark-warehouse metastore_db derby.log *.egg-info \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

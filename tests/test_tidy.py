@@ -92,7 +92,7 @@ def sources() -> tuple[Source, ...]:
         found += [
             path
             for path in sorted((ROOT / folder).rglob("*"))
-            if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts
+            if path.suffix in TEXT_SUFFIXES and not {"__pycache__", "site"} & {*path.parts}
         ]
     return tuple(
         Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))

@@ -37,9 +37,11 @@ _NAMES: Final = {
     "clocks": "Whose clock is off, and by how much.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
+    "docs": "Where the documentation is on this disk.",
     "warm": "Compiles ahead, so that nothing waits.",
 }
 """What the commands do, in the order of the help."""
+_PACKAGE: Final = Path(__file__).absolute().parents[2]
 _INTERRUPTED: Final = 130
 _NEW_OBJECTS: Final = 50_000
 """So many, and garbage is looked for: commands make few circles of objects."""
@@ -116,6 +118,8 @@ def _command(name: str) -> Any:
             return log_app
         case "doctor":
             return doctor
+        case "docs":
+            return docs
         case _:
             return warm
 
@@ -222,6 +226,26 @@ def doctor(
 
         found.append(check_tokens(plain_tokens(read_site(config))))
     raise typer.Exit(report(found, sys.stdout, as_json=as_json))
+
+
+def docs(
+    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """Prints the first page of this version's documentation, which needs no network."""
+    page, clone = _PACKAGE / "site" / "index.html", _PACKAGE.parent
+    if not page.exists():
+        if not (clone / "mkdocs.yml").exists():
+            raise SlackwaterError(
+                f"{page} is not there: slackwater was installed without its documentation; in a "
+                "clone of the project type make docs"
+            )
+        page = clone / "docs" / "index.md"
+        print_stderr("without make docs the pages are text\n")
+    typer.echo(page)
+    if show:
+        import webbrowser
+
+        webbrowser.open(page.as_uri())
 
 
 def warm(

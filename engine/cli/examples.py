@@ -65,6 +65,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "log show": ("slackwater log show trace.jsonl --time-unit ms",),
     "doctor": ("slackwater doctor",),
+    "docs": ("slackwater docs",),
     "warm": ("slackwater warm",),
 }
 

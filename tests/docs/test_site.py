@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
+from slackwater.engine.cli import app
 from tests.page.chromium import MARKS, complaints, started
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +47,61 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     with started(tmp_path_factory.mktemp("chromium")) as made:
         yield made
+
+
+@pytest.fixture(name="package")
+def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation's folder, without the documentation."""
+    monkeypatch.setattr(app, "_PACKAGE", tmp_path / "slackwater")
+    return tmp_path / "slackwater"
+
+
+def test_the_command_says_where_it_is(
+    package: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert app.run(["docs"]) == 1
+    assert "type make docs" in capsys.readouterr().err
+    (package.parent / "mkdocs.yml").touch()  # a clone
+    assert app.run(["docs"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (
+        f"{package.parent / 'docs' / 'index.md'}\n", "without make docs the pages are text\n",
+    )  # fmt: skip
+    page = package / "site" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert app.run(["docs", "--open"]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    assert opened == [page.as_uri()]
+
+
+@pytest.mark.slow
+def test_a_wheel_has_it(site: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    for name in ("slackwater", "edge_agent", "engine", "simulator", "scenarios"):
+        left_out = shutil.ignore_patterns("__pycache__", "site")
+        shutil.copytree(ROOT / name, clone / name, symlinks=True, ignore=left_out)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    shutil.copytree(site, clone / "slackwater" / "site")
+    subprocess.run(
+        [
+            sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
+            "--disable-pip-version-check", "-w", tmp_path, clone,
+        ],
+        check=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "installed", "zip")
+    pages = tmp_path / "installed" / "slackwater" / "site"
+    for page in ("index.html", "reference/order.html", "search/search_index.js"):
+        assert (pages / page).read_bytes() == (site / page).read_bytes()
+    html = (pages / "index.html").read_text(encoding="utf-8")
+    loaded = [each.partition("?")[0] for each in LOADED.findall(html)]
+    assert len(loaded) > 5
+    assert [each for each in loaded if not (pages / each).exists()] == []
 
 
 def from_network(site: Path) -> Iterator[str]:
