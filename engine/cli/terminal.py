@@ -153,6 +153,8 @@ _ALIKE: Final = frozenset({"query", "site", "op"})
 _DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
 """1990 to 2100: instants that lie there are shown as dates, others as numbers."""
 _P_MOST: Final = 0.999
+_OF_ROW: Final = ("query", "site", "op", "at", "value", "certainty", "clock_status", "doubtful")
+"""Of a row of a SELECT without WINDOW, behind its event."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,8 @@ def shown_rows(lines: Path, times: TableTimes, most: int = ROWS_SHOWN) -> ShownR
 def _columns(record: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any]:
     """One row: objects by their names with dots, a match's events in one cell, times marked."""
     row: dict[str, Any] = {}
+    if "uncertainty_ns" in (record.get("events") or [()])[0]:
+        row, record = _row(record), {name: record[name] for name in _OF_ROW if name in record}
     for name, value in record.items():
         if name in ("events", "so_far"):
             row[name] = [_event(event) for event in value]
@@ -271,6 +275,20 @@ def _columns(record: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any
         else:
             row[name] = _marked(name, value, _INSTANTS | _OF_ARRIVAL, ())
     return row
+
+
+def _row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The event of a SELECT without WINDOW: when it began and, if it lasts, ended, corrected."""
+    (event,) = record["events"]
+    begins, lasts = event["ref"], event["te"] - event["ts"]
+    times = [_Instant(begins), _Instant(begins + lasts)]
+    row = {"ref": times if lasts else times[0], "source": event["source"], "type": event["type"]}
+    row |= {"uncertainty": _Span(unc)} if (unc := event["uncertainty_ns"]) else {}
+    row |= {"late": True} if event["late"] else {}
+    row = {name: value for name, value in row.items() if value is not None}
+    return row | {
+        f"attrs.{name}" if name in row else name: value for name, value in event["attrs"].items()
+    }
 
 
 def _bounds(bounds: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any]:
@@ -340,7 +358,7 @@ def _text(name: str, value: Any, times: TableTimes, digits: int) -> str:
         return f"{value:.6g}"
     if isinstance(value, list) and name == "so_far":
         return ", ".join(f"{who} {_text('', when[0], times, digits)}" for who, _, *when in value)
-    if isinstance(value, list) and name.endswith(" .. to"):
+    if isinstance(value, list) and (name == "ref" or name.endswith(" .. to")):
         return " .. ".join(_text("", each, times, digits) for each in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -113,9 +113,10 @@ def check_names(log: Path | Log, plans: Sequence[Plan]) -> list[str]:
         UserError: a stream or a type that no event has; names those that there are.
     """
     results = {plan.name for plan in plans}
-    seen = _seen(log, set[str]().union(*map(_streams_named, plans)) - results, _streams)
+    named = {stream for plan in plans for stream in plan.streams}
+    seen = _seen(log, named - results, _streams)
     for plan in plans:
-        for stream in sorted(_streams_named(plan) - seen - results):
+        for stream in sorted({*plan.streams} - seen - results):
             where = _place(plan.text, stream)
             raise UserError(
                 f"{plan.name}{where}: no event is of stream {stream!r}{_there_is(stream, seen)}"
@@ -151,10 +152,6 @@ def _unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[_Unseen]:
         for kind in kinds
         if kind not in seen
     ]  # fmt: skip
-
-
-def _streams_named(plan: Plan) -> set[str]:
-    return {*plan.streams, *(step.stream for step in plan.steps if step.stream is not None)}
 
 
 def _seen(log: Path | Log, named: set[str], of: Callable[[pa.RecordBatch], set[str]]) -> set[str]:

@@ -23,7 +23,6 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import Strings
-from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.order.slack.aq_threshold import AGGREGATES
 from slackwater.engine.query.fields import own_attribute
 from slackwater.engine.query.plan import Attribute, Plan, WindowKind
@@ -71,10 +70,10 @@ def reads_of(plans: Sequence[Plan]) -> Reads:
     types: set[str] = set()
     streams: set[str] = set()
     for plan in plans:
-        if plan.windows and not plan.streams:
+        if (plan.windows and not plan.streams) or not all(step.reads for step in plan.steps):
             return Reads()
         streams.update(plan.streams)
-        types.update(step.type for step in plan.steps if step.type != ANY_TYPE)
+        types.update(name for step in plan.steps if not step.streams for name in step.reads)
     return Reads(frozenset(types), frozenset(streams)) if plans else Reads()
 
 
@@ -96,6 +95,7 @@ def longest_window(plans: Sequence[Plan], given_ns: int | None) -> int:
 def _span(plan: Plan) -> int:
     spans = [window.size_ns for window in plan.windows if window.kind is not WindowKind.ROWS]
     spans += [each.within_ns for each in plan.branches if each.within_ns is not None]
+    spans += [WINDOW_NS for each in plan.branches if each.within_ns is None and each.alone]
     if len(spans) < len(plan.windows) + len(plan.branches):
         what = "the pattern" if plan.branches else "a window of"
         lacks = "it has no WITHIN: give it one, or" if plan.branches else "ROWS have no length:"

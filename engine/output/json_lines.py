@@ -346,7 +346,7 @@ def _inside(structs: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:
-    """Windows whose aggregates ``times`` (labels, by query) are in ``unit`` ns.
+    """Windows or rows whose values ``times`` (labels, by query) are in ``unit`` ns.
 
     Whole numbers are rounded down, as all times are. Instants (``at``) stay.
     """
@@ -354,7 +354,7 @@ def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -
         return table
     asked = table.column("query").to_pylist()
     labels = {query: frozenset(times.get(query, ())) for query in dict.fromkeys(asked)}
-    for name in _NUMBERS:
+    for name in [name for name in _NUMBERS if name in table.column_names]:
         values = in_one(table.column(name))
         if not pa.types.is_struct(values.type):
             texts = zip(values.to_pylist(), asked, strict=True)

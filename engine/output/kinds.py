@@ -59,9 +59,9 @@ class ResultKind(Struct, frozen=True):
     ) -> Iterator[pa.Array]:
         """The JSON lines of a ``table`` with their ends, some at a time.
 
-        ``times``: labels of a window's values that are times, too. ``dates``: see ``JsonTexts``.
+        ``times``: labels of values that are times, too. ``dates``: see ``JsonTexts``.
         """
-        if times and self.name == WINDOWS:
+        if times:
             queries = table.column("query").unique().to_pylist()
             table = in_units(table, unit, dict.fromkeys(queries, times))
         for start in range(0, table.num_rows, _AT_ONCE):

@@ -17,6 +17,7 @@ from slackwater.engine.query.explain_operators import (
     key_lines,
     repetition_sections,
     return_lines,
+    row_sections,
     step_lines,
     tree_sections,
     waits,
@@ -57,6 +58,7 @@ from slackwater.engine.query.shape import (
     Between,
     Shape,
     of_intervals,
+    of_rows,
     shape_of,
     whole_pattern,
 )
@@ -98,6 +100,8 @@ def explain(
     ]
     if isinstance(plan, RepeatPlan):
         return _text(plan, [sections[0], *repetition_sections(plan, force), *sections[1:]])
+    if isinstance(plan, SeqPlan) and of_rows(plan):
+        return _text(plan, [sections[0], *row_sections(plan), *sections[2:]])
     if isinstance(plan, SeqPlan):
         found = _pattern(plan, force)
         if of_intervals(plan):
@@ -287,10 +291,11 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
     by_promises = (
         "; before that, once promises leave it without a partner or a change that may still come"
     )
-    if within_ns is None:
+    if within_ns is None and not all(branch.alone for branch in branches):
         never = "never: without WITHIN any event may match a later one, so all are kept"
         return never + (by_promises if purge.name == "promises" else "")
-    width = render_duration(within_ns)
+    width = render_duration(within_ns or 0)
+    span = "" if within_ns is None else f"{width} (WITHIN) + "
     leading = sorted({
         branch.steps[between.step].alias.partition("\0")[0]
         for branch in branches
@@ -302,11 +307,12 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
     )
     if purge.name == "slack":
         slack = render_duration(purge.span_ns or 0)
-        kept = f"{width} (WITHIN) + {slack} (K) lies behind the event clock"
+        kept = f"{span}{slack} (K) lies behind the event clock"
     elif purge.span_ns is not None:
-        kept = f"{width} (WITHIN) + {render_duration(purge.span_ns)} lies behind progress"
+        kept = f"{span}{render_duration(purge.span_ns)} lies behind progress"
     else:
-        kept = f"{width} (WITHIN) + keep-late (WITHIN, but 1 min at least) lies behind progress"
+        least = "1 min" if within_ns is None else "WITHIN, but 1 min at least"
+        kept = f"{span}keep-late ({least}) lies behind progress"
     kept = (
         f"an event is kept until its time + its uncertainty + {kept}, less what clocks may err"
         f"{longer}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_of_windows
 from slackwater.engine.query.endpoints.joins import IBP, in_order, indexed_path, series_of
 from slackwater.engine.query.endpoints.order import LESS, representation
-from slackwater.engine.query.fields import shows_everything
+from slackwater.engine.query.fields import bare, shows_everything
 from slackwater.engine.query.language.mistakes import listed
 from slackwater.engine.query.plan import (
     Drift,
     Emit,
+    Expression,
     JoinKind,
     JoinPlan,
     Plan,
@@ -67,11 +68,25 @@ def key_lines(plan: SeqPlan) -> list[str]:
     return [" = ".join(map(render_expression, group)) for group in plan.equalities]
 
 
-def return_lines(plan: SeqPlan) -> list[str]:
-    """What a result shows."""
+def return_lines(
+    plan: SeqPlan, written: Callable[[Expression], Expression] = lambda one: one
+) -> list[str]:
+    """What a result shows; its expressions as they are ``written``."""
     everything = ["the events with all their attributes"] if shows_everything(plan) else []
-    computed = [f"{one.label} = {render_expression(one.expression)}" for one in plan.computed]
+    computed = [
+        f"{one.label} = {render_expression(written(one.expression))}" for one in plan.computed
+    ]
     return [*everything, *map(render_expression, plan.returns), *computed]
+
+
+def row_sections(plan: SeqPlan) -> list[Section]:
+    """Of a SELECT without WINDOW, sections of ``engine.query.explain``."""
+    (step,) = plan.steps
+    return [
+        ("streams", [", ".join(step.streams) or "all"]),
+        ("filter", [f"if {render_predicate(bare(step.where))}"] if step.where is not None else []),
+        ("returns", return_lines(plan, bare)),
+    ]
 
 
 def waits(barrier: BarrierSettings, slack: str, promise: str, nothing: str) -> str:
@@ -235,7 +250,7 @@ def join_sections(plan: JoinPlan, barrier: BarrierSettings) -> list[Section]:
     on = [render_predicate(each) for each in plan.on]
     return [
         ("join", [_ROWS[plan.kind].format(left=left, right=right)]),
-        ("sides", [f"{step.alias}: stream {step.stream}" for step in plan.pair.steps]),
+        ("sides", [f"{step.alias}: stream {step.streams[0]}" for step in plan.pair.steps]),
         ("partners", [*on, _near(plan)]),
         ("where", [render_predicate(each) for each in plan.conjuncts]),
         ("partition", key_lines(plan.pair) or [f"nothing: {cost_without_key(plan)}"]),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.monitor_plan import MonitorPlan
 
 
@@ -297,16 +298,26 @@ def conjunction(terms: Sequence[Predicate]) -> Predicate | None:
 
 class Step(Struct, frozen=True):
     """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone.
-    ``type`` may be ``engine.core.timeline.ANY_TYPE``. ``stream``: that it must be of; None: any.
-    ``types``: the types that it may be of, if ``type`` says none (``OR(A, B) x``); empty: any.
+    ``type`` may be ``engine.core.timeline.ANY_TYPE``. ``streams``: those that it may be of; empty:
+    any. ``types``: the types that it may be of, if ``type`` says none (``OR(A, B) x``); empty: any.
     """
 
     alias: str
     type: str
     negated: bool = False
     where: Predicate | None = None
-    stream: str | None = None
+    streams: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The streams or the types that it names; none: every event."""
+        return self.streams or self.types or ((self.type,) if self.type != ANY_TYPE else ())
+
+
+def streams_of(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Those that ``steps`` must be of, in order."""
+    return tuple(dict.fromkeys(name for step in steps for name in step.streams))
 
 
 class Group(Struct, frozen=True):
@@ -388,8 +399,17 @@ class SeqPlan(Struct, frozen=True):
     checks: Checks | None = None
 
     result_kind: ClassVar[str] = "matches"
-    streams: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Those that its steps must be of; none: all."""
+        return streams_of(self.steps)
+
+    @property
+    def alone(self) -> bool:
+        """Whether each event is a match by itself, whatever else happens."""
+        return len(self.steps) == 1
 
     @property
     def needed_types(self) -> set[str]:
@@ -427,8 +447,8 @@ class OrPlan(Struct, frozen=True):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The columns that it applies to; none: all."""
-        return tuple(dict.fromkeys(step.stream for step in self.steps if step.stream is not None))
+        """As of a plan without OR."""
+        return streams_of([step for branch in self.branches for step in branch.steps])
 
 
 class IntervalLink(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.query.fields import OWN, with_attributes
+from slackwater.engine.query.fields import OWN, bare, with_attributes
 from slackwater.engine.query.language.mistakes import RESERVED
 from slackwater.engine.query.monitor_plan import (
     MonitorPlan,
@@ -19,6 +19,7 @@ from slackwater.engine.query.monitor_plan import (
     Repetition,
 )
 from slackwater.engine.query.plan import (
+    APART,
     COMPUTED,
     HISTORY,
     RESULT,
@@ -68,7 +69,7 @@ from slackwater.engine.query.repeat_plan import (
     step_and_role,
     with_role,
 )
-from slackwater.engine.query.shape import of_intervals, whole_pattern
+from slackwater.engine.query.shape import of_intervals, of_rows, whole_pattern
 
 # What a CHECK reads in the history of a query's results, as a name in its condition.
 
@@ -239,7 +240,7 @@ def render(plan: Plan) -> str:
         case RepeatPlan():
             return _repeated(plan)
         case SeqPlan():
-            return _seq(plan)
+            return _rows(plan) if of_rows(plan) else _seq(plan)
         case JoinPlan():
             return _join(plan)
         case TreePlan():
@@ -399,10 +400,7 @@ def _event(
 
 def _join(plan: JoinPlan) -> str:
     kept = "" if plan.kind is JoinKind.INNER else f"{plan.kind.upper()} "
-    left, right = (
-        quote(str(step.stream)) + ("" if step.alias == step.stream else f" {quote(step.alias)}")
-        for step in plan.pair.steps
-    )
+    left, right = map(_source, plan.pair.steps)
     columns = ", ".join(_column(one, plan.computed) for one in plan.computed) or "*"
     clauses = [f"SELECT {columns}", f"FROM {left} {kept}JOIN {right}"]
     if plan.on:
@@ -414,6 +412,38 @@ def _join(plan: JoinPlan) -> str:
     else:
         clauses.append(f"WITHIN {render_duration(plan.pair.within_ns or 0)}")
     return " ".join([*clauses, *render_checks(plan.checks)])
+
+
+def _source(step: Step) -> str:
+    """A stream of FROM, with its alias."""
+    stream = step.streams[0]
+    return quote(stream) + ("" if step.alias == stream else f" {quote(step.alias)}")
+
+
+def row_label(expression: Expression) -> str:
+    """The name of a row's column without AS: of an attribute its own."""
+    one = bare(expression)
+    return one.name if isinstance(one, Attribute) else render_expression(one)
+
+
+def _rows(plan: SeqPlan) -> str:
+    (step,) = plan.steps
+    columns = ["*"] if plan.everything else []
+    for one in plan.computed:
+        text = render_expression(bare(one.expression))
+        same = one.label == row_label(one.expression)
+        columns.append(text if same else f"{text} AS {quote(one.label)}")
+    clauses = [f"SELECT {', '.join(columns)}"]
+    if step.streams:
+        several = len(step.streams) > 1
+        read = map(quote, step.streams) if several else [_source(step)]
+        clauses.append(f"FROM {', '.join(read)}")
+    if step.where is not None:
+        clauses.append(f"WHERE {render_conjunct(bare(step.where))}")
+    checks = with_attributes(
+        plan.checks, lambda one: replace(one, alias=one.alias if one.alias in APART else None)
+    )
+    return " ".join([*clauses, *render_checks(checks)])
 
 
 def _column(one: Computed, columns: Sequence[Computed]) -> str:

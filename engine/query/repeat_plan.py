@@ -106,6 +106,10 @@ class RepeatPlan(SeqPlan, frozen=True):
         return {step.type for step, often in steps if not step.negated and often.least > 0}
 
     @property
+    def alone(self) -> bool:
+        return False
+
+    @property
     def unbounded(self) -> bool:
         """Whether the matches may double with each event of a step."""
         repeats = any(often.most is None or often.most > 2 for often in self.often)

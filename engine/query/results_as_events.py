@@ -34,6 +34,7 @@ from slackwater.engine.query.plan import (
 from slackwater.engine.query.render import default_label, render_expression
 from slackwater.engine.query.schema import check_attributes as check_own
 from slackwater.engine.query.schema import value_type
+from slackwater.engine.query.shape import of_rows
 
 # What is computed of aggregates, as if it were of single events: its kind and its unit.
 
@@ -295,9 +296,12 @@ def attributes_of_log(plan: Plan) -> frozenset[str]:
 
 
 def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
-    """Per query with windows, by name, the aggregates whose values are times."""
+    """Per SELECT but joins, by name, the aggregates or columns whose values are times."""
     found = {}
     for plan in plans:
-        for window in asked_plan(plan).windows:
+        asked = asked_plan(plan)
+        for window in asked.windows:
             found[plan.name] = times_of(window)
+        if isinstance(asked, SeqPlan) and asked.computed and of_rows(asked):
+            found[plan.name] = {one.label for one in asked.computed if is_time(one.expression)}
     return found

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
 from slackwater.engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart
 
@@ -83,6 +84,12 @@ def of_streams(plan: Plan) -> bool:
     """Whether ``plan`` is a branch of a join."""
     pattern = plan.pattern if isinstance(plan, SeqPlan) else None
     return pattern is not None and pattern.op == JOINED
+
+
+def of_rows(plan: Plan) -> bool:
+    """Whether ``plan`` is a SELECT without WINDOW, each of whose events is a row."""
+    steps = plan.steps if isinstance(plan, SeqPlan) else ()
+    return len(steps) == 1 and steps[0].type == ANY_TYPE and not steps[0].types
 
 
 def whole_pattern(plan: SeqPlan) -> Group:

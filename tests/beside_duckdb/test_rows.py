@@ -62,7 +62,24 @@ def matches(draw: st.DrawFn) -> tuple[str, str]:
     )
 
 
-ASKED = given(tables(), st.lists(matches() | joins(), min_size=1, max_size=8))
+CONDITIONS, NUMBERS, TEXTS = conditions(), numbers(), texts()
+
+
+@st.composite
+def rows_of_streams(draw: st.DrawFn) -> tuple[str, str]:
+    """SELECT without WINDOW, in both languages."""
+    where, number, text = draw(CONDITIONS), draw(NUMBERS), draw(TEXTS)
+    read = {"FROM a": "'a'", "FROM b AS t": "'b'", "FROM a, b": "'a', 'b'", "": "'a', 'b'"}
+    clause = draw(st.sampled_from(sorted(read)))
+    columns = f"n, {number.ours}, {text.ours} AS z"
+    return (
+        f"SELECT {columns} {clause} WHERE {where.ours}",
+        (f"SELECT n, {number.theirs}, {text.theirs} FROM t WHERE ({where.theirs}) "
+         f"AND stream IN ({read[clause]})"),
+    )  # fmt: skip
+
+
+ASKED = given(tables(), st.lists(matches() | joins() | rows_of_streams(), min_size=1, max_size=8))
 
 
 @settings(max_examples=15)

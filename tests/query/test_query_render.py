@@ -72,6 +72,14 @@ CANONICAL = {
     "event or(seq(A a,or(B b,C c)),D d) where (a.x=1 or a.y=2) and b.k=a.k and a.k=c.k": """
     EVENT OR(SEQ(A a, OR(B b, C c)), D d) WHERE (a.x = 1 OR a.y = 2) AND b.k = a.k AND a.k = c.k
     """,
+    "select *, s.v*2, attrs.ts as t, `a b` from s where s.v>3 and (s.x=1 or y=2);": """
+    SELECT *, v * 2, attrs.ts AS t, "a b" FROM s WHERE v > 3 AND (x = 1 OR y = 2)
+    """,
+    "select t.v as w, te - ts from soccer as t": "SELECT v AS w, te - ts FROM soccer t",
+    "select source, v from a, b check few (v < 3) drop": """
+    SELECT source, v FROM a, b CHECK few (v < 3) DROP
+    """,
+    "select * where v is not null": "SELECT * WHERE v IS NOT NULL",
     "SELECT min(v) FROM a, b WINDOW TUMBLING 90 min DRIFT together;": """
     SELECT min(v) FROM a, b WINDOW TUMBLING 90 min DRIFT TOGETHER
     """,

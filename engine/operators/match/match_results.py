@@ -5,6 +5,7 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import lru_cache
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from slackwater.edge_agent.records import CLOCK
 from slackwater.engine.barrier.base import ReleasedMatches
-from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES, UNKNOWN_EPOCH
 from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.columns import VALID_PREFIX
 from slackwater.engine.core.errors import ContractViolation
@@ -24,13 +25,14 @@ from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.timeline import UNKNOWN
 from slackwater.engine.operators.match.compiled.tables import Layout
-from slackwater.engine.operators.match.store import REF_END, UNC_END, Store
+from slackwater.engine.operators.match.store import LATE, REF_END, UNC_END, Store
 from slackwater.engine.output.json_lines import json_text, one_kind, woven
 from slackwater.engine.output.schema import (
     EVENT_FIELDS,
     MATCH_SCHEMA,
     MATCHES,
     MORE,
+    TEXT,
     as_json,
     decoded,
     one_of,
@@ -128,6 +130,7 @@ class Matches(ResultColumns):
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
         names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, CLOCK_STATUS]
         names += [*_computed_columns(layout) - {*EVENT_COLUMNS}]
+        names += ["epoch", LATE] if LATE in store.columns else []
         if MIXED in store.columns:
             names += [MIXED, STAMPED_BY, "epoch"]  # as events, matches are of these clocks
         for attr in self.attr_types:
@@ -167,7 +170,7 @@ class Matches(ResultColumns):
         given, bare = self.given, self._bare_events()
         attrs = {shown: self._attrs(shown) for shown in set(self.shown)}
         steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
-        clocks = [{} if name is None else {CLOCK: name} for name in self.other_clocks()]
+        further = [json.loads(text or "{}") for text in self.further().to_pylist()]
         facts = zip(
             given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
             certainties_of(given).tolist(), _chances(given).to_pylist(), self.which.tolist(),
@@ -183,7 +186,9 @@ class Matches(ResultColumns):
                 "certainty": CERTAINTIES[sure],
                 "probability": chance,
                 "events": [
-                    bare[events[step]] | {"attrs": dict(shown[events[step]])} | clocks[events[step]]
+                    bare[events[step]]
+                    | {"attrs": dict(shown[events[step]])}
+                    | further[events[step]]
                     for step, shown in steps
                     if events[step] >= 0
                 ],
@@ -295,12 +300,28 @@ class Matches(ResultColumns):
             for values in zip(*columns.values(), strict=True)
         ]
 
-    def other_clocks(self) -> list[str | None]:
-        """Per event the clock that stamped it; None: its source's own."""
-        clock, source = self.columns[CLOCK], self.columns["source"]
-        if (clock == source).all():
-            return [None] * len(clock)
-        return [self.strings.text(code) for code in np.where(clock == source, -1, clock)]
+    def further(self) -> pa.DictionaryArray:
+        """Per event what some have besides, as a JSON object: the clock that stamped it, if it is
+        not its source's own; of rows their uncertainty, null where nothing is known, and whether
+        they came late.
+        """
+        columns = self.columns
+        clock, of_rows = columns[CLOCK], LATE in columns
+        own = clock == columns["source"]
+        if own.all() and not of_rows:
+            return pa.nulls(len(own), TEXT)
+        parts = [np.where(own, -1, clock).astype(np.int64)]
+        if of_rows:
+            unknown = columns["epoch"] == UNKNOWN_EPOCH
+            parts += [columns[LATE].astype(np.int64), np.where(unknown, -1, columns[UNCERTAINTY])]
+        found, which = np.unique(np.array(parts), axis=1, return_inverse=True)
+        texts = []
+        for code, *of_row in found.T.tolist():
+            late, unc = of_row or (0, 0)
+            fields = {"uncertainty_ns": None if unc < 0 else unc, "late": late != 0}
+            named = {} if code < 0 else {CLOCK: self.strings.text(code)}
+            texts.append(as_json((fields if of_rows else {}) | named))
+        return one_of(texts, which.reshape(-1), None if of_rows else own)
 
     def _attrs(self, shown: tuple[str, ...] | None) -> list[dict[str, Any]]:
         """Of each event; what it lacks is left out."""
@@ -398,10 +419,7 @@ def _events(matches: Matches) -> pa.Array:
     fields["seq"] = pa.array(seq, mask=seq < 0).take(row)
     fields["site"] = same_for_all(matches.site, n)
     fields["attrs"] = _attrs(matches, present, row)
-    clock = matches.columns[CLOCK]
-    own = clock == matches.columns["source"]
-    named = decoded(clock, own, lambda code: as_json({CLOCK: text(code)}))
-    fields[MORE] = named.cast(pa.string()).take(row)
+    fields[MORE] = matches.further().cast(pa.string()).take(row)
     names = [*EVENT_FIELDS, MORE]
     events = pa.StructArray.from_arrays([fields[name] for name in names], names)
     ends = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int32)

@@ -23,7 +23,7 @@ from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.clocks.stream_clocks import NOTHING, StreamClocks
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.operator import Result, ResultPieces
-from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.core.released import IN_ORDER, Released, Strings
 from slackwater.engine.core.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
 from slackwater.engine.operators.match.compiled.membership import (
     kept_attributes,
@@ -41,6 +41,7 @@ from slackwater.engine.operators.match.store import (
     EXPIRES,
     FIELDS,
     HORIZON,
+    LATE,
     MEMBER,
     T_A,
     UNC_END,
@@ -52,6 +53,7 @@ from slackwater.engine.operators.match.verdict.matches import Judge
 from slackwater.engine.query.fields import attributes_of, released_columns
 from slackwater.engine.query.plan import OrPlan, SeqPlan
 from slackwater.engine.query.purge_settings import PURGES
+from slackwater.engine.query.shape import of_rows
 
 # SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
 #
@@ -109,7 +111,10 @@ class SeqMatcher:
         self._horizon = NOTHING
         self._by_ends = self._layout.by_ends
         self._within_ns = self._layout.branches[0].within_ns
-        self._keep_ns = kept_ns(self._within_ns, self.settings)
+        self._alone = max(map(len, self._layout.places)) == 1
+        """Whether each event that matches is a match by itself."""
+        within_ns = 0 if self._alone and self._within_ns is None else self._within_ns
+        self._keep_ns = kept_ns(within_ns, self.settings)
         self._filters = step_filters(self._layout)
         self._attributes = kept_attributes(self.plan, self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
@@ -258,7 +263,8 @@ class SeqMatcher:
         member = self._members(released)
         expires = self._expiry(released, member)
         horizon = moved.rows.horizon
-        late = (member != 0) & (expires < horizon)
+        # What no other event can complete is never too late.
+        late = (member != 0) & (expires < horizon) & (not self._alone)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
         taken: np.ndarray | slice
@@ -275,6 +281,8 @@ class SeqMatcher:
         for name in (STAMPED_BY, CLOCK_STATUS):
             if name in released.columns:
                 more[name] = released.columns[name][taken]
+        if self._alone and of_rows(self.plan):
+            more[LATE] = released.columns["status"][taken] != IN_ORDER
         if CHANCE in released.columns:
             more[CHANCE] = released.columns[CHANCE][taken]
             more[DOUBTED] = (more[CHANCE] != 1).astype(np.int32)

@@ -65,6 +65,8 @@ EPOCH_END: Final = "epoch_end"
 """As ``unc`` and ``epoch`` are of ``ref``."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
+LATE: Final = "late"
+"""Of rows of a SELECT: the event was released behind a later one."""
 DOUBTED: Final = "doubted"
 """1: it may not have happened: its ``engine.core.timeline`` is not 1."""
 

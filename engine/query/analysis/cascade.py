@@ -29,7 +29,8 @@ from slackwater.engine.query.plan import (
     asked_plan,
     checks_of,
 )
-from slackwater.engine.query.results_as_events import OF_WINDOWS, returned_columns
+from slackwater.engine.query.render import render
+from slackwater.engine.query.results_as_events import returned_columns
 from slackwater.engine.query.schema import refuse_named
 
 # From statements to plans; statements that read the results of others form a cascade.
@@ -169,7 +170,7 @@ def _named(plan: Plan) -> tuple[str, ...]:
     assert isinstance(pattern, SeqPlan | OrPlan)
     steps = [step for branch in pattern.branches for step in branch.steps]
     steps += pattern.steps
-    return tuple(dict.fromkeys(step.stream or step.type for step in steps))
+    return tuple(dict.fromkeys(name for step in steps for name in step.reads))
 
 
 def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
@@ -262,30 +263,28 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
             message = f"{source.name!r} has three results of each window (DRIFT EACH)"
             hint = "write DRIFT TOGETHER there, which gives one"
             raise refuse(each.statement.text, _place(each, source.name), message, hint)
-    of_alias: dict[str, str] = {}
+    of_alias: dict[str, tuple[str, ...]] = {}
     if isinstance(pattern, SeqPlan | OrPlan):
         steps = [*pattern.steps, *(step for branch in pattern.branches for step in branch.steps)]
-        of_alias = {step.alias: step.stream or step.type for step in steps}
+        of_alias = {step.alias: step.reads for step in steps}
     for attribute in attributes_of(plan):
         own = own_attribute(attribute.name)
         if own is None:
             continue
-        known = (
-            [columns[of_alias[attribute.alias]]]
-            if attribute.alias in of_alias
-            else [*columns.values()]
-        )
-        if not any(own in names for names in known):
-            read = of_alias.get(attribute.alias or "", sources[0].name)
-            raise _unreturned(plan, attribute, own, read, columns[read])
+        named = of_alias.get(attribute.alias or "") or tuple(columns)
+        if not any(own in columns[name] for name in named):
+            read = named[0]
+            clause = render(next(one for one in sources if one.name == read)).split()[0]
+            raise _unreturned(plan, attribute, own, read, columns[read], clause)
 
 
 def _unreturned(
-    plan: Plan, attribute: Attribute, own: str, source: str, columns: Mapping[str, object]
-) -> UserError:
+    plan: Plan, attribute: Attribute, own: str, source: str, columns: Mapping[str, object],
+    clause: str,
+) -> UserError:  # fmt: skip
     near = closest(own, [*columns, *FIELDS])
     names = listed(sorted(columns))
-    add = "name it in its SELECT" if set(OF_WINDOWS) <= columns.keys() else "name it in its RETURN"
+    add = f"name it in its {'SELECT' if clause == 'SELECT' else 'RETURN'}"
     hint = f"it has {names}; {near or add}"
     return refuse_named(plan, attribute, f"the results of {source!r} have no column {own!r}", hint)
 

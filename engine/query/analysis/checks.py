@@ -46,7 +46,7 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.render import looked_up
 from slackwater.engine.query.repeat_plan import RepeatPlan
-from slackwater.engine.query.shape import of_intervals, shape_of
+from slackwater.engine.query.shape import of_intervals, of_rows, shape_of
 
 # UNDER CONSTRAINT: what is known of a trace, and which patterns it says something about.
 
@@ -276,6 +276,9 @@ class _Reading:
             before, name = attribute_of(rest)
             if not before:
                 return Attribute(name, first.text)
+        before, name = attribute_of(reference.parts)
+        if of_rows(self.plan) and not before:
+            return Attribute(name, self.aliases[0])
         raise self._unknown(reference)
 
     def _unknown(self, reference: s.Reference) -> UserError:

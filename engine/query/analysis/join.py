@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.analysis.conditions import duration_ns, terms_of, value
 from slackwater.engine.query.analysis.consistency import check_pattern
-from slackwater.engine.query.analysis.selection import Window
+from slackwater.engine.query.analysis.selection import Window, labelled
 from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
@@ -42,7 +42,7 @@ from slackwater.engine.query.plan import (
     Step,
     conjunction,
 )
-from slackwater.engine.query.render import render_expression
+from slackwater.engine.query.render import render_expression, row_label
 from slackwater.engine.query.shape import JOINED
 
 _P = TypeVar("_P")
@@ -121,7 +121,7 @@ class _Join(QueryReader):
         self._check_where(where)
         computed = self._selected()
         left, right = (
-            Step(alias, ANY_TYPE, stream=source.stream.text)
+            Step(alias, ANY_TYPE, streams=(source.stream.text,))
             for alias, source in zip(self.aliases, (self.join.left, self.join.right), strict=True)
         )
         terms = [(term.predicate, term.at) for term in (*on, *where)]
@@ -232,6 +232,9 @@ class _Join(QueryReader):
     def _selected(self) -> tuple[Computed, ...]:
         """The columns of a row; none: ``SELECT *``."""
         columns: list[tuple[s.Item, Expression]] = []
+        if self.parsed.items and self.parsed.everything is not None:
+            hint = "name the columns, or write SELECT * alone: all attributes of both sides"
+            raise self.refuse(self.parsed.everything.at, "* is there beside columns", hint)
         for item in self.parsed.items:
             if _aggregates(item.value):
                 message = "a join gives rows and aggregates nothing"
@@ -248,17 +251,11 @@ class _Join(QueryReader):
                 raise self.refuse(item.value.at, message, hint)
             columns.append((item, expression))
         plain = [e.name for item, e in columns if isinstance(e, Attribute) and item.label is None]
-        found: list[Computed] = []
-        for item, expression in columns:
-            label = item.label.text if item.label else render_expression(expression)
-            if item.label is None and isinstance(expression, Attribute):
-                label = expression.name if plain.count(expression.name) == 1 else label
-            if any(label == other.label for other in found):
-                at = item.label.at if item.label else item.value.at
-                hint = "give one of them another name with AS"
-                raise self.refuse(at, f"two columns are named {label!r}", hint)
-            found.append(Computed(label, expression))
-        return tuple(found)
+        found: list[tuple[s.Item, Computed]] = []
+        for item, one in columns:
+            alone = isinstance(one, Attribute) and plain.count(one.name) < 2
+            found.append((item, Computed(row_label(one) if alone else render_expression(one), one)))
+        return labelled(found, self.context)
 
     # ---- branches -------------------------------------------------------------------------------
 
@@ -311,7 +308,7 @@ class _Join(QueryReader):
             if named == {mine.alias}:
                 # It decides whether anything is a partner, so it goes with the partner.
                 here = Comparison(
-                    "=", Attribute("stream", absent.alias), Constant(str(other.stream))
+                    "=", Attribute("stream", absent.alias), Constant(other.streams[0])
                 )
                 others.append(Logic("and", (predicate, here)))
             elif len(named) == 2 and self._key(predicate) is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.analysis.conditions import (
     condition,
     duration_ns,
@@ -14,7 +16,8 @@ from slackwater.engine.query.analysis.conditions import (
     value_of,
     with_names,
 )
-from slackwater.engine.query.analysis.consistency import check_select
+from slackwater.engine.query.analysis.consistency import check_pattern, check_select
+from slackwater.engine.query.analysis.pattern import read_terms
 from slackwater.engine.query.analysis.typed import Context, attribute_of, is_own, only
 from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
@@ -27,16 +30,20 @@ from slackwater.engine.query.plan import (
     TAKES_TEXT,
     Aggregate,
     Attribute,
+    Computed,
     Drift,
     Emit,
     Expression,
     Predicate,
     Ranking,
+    SeqPlan,
+    Step,
     WindowKind,
     WindowPlan,
     combined,
+    conjunction,
 )
-from slackwater.engine.query.render import computed_text, default_label
+from slackwater.engine.query.render import computed_text, default_label, row_label
 from slackwater.engine.query.values import FUNCTIONS
 
 # What a WINDOW clause says of the windows' borders: by the clock, by silence, by numbers.
@@ -264,20 +271,50 @@ def ranking_of(
     )
 
 
-_EVENTS: Final = "single events are asked by EVENT A a WHERE a.v > 3 RETURN a.v"
+_ROWS_HINT: Final = "or leave WINDOW out: each event is a row then"
+_ONE_WINDOW: Final = "add, for example, WINDOW TUMBLING 10 s"
+_OF_WINDOWS: Final[dict[type, tuple[str, str]]] = {
+    s.GroupBy: ("GROUP BY", _ONE_WINDOW),
+    s.Having: ("HAVING", "conditions on events go in WHERE"),
+    OrderBy: ("ORDER BY ... LIMIT", "leave it out: rows come in order of time"),
+    s.EmitClause: ("EMIT", "leave it out; --barrier says how long rows are held back"),
+}
+"""Clauses that rows do not have: their words, and what to do."""
 _OF_WINDOW: Final = {"window_start", "window_end", "window_time", "rowtime", "current_timestamp"}
 _BY: Final = ("min_by", "max_by")
 _OF_ONE_EVENT: Final = ("first", "last", *_BY)
 
 
-def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> WindowPlan:
-    """The plan of a SELECT query.
+def select_plan(
+    parsed: s.SelectQuery, text: str, time_unit: str, name: str
+) -> WindowPlan | SeqPlan:
+    """The plan of a SELECT query without JOIN; without WINDOW it is a pattern of one event.
 
     Raises:
         UserError: names, clauses, aggregates or conditions are at fault, or no operator of this
             version does what is asked.
     """
-    return _Select(parsed, text, time_unit).plan(name)
+    select = _Select(parsed, text, time_unit)
+    if any(isinstance(clause, Window) for clause in parsed.clauses):
+        return select.plan(name)
+    return select.rows(name)
+
+
+def labelled(columns: Iterable[tuple[s.Item, Computed]], context: Context) -> tuple[Computed, ...]:
+    """The columns of rows, named as AS says.
+
+    Raises:
+        UserError: two have one name.
+    """
+    found: list[Computed] = []
+    for item, column in columns:
+        label = item.label.text if item.label else column.label
+        if any(label == other.label for other in found):
+            at = item.label.at if item.label else item.value.at
+            hint = "give one of them another name with AS"
+            raise context.refuse(at, f"two columns are named {label!r}", hint)
+        found.append(Computed(label, column.expression))
+    return tuple(found)
 
 
 def _is_function(call: s.Call) -> bool:
@@ -298,17 +335,12 @@ class _Select(QueryReader):
         self.worked_out: list[tuple[Aggregate, Span]] = []
 
     def plan(self, name: str) -> WindowPlan:
+        """Of windows."""
         clauses = self.parsed.clauses
-        sources = only(clauses, From, self.text)
         where = only(clauses, s.Where, self.text)
         groups = only(clauses, s.GroupBy, self.text)
-        self.streams = self._streams(sources)
+        self._read_from()
         window = self._window()
-        aliases = sources.aliases if sources else ()
-        self.called = frozenset(
-            each.text if alias is None else alias.text
-            for each, alias in zip(sources.streams if sources else (), aliases, strict=True)
-        )
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
         extent = extent_of(window, self.context)
@@ -335,34 +367,76 @@ class _Select(QueryReader):
             group_by=group_by,
         )
 
-    def _window(self) -> Window:
-        """The window, after what has no operator yet was refused."""
+    def rows(self, name: str) -> SeqPlan:
+        """Without WINDOW: a pattern of one event, of any type."""
+        self._read_from()
+        for clause in self.parsed.clauses:
+            if type(clause) in _OF_WINDOWS:
+                word, hint = _OF_WINDOWS[type(clause)]
+                message = f"{word} is of windows; without WINDOW each event is a row"
+                raise self.refuse(clause.at, message, hint)
+        alias = next(iter(self.called)) if len(self.called) == 1 else "event"
+        self.context = replace(
+            self.context,
+            resolve=lambda reference: dataclasses.replace(self._resolve(reference), alias=alias),
+        )
+        where = only(self.parsed.clauses, s.Where, self.text)
+        step = Step(alias, ANY_TYPE, streams=self.streams)
+        terms = read_terms(None if where is None else where.condition, [step], self.context)
+        plan = SeqPlan(
+            name, self.text, (step,), computed=labelled(self._columns(), self.context),
+            everything=self.parsed.everything is not None,
+        )  # fmt: skip
+        check_pattern([(term.predicate, term.at) for term in terms], plan, self.context)
+        asked = conjunction([term.predicate for term in terms])
+        return replace(plan, steps=(replace(step, where=asked),))
+
+    def _columns(self) -> Iterator[tuple[s.Item, Computed]]:
+        """What rows have, each named as it is written without AS."""
+        for item in self.parsed.items:
+            for call in s.inside(item.value):
+                function = call.function.text.lower() if isinstance(call, s.Call) else ""
+                if function in AGGREGATES:
+                    message = "aggregates are of windows; without WINDOW each event is a row"
+                    raise self.refuse(call.at, message, _ONE_WINDOW)
+                if function in ELSEWHERE:
+                    message = f"there is no function {function!r} of one event"
+                    raise self.refuse(call.at, message, ELSEWHERE[function])
+            expression = value_of(item.value, self.context).expression
+            if next(attributes_in(expression), None) is None:
+                raise self.refuse(item.value.at, "this is the same for every row", "leave it out")
+            yield item, Computed(row_label(expression), expression)
+
+    def _read_from(self) -> None:
+        """The streams, and the names that they are called by."""
         clauses = self.parsed.clauses
-        windows = [c for c in clauses if isinstance(c, Window)]
-        if len(windows) > 1:
-            raise self.refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
-        sources = [c for c in clauses if isinstance(c, From)]
-        if len(sources) > 1:
-            hint = "name all streams in one: FROM a, b"
-            raise self.refuse(sources[1].at, "FROM is given twice", hint)
+        source = only(clauses, From, self.text)
+        if source is not None:
+            self.streams = self._streams(source)
+            self.called = frozenset(
+                (alias or each).text
+                for each, alias in zip(source.streams, source.aliases, strict=True)
+            )
         within = only(clauses, s.Within, self.text)
         if within is not None:
             hint = "a window has its length: WINDOW TUMBLING 10 s"
             if len(self.streams) > 1:
                 hint = "two streams beside one another: FROM a JOIN b ON a.x = b.x WITHIN 10 s"
             raise self.refuse(within.at, "WITHIN is of patterns and joins", hint)
-        if not self.parsed.items:
-            hint = f"name aggregates, as in SELECT count(*); {_EVENTS}"
-            raise self.refuse(self.parsed.at, "nothing is aggregated", hint)
-        if not windows:
-            plain = all(isinstance(item.value, s.Reference) for item in self.parsed.items)
-            hint = "add, for example, WINDOW TUMBLING 10 s" + (f"; {_EVENTS}" if plain else "")
-            raise self.refuse(self.parsed.at, "a SELECT needs a WINDOW", hint)
+
+    def _window(self) -> Window:
+        """The one window."""
+        windows = [c for c in self.parsed.clauses if isinstance(c, Window)]
+        if len(windows) > 1:
+            raise self.refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
+        if self.parsed.everything is not None:
+            hint = f"name aggregates alone, as in SELECT count(*), {_ROWS_HINT}"
+            raise self.refuse(self.parsed.everything.at, "* is no aggregate", hint)
         return windows[0]
 
-    def _streams(self, clause: From | None) -> tuple[str, ...]:
+    def _streams(self, clause: From) -> tuple[str, ...]:
         found: list[str] = []
-        for stream in clause.streams if clause else ():
+        for stream in clause.streams:
             if stream.text in found:
                 raise self.refuse(stream.at, f"stream {stream.text!r} is named twice")
             found.append(stream.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -123,6 +123,12 @@ def _clause_of_all(kind: Callable[[Span, Any], s.Clause]) -> Callable[..., s.Cla
     return lambda _self, word, *parts: kind(at_of(word), parts)
 
 
+def _selection(entries: Sequence[s.Item | Everything]) -> tuple[tuple[s.Item, ...], Any]:
+    """The items of SELECT or RETURN, and ``*`` if it is among them."""
+    stars = [entry for entry in entries if isinstance(entry, Everything)]
+    return tuple(entry for entry in entries if isinstance(entry, s.Item)), next(iter(stars), None)
+
+
 @v_args(inline=True)
 class _Build(Transformer[Token, Any]):
     """One method per rule of the grammar, named after it."""
@@ -149,9 +155,7 @@ class _Build(Transformer[Token, Any]):
         return s.Where(condition.at, condition)
 
     def returns(self, word: Token, *entries: s.Item | Everything) -> s.Returns:
-        stars = [entry for entry in entries if isinstance(entry, Everything)]
-        items = tuple(entry for entry in entries if isinstance(entry, s.Item))
-        return s.Returns(at_of(word), items, stars[0] if stars else None)
+        return s.Returns(at_of(word), *_selection(entries))
 
     def everything(self, star: Token) -> Everything:
         return Everything(at_of(star))
@@ -179,8 +183,8 @@ class _Build(Transformer[Token, Any]):
         return s.EventQuery(pattern, clauses)
 
     def select_query(self, select: Token, *rest: Any) -> s.SelectQuery:
-        items = tuple(entry for entry in rest if isinstance(entry, s.Item))
-        return s.SelectQuery(at_of(select), items, rest[max(len(items), 1) :])
+        entries = [entry for entry in rest if isinstance(entry, s.Item | Everything)]
+        return s.SelectQuery(at_of(select), *_selection(entries), rest[len(entries) :])
 
     def group(self, op: Token, *rest: Any) -> s.GroupNode:
         return self._group(str(op).upper(), at_of(op), rest)

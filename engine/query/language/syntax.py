@@ -452,10 +452,13 @@ class EventQuery(NamedTuple):
 
 
 class SelectQuery(NamedTuple):
-    """``SELECT item, item clause ...``; ``at`` covers the word SELECT. No item: ``SELECT *``."""
+    """``SELECT item, item clause ...``; ``at`` covers the word SELECT. ``everything``: where ``*``
+    stands among the items.
+    """
 
     at: Span
     items: tuple[Item, ...]
+    everything: Everything | None
     clauses: tuple[Clause, ...]
 
 

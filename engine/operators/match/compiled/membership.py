@@ -47,10 +47,10 @@ def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
         released: the batch.
     """
     found = np.zeros(released.n, np.int64)
-    rows_of: dict[tuple[str, str | None, tuple[str, ...]], np.ndarray] = {}
+    rows_of: dict[tuple[str, tuple[str, ...], tuple[str, ...]], np.ndarray] = {}
     for place, each in enumerate(filters):
         step = each.step
-        kind = step.type, step.stream, step.types
+        kind = step.type, step.streams, step.types
         if kind not in rows_of:
             rows_of[kind] = _of_kind(step, released)
         rows = rows_of[kind]
@@ -91,11 +91,10 @@ def _of_kind(step: Step, released: Released) -> np.ndarray:
     fine = np.ones(released.n, np.bool_)
     if step.type != ANY_TYPE:
         fine &= released.columns["type"] == released.strings.find(step.type)
-    if step.types:
-        wanted = [released.strings.find(each) for each in step.types]
-        fine &= np.isin(released.columns["type"], [code for code in wanted if code >= 0])
-    if step.stream is not None:
-        fine &= released.columns["stream"] == released.strings.find(step.stream)
+    for name, texts in (("type", step.types), ("stream", step.streams)):
+        if texts:
+            wanted = [released.strings.find(each) for each in texts]
+            fine &= np.isin(released.columns[name], [code for code in wanted if code >= 0])
     return np.flatnonzero(fine)
 
 

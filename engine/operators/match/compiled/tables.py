@@ -296,10 +296,10 @@ class _Branch:
         ]
         apart = any(x == y or (x, y) in self.before for x, y in outside)
         one, two = steps[positive], steps[negated]
-        apart = apart or (None not in {one.stream, two.stream} and one.stream != two.stream)
         kinds, others = ({*step.types} or {step.type} for step in (one, two))
         alike = ANY_TYPE in kinds | others or not kinds.isdisjoint(others)
-        return alike and not apart
+        shares = not (one.streams and two.streams) or {*one.streams} & {*two.streams}
+        return alike and not apart and bool(shares)
 
     def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""

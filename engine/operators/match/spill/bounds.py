@@ -20,6 +20,7 @@ from slackwater.engine.query.expression import View, column
 from slackwater.engine.query.fields import released_columns
 from slackwater.engine.query.plan import Attribute, Plan, SeqPlan
 from slackwater.engine.query.purge_settings import PurgeSettings
+from slackwater.engine.query.shape import of_rows
 
 # Settings of spilling, and their short form
 # ``FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]``; ``state`` instead of a folder means the
@@ -316,7 +317,8 @@ def read_spill(
     if spill.folder is not None and any(path.is_file() for path in spill.folder.rglob("*")):
         raise UserError(f"{spill.folder}: has files in it; give --spill an empty or new folder")
     for plan in plans:
-        if plan.windows:
-            raise UserError(f"query {plan.name!r}: --spill is for patterns; windows keep no events")
+        if plan.windows or of_rows(plan):
+            what = "windows" if plan.windows else "rows"
+            raise UserError(f"query {plan.name!r}: --spill is for patterns; {what} keep no events")
         spill_bounds(plan, spill)
     return spill
