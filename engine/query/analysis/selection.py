@@ -553,7 +553,7 @@ class _Select(QueryReader):
                 hint = "leave it out: each result has its window's start and end"
             raise self.refuse(reference.at, message, hint)
         if item.label is not None and item.label.text != attribute.name:
-            hint = "leave AS out; to rename it, CREATE STREAM t AS EVENT A a RETURN a.v AS name"
+            hint = "leave AS out; to rename it, CREATE STREAM t AS SELECT v AS name FROM s"
             raise self.refuse(item.label.at, "a group has the name of its attribute", hint)
 
     def _own(self, call: s.Call) -> Aggregate:

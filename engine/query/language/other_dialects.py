@@ -91,7 +91,7 @@ _AT_THE_END: Final = (
     "windows go at the end: WINDOW TUMBLING 10 s, SLIDING 10 s EVERY 5 s, SESSION 10 s or ROWS 9"
 )
 _GROUPS: Final = (
-    "groups are attributes: CREATE STREAM t AS EVENT A a RETURN floor(a.v) AS g; "
+    "groups are attributes: CREATE STREAM t AS SELECT floor(v) AS g FROM s; "
     "SELECT count(*) FROM t GROUP BY g ..."
 )
 _CLAUSE: Final = re.compile(
@@ -139,7 +139,7 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("select", r"^[ir]+stream$", "", _SIGNS),
     ("select", r"\b(sum|avg|min|max|count)$", r"\w", "its argument is in parentheses: sum(v)"),
     ("select|from|where|group by|having|window", "", r"limit\b",
-     "ORDER BY sum(v) DESC LIMIT 3 gives the first groups of a window"),
+     "ORDER BY sum(v) DESC LIMIT 3 gives the first groups of a window; the first rows: | head -3"),
     ("select", r"\)$", r"[a-z_]\w*\s*(,|from\b|group\b|window\b)",
      "a name goes after AS: sum(v) AS total"),
     ("from", r"\w$", r"as\b", "a pattern's streams have no alias, its steps have: SEQ(A a, B b)"),
@@ -187,7 +187,7 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("event", "", r"for\b", "a match takes at most so long: WITHIN 10 s"),
     ("within|partition by", "", r"(and|or)\b", "conditions go after WHERE"),
     (".*", r"\($", r"select\b", _NEXT),
-    (".*", r"\.$", r"\*", "all attributes are RETURN * of a pattern, SELECT * of a join"),
+    (".*", r"\.$", r"\*", "all attributes are RETURN * of a pattern, SELECT * of rows and joins"),
     (".*", r"\[\s*i$", r"\+", "pairs are a[i - 1] and a[i]"),
     (".*", "", r"(after\s+match\s+)?skip\b", _SKIP),
     (".*", "", r"for\s+system_time\b",
