@@ -214,6 +214,16 @@ PATTERNS = {
             and b["a"]["g"] == b["b"]["g"] == b["c"]["g"],
         ),
     ),
+    "rows": pattern(
+        "SELECT v, te - ts AS long FROM a WHERE v > 0 AND ts > 60",
+        Pattern(
+            {"e": "ABCDN"}, 10**9,
+            lambda b: b["e"]["stream"] == "a" and known(b["e"]["v"]) and b["e"]["v"] > 0
+            and b["e"]["ts"] > 60,
+            shows=lambda b: {"v": b["e"]["v"], "long": b["e"]["te"] - b["e"]["ts"]},
+        ),
+    ),
+    "all rows": pattern("SELECT *", Pattern({"e": "ABCDN"}, 10**9, lambda _: True)),
 }  # fmt: skip
 
 # ---- joins -------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ from slackwater.engine.output.schema import (
     MATCH_SCHEMA,
     MATCHES,
     MORE,
-    TEXT,
     as_json,
     decoded,
     one_of,
@@ -300,28 +299,24 @@ class Matches(ResultColumns):
             for values in zip(*columns.values(), strict=True)
         ]
 
-    def further(self) -> pa.DictionaryArray:
+    def further(self) -> pa.Array:
         """Per event what some have besides, as a JSON object: the clock that stamped it, if it is
         not its source's own; of rows their uncertainty, null where nothing is known, and whether
         they came late.
         """
-        columns = self.columns
-        clock, of_rows = columns[CLOCK], LATE in columns
-        own = clock == columns["source"]
-        if own.all() and not of_rows:
-            return pa.nulls(len(own), TEXT)
-        parts = [np.where(own, -1, clock).astype(np.int64)]
-        if of_rows:
-            unknown = columns["epoch"] == UNKNOWN_EPOCH
-            parts += [columns[LATE].astype(np.int64), np.where(unknown, -1, columns[UNCERTAINTY])]
-        found, which = np.unique(np.array(parts), axis=1, return_inverse=True)
-        texts = []
-        for code, *of_row in found.T.tolist():
-            late, unc = of_row or (0, 0)
-            fields = {"uncertainty_ns": None if unc < 0 else unc, "late": late != 0}
-            named = {} if code < 0 else {CLOCK: self.strings.text(code)}
-            texts.append(as_json((fields if of_rows else {}) | named))
-        return one_of(texts, which.reshape(-1), None if of_rows else own)
+        columns, text = self.columns, self.strings.text
+        clock, own = columns[CLOCK], columns[CLOCK] == columns["source"]
+        if LATE not in columns and own.all():
+            return pa.nulls(len(own), pa.string())
+        if LATE not in columns:
+            return decoded(clock, own, lambda code: as_json({CLOCK: text(code)}))
+        unknown = columns["epoch"] == UNKNOWN_EPOCH
+        named = decoded(clock, own, lambda code: ", " + as_json({CLOCK: text(code)})[1:-1])
+        return woven(
+            '{"uncertainty_ns": ', json_text(pa.array(columns[UNCERTAINTY], mask=unknown)),
+            ', "late": ', json_text(pa.array(columns[LATE].astype(np.bool_))),
+            named.cast(pa.string()).fill_null(""), "}",
+        )  # fmt: skip
 
     def _attrs(self, shown: tuple[str, ...] | None) -> list[dict[str, Any]]:
         """Of each event; what it lacks is left out."""
