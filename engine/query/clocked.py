@@ -8,9 +8,12 @@ known factor, its *coefficient*; the two ends of one event move together but for
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.choice import Lane
+from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.plan import (
     Arithmetic,
@@ -18,6 +21,7 @@ from slackwater.engine.query.plan import (
     Case,
     Comparison,
     Constant,
+    DerivedPlan,
     Expression,
     FunctionCall,
     Likeness,
@@ -25,6 +29,8 @@ from slackwater.engine.query.plan import (
     Membership,
     Predicate,
     Presence,
+    Step,
+    asked_plan,
 )
 
 CLOCKED: Final = frozenset({"ts", "te", "ref"})
@@ -139,3 +145,78 @@ def _times(found: Coefficients, by: Constant, *, inverse: bool = False) -> Coeff
     if inverse:
         factor = 1.0 / factor if factor else 0.0
     return {time: own * factor for time, own in found.items() if own * factor}
+
+
+# Which clocks may stamp what a statement reads.
+
+
+_LANE: Final = (r.CLOCK, r.SOURCE, r.STREAM, r.TYPE)
+
+
+def lanes_read(plan: Any, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
+    """Those of ``lanes`` of which ``plan``, which reads events, may read one."""
+    streams = plan.streams or getattr(plan, "sources", ())
+    types, where = getattr(plan, "types", ()), getattr(plan, "where", None)
+    steps: list[Step] = [step for branch in plan.branches for step in branch.steps] or [
+        Step("", kind, where=where) for kind in types or (ANY_TYPE,)
+    ]
+    found = []
+    for lane in lanes:
+        of = dict(zip(_LANE, lane[1], strict=True))
+        if streams and of[r.STREAM] not in (None, *streams):
+            continue
+        if any(_may_be(step, of) for step in steps):
+            found.append(lane)
+    return tuple(found)
+
+
+def lanes_asked(plan: DerivedPlan, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
+    """The lanes of the results that ``plan`` reads; ``lanes``: of the log's events."""
+    found = dict[Lane, None]()
+    for each in plan.sources:
+        own = asked_plan(each)
+        read = lanes_read(own, lanes_asked(each, lanes) if isinstance(each, DerivedPlan) else lanes)
+        keys = {key.name for window in own.windows for key in window.group_by}
+        for clock, (_, source, *_) in read:
+            name = source if r.SOURCE in keys else None if own.result_kind == "alerts" else own.name
+            found[clock, (name, name, own.name, own.name)] = None
+    return tuple(found)
+
+
+def _may_be(step: Step, of: dict[str, str | None]) -> bool:
+    """Whether an event of these names may be one of ``step``."""
+    kind = of[r.TYPE]
+    types = step.types if step.type == ANY_TYPE else (step.type,)
+    if kind is not None and types and kind not in types:
+        return False
+    if step.stream is not None and of[r.STREAM] not in (None, step.stream):
+        return False
+    return step.where is None or _outcomes(step.where, of)[0]
+
+
+def _outcomes(predicate: Predicate, of: dict[str, str | None]) -> tuple[bool, bool]:
+    """Whether ``predicate`` may be true of an event of these names, and whether it may be false."""
+    match predicate:
+        case Logic(op="not", terms=(term,)):
+            true, false = _outcomes(term, of)
+            return false, true
+        case Logic(op=op, terms=terms):
+            found = [_outcomes(term, of) for term in terms]
+            one, every = (any, all) if op == "and" else (all, any)
+            return every(each[0] for each in found), one(each[1] for each in found)
+        case Comparison(
+            op="=" | "!=" as op, left=Attribute(name=name), right=Constant(value=value)
+        ):
+            options = {value}
+        case Comparison(
+            op="=" | "!=" as op, left=Constant(value=value), right=Attribute(name=name)
+        ):
+            options = {value}
+        case Membership(item=Attribute(name=name), options=some):
+            op, options = "=", {each.value for each in some}
+        case _:
+            return True, True
+    if of.get(name) is None:
+        return True, True
+    is_one = of[name] in options
+    return (is_one, not is_one) if op == "=" else (not is_one, is_one)

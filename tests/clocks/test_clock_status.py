@@ -82,3 +82,44 @@ def test_every_format_says_so(tmp_path: Path, known: bool) -> None:
     assert [row["clock_status"] for row in table] == expected
     rows = (tmp_path / "o.csv").read_text().splitlines()[1:]
     assert all(word in row for row, word in zip(rows, words, strict=True))
+
+
+TOTALS = (
+    "CREATE STREAM w AS SELECT sum(n) AS s {} WINDOW TUMBLING 1 s; SELECT sum(s) AS s FROM w {}"
+)
+OF_SEVERAL = [
+    "SELECT count(*) AS s {} WINDOW TUMBLING 1 s",
+    "SELECT count(*) AS s {} WHERE n = 1 WINDOW TUMBLING 1 s",
+    TOTALS.format("{} GROUP BY source", "WINDOW TUMBLING 2 s"),
+]
+OF_ONE = [
+    "SELECT count(*) AS s {} WHERE source = 'p' WINDOW TUMBLING 1 s",
+    "SELECT count(*) AS s {} WHERE type IN ('A') OR 'C' = type WINDOW TUMBLING 1 s",
+    "SELECT count(*) AS s {} WHERE NOT (type = 'B' OR n > 7) WINDOW TUMBLING 1 s",
+    TOTALS.format("{} GROUP BY source", "WHERE source != 'q' WINDOW TUMBLING 2 s"),
+    TOTALS.format("{} WHERE type = 'A'", "WINDOW TUMBLING 2 s"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::slackwater.SlackwaterWarning")
+@pytest.mark.parametrize("text", OF_SEVERAL + OF_ONE)
+@pytest.mark.parametrize("stream", ["", "FROM mine"])
+@pytest.mark.parametrize("synced", [None, "first", "last"])
+def test_windows_of_a_file_that_may_have_an_unknown_clocks_event_are_unknown(
+    tmp_path: Path, text: str, stream: str, synced: str | None
+) -> None:
+    """Those, too, that end long before the first event of q comes."""
+    events = [event("p", "A", n * S, arrival=n * S, attrs={"n": 1}, stream="mine")
+              for n in range(1, 4)]  # fmt: skip
+    events.append(event("q", "B", 60 * S, arrival=60 * S, attrs={"n": 1}, stream="mine"))
+    events.append(event("r", "A", 61 * S, arrival=61 * S, attrs={"n": 1}, stream="theirs"))
+    syncs_ = [sync(source, 0) for source in "pqr"]
+    after = [each | {"arrival": 62 * S} for each in syncs_]
+    records = {None: events, "first": [*syncs_, *events], "last": [*events, *after]}[synced]
+    trace = tmp_path / "t.jsonl"
+    trace.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with slackwater.query(trace, text.format(stream), order="kslack:1s") as found:
+        rows = [row.get("certainty") for row in found if row["query"] != "w"]
+    is_one = text in OF_ONE and (stream or "source = 'p'" in text)
+    assert rows
+    assert all((word == "unknown") == (synced != "first" and not is_one) for word in rows)

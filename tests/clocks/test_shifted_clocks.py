@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.core.clocks.choice import ClockChoice, Lane, UpcomingClocks
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.operators.grouping.dataflow import Dataflow
 from slackwater.engine.operators.grouping.maps import PythonCombine, PythonTupleMap
@@ -52,6 +53,8 @@ STATEMENTS = {
     "rows of a source": WINDOW.format("GROUP BY source", "ROWS 2"),
     "session of a source": WINDOW.format("GROUP BY source", "SESSION 8 ns"),
     "some": WINDOW.format("WHERE source = 'b' GROUP BY k", "TUMBLING 10 ns"),
+    "of one type": WINDOW.format("WHERE type = 'A'", "TUMBLING 10 ns"),
+    "of some values": WINDOW.format("WHERE k = 1", "TUMBLING 10 ns"),
     "monitor": MONITOR.format("k"),
     "monitor of a source": MONITOR.format("source"),
     "monitor that ends": ENDED.format("k"),
@@ -64,6 +67,9 @@ STATEMENTS = {
         "EVENT SEQ(p x, p y) UNDER CONSTRAINT c FOR TRACE BY k AS p*"
     ),
     "windows of windows": TOTALS.format("k", "SELECT sum(s) AS s FROM w WINDOW TUMBLING 20 ns"),
+    "windows of a source's windows": TOTALS.format(
+        "source", "SELECT sum(s) AS s FROM w WINDOW TUMBLING 20 ns"
+    ),
     "matches of windows": TOTALS.format(
         "source", "EVENT SEQ(w x, w y) WITHIN 60 ns RETURN x.s AS x, y.s AS y"
     ),
@@ -71,8 +77,6 @@ STATEMENTS = {
         "source", "EVENT SEQ(w x, !w z, w y) WITHIN 60 ns RETURN x.s AS x, y.s AS y"
     ),
 }  # fmt: skip
-# Not among them: windows FROM results of windows by source. One that ends before the first result
-# of a second clock is not unknown, though an unknown clock's events may belong into it.
 GROUPING = Grouping(2, key=lambda e: e["k"], map=PythonTupleMap(lambda es: [[e["n"] for e in es]]))
 STATEFUL = Stateful(PythonCombine(lambda was, e: ((was or 0) * 3 + e["n"], [(was or 0) + e["n"]])))
 PLAIN = Map(lambda e: [e["n"]], most=1)
@@ -99,6 +103,11 @@ def traces(draw: st.DrawFn) -> list[Record]:
         record["seq"] = seqs[record["source"]]
         seqs[record["source"]] += 1
     return records
+
+
+def lanes(names: Iterable[tuple[str, str | None]]) -> tuple[Lane, ...]:
+    """Of (source, type)."""
+    return tuple((source, (source, source, "events", kind)) for source, kind in sorted(names))
 
 
 def moved(records: list[Record], source: str, by: int) -> list[Record]:
@@ -151,8 +160,8 @@ def known(results: list[Record]) -> list[Record]:
 def holds(plans: Any, records: list[Record], sources: str, by: int, cut: int) -> None:
     """``sources``: those of unknown clocks; the others have a sync."""
     synced = tuple(name for name in "abc" if name not in sources)
-    names = {*synced, *(record["source"] for record in records)}
-    choice = ClockChoice(False, (), (("main", tuple(sorted(names)), synced),))
+    names = {(record["source"], record["type"]) for record in records}
+    choice = ClockChoice(False, (), (UpcomingClocks("main", lanes(names), synced),))
     syncs = [{"kind": "sync", "source": name, "ts": 0, "offset": 0, "delay": 0, "arrival": 0,
               "skew_error_ppb": 0} for name in synced]  # fmt: skip
     records = [*syncs, *records]
@@ -195,7 +204,7 @@ def flow(form: str) -> tuple[GroupingPlan, ...]:
 def test_of_one_clock_or_of_exact_ones_nothing_is_unknown(form: str, records: list[Record]) -> None:
     plans = flow(form) if form in FLOWS else read_statements([STATEMENTS[form]])[0]
     one = [record | {"source": "a", "seq": n} for n, record in enumerate(records)]
-    choice = ClockChoice(exact=False, upcoming=(("main", ("a",), ()),))
+    choice = ClockChoice(exact=False, upcoming=(UpcomingClocks("main", lanes({("a", None)})),))
     assert found(plans, one, choice, 1) == found(plans, one, ClockChoice(), 1)
     for each in found(plans, records, ClockChoice(), 1):
         assert each.get("certainty") != "unknown"

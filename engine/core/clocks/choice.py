@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import parse_duration
@@ -20,19 +20,33 @@ _HOW: Final = (
 _DECLARED: Final = re.compile(r"([+-]?)([^±+-]+)(?:(?:±|\+-|\+/-)(.+))?")
 
 
+Lane = tuple[str, tuple[str | None, str | None, str | None, str | None]]
+"""The clock of some events, and what queries read as their clock, source, stream and type; None:
+anything."""
+
+
+class UpcomingClocks(NamedTuple):
+    """What will come of a site: events of these ``lanes``; ``synced``: of these clocks a sync does,
+    and before any event.
+    """
+
+    site: str
+    lanes: tuple[Lane, ...]
+    synced: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ClockChoice:
     """What holds of clocks that no sync record speaks of.
 
     ``exact``: they are one clock, or agree; else they are unknown. ``declared``: (name, offset,
     bound) [ns]: the clock of this name is ``offset`` behind, give or take ``bound``; behind the
-    one clock of which nothing is said, if there is no other. ``upcoming``: (site, clocks that will
-    come, those of them of which a sync speaks), of an input that ends.
+    one clock of which nothing is said, if there is no other. ``upcoming``: of an input that ends.
     """
 
     exact: bool = True
     declared: tuple[tuple[str, int, int], ...] = ()
-    upcoming: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    upcoming: tuple[UpcomingClocks, ...] = ()
 
 
 def read_clock(texts: str | Sequence[str], time_unit: str = "ns") -> ClockChoice:

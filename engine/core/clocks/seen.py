@@ -5,13 +5,13 @@ What compares events of several clocks, one of them unknown, is unknown (SPEC 2)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from slackwater.edge_agent import records as r
-from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.core.clocks.choice import ClockChoice, Lane
 from slackwater.engine.core.clocks.epochs import UNKNOWN_EPOCH
 from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.released import Strings
@@ -25,6 +25,7 @@ STAMPED_BY: Final = "stamped_by"
 """Column of results that others read as events: the clock of their own events. Their ``clock`` is
 that of their source."""
 _NEVER: Final = 2**62
+_Name = TypeVar("_Name", int, str)
 NO_CLOCK: Final = -1
 """Instead of a clock's code: of several clocks."""
 
@@ -34,12 +35,9 @@ class ClocksSeen:
 
     def __init__(self, choice: ClockChoice, site: str, strings: Strings) -> None:
         self._declared = {strings.code(name) for name, _, _ in choice.declared}
-        self._clocks = set[int]()
-        self._unknown = set[int]()
-        for of, names, synced in choice.upcoming:
-            if of == site:
-                self._clocks = set(map(strings.code, names))
-                self._unknown = self._clocks - self._declared - set(map(strings.code, synced))
+        clocks, unknown = _upcoming(choice, site)
+        self._clocks = set(map(strings.code, clocks))
+        self._unknown = set(map(strings.code, unknown))
         self.held = [*self._clocks, *self._declared]
         """Codes of texts in use, whatever comes."""
 
@@ -82,12 +80,7 @@ class ClocksSeen:
         return self._unknown if self._is_mixed() else set()
 
     def _is_mixed(self) -> bool:
-        if not self._unknown or len(self._clocks) == 1:
-            return False
-        if len(self._unknown) > 1 or len(self._clocks) > len(self._declared) + 1:
-            return True
-        # What is said of all others is said against the one of which nothing is.
-        return not self._clocks - self._unknown <= self._declared
+        return _are_mixed(self._clocks, self._unknown, self._declared)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
@@ -96,6 +89,31 @@ class ClocksSeen:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._clocks, self._unknown = set(state["clocks"]), set(state["unknown"])
+
+
+def _upcoming(choice: ClockChoice, site: str) -> tuple[set[str], set[str]]:
+    """The clocks that will come, and those of them that are unknown."""
+    mine = [each for each in choice.upcoming if each.site == site]
+    clocks = {clock for each in mine for clock, _ in each.lanes}
+    known = {name for name, _, _ in choice.declared}.union(*(each.synced for each in mine))
+    return clocks, clocks - known
+
+
+def _are_mixed(clocks: set[_Name], unknown: set[_Name], declared: set[_Name]) -> bool:
+    if not unknown or len(clocks) == 1:
+        return False
+    if len(unknown) > 1 or len(clocks) > len(declared) + 1:
+        return True
+    # What is said of all others is said against the one of which nothing is.
+    return not clocks - unknown <= declared
+
+
+def will_mix(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> bool:
+    """Whether events of these ``lanes`` are of several clocks of which one is unknown."""
+    clocks, unknown = _upcoming(choice, site)
+    declared, read = {name for name, _, _ in choice.declared}, {clock for clock, _ in lanes}
+    is_mixed = not choice.exact and _are_mixed(clocks, unknown, declared)
+    return is_mixed and len(read) > 1 and not read.isdisjoint(unknown)
 
 
 class ComparedClocks:
@@ -109,17 +127,16 @@ class ComparedClocks:
         keys: by what events are grouped: of one source, or one clock, they are not compared with
             others.
         early: results leave before they end, so that it counts when they begin.
-        all_read: no event of the stream is left out, so a clock counts that will come.
+        mixed: it is known that several clocks will come of which one is unknown.
     """
 
     def __init__(
-        self, keys: Sequence[str] = (), *, early: bool = False, all_read: bool = False
+        self, keys: Sequence[str] = (), *, early: bool = False, mixed: bool = False
     ) -> None:
         self._by_clock, self._by_source = r.CLOCK in keys, r.SOURCE in keys
         self._key = next((n for n, name in enumerate(keys) if name in (r.CLOCK, r.SOURCE)), None)
         """Which key says whose clock it is; None: none does."""
         self._early = early
-        self._all_read = all_read and self._key is None
         self._clocks = set[tuple[int, int]]()
         """(group, clock): those of one group share windows."""
         self._groups = set[int]()
@@ -127,7 +144,8 @@ class ComparedClocks:
         self._newest = -_NEVER
         # Up to when there were events of one clock, of known clocks, and of known results alone;
         # and no other clock in the stream beside an unknown one.
-        self._one = self._known = self._sure = self._alone = _NEVER
+        self._known = self._alone = -_NEVER if mixed else _NEVER
+        self._one, self._sure = self._known if self._key is None else _NEVER, _NEVER
 
     def see(self, columns: Columns, ref: np.ndarray, chosen: np.ndarray | None) -> None:
         """Events in order of release.
@@ -152,8 +170,6 @@ class ComparedClocks:
             self._known = _before_first(columns["epoch"][rows] == UNKNOWN_EPOCH, times)
         if self._alone == _NEVER:
             self._alone = _before_first(columns[MIXED][rows], times)
-            if self._all_read:
-                self._one, self._known = min(self._one, self._alone), min(self._known, self._alone)
         if self._sure == _NEVER and CHANCE in columns:
             self._sure = _before_first(columns[CHANCE][rows] == UNKNOWN, times)
         self._newest = int(times[-1])

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from slackwater.engine.barrier.base import Matcher
 from slackwater.engine.barrier.registry import barrier_in_force, build_barrier
 from slackwater.engine.barrier.stage import BarrierStage
+from slackwater.engine.core.clocks.choice import Lane
+from slackwater.engine.core.clocks.seen import will_mix
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Operator
 from slackwater.engine.hosts.chain.settings import ChainSettings
 from slackwater.engine.operators.grouping.operations import GroupingPlan
 from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.query.clocked import lanes_asked, lanes_read
 from slackwater.engine.query.failures import QueryFailures
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
@@ -86,7 +89,8 @@ def _windows(
 ) -> Operator:
     from slackwater.engine.operators.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
 
-    return windows_of(plan, replace(settings.window, barrier=settings.barrier), site)
+    mixed = will_mix(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
+    return windows_of(plan, replace(settings.window, barrier=settings.barrier, mixed=mixed), site)
 
 
 def _monitor(
@@ -107,7 +111,9 @@ def _grouping(
 ) -> Operator:
     from slackwater.engine.operators.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
 
-    return GroupingOperator(plan, site, barrier_in_force(settings.barrier, plan.realtime))
+    barrier = barrier_in_force(settings.barrier, plan.realtime)
+    mixed = will_mix(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
+    return GroupingOperator(plan, site, barrier, mixed=mixed)
 
 
 def _derived(
@@ -116,12 +122,21 @@ def _derived(
     from slackwater.engine.operators.cascade.stage import DerivedStage  # noqa: PLC0415 - for few runs
 
     # What the log's order and sources say of events says nothing of results.
+    lanes = lanes_asked(plan, _lanes(settings, site))
+    upcoming = [each._replace(lanes=lanes) for each in settings.clock.upcoming if each.site == site]
     own = replace(
         settings, certainty="pairwise", spill=None,
         pattern=replace(settings.pattern, purge="late", slack_ns=0),
+        clock=replace(settings.clock, upcoming=tuple(upcoming)),
     )  # fmt: skip
     reach = [reaching(settings).reach(source) for source in plan.sources]
     return DerivedStage(plan, lambda: build_operator(plan.plan, own, site), reach)
+
+
+def _lanes(settings: ChainSettings, site: str) -> tuple[Lane, ...]:
+    """What will come, of an input that ends."""
+    mine = (each.lanes for each in settings.clock.upcoming if each.site == site)
+    return next(mine, ())
 
 
 def reaching(settings: ChainSettings) -> Reaching:

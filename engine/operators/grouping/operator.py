@@ -98,7 +98,9 @@ class GroupingOperator:
         UserError: a barrier that it does not have.
     """
 
-    def __init__(self, plan: GroupingPlan, site: str, barrier: BarrierSettings) -> None:
+    def __init__(
+        self, plan: GroupingPlan, site: str, barrier: BarrierSettings, *, mixed: bool = False
+    ) -> None:
         kind = BARRIERS[barrier.name]
         if kind.by_arrival or kind.policy(BarrierRequirements((), (), 0), barrier).adapts:
             raise UserError(
@@ -116,7 +118,7 @@ class GroupingOperator:
         self._counts = dict.fromkeys(("items", "late", "incomplete"), 0)
         self._groups = not all(isinstance(each, Map) for each in plan.flow.operations)
         """Whether events are put in order; keys are functions, so any clock may be in a group."""
-        self._compared = ComparedClocks(all_read=not (plan.types or plan.streams))
+        self._compared = ComparedClocks(mixed=mixed)
 
     def required_columns(self) -> set[str]:
         return _READ | released_columns(self.plan.attributes)

@@ -105,7 +105,7 @@ class Windows(ABC):
         self._compared = ComparedClocks(
             [key.name for key in plan.group_by],
             early=plan.emit is not Emit.CLOSE,
-            all_read=not plan.streams and plan.where is None,
+            mixed=self.settings.mixed,
         )
         self._clock = WindowClock(plan, self.settings.barrier)
         self._in_advance = plan.emit is not Emit.CLOSE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,11 +24,13 @@ class WindowSettings:
     ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.
     ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
     ``barrier``: which progress closes windows (``window.progress``); None: the order's.
+    ``mixed``: it is known that several clocks will come of which one is unknown.
     """
 
     correction_horizon_ns: int | None = None
     cells_max: int = 1 << 22
     barrier: BarrierSettings | None = None
+    mixed: bool = field(default=False, repr=False)
 
 
 def horizon_ns(settings: WindowSettings, size_ns: int) -> int:
