@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -337,9 +338,12 @@ def refuted_worlds(draw: st.DrawFn, types: str = "ABC", long: int = 0) -> World:
 
 
 @st.composite
-def stepped_worlds(draw: st.DrawFn, types: str = "ABC", long: int = 0) -> World:
+def stepped_worlds(
+    draw: st.DrawFn, types: str = "ABC", long: int = 0, more_syncs: int = 0
+) -> World:
     """Clock p is set while events happen, by more than syncs may err. The sync that shows it comes
     at any place of the log, so that events may be released before by what was known until then.
+    So do as many as ``more_syncs`` of before and after the step: some are overtaken by others.
     """
     records, events, firsts = list[tuple[int, Record]](), list[Event](), list[Record]()
     for source in draw(st.sampled_from(["pq", "pqr"])):
@@ -350,6 +354,7 @@ def stepped_worlds(draw: st.DrawFn, types: str = "ABC", long: int = 0) -> World:
         moments = [0] * draw(st.integers(1, 2))
         if source == "p":
             moments.append(draw(st.integers(clock.step, 2 * SPAN)))
+            moments += draw(st.lists(st.integers(1, 2 * SPAN), max_size=more_syncs))
         for n, moment in enumerate(moments):
             truth = clock.offset if moment < clock.step else clock.after
             off = truth + draw(st.integers(2 - unc, unc - 2))
@@ -373,7 +378,10 @@ SPILLS = st.builds(
     SpillSettings, st.none(), st.sampled_from([None, UNIT, 20 * UNIT]), st.just(5 * UNIT),
     st.integers(1, 4), st.sampled_from([0, 10**6, 10**7]),
 )  # fmt: skip
-WRONG = {"refuted": refuted_worlds, "stepped": stepped_worlds}
+WRONG = {
+    "refuted": refuted_worlds, "stepped": stepped_worlds,
+    "overtaken": partial(stepped_worlds, more_syncs=3),
+}  # fmt: skip
 TYPES = {"pair": "AB", "repetition": "AAB", "difference": "AB", "ISEQ": "AB"}
 CASES = [*((form, False) for form in PATTERNS), ("pair", True), ("negation", True)]
 
@@ -439,6 +447,37 @@ def test_a_step_leaves_what_was_stamped_before_the_sync_before_it_as_it_is() -> 
         assert found == {(-2000, 9000): "confirmed", (2000, 9000): "confirmed"}
     found = found_matches("EVENT SEQ(A a, B b) WITHIN 6 us", world, "none")
     assert found == {(2000, 9000): "uncertain"}  # at 5 us, or at 3 us
+
+
+@pytest.mark.parametrize("by", [-40, 40])
+@pytest.mark.parametrize(("form", "until"), [("pair", 105), ("pair", 1000), ("negation", 1000)])
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+def test_a_clock_that_was_set_is_not_trusted_in_whatever_order_its_syncs_come(
+    by: int, form: str, until: int, when: str
+) -> None:
+    """At 75 clock p is set by 40, and perhaps back at 105. Three syncs lie around these."""
+    text, events, records = PATTERNS[form][0].format(100), list[Event](), list[Record]()
+
+    def offset(true: int) -> int:
+        return by * UNIT if 75 <= true < until else 0
+
+    for place in range(0, 160, 13):
+        source, true = "pq"[place % 2], place + 4
+        ts, at = true * UNIT - offset(true) * (source == "p"), Fraction(true * UNIT)
+        events.append(Event(len(events), "ABAACB"[len(events) % 6], ts, at, at))
+        records.append({"source": source, "type": events[-1].type, "ts": ts,
+                        "attrs": {"n": events[-1].number}, "arrival": 10**9})  # fmt: skip
+    first, *syncs = [
+        {"kind": "sync", "source": "p", "ts": true * UNIT - offset(true), "delay": 6,
+         "offset": offset(true), "arrival": 10**9 * (true > 0)} for true in (0, 60, 90, 120)
+    ]  # fmt: skip
+    matches = set(PATTERNS[form][1](100)(events))
+    for some in itertools.permutations(syncs):
+        place = {"before": 3, "between": 2, "after": 0}[when]
+        log = [first, first | {"source": "q"}, *some[:place], *records, *some[place:]]
+        found = found_matches(text, World(log, []), "none")
+        assert {match for match, certainty in found.items() if certainty == "confirmed"} <= matches
+        assert matches <= set(found)
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 
 from slackwater.edge_agent.records import UNC_MAX_NS
-from slackwater.engine.kernels.jit import inline
+from slackwater.engine.core.released import LATE_DROPPED
+from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, NS_PER_S, record
 
 EPOCHS_KEPT: Final = 8
@@ -119,3 +120,70 @@ def epoch_of(ident: int) -> int:
 def epochs_of(ident: np.ndarray) -> np.ndarray:
     """``epoch_of``, of many."""
     return np.where(ident >= UNKNOWN_EPOCH, ident, _BEFORE - ident)
+
+
+@kernel
+def first_refuted(
+    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, arrival: np.ndarray,
+    is_event: np.ndarray, guard: int,
+) -> tuple[int, int, int]:  # fmt: skip
+    """(row, place of the epoch, by how much) of the first event that arrived before its time, less
+    its uncertainty; row -1: none did.
+    """
+    for i in range(len(clock)):
+        if clock[i] < 0 or (len(is_event) > 0 and not is_event[i]):
+            continue
+        of = clocks[clock[i]]
+        if of.n == 0:
+            continue
+        ref, unc, _ = reference(clocks, 0, clock[i], ts[i])
+        by = ref - unc - arrival[i]
+        if REFUTES_NS <= by <= guard:
+            j = of.n - 1
+            while j > 0 and ts[i] < of.epochs[j].start:
+                j -= 1
+            return i, j, by
+    return NONE, 0, 0
+
+
+@kernel
+def statuses_of(
+    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, epoch: np.ndarray, found: np.ndarray
+) -> None:
+    """``status_of``, of many."""
+    for i in range(len(clock)):
+        found[i] = status_of(clocks, clock[i], ts[i], epoch[i])
+
+
+@kernel
+def widen_released(
+    clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, ts: np.ndarray, ref: np.ndarray,
+    unc: np.ndarray, epoch: np.ndarray, counts: bool,
+) -> None:  # fmt: skip
+    """Count what the newest offset of a clock released; widen what an offset in doubt did, so as
+    to cover what is known of that stamp now.
+    """
+    for i in range(len(clock)):
+        of = clocks[clock[i]]
+        j = of.n - 1
+        if j < 0 or epoch[i] == UNKNOWN_EPOCH:
+            continue
+        mine = epoch_of(epoch[i])
+        if mine == of.epochs[j].ident:
+            if counts and status[i] != LATE_DROPPED:
+                of.gone += 1
+            if of.epochs[j].refuted > 0:
+                _, wrong, _ = reference(clocks, 0, clock[i], ts[i])
+                unc[i] = max(unc[i], wrong)
+            continue
+        now, wrong, found = reference(clocks, 0, clock[i], ts[i])
+        if found == epoch[i] and found != NONE:
+            unc[i] = max(unc[i], wrong)  # refuted since then
+            continue
+        while j >= 0 and of.epochs[j].ident != mine:
+            j -= 1
+        known = epoch[i] != NONE and found != NONE
+        if known and j >= 0 and of.epochs[j].regime == of.epochs[of.n - 1].regime:
+            continue
+        unc[i] = min(max(unc[i], abs(now - ref[i]) + wrong), UNC_MAX_NS)
+        epoch[i] = NONE

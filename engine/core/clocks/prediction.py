@@ -38,6 +38,7 @@ from msgspec import Struct
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
+from slackwater.engine.core.clocks.epochs import REFUTES_NS
 from slackwater.engine.kernels.records import NS_PER_S
 
 SYNCS_MIN: Final = 3
@@ -134,6 +135,12 @@ class Line(Struct, frozen=True):
         """Uncertainty [ns] at ``age`` when it grows by ``skew_error_ppb``."""
         return self.unc + age * skew_error_ppb // NS_PER_S
 
+    def error_at(self, ts: int) -> int:
+        """How wrong it can be [ns] at any time, before its anchor, too."""
+        age = ts - self.anchor
+        rate = self.skew_error_ppb + (abs(self.skew_ppb) if age < 0 else 0)
+        return self.unc_after(abs(age), rate)
+
 
 def limit_ppb(stated_ppb: int | None) -> int:
     """What bounds a source's skew: what it states, or NTP's tolerance when it states nothing."""
@@ -182,6 +189,31 @@ def stepped(
         back = _EVER if before >= NS_PER_S else -(-(by + allowed) * NS_PER_S // (NS_PER_S - before))
     oldest = line.unc_after(max(0, age) + back, before)
     return ClockStep(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
+
+
+def in_doubt(
+    lines: Sequence[Line], late: Line, stated_ppb: int | None
+) -> tuple[int, int, tuple[Line, ...]] | None:
+    """(first, last, lines): of what stamps from ``first`` to ``last`` the offset may be any of
+    these, as ``late``, a sync that newer ones have overtaken, contradicts those of ``lines`` right
+    before or after it. None: it contradicts none; one of them is after it.
+    """
+    at = late.anchor + late.offset
+    in_order = sorted(lines, key=lambda line: (line.anchor + line.offset, line.unc))
+    place = sum(line.anchor + line.offset <= at for line in in_order)
+    before, after = in_order[max(place - 1, 0) : place], in_order[place : place + 1]
+    found = []
+    for one, next_one in [*((line, late) for line in before), *((late, line) for line in after)]:
+        moved = abs(next_one.offset - one.offset_at(next_one.anchor))
+        if moved - one.error_at(next_one.anchor) - next_one.unc >= REFUTES_NS:
+            sample = Sample(next_one.anchor, next_one.offset, next_one.unc)
+            step = stepped(one, sample, stated_ppb, is_held=True)
+            back = step.back if step else 0
+            found += [one.anchor - back, next_one.anchor, next_one.anchor + back]
+    if not found:
+        return None
+    first = max(min(found), -TIME_MAX_NS) if before else -TIME_MAX_NS
+    return first, min(max(found), TIME_MAX_NS), (*before, late, *after)
 
 
 def held(sample: Sample, stated_ppb: int | None) -> Line:

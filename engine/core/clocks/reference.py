@@ -37,9 +37,10 @@ from slackwater.engine.core.clocks.epochs import (
     REFUTES_NS,
     UNANCHORED,
     UNKNOWN_EPOCH,
-    epoch_of,
+    first_refuted,
     reference,
-    status_of,
+    statuses_of,
+    widen_released,
 )
 from slackwater.engine.core.clocks.prediction import (
     SYNCS_KEPT,
@@ -52,10 +53,11 @@ from slackwater.engine.core.clocks.prediction import (
     explained,
     growth_ppb,
     held,
+    in_doubt,
     stepped,
 )
 from slackwater.engine.core.columns import Columns, clock_codes
-from slackwater.engine.core.released import LATE_DROPPED, LATEST, NO_EPOCH, Refuted, Strings
+from slackwater.engine.core.released import LATEST, NO_EPOCH, Refuted, Strings
 from slackwater.engine.core.timeline import EPOCH_START, REF_END, UNC_START
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
@@ -239,10 +241,14 @@ class SourceClocks:
         known.delay = sync.delay
         if known.syncs and known.report == report and sync.ts in (None, known.line.anchor):
             return  # the same report for another stream of this source
-        if sync.ts is not None and sync.ts + sync.offset < known.line.anchor + known.line.offset:
-            of = self.clocks[code]
-            if (of["epochs"]["anchor"][: of["n"]] == sync.ts).any():
-                return  # so is this, which newer ones have overtaken
+        newest = known.line
+        if (
+            sync.ts is not None
+            and sync.ts + sync.offset < newest.anchor + newest.offset
+            and (self._predict and newest.anchor < UNANCHORED)
+        ):
+            self._learn_late(code, known, line, sync.arrival)
+            return
         known.report = report
         known.syncs += 1
         before, known.line = known.line, line
@@ -263,6 +269,47 @@ class SourceClocks:
         if step is not None and newest_ts > INT_MIN:
             first = min(before.anchor, known.line.anchor) - step.back
             self._refute_before(code, was, first, sync.arrival)
+
+    def _learn_late(self, code: int, known: _Known, late: Line, at: int) -> None:
+        """A sync that newer ones have overtaken says how wrong the offsets around it are: where it
+        contradicts those before and after it, the clock was set in between, or ran at another rate.
+        Else it changes nothing.
+        """
+        of, n = self.clocks[code], int(self.clocks["n"][code])
+        if (of["epochs"]["anchor"][:n] == late.anchor).any():
+            return  # the same report for another stream of this source
+        epochs = of["epochs"][:n]
+        lines = [known.line] + [
+            Line(*(int(each[name]) for name in ("anchor", "offset", "unc", "skew", "rate")))
+            for each in epochs[epochs["ident"] != NONE]
+        ]
+        doubt = in_doubt(lines, late, known.report[2])
+        known.syncs += 1
+        if doubt is None:
+            return
+        was, changes, (first, last, around) = self.clocks[code : code + 1].copy(), False, doubt
+        for place in range(n):
+            low = max(first, int(epochs["start"][place]) if place else first)
+            high = min(last, int(epochs["start"][place + 1]) - 1 if place + 1 < n else last)
+            if low > high:
+                continue
+            turns = [low, high, *(min(max(line.anchor, low), high) for line in around)]
+            times = np.array(turns, np.int64)
+            ref, unc, _ = _corrected(was, np.zeros(len(times), np.int64), times, 0)
+            beyond = [
+                abs(ts + line.offset_at(ts) - by) + line.error_at(ts) - wrong
+                for ts, by, wrong in zip(turns, ref.tolist(), unc.tolist(), strict=True)
+                for line in around
+            ]
+            more = min(max(0, *beyond), UNC_MAX_NS)
+            changes |= more > 0 or int(epochs["ident"][place]) != NONE
+            epochs["refuted"][place] += more
+            epochs["ident"][place] = NONE
+            self.site.ends(int(unc.max()) + more)
+        known.doubt_until = max(known.doubt_until, last)
+        known.clock_steps += changes
+        if changes and int(was["max_ts"][0]) > INT_MIN:
+            self._refute_before(code, was, first, at, last)
 
     def named(self, columns: Columns) -> None:
         """Records are to come that may name clocks."""
@@ -432,7 +479,7 @@ class SourceClocks:
         kind = columns.get(r.KIND)
         is_event = kind[start:end] == int(r.Kind.EVENT) if kind is not None else _NO_FLAGS
         times = (columns[r.TS][start:end], columns[r.ARRIVAL][start:end])
-        row, place, by = _first_refuted(self.clocks, code, *times, is_event, guard_ns)
+        row, place, by = first_refuted(self.clocks, code, *times, is_event, guard_ns)
         if row != 0:
             return end if row == NONE else start + int(row)
         known = self._known[self.strings.texts[int(code[0])]]
@@ -457,11 +504,13 @@ class SourceClocks:
         grown = 0 if is_newest else _grown(epoch[place], int(epoch["start"][place + 1]))
         self.site.ends(int(epoch["unc"][place]) + grown + now)
 
-    def _refute_before(self, code: int, was: np.ndarray, first: int, at: int) -> None:
-        """What the clock stamped from ``first`` on and was released before its step was found, by
-        the offsets that ``was`` has, errs by what is known of it now.
+    def _refute_before(
+        self, code: int, was: np.ndarray, first: int, at: int, last: int = TIME_MAX_NS
+    ) -> None:
+        """What the clock stamped from ``first`` to ``last`` and was released before its step was
+        found, by the offsets that ``was`` has, errs by what is known of it now.
         """
-        last, now = int(was["max_ts"][0]), self.clocks[code : code + 1]
+        last, now = min(last, int(was["max_ts"][0])), self.clocks[code : code + 1]
         first = min(max(first, -TIME_MAX_NS), last)
         turns = [first, last]
         for table in (was[0], now[0]):
@@ -499,7 +548,7 @@ class SourceClocks:
         lasting = REF_END in columns
         times = (columns[r.TE], columns[REF_END]) if lasting else (columns[r.TS], columns["ref"])
         if self._predict:
-            _release(
+            widen_released(
                 self.clocks, clock_codes(columns), columns["status"], *times,
                 columns["unc"], columns["epoch"], counts,
             )  # fmt: skip
@@ -525,7 +574,7 @@ class SourceClocks:
     def mark_statuses(self, columns: Columns) -> None:
         """Adds the column ``clock_status`` to released events, if a clock was not synchronized."""
         found = np.zeros(len(columns["ts"]), np.int8)
-        _statuses(self.clocks, clock_codes(columns), columns["ts"], columns["epoch"], found)
+        statuses_of(self.clocks, clock_codes(columns), columns["ts"], columns["epoch"], found)
         if found.any():
             columns[CLOCK_STATUS] = found
 
@@ -629,69 +678,3 @@ def _correct(
 ) -> None:  # fmt: skip
     for i in range(len(clock)):
         ref[i], unc[i], epoch[i] = reference(clocks, default, clock[i], ts[i])
-
-
-@kernel
-def _first_refuted(
-    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, arrival: np.ndarray,
-    is_event: np.ndarray, guard: int,
-) -> tuple[int, int, int]:  # fmt: skip
-    """(row, place of the epoch, by how much) of the first event that arrived before its time, less
-    its uncertainty; row -1: none did.
-    """
-    for i in range(len(clock)):
-        if clock[i] < 0 or (len(is_event) > 0 and not is_event[i]):
-            continue
-        of = clocks[clock[i]]
-        if of.n == 0:
-            continue
-        ref, unc, _ = reference(clocks, 0, clock[i], ts[i])
-        by = ref - unc - arrival[i]
-        if REFUTES_NS <= by <= guard:
-            j = of.n - 1
-            while j > 0 and ts[i] < of.epochs[j].start:
-                j -= 1
-            return i, j, by
-    return NONE, 0, 0
-
-
-@kernel
-def _statuses(
-    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, epoch: np.ndarray, found: np.ndarray
-) -> None:
-    for i in range(len(clock)):
-        found[i] = status_of(clocks, clock[i], ts[i], epoch[i])
-
-
-@kernel
-def _release(
-    clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, ts: np.ndarray, ref: np.ndarray,
-    unc: np.ndarray, epoch: np.ndarray, counts: bool,
-) -> None:  # fmt: skip
-    """Count what the newest offset of a clock released; widen what an offset in doubt did, so as
-    to cover what is known of that stamp now.
-    """
-    for i in range(len(clock)):
-        of = clocks[clock[i]]
-        j = of.n - 1
-        if j < 0 or epoch[i] == UNKNOWN_EPOCH:
-            continue
-        mine = epoch_of(epoch[i])
-        if mine == of.epochs[j].ident:
-            if counts and status[i] != LATE_DROPPED:
-                of.gone += 1
-            if of.epochs[j].refuted > 0:
-                _, wrong, _ = reference(clocks, 0, clock[i], ts[i])
-                unc[i] = max(unc[i], wrong)
-            continue
-        now, wrong, found = reference(clocks, 0, clock[i], ts[i])
-        if found == epoch[i] and found != NONE:
-            unc[i] = max(unc[i], wrong)  # refuted since then
-            continue
-        while j >= 0 and of.epochs[j].ident != mine:
-            j -= 1
-        known = epoch[i] != NONE and found != NONE
-        if known and j >= 0 and of.epochs[j].regime == of.epochs[of.n - 1].regime:
-            continue
-        unc[i] = min(max(unc[i], abs(now - ref[i]) + wrong), UNC_MAX_NS)
-        epoch[i] = NONE
