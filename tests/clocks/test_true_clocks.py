@@ -615,6 +615,21 @@ def test_windows_bound_what_lasts_as_a_condition_says(
         assert low is None or low <= true.get(start, 0) <= high
 
 
+@pytest.mark.parametrize("window", ["TUMBLING 500 us", "SESSION 500 us", "ROWS 1"])
+def test_no_bound_rests_on_how_long_events_last_by_a_clock_that_errs(window: str) -> None:
+    """By this clock 20 us are 19 to 21."""
+    lasting = {"most": "max(te - ts)", "all": "sum(te - ts)", "mean": "avg(te - ts)",
+               "least": "min(2 * ts)", "more": "sum(te - ts) + count(*)"}  # fmt: skip
+    as_stamped = {"stamped": "sum(raw_te - raw_ts)", "n": "count(te - ts)"}
+    asked = ", ".join(f"{text} AS {name}" for name, text in {**lasting, **as_stamped}.items())
+    sync = {"kind": "sync", "source": "p", "ts": 0, "offset": 0, "delay": 6,
+            "skew_error_ppb": RATES[-1]}  # fmt: skip
+    event = {"source": "p", "type": "A", "ts": 100 * UNIT, "te": 120 * UNIT}
+    (row,) = answers(f"SELECT {asked} WINDOW {window}", [sync, event])
+    assert row["value"]["mean"] == row["value"]["stamped"] == 20 * UNIT
+    assert row["bounds"] == {"stamped": [20 * UNIT] * 2, "n": [1, 1]}
+
+
 WINDOWS = ("TUMBLING 7 us", "TUMBLING 50 us", "SLIDING 40 us EVERY 10 us", "ROWS 2", "SESSION 9 us")
 
 

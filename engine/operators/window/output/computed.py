@@ -26,6 +26,7 @@ from slackwater.engine.operators.window.state.number import (
     NULL,
     TEXT,
 )
+from slackwater.engine.query.clocked import coefficients
 from slackwater.engine.query.expression import View, mask, view_value
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.plan import (
@@ -212,10 +213,17 @@ Range = tuple[Value, Value]
 
 
 def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
-    """Whether results have bounds of it: of sums and products if all that is in them has bounds."""
+    """Whether results have bounds of it: of sums and products if all that is in them has bounds.
+    What clocks' errors move has none, as bounds count on the values of events.
+    """
+
+    def has_bounds(one: Aggregate) -> bool:
+        is_moved = one.argument is not None and coefficients(one.argument) != {}
+        return one.function in BOUNDED and (one.function == "count" or not is_moved)
+
     if one.function != COMPUTED:
-        return one.function in BOUNDED
-    of = {default_label(each): each.function in BOUNDED for each in plan.worked_out.aggregates}
+        return has_bounds(one)
+    of = {default_label(each): has_bounds(each) for each in plan.worked_out.aggregates}
 
     def known(node: Expression) -> bool:
         match node:
