@@ -255,6 +255,31 @@ def test_a_query_that_is_not_asked_has_no_history() -> None:
         Chain(replace(settings(False, "immediate"), plans=plans), "main")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "times"),
+    [
+        ("SEQ(A a, B b)", "b.ts - a.ts"), ("SEQ(A a, B b)", "a.te - a.ts"),
+        ("SEQ(A a, B b)", "2 * a.te - b.ref"), ("AND(A a, OR(B b, C c))", "a.ts - b.ts"),
+        ("SEQ(A{1,2} a[], B b)", "b.ts - last(a.ts)"),
+    ],
+)  # fmt: skip
+def test_what_clocks_may_err_in_is_for_where(pattern: str, times: str, tmp_path: Path) -> None:
+    text = (
+        "EVENT " + pattern.replace("{", "{{").replace("}", "}}") + " {} WITHIN 90 CHECK quick ({})"
+    )
+    with pytest.raises(UserError, match="CHECK quick compares times that clocks may err in") as no:
+        query(text.format("", f"b.v = 1 OR NOT {times} < 5"))
+    assert "put it into WHERE" in str(no.value)
+    assert "or compare attributes, or raw_ts and raw_te" in str(no.value)
+    stamped = times.replace(".ref", ".ts").replace(".t", ".raw_t")
+    for remedy in (
+        text.format("", f"{stamped} < -999"), text.format(f"WHERE {times} < 99", "b.v = 999")
+    ):  # fmt: skip
+        chosen = replace(settings(False, "immediate"), plans=(query(remedy),), barrier=None)
+        results = run(chosen, frames(records(3), tmp_path), 17)["q1"]
+        assert any(one.get("doubtful") == ["quick"] for one in results)
+
+
 def test_what_is_forgotten_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slackwater.engine.operators.check.rules.REMEMBERED", 3)
     chain = Chain(settings(True, "immediate"), "main")

@@ -208,6 +208,10 @@ class _Reading:
         if next(attributes_in(found), None) is None:
             hint = "name a value of the result, or look into its history: " + _FORMS
             raise self.context.refuse(node.condition.at, "this names nothing", hint)
+        if self.aliases and is_clocked(found):
+            message = f"CHECK {node.name.text} compares times that clocks may err in"
+            hint = f"put it into WHERE, which says what is uncertain; or {AS_STAMPED}"
+            raise self.context.refuse(node.condition.at, message, hint)
         hold = 0
         if node.hold is not None:
             hold = duration_ns(node.hold, self.context, "HOLD")
