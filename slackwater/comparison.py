@@ -15,6 +15,7 @@ from slackwater.engine.apps.compare.comparison import compare as measure
 from slackwater.engine.apps.compare.measure import Reading
 from slackwater.engine.apps.compare.page import HTML, NO_ARRIVALS, write_comparison
 from slackwater.engine.apps.report.numbers import plain, versions
+from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.extras import need
 from slackwater.engine.hosts.options import read_guards
 from slackwater.engine.hosts.warnings import of_counted
@@ -89,6 +90,7 @@ def compare(
     truth: str | None = None,
     departed: str | None = None,
     guard: str = "1s",
+    clock: str | Sequence[str] = (),
 ) -> Comparison:
     """Runs each order over the same events: which one suits them, and what the others cost.
 
@@ -101,6 +103,7 @@ def compare(
         truth: attribute with an event's true time [ns, engine's clock].
         departed: attribute with the instant of its leaving the source, likewise.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
+        clock: of clocks without a sync, as of ``order``.
 
     >>> events = {"seq": [0, 2, 1], "ts": [10, 30, 20], "arrival": [11, 31, 32]}
     >>> compare(events, ["none", "sequence"]).suits
@@ -114,11 +117,12 @@ def compare(
             given.log,
             [orders] if isinstance(orders, str) else orders,
             sweep,
-            Reading(truth, departed),
+            Reading(truth, departed, read_clock(clock, given.time_unit)),
             read_guards(guard, given.time_unit),
             given.time_unit,
             complete,
         )
         warnings = of_counted(given.counted)
+    warnings += measured.arrivals.excluded
     warn([*warnings, *([] if measured.arrival_given else [NO_ARRIVALS])])
     return Comparison(measured, given.name)

@@ -22,6 +22,7 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.clock_faults import excluded_lines
 from slackwater.engine.hosts.pipeline import Advanced, Host, check_plans
 from slackwater.engine.hosts.upcoming_clocks import with_upcoming_clocks
 from slackwater.engine.hosts.warnings import of_clocks, of_promises
@@ -46,6 +47,8 @@ _PARTS: Final = (
 )  # fmt: skip
 _MANIFEST: Final = "manifest.json"
 _MAKING: Final = ".making"
+_CLOCK: Final = '[engine] clock = ["{}"]'
+"""How a file says what is known of a clock."""
 FILE: Final = ".toml"
 """Of a scenario that is a file."""
 _NO_SCENARIOS: Final = ("papers", "from_file")
@@ -188,10 +191,12 @@ def run_scenario(
             warn(line)
         manifest = _made(scenario, options, folder, making)
     declared = _declared(scenario, options)
-    _answer(folder, plans, list(zip(passes, chains, strict=True)), host, passing, warn, declared)
+    of_passes = list(zip(passes, chains, strict=True))
+    excluded = _answer(folder, plans, of_passes, host, passing, warn, declared)
     main = folder / "runs" / passes[0].label
     export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)
+    score = replace(score, facts={**score.facts, "excluded": excluded})
     write_report(
         folder, scenario.title, scenario.what, {plan.name: plan.text.strip() for plan in plans},
         passes, score, options, command,
@@ -221,9 +226,13 @@ def _unwatched(_what: str) -> AbstractContextManager[Advanced]:
 def _answer(
     folder: Path, plans: tuple[Plan, ...], passes: Sequence[tuple[Pass, ChainSettings]],
     host: Host, passing: Watch, warn: Callable[[str], None], declared: Mapping[str, str],
-) -> None:  # fmt: skip
-    """Runs the passes, each with its chain, over the log in ``folder``."""
-    log = folder / "log"
+) -> list[str]:  # fmt: skip
+    """Runs the passes, each with its chain, over the log in ``folder``.
+
+    Returns:
+        what ``excluded_lines`` says of the first.
+    """
+    log, excluded = folder / "log", list[list[str]]()
     check_plans(log, plans, declared)
     for each, of_pass in passes:
         chain = with_upcoming_clocks(log, of_pass)
@@ -232,8 +241,10 @@ def _answer(
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with passing(f"{each.label}: {what}") as advanced:
             counters = host.run(log, chain, PartStore(folder / "runs" / each.label), advanced)
-        for line in of_clocks(counters, '[engine] clock = ["{}"]'):
+        excluded.append(excluded_lines(counters, log, _CLOCK))
+        for line in (*excluded[-1], *of_clocks(counters, _CLOCK)):
             warn(f"{each.label}: {line}")
+    return excluded[0]
 
 
 def _declared(scenario: RunnableScenario, options: Mapping[str, Any]) -> Mapping[str, str]:

@@ -28,8 +28,9 @@ from slackwater.engine.cli.query_commands import Input
 from slackwater.engine.cli.terminal import PlainConsole, print_compiling, watched
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.cli.work_folder import work_folder
+from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.units import unit_ns
-from slackwater.engine.hosts.options import Guard, read_guards
+from slackwater.engine.hosts.options import Clock, Guard, read_guards
 from slackwater.engine.hosts.pipeline import prepare
 from slackwater.engine.hosts.warnings import of_counted
 from slackwater.engine.log.input.several import files_of
@@ -79,6 +80,7 @@ def compare_orders(
     ] = False,
     read: InputOptions,
     guard: Guard = "1s",
+    clock: Clock = (),
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Runs each order over the same input: which one suits it, and what the others cost."""
@@ -100,7 +102,7 @@ def compare_orders(
             given.directory,
             orders or (),
             sweep if sweep is not None or out is None else MEASURED,
-            Reading(truth, departed),
+            Reading(truth, departed, read_clock(clock or (), read.unit)),
             guards,
             read.unit,
             share,
@@ -128,8 +130,8 @@ def _print(found: OrdersCompared, *, swept: bool) -> None:
     for name, said in arrival_facts(found):
         console.print(f"[dim]{escape(name)}:[/] {escape(said)}", highlight=False)
     choice = found.choice
-    colour = "yellow" if choice.suits is None else "green"
-    console.print(f"\n[bold {colour}]What suits:[/] {escape(choice.headline)}", highlight=False)
+    colour = "green" if choice.suits and not found.arrivals.excluded else "yellow"
+    console.print(f"\n[bold {colour}]What suits:[/] {escape(found.headline)}", highlight=False)
     console.print(escape(choice.reason), highlight=False)
     for heading, enough in (("Complete enough too:", True), ("Not complete enough:", False)):
         costs = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,12 +25,13 @@ _MOST: Final = 3
 """Sources that are named one by one."""
 
 
-def excluded_lines(counters: dict[str, Any], log: Path | Log) -> list[str]:
+def excluded_lines(counters: dict[str, Any], log: Path | Log, how: str = "--clock {}") -> list[str]:
     """A line per source with events set aside, the most first; none without such a source.
 
     Args:
         counters: of the pass.
         log: its input, in which the clocks of these sources are looked at.
+        how: to say what is known of a clock.
     """
     lost = _excluded(counters)
     if not lost:
@@ -52,13 +54,18 @@ def excluded_lines(counters: dict[str, Any], log: Path | Log) -> list[str]:
     worst = sorted(lost.items(), key=lambda each: (-_out(each[1]), each[0]))[:_MOST]
     lines = [
         f"{_said_of(counts, f'{site}/{source}' if several else source)}: "
-        + _why(counts, readings[site, source], known[site, source], fastest[site])
+        + _why(counts, readings[site, source], known[site, source], fastest[site], how)
         for (site, source), counts in worst
     ]
     if len(lost) > _MOST:
         more = sum(map(_out, lost.values()))
         lines.append(f"events of {len(lost) - _MOST:,} more sources excluded, {more:,} in all")
     return lines
+
+
+def behind_excluded(lines: Iterable[str], headline: str) -> str:
+    """``headline`` behind these lines: what is in no result comes before what is in some."""
+    return " ".join([*(f"{line[0].upper()}{line[1:]}." for line in lines), headline])
 
 
 def clocks_set_back(names: set[tuple[str, str]], log: Path | Log) -> dict[tuple[str, str], int]:
@@ -106,7 +113,9 @@ def _said_of(counts: Counter[str], name: str) -> str:
     return f"{out:,} of {counts['arrived']:,} events of {name} excluded"
 
 
-def _why(counts: Counter[str], of: ClockReadings, known: ArrivalEstimate, fastest: int) -> str:
+def _why(
+    counts: Counter[str], of: ClockReadings, known: ArrivalEstimate, fastest: int, how: str
+) -> str:
     if not counts["future"]:
         return (
             "their numbers jump ahead by more than 262,144; a column incarnation that rises with "
@@ -125,4 +134,5 @@ def _why(counts: Counter[str], of: ClockReadings, known: ArrivalEstimate, fastes
     if -known.most_ns > _UNIT_NS:
         return f"{said}, or --time-unit is another than you think"
     option = declaration(of.name, *known.between(fastest))
-    return f"{said}; try --clock {option if shlex.quote(of.name) == of.name else repr(option)}"
+    is_plain = shlex.quote(of.name) == of.name or not how.endswith(" {}")
+    return f"{said}; try {how.format(option if is_plain else repr(option))}"

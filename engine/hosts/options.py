@@ -82,6 +82,16 @@ Guard = Annotated[
 ]
 
 
+Clock = Annotated[
+    Sequence[str],
+    CommandOption(
+        "CLOCK",
+        "Of clocks without a sync: exact, or NAME=OFFSET±BOUND as in badge=-3.2s±0.1s "
+        "(repeatable), or a TOML file of these.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderOptions:
     """How events are put in order, each option as the command line has it."""
@@ -95,14 +105,7 @@ class OrderOptions:
         ),
     ] = None
     guard: Guard = "1s"
-    clock: Annotated[
-        Sequence[str],
-        CommandOption(
-            "CLOCK",
-            "Of clocks without a sync: exact, or NAME=OFFSET±BOUND as in badge=-3.2s±0.1s "
-            "(repeatable), or a TOML file of these.",
-        ),
-    ] = ()
+    clock: Clock = ()
 
     def ordering(self, time_unit: str, *, late: bool = False) -> ChainSettings:
         """The settings of chains that give the ordered stream and answer nothing.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ import slackwater as sw
 from slackwater.engine.cli.app import run
 from slackwater.engine.core.clocks.arrivals import declaration, estimate, fastest_delay
 from slackwater.engine.core.units import parse_duration
+from slackwater.engine.hosts.pipeline import prepare
+from slackwater.engine.log.input.input_read import InputForm
+from slackwater.engine.scenario import Claim, Pass, Score
 
 S, MS = 10**9, 10**6
 BASE = 1_772_352_000 * S
@@ -84,6 +89,69 @@ def test_09c_an_excluded_source_is_a_verdict(
         warnings.simplefilter("always")
         sw.query(path, query)
     assert "all 300 events of d2 excluded" in str(caught[0].message)
+
+
+def test_compare_says_first_what_it_excludes_and_takes_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(write(tmp_path / "in.jsonl", gateway(5000 * MS)))
+    out = tmp_path / "compared"
+    command = ["compare", "--input", path, "--order", "none", "--order", "sequence", "--quiet"]
+    assert run([*command, "--out", str(out)]) == 0
+    said = next(each for each in capsys.readouterr().out.splitlines() if "What suits" in each)
+    assert said.startswith("What suits: All 300 events of d2 excluded: its clock is about 5 s fast")
+    found = json.loads((out / "compare.json").read_text())
+    assert found["verdict"]["headline"].startswith("All 300 events of d2 excluded")
+    option = said.split("try --clock ")[1].split(". ")[0]
+    assert run([*command, "--json", "--clock", option]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "excluded" not in found["verdict"]["headline"]
+    assert found["verdict"]["suits"] == "none"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert sw.compare(path, "none").suits is None
+        assert sw.compare(path, "none", clock=option).suits == "none"
+    assert ["all 300 events of d2 excluded" in str(each.message) for each in caught] == [True]
+
+
+class FastGateway:
+    """A scenario of a log in which the clock of d2 is 5 s fast."""
+
+    name, title, what = "fast", "Fast", "Three devices."
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def make(self, directory: Path, _options: Mapping[str, Any], _data: Path) -> dict[str, Any]:
+        rows = write(directory / "in.jsonl", gateway(5000 * MS))
+        made = prepare([str(rows)], directory, InputForm(unit="ns"))
+        made.directory.rename(directory / "log")
+        manifest = {"scenario": self.name, "log_sha256": "", "options": {}, "sources": {}}
+        (directory / "manifest.json").write_text(json.dumps(manifest))
+        return manifest
+
+    def passes(self, _options: Mapping[str, Any]) -> list[Pass]:
+        return [Pass("main", "sequence")]
+
+    def queries(self, _options: Mapping[str, Any]) -> dict[str, str]:
+        return {"n": "SELECT count(*) AS n GROUP BY source WINDOW TUMBLING 1 h"}
+
+    def score(self, _directory: Path, _options: Mapping[str, Any]) -> Score:
+        return Score((Claim("Something is true", holds=True),))
+
+
+def test_the_report_of_a_scenario_leads_with_what_is_excluded() -> None:
+    with pytest.warns(sw.SlackwaterWarning, match="300 events of d2"):
+        done = sw.run(FastGateway())
+    with done:
+        headline = json.loads((done.folder / "report.json").read_text())["verdict"]["headline"]
+        page = done.report.read_text()
+    assert re.match(
+        r"All 300 events of d2 excluded: its clock is about 5 s fast; "
+        r'try \[engine\] clock = \["d2=-5s±\S+"\]\. The claim holds', headline,
+    )  # fmt: skip
+    assert '<section id="verdict" class="care">' in page
+    assert "All in order" not in page
 
 
 def test_07_rfid_reader_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -201,7 +201,7 @@ def as_plain(comparison: OrdersCompared, source: str, versions: dict[str, str]) 
         },
         "verdict": {
             "suits": choice.suits,
-            "headline": choice.headline,
+            "headline": comparison.headline,
             "reason": choice.reason,
             "costs": [
                 {"order": each.order, "enough": each.enough, "text": each.text}

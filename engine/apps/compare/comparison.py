@@ -26,6 +26,7 @@ from slackwater.engine.apps.compare.measure import (
 )
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import unit_ns
+from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.order.base import Guards, OrderSettings
 from slackwater.engine.order.registry import parse_order
@@ -70,6 +71,11 @@ class OrdersCompared:
     choice: OrderChoice
 
     @property
+    def headline(self) -> str:
+        """What suits, behind the sources of which events were set aside."""
+        return behind_excluded(self.arrivals.excluded, self.choice.headline)
+
+    @property
     def hold_unit(self) -> tuple[str, int]:
         """What holds are shown in, and its ns."""
         return _unit(self.orders, self.arrival_given, self.settings.time_unit)
@@ -98,7 +104,7 @@ def compare(
             least patience that is complete enough (``engine.apps.compare.choice``).
         sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
             own lateness; None: no sweep.
-        reading: where events carry their true times and departures, if they do.
+        reading: of the clocks, and where events carry their true times and departures.
         guards: what an order does before it trusts an event time; without arrivals in the log,
             the future guard is off.
         time_unit: unit of durations without one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +12,14 @@ from typing import Any, Final
 import numpy as np
 
 from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.core.columns import mask_name
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame, by_site
 from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, Released
 from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.hosts.chain import Chain, ChainOutput, ChainSettings
+from slackwater.engine.hosts.clock_faults import excluded_lines
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.order.base import Guards, OrderSettings
@@ -26,17 +28,21 @@ from slackwater.engine.order.registry import parse_order
 # What one order did to the events of an arrival log, counted on its columns as they come out.
 
 
+_UNSAID: Final = ClockChoice()
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What of an event tells its true time and when it set out.
+    """How the times of events are read: their clocks, true times and departures.
 
     ``truth``: name of an int attribute that holds an event's true event time [ns]; None: its ref.
     ``departed``: name of an int attribute that holds the instant at which it left its source [ns,
-    engine's clock]; None: its arrival.
+    engine's clock]; None: its arrival. ``clock``: what holds of clocks without a sync.
     """
 
     truth: str | None = None
     departed: str | None = None
+    clock: ClockChoice = _UNSAID
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -264,7 +270,8 @@ class Arrivals:
     """The events as they arrived, each site's in the order of the log.
 
     ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
-    order by ref, by how much an earlier one exceeds it [ns], ascending.
+    order by ref, by how much an earlier one exceeds it [ns], ascending. ``excluded``: a line per
+    source of which events were set aside, with the remedy.
     """
 
     sites: int
@@ -273,6 +280,7 @@ class Arrivals:
     quarantined: int
     disorder: int
     lateness: np.ndarray
+    excluded: tuple[str, ...] = ()
 
     def slacks_for(self, shares: Sequence[float]) -> list[int]:
         """Least slacks [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
@@ -365,6 +373,7 @@ def arrivals(
         run.count("quarantined_future", "quarantined_jump"),
         run.tally.out_of_order,
         np.sort(run.tally.lateness),
+        tuple(excluded_lines(run.counters, log)),
     )
 
 
@@ -374,7 +383,7 @@ class _Run:
     def __init__(self, settings: ChainSettings, reading: Reading) -> None:
         self._settings = settings
         self._chains: dict[str, Chain] = {}
-        self._counters: list[dict[str, Any]] = []
+        self._counters: dict[str, dict[str, Any]] = {}
         self.tally = OrderTally(reading)
         self.seconds = 0.0
 
@@ -389,7 +398,7 @@ class _Run:
         """End of the input."""
         for site, chain in self._chains.items():
             self._timed(site, chain.finish)
-            self._counters.append(chain.counters())
+            self._counters[site] = chain.counters()
 
     def _timed(self, site: str, call: Callable[[], ChainOutput]) -> None:
         started = time.perf_counter()
@@ -400,22 +409,27 @@ class _Run:
 
     def count(self, *names: str) -> int:
         """The sum of counters over the lanes of every site; 0 of those that the order lacks."""
-        return sum(
-            lane.get(name, 0) for of in self._counters for lane in of["lanes"] for name in names
-        )
+        return sum(lane.get(name, 0) for lane in self._lanes() for name in names)
 
     def counts(self, name: str) -> bool:
         """Whether the order keeps this counter."""
-        return any(name in lane for of in self._counters for lane in of["lanes"])
+        return any(name in lane for lane in self._lanes())
 
     def largest(self, name: str) -> int:
         """The largest of the chains' counters ``name``."""
-        return max((int(of.get(name, 0)) for of in self._counters), default=0)
+        return max((int(of.get(name, 0)) for of in self._counters.values()), default=0)
 
     def largest_of_lanes(self, name: str) -> int:
         """The largest of the lanes' counters ``name``."""
-        lanes = (lane for of in self._counters for lane in of["lanes"])
-        return max((int(lane.get(name, 0)) for lane in lanes), default=0)
+        return max((int(lane.get(name, 0)) for lane in self._lanes()), default=0)
+
+    def _lanes(self) -> Iterator[dict[str, Any]]:
+        return (lane for of in self._counters.values() for lane in of["lanes"])
+
+    @property
+    def counters(self) -> dict[str, Any]:
+        """Those of every site, as a pass keeps them."""
+        return {"sites": self._counters}
 
     @property
     def sites(self) -> int:
@@ -427,14 +441,16 @@ class _Run:
         """Sources of events, those of different sites apart."""
         return sum(
             len({lane["source"] for lane in of["lanes"] if lane["arrived"]})
-            for of in self._counters
+            for of in self._counters.values()
         )
 
 
 def _run(
     log: Path, order: OrderSettings, reading: Reading, guards: Guards, advanced: Advanced
 ) -> _Run:
-    settings = ChainSettings(order, guards=guards, ordered="bare", carried=reading.attributes)
+    settings = ChainSettings(
+        order, guards=guards, clock=reading.clock, ordered="bare", carried=reading.attributes
+    )
     frames = LogReader(log)
     _warm(frames, settings)
     run = _Run(settings, reading)

@@ -269,7 +269,7 @@ def write_comparison(
     write_page(
         out, Path(HTML), f"Orders compared: {found['input']}", _CHAPTERS, found, command=command,
         tables=tables, trade_off=trade_off_figure(comparison), no_arrivals=NO_ARRIVALS,
-        kpis=_kpis(comparison),
+        kpis=_kpis(comparison), excluded=comparison.arrivals.excluded,
     )  # fmt: skip
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slackwater.engine.core.units import amount, duration, percent
+from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.scenario import Claim
 
 
@@ -31,17 +32,15 @@ def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any
     headline = judgement[0].upper() + judgement[1:] + "."
     return {
         "holds": not failed and not off,
-        "headline": _excluded(report) + (headline if claims or off else _answered(report)),
+        "headline": behind_excluded(
+            report["facts"].get("excluded", ()),
+            headline if claims or off else _answered(report),
+        ),
         "numbers": _numbers(report),
         "claims": [
             {"text": claim.text, "holds": claim.holds, "detail": claim.detail} for claim in claims
         ],
     }
-
-
-def _excluded(report: Mapping[str, Any]) -> str:
-    """Sources of which events were set aside, before all else."""
-    return "".join(f"{line[0].upper()}{line[1:]}. " for line in report["facts"].get("excluded", ()))
 
 
 def _answered(report: Mapping[str, Any]) -> str:

@@ -197,7 +197,7 @@ def _structured(packed: bytes) -> np.dtype[Any]:
         return np.dtype((_dtype(base), tuple(shape)))
     names, formats, offsets, itemsize, aligned = said
     if not isinstance(aligned, bool):
-        raise ValueError(f"an array is aligned or not, not {aligned!r}")
+        raise TypeError(f"an array is aligned or not, not {aligned!r}")
     formats = [_dtype(each) for each in formats]
     fields: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize}
     found: np.dtype[Any] = np.dtype(fields, align=aligned)

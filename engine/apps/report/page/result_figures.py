@@ -139,12 +139,7 @@ def _window_figure(
             COLOURS[at % len(COLOURS)],
             [_scaled(each, factor) for each in one["points"]],
         )
-        # Side by side within the window, so that points do not hide one another.
-        shift = (at + 1) / (len(series) + 1)
-        x = digits(
-            time.place(round(each["start_ns"] + shift * (each["end_ns"] - each["start_ns"])))
-            for each in points
-        )
+        x = digits(time.place((each["start_ns"] + each["end_ns"]) // 2) for each in points)
         low, high = ([each[side] for each in points] for side in ("low", "high"))
         data += [*band(x, low, high, colour), _values(one["key"], x, points, colour)]
         for kind, chosen, value in (
@@ -176,8 +171,8 @@ _MARKS: Final = {"truth": ("diamond-open", 9), "events missing": ("x-thin-open",
 
 def _window_caption(aggregate: Mapping[str, Any]) -> str:
     text = (
-        "Each point is a window: its value; the band is all that the clocks' errors could have "
-        "made of it; a cross marks a window that knows it misses events."
+        "Each point is a window, at its middle: its value; the band is all that the clocks' errors "
+        "could have made of it; a cross marks a window that knows it misses events."
     )
     if aggregate["with_truth"]:
         share = percent(aggregate["inside"], aggregate["with_truth"])

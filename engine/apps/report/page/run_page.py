@@ -161,8 +161,8 @@ def _colour(report: Mapping[str, Any]) -> str:
     main = report["run"]["passes"][0]["label"]
     counts = report["conservation"]["passes"][main]["total"]
     lacking = counts["missing"] or counts["late_dropped"] or counts["residual_dropped"]
-    lacking = lacking or report["facts"].get("excluded")
-    return "care" if lacking and not report["verdict"]["claims"] else "holds"
+    lacking = lacking and not report["verdict"]["claims"]
+    return "care" if lacking or report["facts"].get("excluded") else "holds"
 
 
 def _word(report: Mapping[str, Any]) -> str:
