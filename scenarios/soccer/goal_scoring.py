@@ -41,9 +41,12 @@ def goal_score(directory: Path, label: str, truth: EventTruth, logged: np.ndarra
         ),
         Claim(
             f"No confirmed goal is false: {len(right)} of {len(right) + len(wrong)} confirmed ones "
-            f"are true; {uncertain} are reported as uncertain.",
+            "are true.",
             not wrong,
-            f"{len(goals.invented) - len(wrong)} of the uncertain ones are no goals by true time",
+            f"The {len(goals.results)} matches are {len(right) + len(wrong)} confirmed and "
+            f"{uncertain} uncertain ones, for which the clocks' errors leave more than one answer; "
+            f"by true time {found} are goals, {len(right)} of the confirmed and "
+            f"{found - len(right)} of the uncertain ones",
         ),
     )
     facts = {

@@ -25,7 +25,13 @@ from slackwater.engine.apps.sweep.cells import (
     nearest,
     read_axes,
 )
-from slackwater.engine.apps.sweep.page import Estimate, SweepFindings, frontier
+from slackwater.engine.apps.sweep.page import (
+    Estimate,
+    SweepFindings,
+    assess,
+    frontier,
+    write_sweep,
+)
 from slackwater.engine.cli.app import run as command
 from slackwater.engine.core.errors import UserError
 
@@ -93,6 +99,65 @@ def test_seeds_give_confidence_intervals() -> None:
     delay = found["cells"][0]["metrics"]["pairs"]["detection_delay_p50"]
     assert delay["half_95"] > 0
     assert found["seeds"] == 2
+
+
+def of_seeds(jitter: str, held: tuple[bool, ...], values: tuple[float, ...]) -> list[CellAnswer]:
+    return [
+        CellAnswer((jitter,), seed, {"q: recall >= 0.9": (holds, f"it is {100 * value} %")},
+                   {"q": {"recall": value}})
+        for seed, (holds, value) in enumerate(zip(held, values, strict=True))
+    ]  # fmt: skip
+
+
+def test_the_headline_names_the_limit_and_cells_the_worst_seed() -> None:
+    axes = read_axes(["link.jitter=1ms,10ms,100ms,1s"])
+    answers = [
+        *of_seeds("1ms", (True, True), (1.0, 1.0)),
+        *of_seeds("10ms", (True, True), (1.0, 0.98)),
+        *of_seeds("100ms", (True, True), (0.9, 0.94)),
+        *of_seeds("1s", (True, False), (0.92, 0.5)),
+    ]
+    found = SweepFindings.of(axes, answers)
+    assert found.details["q: recall >= 0.9"] == {
+        ("1ms",): "mean 100 %, worst 100 %", ("10ms",): "mean 99 %, worst 98 %",
+        ("100ms",): "mean 92 %, worst 90 %", ("1s",): "mean 71 %, worst 50 %",
+    }  # fmt: skip
+    assert assess(found, ("10ms",)) == (
+        True,
+        (
+            "All thresholds hold at link.jitter = 10ms: up to 100ms of link.jitter "
+            "(at 1s one threshold fails)."
+        ),
+    )
+    holds, headline = assess(found, ("1s",))
+    assert not holds
+    assert headline == (
+        "At link.jitter = 1s one threshold fails. The least change with which all thresholds "
+        "hold: link.jitter = 100ms (from 1s); then up to 100ms of link.jitter (at 1s one "
+        "threshold fails)."
+    )
+    write_sweep(found, "Ours", ("10ms",), "slackwater run", Path("written"), 2)
+    page = Path("written/sweep.html").read_text()
+    assert '"holds with every seed"' in page
+    assert '"with some"' in page
+    assert '"with none"' not in page
+    assert "mean 71 %\\u003cbr\\u003eworst 50 %" in page.replace("<", "\\u003c").replace(
+        ">", "\\u003e"
+    )
+
+
+def test_limits_are_of_each_axis() -> None:
+    axes = read_axes(["seed=1..4", "engine.order=sequence,none"])
+    good = {("2", "sequence"), ("3", "sequence"), ("3", "none"), ("4", "none")}
+    answers = [CellAnswer(each, 1, {"a": (each in good, "it is 1")}, {}) for each in cells(axes)]
+    found = SweepFindings.of(axes, answers)
+    assert assess(found, ("2", "sequence"))[1] == (
+        "All thresholds hold at seed = 2, engine.order = sequence: from 2 to 3 of seed (at 1 one "
+        "threshold fails, at 4 one threshold fails); with engine.order = sequence (at none one "
+        "threshold fails)."
+    )
+    assert "seed from 3" not in assess(found, ("4", "none"))[1]
+    assert "from 3 of seed on (at 2 one threshold fails)" in assess(found, ("4", "none"))[1]
 
 
 @pytest.mark.parametrize(

@@ -331,13 +331,28 @@ class Kpi:
 def kpis(report: Report, tiles: Sequence[Tile]) -> list[dict[str, Any]]:
     """Those that the scenario gave, then those that every report has, as far as they are known."""
     found = [
-        Kpi(each.name, each.value, _unit(each.name), each.shown, bound=each.bound, holds=each.holds)
+        Kpi(
+            each.name,
+            each.value,
+            unit_of(each.name),
+            each.shown,
+            bound=each.bound,
+            holds=each.holds,
+        )
         for each in tiles
     ]
     return [asdict(each) for each in (*found, *_of_events(report), *_of_queries(report))]
 
 
-def _unit(name: str) -> str:
+def with_unit(name: str, value: float) -> str:
+    """The value of a scenario's metric, as a person reads it."""
+    unit = unit_of(name)
+    if unit == "ns":
+        return duration(value)
+    return f"{number(100 * value)} %" if unit == "share" else number(value)
+
+
+def unit_of(name: str) -> str:
     """Metrics of scenario files say by their names what they are."""
     metric = name.rpartition(": ")[2]
     if "delay" in metric or metric.startswith("hold"):
@@ -411,6 +426,8 @@ def _of_queries(report: Report) -> Iterator[Kpi]:
         unknown = found.get("unknown", 0)  # older reports have none
         count = found["confirmed"] + found["uncertain"] + unknown
         note = f"{amount(found['uncertain'])} of them uncertain"
+        if found["true"]:
+            note += f"; {amount(found['true'])} in truth"
         if unknown:
             note += f"; {amount(unknown)} unknown, as no clock tells"
         if found["taken_back"]:

@@ -109,4 +109,11 @@ def _numbers(report: Mapping[str, Any]) -> str:
     if clock["with_truth"]:
         share = percent(clock["inside"], clock["with_truth"])
         clauses.append(f"{share} of the clock errors lie within their declared bound")
+    clauses += [
+        f"{query}: {amount(found['confirmed'] + found['uncertain'] + found['unknown'])} matches, "
+        f"{amount(found['confirmed'])} confirmed and {amount(found['uncertain'])} uncertain, as "
+        f"the clocks' errors allow more than one answer (true: {amount(found['true'])})"
+        for query, found in report["matches"].items()
+        if found["true"] and found["uncertain"]
+    ]
     return "; ".join(clauses) + "."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,10 +11,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
 
-from slackwater.engine.apps.report.numbers import Kpi, plain, versions
+from slackwater.engine.apps.report.numbers import Kpi, plain, versions, with_unit
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
 from slackwater.engine.apps.report.page.figures import BAD, GOOD, ONE_BOX, Figure
-from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer
+from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer, size_of
 from slackwater.engine.core.units import number
 from slackwater.engine.scenario import Table
 
@@ -27,6 +28,8 @@ _T_95: Final = (
 """Student's t: 95 % of it lies within this, by degrees of freedom from 1 on; 1.96 beyond."""
 
 NOT_RUN: Final = "not run"
+_EVENTS: Final = "events"
+"""In place of a query: what is measured of all events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class SweepFindings:
         axes: what was swept.
         thresholds: their texts.
         holding: threshold -> cell -> share of the seeds with which it holds.
-        details: threshold -> cell -> what it was with the first seed.
+        details: threshold -> cell -> what it was; with several seeds, the mean and the worst.
         metrics: cell -> query -> metric -> its spread over the seeds.
         errors: cell -> why it could not be run.
     """
@@ -88,7 +91,7 @@ class SweepFindings:
             for text in texts:
                 held = [each.claims[text][0] for each in ran]
                 holding[text][cell] = sum(held) / len(all_seeds)
-                details[text][cell] = ran[0].claims[text][1] if ran else NOT_RUN
+                details[text][cell] = _measured(text, ran) if ran else NOT_RUN
             metrics[cell] = _spreads(ran)
         return cls(axes, tuple(texts), holding, details, metrics, errors)
 
@@ -116,6 +119,29 @@ class SweepFindings:
         return min(good, key=distance) if good else None
 
 
+_THRESHOLD: Final = re.compile(r"(?:([^:]+?)\s*:)?\s*(\w+)\s*([<>]=?|=)\s*.+")
+
+
+def _measured(text: str, seeds: Sequence[CellAnswer]) -> str:
+    """What the threshold is about: with several seeds, its mean and the worst."""
+    found = _THRESHOLD.fullmatch(text)
+    if found is None or len(seeds) == 1:
+        return seeds[0].claims[text][1]
+    query, metric, op = found.groups()
+    values = [each.metrics.get(query or _EVENTS, {}).get(metric) for each in seeds]
+    known = [each for each in values if each is not None]
+    if not known:
+        return seeds[0].claims[text][1]
+    failing = [value for each, value in zip(seeds, values, strict=True) if not each.claims[text][0]]
+    if None in values:
+        worst = "none"
+    elif op == "=":
+        worst = with_unit(metric, (failing or values)[0])
+    else:
+        worst = with_unit(metric, max(known) if op[0] == "<" else min(known))
+    return f"mean {with_unit(metric, mean(known))}, worst {worst}"
+
+
 def _spreads(answers: Sequence[CellAnswer]) -> dict[str, dict[str, Estimate]]:
     found: dict[str, dict[str, Estimate]] = {}
     for query in dict.fromkeys(query for each in answers for query in each.metrics):
@@ -136,7 +162,8 @@ FACETS_MAX: Final = 24
 """Maps of one threshold that are drawn; the table has all cells."""
 _CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells", **CHAPTER}
 Point = tuple[float, float]
-_SCALE: Final = [[0, BAD], [0.5, "#e9c46a"], [1, GOOD]]
+_SOME: Final = "#e9c46a"
+_SCALE: Final = [[0, BAD], [0.5, _SOME], [1, GOOD]]
 
 
 def write_sweep(
@@ -171,11 +198,12 @@ def write_sweep(
 
 
 def assess(findings: SweepFindings, own: Cell) -> tuple[bool, str]:
-    """Whether the file's own cell is good enough, and what to change if it is not."""
+    """Whether the file's own cell is good enough, up to which values, and what to change if not."""
     if not findings.thresholds:
         return True, "The file has no thresholds: nothing is judged, the numbers are below."
     if findings.all_hold(own):
-        return True, f"All thresholds hold at {_named(findings, own)}."
+        held = f"All thresholds hold at {_named(findings, own)}"
+        return True, f"{held}: {'; '.join(_limits(findings, own))}."
     best = findings.least_change(own)
     if best is None:
         nowhere = [text for text, held in findings.holding.items() if max(held.values()) < 1]
@@ -186,7 +214,53 @@ def assess(findings: SweepFindings, own: Cell) -> tuple[bool, str]:
         for axis, value, mine in zip(findings.axes, best, own, strict=True)
         if value != mine
     ]
-    return False, f"The least change with which all thresholds hold: {', '.join(changes)}."
+    return False, (
+        f"At {_named(findings, own)} {_failing(findings, own)}. The least change with which all "
+        f"thresholds hold: {', '.join(changes)}; then {'; '.join(_limits(findings, best))}."
+    )
+
+
+def _limits(findings: SweepFindings, at: Cell) -> list[str]:
+    """Of each axis, the values beside ``at`` with which all thresholds hold, and where they end."""
+    said = []
+    for number_of, axis in enumerate(findings.axes):
+        line = [(*at[:number_of], value, *at[number_of + 1 :]) for value in axis.values]
+        holds = [findings.all_hold(cell) for cell in line]
+        first = last = axis.values.index(at[number_of])
+        if None in map(size_of, axis.values):  # names: none lies beyond another
+            good = [value for value, held in zip(axis.values, holds, strict=True) if held]
+            beyond = [place for place, held in enumerate(holds) if not held]
+            text = f"with {axis.path} = {' or '.join(good)}"
+        else:
+            while first and holds[first - 1]:
+                first -= 1
+            while last + 1 < len(holds) and holds[last + 1]:
+                last += 1
+            beyond = [place for place in (first - 1, last + 1) if 0 <= place < len(holds)]
+            low, high = axis.values[first], axis.values[last]
+            if first == 0:
+                text = f"up to {high} of {axis.path}"
+            elif last + 1 == len(holds):
+                text = f"from {low} of {axis.path} on"
+            else:
+                text = f"from {low} to {high} of {axis.path}"
+            if not beyond:
+                text = f"at every {axis.path} from {low} to {high}"
+        ends = [f"at {axis.values[place]} {_failing(findings, line[place])}" for place in beyond]
+        said.append(f"{text}{' (' + ', '.join(ends) + ')' if ends else ''}")
+    return said
+
+
+_WORDS: Final = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven"}
+
+
+def _failing(findings: SweepFindings, cell: Cell) -> str:
+    if cell in findings.errors:
+        return "it could not be run"
+    count = sum(findings.holding[text][cell] < 1 for text in findings.thresholds)
+    if count == 1:
+        return "one threshold fails"
+    return f"{_WORDS.get(count, str(count))} thresholds fail"
 
 
 def _kpis(findings: SweepFindings, own: Cell) -> list[Kpi]:
@@ -235,6 +309,7 @@ def _plain(
                 "cell": list(cell),
                 "all_hold": findings.all_hold(cell),
                 "holding": {text: findings.holding[text][cell] for text in findings.thresholds},
+                "measured": {text: findings.details[text][cell] for text in findings.thresholds},
                 "metrics": {
                     query: {
                         name: {"mean": spread.mean, "half_95": spread.half}
@@ -276,7 +351,7 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
         for y in y_axis.values
     ]  # fmt: skip
     shares = [[_share(findings, text, cell) for cell in row] for row in cells]
-    said = [[_said(findings, text, cell) for cell in row] for row in cells]
+    said = [[_said(findings, text, cell).replace(", ", "\n") for cell in row] for row in cells]
     where = ", ".join(
         f"{axis.path} = {value}" for axis, value in zip(findings.axes[2:], others, strict=True)
     )
@@ -286,12 +361,14 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
     places_x, places_y = list(range(len(x_axis.values))), list(range(len(y_axis.values)))
     data: list[dict[str, Any]] = [
         {
-            "type": "heatmap", "x": places_x, "y": places_y, "z": shares, "text": said,
+            "type": "heatmap", "x": places_x, "y": places_y, "text": said,
+            "z": [[_step(share) for share in row] for row in shares], "customdata": shares,
             "texttemplate": "%{text}" if len(places_x) <= 12 else "",
             "zmin": 0, "zmax": 1, "colorscale": _SCALE, "xgap": 2, "ygap": 2,
             "showscale": False,
-            "hovertemplate": f"%{{text}}\nholds with %{{z:.0%}} of the seeds{ONE_BOX}",
+            "hovertemplate": f"%{{text}}\nholds with %{{customdata:.0%}} of the seeds{ONE_BOX}",
         },
+        *_legend({share for row in shares for share in row}),
     ]  # fmt: skip
     border = frontier([[share == 1 for share in row] for row in shares])
     if border:
@@ -318,12 +395,31 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
     return Figure(
         f"map-{number_of}" + (f"-{facet}" if facet else ""),
         text + (f"; {where}" if where else ""),
-        "Green: it holds with every seed; red: with none. The line is where it stops holding; the "
-        "frame is nearest to what the file says.",
+        "The line is where it stops holding; the frame is nearest to what the file says.",
         data,
         layout,
         height_px=max(180, 60 * len(places_y) + 110),
     )
+
+
+def _step(share: float) -> float:
+    """Every seed, some or none: the colour of a share."""
+    return share if share in (0, 1) else 0.5
+
+
+def _legend(shares: set[float]) -> list[dict[str, Any]]:
+    """What the colours mean that a map has."""
+    some = {share for share in shares if 0 < share < 1}
+    named = {"holds with every seed": (1.0, GOOD), "with none": (0.0, BAD)}
+    known = [(name, colour) for name, (share, colour) in named.items() if share in shares]
+    known[1:1] = [("with some", _SOME)] if some else []
+    return [
+        {
+            "name": name, "x": [None], "y": [None], "mode": "markers", "showlegend": True,
+            "marker": {"symbol": "square", "size": 13, "color": colour},
+        }
+        for name, colour in known
+    ]  # fmt: skip
 
 
 def frontier(holds: Sequence[Sequence[bool]]) -> list[tuple[Point, Point]]:
@@ -355,8 +451,10 @@ def _said(findings: SweepFindings, text: str, cell: Cell) -> str:
         return NOT_RUN
     if text == ALL:
         broken = sum(findings.holding[each][cell] < 1 for each in findings.thresholds)
-        return "all hold" if not broken else f"{broken} fail"
-    return findings.details[text][cell].removeprefix("it is ").partition(":")[0]
+        return "all hold" if not broken else "1 fails" if broken == 1 else f"{broken} fail"
+    return (
+        findings.details[text][cell].removeprefix("it is ").partition(":")[0].partition(", of ")[0]
+    )
 
 
 def _table(findings: SweepFindings) -> Table:
@@ -370,8 +468,8 @@ def _table(findings: SweepFindings) -> Table:
     errors = "".join(
         f" Could not be run: {', '.join(cell)}: {why}." for cell, why in findings.errors.items()
     )
-    return Table("", headings, tuple(rows), "Values of the first seed; with several seeds, the "
-                 "share of them with which it holds is beside. sweep.json has every metric "
+    return Table("", headings, tuple(rows), "With several seeds: the mean and the worst value, "
+                 "behind the share of them with which it holds. sweep.json has every metric "
                  f"with its mean and 95 % confidence interval.{errors}")  # fmt: skip
 
 
