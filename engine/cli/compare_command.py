@@ -17,8 +17,10 @@ from slackwater.engine.apps.compare.measure import Advanced, Reading
 from slackwater.engine.apps.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from slackwater.engine.apps.report.numbers import as_json, plain, versions
 from slackwater.engine.apps.report.page.document import check_new_page
+from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries
 from slackwater.engine.cli.options import (
     InputOptions,
+    Summary,
     ending_with_a_command,
     read_share,
     takes_options,
@@ -30,6 +32,7 @@ from slackwater.engine.cli.visible import json_out
 from slackwater.engine.cli.work_folder import work_folder
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.units import unit_ns
+from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.options import Clock, Guard, read_guards
 from slackwater.engine.hosts.pipeline import prepare
 from slackwater.engine.hosts.warnings import of_counted
@@ -79,12 +82,14 @@ def compare_orders(
         bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
     ] = False,
     read: InputOptions,
+    summary: Summary = None,
     guard: Guard = "1s",
     clock: Clock = (),
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Runs each order over the same input: which one suits it, and what the others cost."""
     unit_ns(read.unit)
+    check_summaries(summary or ())
     share = read_share("--complete", complete, '0.999 or "99.9 %"')
     guards = read_guards(guard, read.unit)
     if out is not None:
@@ -109,6 +114,7 @@ def compare_orders(
             watch,
         )
     name = ", ".join(files)
+    write_summaries(summary or (), name, "", _checks(found))
     for line in of_counted(given.counted):
         sys.stderr.write(f"warning: {line}\n")
     if not found.arrival_given:
@@ -121,6 +127,15 @@ def compare_orders(
     _print(found, swept=sweep is not None)
     if out is not None:
         sys.stdout.write(f"{out / HTML}\n")
+
+
+def _checks(found: OrdersCompared) -> list[VerdictCase]:
+    """What must hold of an input for one of the orders to suit it."""
+    choice, excluded = found.choice, found.arrivals.excluded
+    said = behind_excluded(excluded, "").strip() or "none is"
+    wanted = f"An order puts {100 * found.settings.complete:.6g} % of the events in their place"
+    suits = VerdictCase(wanted, choice.suits is not None, f"{choice.headline} {choice.reason}")
+    return [suits, VerdictCase("No source is excluded", not excluded, said)]
 
 
 def _print(found: OrdersCompared, *, swept: bool) -> None:

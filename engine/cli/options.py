@@ -98,6 +98,16 @@ def _made(group: Any, given: dict[str, Any]) -> Any:
     return group(**values)
 
 
+Summary = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--summary",
+        metavar="FILE",
+        help="The verdict for CI: .xml is JUnit, .md Markdown; repeatable.",
+    ),
+]
+
+
 # Where a command's chains run: in this process, or on Spark where that is asked for.
 
 

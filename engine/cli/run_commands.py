@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries
 from slackwater.engine.apps.scenario_run import (
     REPORT,
     check_parents,
@@ -21,11 +22,19 @@ from slackwater.engine.apps.scenario_run import (
     scenario_names,
     simulated,
 )
-from slackwater.engine.cli.options import LOCAL, Against, check_against, print_against, typed
+from slackwater.engine.cli.options import (
+    LOCAL,
+    Against,
+    Summary,
+    check_against,
+    print_against,
+    typed,
+)
 from slackwater.engine.cli.terminal import if_interrupted, print_compiling, watched
 from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
+from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.java import need_spark, spark_lacks
 from slackwater.engine.hosts.pipeline import Advanced, Host
 from slackwater.engine.scenario import Score
@@ -80,19 +89,18 @@ def run(
         bool, typer.Option("--overwrite", help="Replace the run that --out holds.")
     ] = False,
     against: Against = None,
+    summary: Summary = None,
     quiet: Quiet = False,
 ) -> None:
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
     need("sim")
+    check_summaries(summary or ())
     if sweep:
         from slackwater.engine.cli.scenario_file_commands import sweep as swept  # noqa: PLC0415 - rarely asked for
 
         given = {"--order": order, "--against": against, "--overwrite": overwrite}
-        for option, value in given.items():
-            if value:
-                raise UserError(f"{option} goes with a single run, not with --sweep")
         folder = out or Path("out") / f"{Path(name).stem}-sweep"
-        swept(name, sweep, settings or [], 1 if seeds is None else seeds, folder, quiet=quiet)
+        swept(name, sweep, settings or [], seeds, folder, summary or (), given, quiet=quiet)
         return
     if seeds is not None:
         raise UserError("--seeds goes with --sweep; one run has one seed: --set seed=2")
@@ -114,10 +122,16 @@ def run(
         warn=lambda line: print_stderr(f"warning: {line}\n"), command=typed(),
     )  # fmt: skip
     print_against(against, folder)
+    _summarise(summary or (), scenario.title, ran.score)
     if not quiet:
         _print(ran.score, folder, ran.manifest)
     if ran.score.decisive and not all(claim.holds for claim in ran.score.claims):
         raise typer.Exit(1)
+
+
+def _summarise(files: Sequence[Path], title: str, score: Score) -> None:
+    cases = [VerdictCase(each.text, each.holds, each.detail) for each in score.claims]
+    write_summaries(files, title, behind_excluded(score.facts["excluded"], ""), cases)
 
 
 def _host(master: str | None, *, in_process: bool, quiet: bool) -> Host:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from slackwater.engine.apps.report.page.document import check_page_folder
+from slackwater.engine.apps.report.verdict import write_summaries
 from slackwater.engine.apps.scenario_run import (
     FILE,
     check_questions,
@@ -29,7 +30,14 @@ from slackwater.engine.apps.sweep.cells import (
     nearest,
     read_axes,
 )
-from slackwater.engine.apps.sweep.page import HTML, JSON, SweepFindings, assess, write_sweep
+from slackwater.engine.apps.sweep.page import (
+    HTML,
+    JSON,
+    SweepFindings,
+    assess,
+    checks_at,
+    write_sweep,
+)
 from slackwater.engine.cli.options import typed
 from slackwater.engine.cli.terminal import if_interrupted, watched
 from slackwater.engine.core.errors import UserError
@@ -108,16 +116,21 @@ _AGAIN = "the same command goes on with the cells that are missing"
 
 
 def sweep(
-    name: str, texts: Sequence[str], settings: Sequence[str], seeds: int, out: Path, *, quiet: bool
-) -> None:
+    name: str, texts: Sequence[str], settings: Sequence[str], seeds: int | None, out: Path,
+    summaries: Sequence[Path], of_one_run: Mapping[str, object], *, quiet: bool,
+) -> None:  # fmt: skip
     """Runs the scenario file ``name`` at every combination of the swept settings.
 
     Raises:
         UserError: not a file, or an option is wrong.
         typer.Exit: with 1, if the file's own setting does not keep its thresholds.
     """
+    for option, value in of_one_run.items():
+        if value:
+            raise UserError(f"{option} goes with a single run, not with --sweep")
     if not name.endswith(FILE):
         raise UserError(f"--sweep needs a scenario file, such as my-shop{FILE}, not {name!r}")
+    seeds = 1 if seeds is None else seeds
     if not 1 <= seeds <= 1_000:
         raise UserError(f"--seeds {seeds}: from 1 to 1,000")
     axes = read_axes(texts)
@@ -143,6 +156,7 @@ def sweep(
     findings = SweepFindings.of(axes, answers)
     write_sweep(findings, scenario.title, own, typed(), out, seeds)
     holds, headline = assess(findings, own)
+    write_summaries(summaries, scenario.title, headline, checks_at(findings, own))
     if not quiet:
         typer.echo(headline)
         for cell, why in findings.errors.items():

@@ -15,7 +15,7 @@ import typer
 from slackwater.engine.apps.scenario_run import FILE
 from slackwater.engine.apps.validate.report import Validation
 from slackwater.engine.apps.validate.scenario_text import RecordedSources, Rhythm, scenario_text
-from slackwater.engine.cli.options import read_share
+from slackwater.engine.cli.options import Summary, read_share
 from slackwater.engine.cli.terminal import PlainConsole
 from slackwater.engine.cli.visible import json_out, print_stderr
 from slackwater.engine.core.errors import UserError
@@ -169,6 +169,7 @@ def validate_setup(
     out: Out = None,
     scenario: Scenario = None,
     recording: Recording = None,
+    summary: Summary = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
     ] = False,
@@ -181,7 +182,9 @@ def validate_setup(
     """
     # ruff: noqa: PLC0415 - what help and the language need not
     from slackwater.engine.apps.report.page.document import check_new_page
+    from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
     from slackwater.engine.apps.validate.page import HTML, JSON, write_page
+    from slackwater.engine.apps.validate.report import checks_of
     from slackwater.engine.cli.options import typed
 
     given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
@@ -197,10 +200,11 @@ def validate_setup(
         raise UserError("--recording FILE goes with --scenario FILE, which names it")
     recorded = None if recording is None else read_recorded(recording, scenario)
     if two_logs is not None:
-        of_one = {"--site": site, "--query": queries, "--scenario": scenario}
+        of_one = {"--site": site, "--query": queries, "--scenario": scenario, "--summary": summary}
         _refuse(of_one, "goes with --config or --log: two logs are only compared")
         _compare_two(*two_logs, out, as_json=as_json, quiet=quiet)
         return
+    check_summaries(summary or ())
     if out is not None:
         check_new_page(out, (HTML, JSON))
     if scenario is not None:
@@ -213,6 +217,7 @@ def validate_setup(
         write_scenario(found, asked, scenario, recorded, site)
     if out is not None:
         write_page(found, out, typed())
+    write_summaries(summary or (), found.looked_at, "", checks_of(found))
     _show(found, as_json=as_json)
     if found.fitness.value > 1:
         raise typer.Exit(_NOT_FIT)

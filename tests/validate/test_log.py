@@ -215,8 +215,12 @@ def test_the_verdict_of_a_log(
     twin = tmp_path / "twin.toml"
     words = ["validate", "--log", str(shop), "--quiet"]
     out = tmp_path / "out"
-    code = run([*words, "--query", fit, "--scenario", str(twin), "--out", str(out)])
+    summary = ["--summary", str(tmp_path / "junit.xml")]
+    code = run([*words, "--query", fit, "--scenario", str(twin), "--out", str(out), *summary])
     assert code == 0
+    cases = (tmp_path / "junit.xml").read_text()
+    assert f'<testcase classname="{shop}" name="q1 can be decided">' in cases
+    assert "<system-out>fit with care; " in cases
     assert "not fit" not in capsys.readouterr().out
     page = (out / "validate.html").read_text()
     assert "What the queries ask" in page
@@ -227,7 +231,8 @@ def test_the_verdict_of_a_log(
     assert asked["order_gap_ns"] >= 12 * MS // 2 + 4 * MS // 2
     assert run(["check", str(twin)]) == 0
     capsys.readouterr()
-    assert run([*words, "--query", not_fit, "--json"]) == 1
+    assert run([*words, "--query", not_fit, "--json", *summary]) == 1
+    assert '<failure message="not fit; WITHIN 10' in (tmp_path / "junit.xml").read_text()
     (asked,) = json.loads(capsys.readouterr().out)["queries"]
     assert asked["verdict"] == "not fit"
     assert asked["smallest_ns"] > 10 * MS

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from slackwater.edge_agent.errors import visible
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import amount, duration, percent
 from slackwater.engine.hosts.clock_faults import behind_excluded
+from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.scenario import Claim
 
 
@@ -117,3 +124,82 @@ def _numbers(report: Mapping[str, Any]) -> str:
         if found["true"] and found["uncertain"]
     ]
     return "; ".join(clauses) + "."
+
+
+# The verdict for CI: JUnit's XML, which every CI shows, or Markdown.
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCase:
+    """A test case of a summary: what must hold, whether it does, and the measured value or why."""
+
+    text: str
+    holds: bool
+    detail: str = ""
+
+
+def check_summaries(files: Iterable[Path]) -> None:
+    """Checks before the work what would fail at its end.
+
+    Raises:
+        UserError: a name is of neither form, or lies in no folder.
+    """
+    for file in files:
+        if file.suffix not in _FORMS:
+            raise UserError(f"--summary {file}: name it .xml (JUnit) or .md (Markdown)")
+        if file.is_dir() or not file.absolute().parent.is_dir():
+            raise UserError(f"--summary {file}: no such folder, or a folder itself; choose another")
+
+
+def write_summaries(
+    files: Iterable[Path], name: str, headline: str, checks: Sequence[VerdictCase]
+) -> None:
+    """Writes each file in the form that its ending names.
+
+    Args:
+        files: see ``check_summaries``.
+        name: of what was judged.
+        headline: before the checks; may be empty.
+        checks: one at least.
+    """
+    said = [VerdictCase(visible(each.text), each.holds, visible(each.detail)) for each in checks]
+    for file in files:
+        with whole_file(file) as sink:
+            sink.write(_FORMS[file.suffix](visible(name), visible(headline), said).encode())
+
+
+def _junit(name: str, headline: str, checks: Sequence[VerdictCase]) -> str:
+    failed = str(sum(not each.holds for each in checks))
+    counts = {"name": name, "tests": str(len(checks)), "failures": failed, "errors": "0"}
+    suites = Element("testsuites", {**counts, "name": "slackwater"})
+    suite = SubElement(suites, "testsuite", counts)
+    for each in checks:
+        case = SubElement(suite, "testcase", {"classname": name, "name": each.text})
+        if each.holds:
+            SubElement(case, "system-out").text = each.detail
+        else:
+            SubElement(case, "failure", {"message": each.detail}).text = each.detail
+    if headline:
+        SubElement(suite, "system-out").text = headline
+    indent(suites)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
+
+
+def _markdown(name: str, headline: str, checks: Sequence[VerdictCase]) -> str:
+    failed = sum(not each.holds for each in checks)
+    word = f"FAIL ({failed} of {len(checks)})" if failed else "PASS"
+    rows = [
+        f"| {'✓ holds' if each.holds else '✗ fails'} | {_cell(each.text)} | {_cell(each.detail)} |"
+        for each in checks
+    ]
+    lead = [f"{_cell(headline)}\n"] if headline else []
+    heads = ["| | what must hold | measured |", "|---|---|---|"]
+    return "\n".join([f"### {word}: {_cell(name)}\n", *lead, *heads, *rows, ""])
+
+
+def _cell(text: str) -> str:
+    """A text that is no markup, in one line."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
+
+
+_FORMS: Final = {".xml": _junit, ".md": _markdown}

@@ -14,6 +14,7 @@ from typing import Any, Final
 from slackwater.engine.apps.report.numbers import Kpi, plain, versions, with_unit
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
 from slackwater.engine.apps.report.page.figures import BAD, GOOD, ONE_BOX, Figure
+from slackwater.engine.apps.report.verdict import VerdictCase
 from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer, size_of
 from slackwater.engine.core.units import number
 from slackwater.engine.scenario import Table
@@ -132,11 +133,12 @@ def _measured(text: str, seeds: Sequence[CellAnswer]) -> str:
     known = [each for each in values if each is not None]
     if not known:
         return seeds[0].claims[text][1]
-    failing = [value for each, value in zip(seeds, values, strict=True) if not each.claims[text][0]]
+    failing = [value for each, value in zip(seeds, values, strict=True)
+               if value is not None and not each.claims[text][0]]  # fmt: skip
     if None in values:
         worst = "none"
     elif op == "=":
-        worst = with_unit(metric, (failing or values)[0])
+        worst = with_unit(metric, (failing or known)[0])
     else:
         worst = with_unit(metric, max(known) if op[0] == "<" else min(known))
     return f"mean {with_unit(metric, mean(known))}, worst {worst}"
@@ -218,6 +220,18 @@ def assess(findings: SweepFindings, own: Cell) -> tuple[bool, str]:
         f"At {_named(findings, own)} {_failing(findings, own)}. The least change with which all "
         f"thresholds hold: {', '.join(changes)}; then {'; '.join(_limits(findings, best))}."
     )
+
+
+def checks_at(findings: SweepFindings, own: Cell) -> list[VerdictCase]:
+    """Each threshold at the file's own cell, for CI."""
+    if own in findings.errors:
+        return [VerdictCase(_named(findings, own), False, findings.errors[own])]
+    return [
+        VerdictCase(
+            text, held[own] == 1, f"{findings.details[text][own]} at {_named(findings, own)}"
+        )
+        for text, held in findings.holding.items()
+    ]
 
 
 def _limits(findings: SweepFindings, at: Cell) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slackwater.engine.apps.report.numbers import plain
+from slackwater.engine.apps.report.verdict import VerdictCase
 from slackwater.engine.apps.validate.quality import Setup, SourceQuality
 from slackwater.engine.apps.validate.verdict import (
     Fitness,
@@ -45,6 +46,21 @@ def validation(
     """The verdicts of all queries; ``measured``: by a query's name, of a log's own answers."""
     verdicts = tuple(judge(asked_of(each), setup, wanted, measured(each.name)) for each in plans)
     return Validation(looked_at=looked_at, kind=kind, setup=setup, wanted=wanted, verdicts=verdicts)
+
+
+def checks_of(found: Validation) -> list[VerdictCase]:
+    """Each query, and what is wrong besides, for CI; of neither, all together."""
+    checks = [
+        VerdictCase(
+            f"{each.asked.name} can be decided",
+            each.fitness is not Fitness.NOT_FIT,
+            "; ".join([each.fitness.words, *each.reasons, each.change_first]).rstrip("; "),
+        )
+        for each in found.verdicts
+    ]
+    checks += [VerdictCase(text, not forbids) for text, forbids in found.setup.concerns]
+    fit = found.fitness is not Fitness.NOT_FIT
+    return checks or [VerdictCase("the clocks and links are fit", fit, found.fitness.words)]
 
 
 def as_plain(found: Validation, made_with: dict[str, Any]) -> dict[str, Any]:
