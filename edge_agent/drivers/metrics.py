@@ -13,7 +13,7 @@ from slackwater.edge_agent.listening import Listening, names_this_machine
 from slackwater.edge_agent.session import SessionState
 from slackwater.edge_agent.timesync import SyncState
 
-# An agent's status as Prometheus reads it (text format 0.0.4); docs/reference/metrics.md has the table.
+# An agent's status as Prometheus reads it (text format 0.0.4): docs/reference/metrics.md.
 
 
 KIND: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -189,7 +189,7 @@ def _may_be(step: Step, of: dict[str, str | None]) -> bool:
     types = step.types if step.type == ANY_TYPE else (step.type,)
     if kind is not None and types and kind not in types:
         return False
-    if step.stream is not None and of[r.STREAM] not in (None, step.stream):
+    if step.streams and of[r.STREAM] not in (None, *step.streams):
         return False
     return step.where is None or _outcomes(step.where, of)[0]
 

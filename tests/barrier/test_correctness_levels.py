@@ -1,4 +1,4 @@
-"""Which barrier has which of L09's five properties, on random traces (docs/reference/barrier.md)."""
+"""Which barrier has which of L09's five properties, on random traces: docs/reference/barrier.md."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_an_ibp_that_is_lost_or_late_or_comes_again_costs_no_match_unseen(
     if not (counters.get("unannounced") or counters.get("ibp_late")):
         assert told == want
     again, uncut = answered(asked, records, [], **options)
-    # A larger batch holds more at once (docs/reference/memory.md): the most is no matter of results.
+    # A larger batch holds more at once (docs/reference/memory.md): the most is not judged.
     assert (again, {**uncut, "buffered_max": 0}) == (found, {**counters, "buffered_max": 0})
     if all(min(each) == 0 for each in begins) and not lost:
         once, _ = records_of(exact, [], [])
