@@ -213,9 +213,8 @@ def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[l
         part["minus"] = pc.equal(table.column("op"), "-").to_numpy()
         of_batch.append(batch_id)
         first += table.num_rows
-    kept = np.lexsort(
-        (changes["emitted"], np.array(of_batch, np.int32)[changes["table"]], changes["site"])
-    )
+    ranks = np.unique(of_batch, return_inverse=True)[1].astype(np.int32)
+    kept = np.lexsort((changes["emitted"], ranks[changes["table"]], changes["site"]))
     if changes["minus"].any():
         kept = kept[~_cancelled(kind, batches, sites, of_batch, changes, kept)]
     keys = (changes[name][kept] for name in ("start", "end", "site"))
