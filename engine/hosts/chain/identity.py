@@ -18,7 +18,7 @@ from msgspec import Struct
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain.settings import ChainSettings
 
-_VERSION: Final = "slackwater settings 1"
+_VERSION: Final = "slackwater settings 2"
 """The number goes up when equal settings get another text."""
 _PROTOCOL: Final = 2
 
