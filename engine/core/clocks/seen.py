@@ -80,7 +80,7 @@ class ClocksSeen:
         return self._unknown if self._is_mixed() else set()
 
     def _is_mixed(self) -> bool:
-        return _are_mixed(self._clocks, self._unknown, self._declared)
+        return len(self._clocks) > 1 and _are_mixed(self._clocks, self._unknown, self._declared)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
@@ -100,7 +100,8 @@ def _upcoming(choice: ClockChoice, site: str) -> tuple[set[str], set[str]]:
 
 
 def _are_mixed(clocks: set[_Name], unknown: set[_Name], declared: set[_Name]) -> bool:
-    if not unknown or len(clocks) == 1:
+    """Whether one of several ``clocks`` is unknown."""
+    if not unknown:
         return False
     if len(unknown) > 1 or len(clocks) > len(declared) + 1:
         return True
@@ -112,8 +113,8 @@ def will_mix(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> bool:
     """Whether events of these ``lanes`` are of several clocks of which one is unknown."""
     clocks, unknown = _upcoming(choice, site)
     declared, read = {name for name, _, _ in choice.declared}, {clock for clock, _ in lanes}
-    is_mixed = not choice.exact and _are_mixed(clocks, unknown, declared)
-    return is_mixed and len(read) > 1 and not read.isdisjoint(unknown)
+    several = not choice.exact and len(clocks) > 1 and len(read) > 1
+    return several and _are_mixed(clocks, unknown, declared) and not read.isdisjoint(unknown)
 
 
 class ComparedClocks:

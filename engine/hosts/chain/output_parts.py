@@ -36,7 +36,7 @@ def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
     parts += [OutputPart(site, ORDERED, released_table(site, each)) for each in output.ordered]
     parts += [OutputPart(site, LATE, aside_table(site, each)) for each in output.late]
     parts += [OutputPart(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
-    return parts + failed_parts(site, output.failures)
+    return parts + failed_parts(site, output.failures) if output.failures else parts
 
 
 def failed_parts(site: str, failures: Sequence[QueryFailure]) -> list[OutputPart]:
