@@ -71,7 +71,8 @@ def order_table(title: str, measured: Sequence[Measures], unit: str) -> Table:
         )  # fmt: skip
     return Table(
         f"{title}: {on_arrival(measured[0])}",
-        ("order", "in place", "left", "accuracy R19", "late", "dropped", "duplicates", "missing",
+        ("order", "in place", "left", "disorder removed", "late", "dropped", "duplicates",
+         "missing",
          *(f"{name} [{unit}]" for name in ("p50", "p95", "p99", "max"))),
         tuple(rows),
         NOTE,

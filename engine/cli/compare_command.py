@@ -139,14 +139,14 @@ def _checks(found: OrdersCompared) -> list[VerdictCase]:
 
 
 def _print(found: OrdersCompared, *, swept: bool) -> None:
-    """What arrived, what suits, what the others cost, and the table."""
+    """What arrived, what is recommended, what the others cost, and the table."""
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
     for name, said in arrival_facts(found):
         console.print(f"[dim]{escape(name)}:[/] {escape(said)}", highlight=False)
     choice = found.choice
     colour = "green" if choice.suits and not found.arrivals.excluded else "yellow"
-    console.print(f"\n[bold {colour}]What suits:[/] {escape(found.headline)}", highlight=False)
+    console.print(f"\n[bold {colour}]Recommended:[/] {escape(found.headline)}", highlight=False)
     console.print(escape(choice.reason), highlight=False)
     for heading, enough in (("Complete enough too:", True), ("Not complete enough:", False)):
         costs = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

@@ -46,15 +46,17 @@ def test_two_orders_in_a_table_under_the_verdict(cli: Any, trace: Any) -> None:
     assert lines[0] == "events: 199 of 2 sources in 1 site"
     assert lines[1] == "out of order on arrival: 19 (9.5 %)"
     assert lines[2] == "their lateness: p50 30 ms, p90 30 ms, p99 30 ms, max 30 ms"
-    said = next(line for line in lines if line.startswith("What suits:"))
-    assert said.startswith("What suits: kslack:40ms: 100 % of the events in their place; 99 % held")
+    said = next(line for line in lines if line.startswith("Recommended:"))
+    assert said.startswith(
+        "Recommended: kslack:40ms: 100 % of the events in their place; 99 % held"
+    )
     assert "Not complete enough:" in lines
     assert "none  90.4 % in place; p99 hold 0; mean 0 ms" in ran.out
     heading = next(place for place, line in enumerate(lines) if line.startswith("┃"))
     named = dict(zip(cells(lines[heading]), cells(lines[heading + 3]), strict=True))
     assert named["order"] == "kslack:40ms"
     assert (named["in place"], named["out of order left"], named["late"]) == ("100 %", "0", "0")
-    assert (named["accuracy R19"], named["missing"], named["dropped"]) == (
+    assert (named["disorder removed"], named["missing"], named["dropped"]) == (
         "100 %",
         "\N{EN DASH}",
         "0",

@@ -64,7 +64,7 @@ def test_a_recording_with_numbers_is_not_warned_of(cli: Any, trace: Any, command
 def test_compare_says_why_no_sequence_suits(cli: Any, trace: Any) -> None:
     told = "events lie before one of their source with a smaller number"
     ran = cli("compare", "--input", trace(*delayed(numbers=False)), "--time-unit", "ms", "--quiet")
-    assert "What suits: kslack:" in ran.out
+    assert "Recommended: kslack:" in ran.out
     assert told in ran.out
     ran = cli("compare", "--input", trace(*delayed(numbers=True)), "--time-unit", "ms", "--quiet")
     assert told not in ran.out

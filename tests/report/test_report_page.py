@@ -213,7 +213,7 @@ def test_a_recording_without_truth_makes_a_sensible_page(tmp_path: Path, rich_ru
     words = " ".join(page.texts)
     assert "Nothing is known of what happened before the arrival log" in words
     assert "The true times are not known here" in words
-    assert "5.0 % are known to be missing" in made["verdict"]["numbers"]
+    assert "5.0 % are declared lost" in made["verdict"]["numbers"]
     assert "generated" not in {each["term"] for each in made["glossary"]}
 
 

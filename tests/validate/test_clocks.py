@@ -98,8 +98,10 @@ def test_compare_says_first_what_it_excludes_and_takes_the_remedy(
     out = tmp_path / "compared"
     command = ["compare", "--input", path, "--order", "none", "--order", "sequence", "--quiet"]
     assert run([*command, "--out", str(out)]) == 0
-    said = next(each for each in capsys.readouterr().out.splitlines() if "What suits" in each)
-    assert said.startswith("What suits: All 300 events of d2 excluded: its clock is about 5 s fast")
+    said = next(each for each in capsys.readouterr().out.splitlines() if "Recommended" in each)
+    assert said.startswith(
+        "Recommended: All 300 events of d2 excluded: its clock is about 5 s fast"
+    )
     found = json.loads((out / "compare.json").read_text())
     assert found["verdict"]["headline"].startswith("All 300 events of d2 excluded")
     option = said.split("try --clock ")[1].split(". ")[0]

@@ -329,7 +329,7 @@ def test_a_page_says_how_it_was_made_and_has_tiles_in_the_colour_of_the_verdict(
         assert f'<li class="{kind}">' in page
         assert ('<div class="tile fails">' in page) is bool(code)  # care is amber, never red
         assert f'<li class="{kind}">' in page
-        for said in ("clock known to ±", "lost on the way", "result delay, p95", "Done on 20"):
+        for said in ("clock known to ±", "lost on the way", "time to result p95", "Done on 20"):
             assert said in page
         run_section = page.partition('<section id="run">')[2]
         assert "Again: <code>slackwater" in run_section

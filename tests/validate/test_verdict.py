@@ -139,7 +139,7 @@ def test_the_numbers_of_a_window() -> None:
     below = asked_of(query("SELECT count(*) FROM events WINDOW TUMBLING 9 ms"))
     short = judge(below, setup(), ResultRequirements(uncertain=1.0))
     assert short.fitness is Fitness.NOT_FIT
-    assert "T_a" in short.reasons[0]
+    assert "largest sync delay" in short.reasons[0]
 
 
 @pytest.mark.parametrize(("loss", "resent"), [(0.001, 1), (0.02, 1), (0.1, 2), (0.5, 9 - 1)])

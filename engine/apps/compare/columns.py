@@ -76,8 +76,8 @@ OUTCOME: Final = (
           "has a larger time", "events"),
     Field("disorder_after", "events out of order as they were released, late ones included",
           "events", "out of order left", lambda each, _: each.disorder_after),
-    Field("accuracy", "share of the disorder that the order removed (R19 5.2.2); dropped events "
-          "count as removed", "share", "accuracy R19",
+    Field("accuracy", "share of the disorder that the order removed; dropped events "
+          "count as removed", "share", "disorder removed",
           lambda each, _: percent(each.disorder_before - each.disorder_after,
                                   each.disorder_before)),
     Field("missing", "numbers that never came; null: the order waits for no numbers", "events",

@@ -293,9 +293,9 @@ def _kpis(comparison: OrdersCompared) -> list[Kpi]:
     hold = best.hold
     return [
         *made,
-        Kpi("what suits", None, "", best.order, holds=True),
+        Kpi("recommended", None, "", best.order, holds=True),
         Kpi("in their place", best.completeness, "share", in_place(best), "of the events", "more"),
-        Kpi("held, p99", hold.p99_ns, "ns", _held(comparison, hold.p99_ns),
+        Kpi("hold time p99", hold.p99_ns, "ns", _held(comparison, hold.p99_ns),
             f"half at most {_held(comparison, hold.p50_ns)}", "less"),
         Kpi("held at once, most", best.buffered_max, "count", amount(best.buffered_max),
             "events of one site", "less"),

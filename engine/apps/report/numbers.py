@@ -257,7 +257,7 @@ _MORE: Final = (
         "ms",
     ),
     ("inside the bound", "events whose clock error is at most their declared bound", "%"),
-    ("T_a", "largest filtered time-sync delay over a site's sources (R19 Eq 3.16)", "ms"),
+    ("largest sync delay", "over a site's sources, of the delays that the time sync keeps", "ms"),
     ("most buffered", "largest number of events held at one time, of the site with most", "events"),
     ("error bar of a window", "what the clocks' errors could have made of it", "as the value"),
     ("missing in a window", "events known to be missing that could belong to it", "events"),
@@ -274,7 +274,7 @@ _MORE: Final = (
     ),
     ("unknown", "matches that compare clocks of which one is unknown: nobody knows", "matches"),
     ("taken back", "matches that were retracted and not given out again", "matches"),
-    ("result delay", "instant a match was given out minus the end of its last event", "ms"),
+    ("time to result", "instant a match was given out minus the end of its last event", "ms"),
     ("seconds of a pass", "how long the computer took for it; not part of any result", "s"),
 )  # fmt: skip
 
@@ -386,7 +386,9 @@ def _of_events(report: Report) -> Iterator[Kpi]:
     hold = report["holds"][main]["hold_ns"]
     if hold["p95"] is not None and report["run"]["arrival_given"]:
         note = f"half at most {duration(hold['p50'])}"
-        yield Kpi("held, p95", hold["p95"], "ns", duration(hold["p95"]), note, "less", "hold time")
+        yield Kpi(
+            "hold time p95", hold["p95"], "ns", duration(hold["p95"]), note, "less", "hold time"
+        )
 
 
 def _share(name: str, part: int, whole: int, note: str, term: str) -> Kpi:
@@ -403,7 +405,7 @@ def _lost(report: Report, counts: Mapping[str, int]) -> Iterator[Kpi]:
     elif counts["missing_total"] or counts["missing"]:
         known = counts["missing"] + counts["arrived"]
         note = f"{amount(counts['missing'])} number{'s' * (counts['missing'] != 1)} never came"
-        yield _share("known to be missing", counts["missing"], known, note, "missing")
+        yield _share("declared lost", counts["missing"], known, note, "missing")
 
 
 def _clocks(report: Report) -> Iterator[Kpi]:
@@ -415,7 +417,7 @@ def _clocks(report: Report) -> Iterator[Kpi]:
              if each.get("with_truth")]  # fmt: skip
     if worst:
         value = max(worst)
-        name, term = "clock error, most", "clock error"
+        name, term = "max clock error", "clock error"
     else:
         value, name, term = apart["bound_ns"]["max"], "clocks known to ±", "declared bound"
     yield Kpi(name, value, "ns", duration(value), note, "less", term)
@@ -437,8 +439,8 @@ def _of_queries(report: Report) -> Iterator[Kpi]:
         delay = found["delay_ns"]["p95"]
         if delay is not None and report["run"]["arrival_given"]:
             note = f"half within {duration(found['delay_ns']['p50'])}"
-            yield Kpi(f"{query}: result delay, p95", delay, "ns", duration(delay), note, "less",
-                      "result delay")  # fmt: skip
+            yield Kpi(f"{query}: time to result p95", delay, "ns", duration(delay), note, "less",
+                      "time to result")  # fmt: skip
     for query, found in report["windows"].items():
         windows = found["windows"] - found["phantom"]
         note = f"{amount(found['with_missing'])} of them miss events"

@@ -111,7 +111,7 @@ def _numbers(report: Mapping[str, Any]) -> str:
         clauses.append(never if lost else "every event that was numbered arrived")
     elif counts["missing"]:
         known = counts["missing"] + counts["arrived"]
-        clauses.append(f"{percent(counts['missing'], known)} are known to be missing")
+        clauses.append(f"{percent(counts['missing'], known)} are declared lost")
     clock = report["clock_error"]
     if clock["with_truth"]:
         share = percent(clock["inside"], clock["with_truth"])

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from slackwater.engine.apps.report.numbers import Kpi, plain, versions, with_unit
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
-from slackwater.engine.apps.report.page.figures import BAD, GOOD, ONE_BOX, Figure
+from slackwater.engine.apps.report.page.figures import BAD, GOOD, NEUTRAL, ONE_BOX, Figure
 from slackwater.engine.apps.report.verdict import VerdictCase
 from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer, size_of
 from slackwater.engine.core.units import number
@@ -391,7 +391,7 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
                 "mode": "lines", "name": "frontier", "showlegend": False, "hoverinfo": "skip",
                 "x": [at for (start, _), (end, _) in border for at in (start, end, None)],
                 "y": [at for (_, start), (_, end) in border for at in (start, end, None)],
-                "line": {"color": "#222222", "width": 4},
+                "line": {"color": NEUTRAL, "width": 4},
             }
         )  # fmt: skip
     layout: dict[str, Any] = {

@@ -137,7 +137,7 @@ def _offset(plain: Mapping[str, Any]) -> Figure | None:
     return Figure(
         "offset", "The clock against the gateway's",
         "Offset of each train's best exchange, less the first one; the band is its bound, half the "
-        "round trip and both precisions (R19 Eq 3.14).",
+        "round trip and both precisions.",
         [
             *band(x, scaled(low), scaled(high), NEUTRAL),
             {"x": x, "y": scaled(series["offset_ns"]), "mode": "lines+markers", "name": "offset",

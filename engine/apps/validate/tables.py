@@ -35,7 +35,7 @@ _WORDS: Final = (
     ),
     ("timeout", "how long to wait for a missing number: 999 of 1,000 come in time", "time"),
     ("hold", "how long the events of one source must wait for those of the others", "time"),
-    ("detection p95", "95 of 100 events are answered within it: the way and the hold", "time"),
+    ("time to result p95", "95 of 100 events are answered within it: the way and the hold", "time"),
     ("offset", "what must be added to the source's times; positive: its clock is slow", "time"),
     ("bound there", "by how much the offset may be wrong right where it was measured", "time"),
     ("delay", "how long question and answer of the time sync took together", "time"),
@@ -108,8 +108,8 @@ def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
     if found.verdicts:
         delay = max(each.detection_p95_ns for each in found.verdicts)
         note = "as far as order and link decide it"
-        yield Kpi("result delay, p95", delay, "ns", duration(delay), note, "less",
-                  "detection p95"), False  # fmt: skip
+        yield Kpi("time to result p95", delay, "ns", duration(delay), note, "less",
+                  "time to result p95"), False  # fmt: skip
 
 
 def _uncertain(found: Validation, worst: QueryVerdict) -> tuple[Kpi, bool]:
@@ -136,7 +136,7 @@ def query_table(found: Validation) -> Table:
     """A row per query: the verdict and its numbers."""
     headings = (
         "query", "verdict", "order gap", "WITHIN or window", "smallest", "uncertain", "timeout",
-        "hold", "detection p95",
+        "hold", "time to result p95",
     )  # fmt: skip
     rows = []
     for each in found.verdicts:

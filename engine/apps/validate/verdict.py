@@ -270,7 +270,7 @@ def _reasons(
         said = f"WITHIN {duration(asked.within_ns or 0)} is below {duration(own.smallest_ns)}"
         found.append((Fitness.NOT_FIT, f"{said}: no match can be certain"))
     if asked.window_ns is not None and asked.window_ns <= setup.t_a_ns:
-        said = f"the window is not longer than T_a, {duration(setup.t_a_ns)} (R19 Eq 3.16)"
+        said = f"the window is not longer than the largest sync delay, {duration(setup.t_a_ns)}"
         found.append((Fitness.NOT_FIT, said))
     share = own.share
     what = "events ambiguous" if asked.window_ns is not None else "results uncertain"

@@ -155,7 +155,7 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
         return _panel(place, word, said, bars, time, scale)
 
     hold = report["holds"][main]["hold_ns"]["p95"]
-    cost = f", held {duration(hold)} (p95)" if hold and report["run"]["arrival_given"] else ""
+    cost = f", hold time p95 {duration(hold)}" if hold and report["run"]["arrival_given"] else ""
     return Hero(
         f"{share} out of order on arrival, {rest if left['out_of_order'] else 'none'} afterwards",
         (

@@ -60,7 +60,7 @@ def pass_table(report: Report) -> Table:
         )
     headings = (
         "pass", "order", "barrier", "host", "events", "computing", "events/s",
-        "T_a", "most buffered",
+        "largest sync delay", "most buffered",
     )  # fmt: skip
     return Table("Passes over the log", headings, tuple(rows))
 
