@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.clocks.choice import Lane, UpcomingClocks
 from slackwater.engine.core.frame import Frame, clock_names
 from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.log.following import Log, opened
 
 _FRAMES: Final = 256
@@ -62,32 +64,34 @@ def _clocks(frame: Frame) -> tuple[set[Lane], set[str]]:
     """The lanes of a frame's events, and the clocks of its syncs that come before their events."""
     batch, clock = frame.batch, clock_names(frame.batch)
     nothing = pa.nulls(batch.num_rows, pa.string())
-    keys = [r.CLOCK, r.SOURCE, r.STREAM, r.TYPE]
     names = [clock, *(batch.column(name) if name in batch.schema.names else nothing
-                      for name in keys[1:])]  # fmt: skip
-    table = pa.table([each.cast(pa.string()) for each in names], keys)
-    table = table.append_column("row", pa.array(np.arange(batch.num_rows)))
+                      for name in (r.SOURCE, r.STREAM, r.TYPE))]  # fmt: skip
+    events, syncs = np.arange(batch.num_rows), np.arange(0)
     if r.KIND in batch.schema.names:
-        kind = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT))
-        syncs = pc.equal(kind, int(r.Kind.SYNC))
-        offset = pc.is_valid(batch.column(r.OFFSET)) if r.OFFSET in batch.schema.names else False
-        synced = table.filter(pc.and_(syncs, offset))
-        table = table.filter(pc.equal(kind, int(r.Kind.EVENT)))
-    else:
-        synced = table.slice(0, 0)
+        kind = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT)).to_numpy()
+        events = np.flatnonzero(kind == int(r.Kind.EVENT))
+        if r.OFFSET in batch.schema.names:
+            measured = pc.is_valid(batch.column(r.OFFSET)).to_numpy(zero_copy_only=False)
+            syncs = np.flatnonzero((kind == int(r.Kind.SYNC)) & measured)
     lanes, first = set[Lane](), dict[str, int]()
-    for each in _firsts(table, keys):
-        name = each[r.CLOCK]
-        stream = each[r.STREAM] or r.DEFAULT_STREAM
-        lanes.add((name, (name, each[r.SOURCE], stream, each[r.TYPE])))
-        first[name] = min(each["row_min"], first.get(name, batch.num_rows))
-    return lanes, {
-        each[r.CLOCK] for each in _firsts(synced, [r.CLOCK])
-        if each["row_min"] < first.get(each[r.CLOCK], batch.num_rows)
-    }  # fmt: skip
+    for row in _firsts(names, events):
+        name, source, stream, kind_of = (column[row].as_py() for column in names)
+        lanes.add((name, (name, source, stream or r.DEFAULT_STREAM, kind_of)))
+        first[name] = min(row, first.get(name, row))
+    of_syncs = {clock[row].as_py(): row for row in _firsts([clock], syncs)}
+    return lanes, {name for name, row in of_syncs.items() if row < first.get(name, row + 1)}
 
 
-def _firsts(table: pa.Table, keys: list[str]) -> list[dict[str, Any]]:
-    """What there is of ``keys``, and where first."""
-    found: list[dict[str, Any]] = table.group_by(keys).aggregate([("row", "min")]).to_pylist()
-    return found
+def _firsts(names: Sequence[pa.Array], rows: np.ndarray) -> list[int]:
+    """Of ``rows`` the first of each that have the same ``names``."""
+    code, codes = np.zeros(len(rows), np.int64), 1
+    for column in names:
+        words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        found = pc.fill_null(words.indices, -1).to_numpy()[rows]
+        codes *= len(words.dictionary) + 1
+        if codes > INT_MAX:
+            code = np.unique(code, return_inverse=True)[1]
+            codes = len(rows) * (len(words.dictionary) + 1)
+        code = code * (len(words.dictionary) + 1) + found + 1
+    first: list[int] = rows[np.unique(code, return_index=True)[1]].tolist()
+    return first

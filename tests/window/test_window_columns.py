@@ -25,7 +25,7 @@ from tests.window.conftest import Event, Stream, batch
 V, G = Attribute("v"), Attribute("g")
 ASKED = (
     Aggregate("count", None, "n"), Aggregate("sum", V, 'the "sum" ü'), Aggregate("avg", V, "a"),
-    Aggregate("max", Attribute("ref"), "last"), Aggregate("stddev", V, "d"),
+    Aggregate("max", Attribute("raw_ts"), "last"), Aggregate("stddev", V, "d"),
     Aggregate("quantile", V, "q", 0.3),
 )  # fmt: skip
 
