@@ -147,18 +147,18 @@ def test_the_command_takes_the_horizon_and_tells_times_in_its_unit(
 ) -> None:
     trace, out = tmp_path / "t.jsonl", tmp_path / "o.jsonl"
     trace.write_text("".join(json.dumps(r) + "\n" for r in events([5, 12, 23, 7])))
-    text = "SELECT min(ref), max(ts), count(ts) WINDOW TUMBLING 10 ms"
+    text = "SELECT min(raw_ts), max(ts), count(ts) WINDOW TUMBLING 10 ms"
     shared = ["query", text, "--input", str(trace), "--order", "none", "--time-unit", "ms",
               "--guard", "off", "--quiet", "--out", str(out)]  # fmt: skip
     for horizon, values in (
-        ("horizon=20", {"min(ref)": 5, "max(ts)": 7, "count(ts)": 2}),
-        ("horizon=10ms", {"min(ref)": 5, "max(ts)": 5, "count(ts)": 1}),
+        ("horizon=20", {"min(raw_ts)": 5, "max(ts)": 7, "count(ts)": 2}),
+        ("horizon=10ms", {"min(raw_ts)": 5, "max(ts)": 5, "count(ts)": 1}),
     ):
         assert command([*shared, "--window", horizon]) == 0
         told = [json.loads(line) for line in out.read_text().splitlines()]
         of_0 = [one for one in told if one["window"] == {"start": 0, "end": 10}]
         assert of_0[-1]["value"] == of_0[-1]["middle"] == values
-        assert of_0[-1]["bounds"]["min(ref)"] == [5, 5]
+        assert of_0[-1]["bounds"]["min(raw_ts)"] == [5, 5]
     assert command([*shared, "--window", "forever"]) == 2
     assert "use horizon=DURATION" in capsys.readouterr().err
     pattern = "EVENT SEQ(A a, B b) WITHIN 5"
