@@ -285,8 +285,9 @@ def _members(objects: pa.StructArray, within: pa.Schema) -> dict[str, pa.Array]:
         values = members.get(field.name, pa.nulls(len(objects), field.type))
         if pa.types.is_struct(values.type):
             values = _pairs(values)
+        own = field.type.value_type if pa.types.is_list(field.type) else field.type
         # As JSON's readers do: a whole number of many digits among fractions is rounded.
-        made[field.name] = values.cast(field.type, safe=not pa.types.is_floating(field.type))
+        made[field.name] = values.cast(field.type, safe=not pa.types.is_floating(own))
     return made
 
 
