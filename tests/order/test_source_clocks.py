@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import slow_clock
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.clocks.prediction import (
@@ -503,7 +503,32 @@ def test_the_first_offset_holds_for_all_that_comes_after_it(both: Callable[..., 
     assert refs == [(0, 0), (30 * S + 30, 0)]
 
 
+def _moved(at: int, offset: int, ts: int | None = None) -> Record:
+    return {
+        "kind": "sync", "source": "b", "ts": ts, "offset": offset, "delay": 0,
+        "skew_error_ppb": 0, "arrival": at,
+    }  # fmt: skip
+
+
+FIRST_AT_NO_TIME: list[Record] = [
+    _moved(S // 10, 0),
+    _moved(60 * S + S // 10, -999_998_980, 60_999_998_980),
+    {"source": "b", "seq": 0, "ts": 90_999_998_470, "arrival": 90 * S + 10**6},
+    _moved(120 * S + S // 10, -999_997_960, 120_999_997_960),
+    {"source": "b", "seq": 1, "ts": 121_028_569_389, "arrival": 121_028_571_429},
+]
+"""The first sync is as old as the first event, which comes after a sync at a stated time."""
+BEFORE_AN_EVENT: list[Record] = [
+    _moved(S // 10, 0),
+    {"source": "b", "seq": 0, "ts": 61 * S + 1, "arrival": 60 * S + 10**6 + 1},
+    _moved(60 * S + S // 10, -S, 61 * S),
+]
+"""A sync at a stated time overtakes none at no stated time."""
+
+
 @settings(max_examples=30, deadline=None)
+@example(trace=FIRST_AT_NO_TIME, cuts=[], late="drop")
+@example(trace=BEFORE_AN_EVENT, cuts=[], late="drop")
 @given(
     trace=minutes(),
     cuts=st.lists(st.integers(0, 40), max_size=4).map(sorted),

@@ -241,12 +241,8 @@ class SourceClocks:
         known.delay = sync.delay
         if known.syncs and known.report == report and sync.ts in (None, known.line.anchor):
             return  # the same report for another stream of this source
-        newest = known.line
-        if (
-            sync.ts is not None
-            and sync.ts + sync.offset < newest.anchor + newest.offset
-            and (self._predict and newest.anchor < UNANCHORED)
-        ):
+        newest, is_timed = known.line, sync.ts is not None and known.samples
+        if is_timed and line.anchor + line.offset < newest.anchor + newest.offset:
             self._learn_late(code, known, line, sync.arrival)
             return
         known.report = report
@@ -334,7 +330,8 @@ class SourceClocks:
             anchors = self.clocks["epochs"]["anchor"][code]
             anchors[anchors == UNANCHORED] = ts
             known = self._known[self.strings.texts[code]]
-            known.line = replace(known.line, anchor=ts)
+            if known.line.anchor == UNANCHORED:  # no sync at a stated time came before the event
+                known.line = replace(known.line, anchor=ts)
             self.site.begins(int(code), known.line)
             self._goes_back(int(code))
             self.unanchored.discard(int(code))
