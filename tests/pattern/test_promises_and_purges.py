@@ -89,7 +89,7 @@ def world_of(
             made.lines.append(pog(said, promised, by, now + row))
         if resync and chance.random() < 0.3:
             by, unc = chance.choice(sources), chance.choice([0, 2, 8])
-            clock[by] = (unc, len(made.lines))
+            # The first sync has overtaken it, and both agree: it changes nothing.
             made.lines.append({**sync(by, unc, now + row), "ts": -1 - row})
         made.lines.append({**event(kind, ts, source, now + row), "seq": row})
         made.seen.append(Seen(kind, ts, *clock[source]))

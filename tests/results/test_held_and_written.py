@@ -64,6 +64,16 @@ def log_of(events: list[dict[str, Any]], folder: Path, rows: int = 1 << 16) -> P
     return folder / "log"
 
 
+def readable_log_of(events: list[dict[str, Any]], folder: Path, rows: int = 1 << 16) -> Path:
+    """``log_of``, unless whole numbers beyond 2^53 lie beside fractions, which is refused."""
+    try:
+        return log_of(events, folder, rows)
+    except UserError as error:
+        if "cannot be held exactly" not in str(error):
+            raise
+        reject()
+
+
 @given(
     events=st.lists(EVENTS, min_size=1, max_size=30) | st.lists(ONE_SITE, min_size=1, max_size=30),
     rows=st.sampled_from([1, 3, 40]),
@@ -82,12 +92,7 @@ def test_the_file_is_that_of_an_export_at_the_end(
 ) -> None:
     """Whether one site or several, whatever columns which batch has, held or on disk."""
     folder = tmp_path_factory.mktemp("ahead")
-    try:
-        log = log_of(events, folder, rows)
-    except UserError as error:
-        if "cannot be held exactly" not in str(error):
-            raise
-        reject()
+    log = readable_log_of(events, folder, rows)
     store = PartStore(folder / "parts", hold)
     plans = () if text is None else (query(text, name="q"),)
     order = parse_order("none")
@@ -219,7 +224,7 @@ def test_what_is_held_reads_as_what_is_written(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], rows: int
 ) -> None:
     folder = tmp_path_factory.mktemp("parts")
-    log = log_of(events, folder)
+    log = readable_log_of(events, folder)
     plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(HELD_QUERIES))
     chain = ChainSettings(parse_order("none"), plans, ordered="full")
     found, counters = [], []
