@@ -7,13 +7,10 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.output.answer_files import SUFFIX, site_file
-
-_CHUNK: Final = 1 << 20
-"""Bytes of a file that are read at once."""
 
 
 def follow(

@@ -7,7 +7,7 @@ import itertools
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -106,6 +106,17 @@ Summary = Annotated[
         help="The verdict for CI: .xml is JUnit, .md Markdown; repeatable.",
     ),
 ]
+
+
+def refuse_options(given: Mapping[str, object], why: str) -> None:
+    """Refuses options that do not fit the others.
+
+    Raises:
+        UserError: one of them was given.
+    """
+    for name, value in given.items():
+        if value:
+            raise UserError(f"{name} {why}")
 
 
 # Where a command's chains run: in this process, or on Spark where that is asked for.

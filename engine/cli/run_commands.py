@@ -28,6 +28,7 @@ from slackwater.engine.cli.options import (
     Summary,
     check_against,
     print_against,
+    refuse_options,
     typed,
 )
 from slackwater.engine.cli.terminal import if_interrupted, print_compiling, watched
@@ -99,8 +100,8 @@ def run(
         from slackwater.engine.cli.scenario_file_commands import sweep as swept  # noqa: PLC0415 - rarely asked for
 
         given = {"--order": order, "--against": against, "--overwrite": overwrite}
-        folder = out or Path("out") / f"{Path(name).stem}-sweep"
-        swept(name, sweep, settings or [], seeds, folder, summary or (), given, quiet=quiet)
+        refuse_options(given, "goes with a single run, not with --sweep")
+        swept(name, sweep, settings or [], seeds, out, summary or (), quiet=quiet)
         return
     if seeds is not None:
         raise UserError("--seeds goes with --sweep; one run has one seed: --set seed=2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -116,8 +116,8 @@ _AGAIN = "the same command goes on with the cells that are missing"
 
 
 def sweep(
-    name: str, texts: Sequence[str], settings: Sequence[str], seeds: int | None, out: Path,
-    summaries: Sequence[Path], of_one_run: Mapping[str, object], *, quiet: bool,
+    name: str, texts: Sequence[str], settings: Sequence[str], seeds: int | None, out: Path | None,
+    summaries: Sequence[Path], *, quiet: bool,
 ) -> None:  # fmt: skip
     """Runs the scenario file ``name`` at every combination of the swept settings.
 
@@ -125,12 +125,10 @@ def sweep(
         UserError: not a file, or an option is wrong.
         typer.Exit: with 1, if the file's own setting does not keep its thresholds.
     """
-    for option, value in of_one_run.items():
-        if value:
-            raise UserError(f"{option} goes with a single run, not with --sweep")
     if not name.endswith(FILE):
         raise UserError(f"--sweep needs a scenario file, such as my-shop{FILE}, not {name!r}")
     seeds = 1 if seeds is None else seeds
+    out = out or Path("out") / f"{Path(name).stem}-sweep"
     if not 1 <= seeds <= 1_000:
         raise UserError(f"--seeds {seeds}: from 1 to 1,000")
     axes = read_axes(texts)

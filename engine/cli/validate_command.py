@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,7 +15,7 @@ import typer
 from slackwater.engine.apps.scenario_run import FILE
 from slackwater.engine.apps.validate.report import Validation
 from slackwater.engine.apps.validate.scenario_text import RecordedSources, Rhythm, scenario_text
-from slackwater.engine.cli.options import Summary, read_share
+from slackwater.engine.cli.options import Summary, read_share, refuse_options
 from slackwater.engine.cli.terminal import PlainConsole
 from slackwater.engine.cli.visible import json_out, print_stderr
 from slackwater.engine.core.errors import UserError
@@ -195,13 +195,13 @@ def validate_setup(
     seconds = _seconds(duration or _DURATION)
     if config is None:
         of_device = {"--duration": duration, "--rate": rate, "--server": servers}
-        _refuse(of_device, "goes with --config: a log was measured already")
+        refuse_options(of_device, "goes with --config: a log was measured already")
     if recording is not None and scenario is None:
         raise UserError("--recording FILE goes with --scenario FILE, which names it")
     recorded = None if recording is None else read_recorded(recording, scenario)
     if two_logs is not None:
         of_one = {"--site": site, "--query": queries, "--scenario": scenario, "--summary": summary}
-        _refuse(of_one, "goes with --config or --log: two logs are only compared")
+        refuse_options(of_one, "goes with --config or --log: two logs are only compared")
         _compare_two(*two_logs, out, as_json=as_json, quiet=quiet)
         return
     check_summaries(summary or ())
@@ -227,12 +227,6 @@ def _ways(
     config: Path | None, log: Path | None, two_logs: tuple[Path, Path] | None
 ) -> dict[str, object]:
     return {"--config": config, "--log": log, "--two-logs": two_logs}
-
-
-def _refuse(options: Mapping[str, object], why: str) -> None:
-    for name, value in options.items():
-        if value:
-            raise UserError(f"{name} {why}")
 
 
 def _questions(site: Path | None, queries: Sequence[str]) -> Questions:

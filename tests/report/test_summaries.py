@@ -10,24 +10,9 @@ import pytest
 from slackwater.engine.apps.report.verdict import VerdictCase, write_summaries
 from slackwater.engine.apps.sweep import cells as sweep_cells
 from slackwater.engine.cli.app import run as command
+from tests.sweep.test_sweeps import TEXT
 
-SCENARIO = """
-title = "Pairs & more"
-duration = "2 s"
-thresholds = ["pairs: detection_delay_max <= 100 ms", "recall >= 1"]
-[[sources]]
-name = "a"
-workload = { model = "periodic", period = "100 ms", type = "A" }
-[[sources]]
-name = "b"
-workload = { model = "periodic", period = "100 ms", phase = "50 ms", type = "B" }
-[link]
-delay = "200 ms"
-[queries]
-pairs = "EVENT SEQ(A x, B y) WITHIN 60 ms"
-[engine]
-order = "none"
-"""
+SCENARIO = f'title = "Pairs & more"{TEXT}'
 ROWS = "ts,arrival,source\n" + "".join(f"{n},{n + 5},a\n" for n in range(0, 1000, 10))
 
 

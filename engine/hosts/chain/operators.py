@@ -89,7 +89,7 @@ def _windows(
 ) -> Operator:
     from slackwater.engine.operators.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
 
-    mixed = will_mix(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
+    mixed = _mixes(plan, settings, site)
     return windows_of(plan, replace(settings.window, barrier=settings.barrier, mixed=mixed), site)
 
 
@@ -112,7 +112,7 @@ def _grouping(
     from slackwater.engine.operators.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
 
     barrier = barrier_in_force(settings.barrier, plan.realtime)
-    mixed = will_mix(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
+    mixed = _mixes(plan, settings, site)
     return GroupingOperator(plan, site, barrier, mixed=mixed)
 
 
@@ -131,6 +131,11 @@ def _derived(
     )  # fmt: skip
     reach = [reaching(settings).reach(source) for source in plan.sources]
     return DerivedStage(plan, lambda: build_operator(plan.plan, own, site), reach)
+
+
+def _mixes(plan: WindowPlan | GroupingPlan, settings: ChainSettings, site: str) -> bool:
+    """Whether it is known that the plan will read several clocks of which one is unknown."""
+    return will_mix(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
 
 
 def _lanes(settings: ChainSettings, site: str) -> tuple[Lane, ...]:
