@@ -242,6 +242,12 @@ def test_events_of_one_clock_keep_within_bounds_that_hold_all_assignments() -> N
     assert first["bounds"]["sum(v)"] == [6, 10]  # the first is never behind the second
 
 
+def test_an_event_of_a_doubtful_clock_may_lie_between_two_right_ones_of_its_time() -> None:
+    stream = Stream((Event(0, v=7, unc=1), Event(0, v=1), Event(0, v=2)))
+    found = results_of("SELECT max(v) WINDOW ROWS 1", stream)
+    assert [r["bounds"]["max(v)"] for r in found] == [[1, 7], [1, 7], [2, 7]]
+
+
 def test_with_very_many_doubtful_events_there_are_no_bounds() -> None:
     stream = Stream(tuple(Event(at, unc=60, v=at) for at in range(80)))
     found = results_of("SELECT count(*), sum(v) WINDOW ROWS 40", stream)

@@ -44,7 +44,7 @@ class DoubtfulPlaces(NamedTuple):
     """Of a window's doubtful events, in any order. ``place``: in ``Kept``; ``number``: relative to
     the window's first event; ``low``, ``high``: between which the true time lies [ns];
     ``low_rank``, ``high_rank``: between which its place among events of that time does, for a right
-    clock its number.
+    clock twice its number.
 
     ``ints`` (seen as ``floats``), ``valid``: of the argument at hand. ``vague``: it may not be
     there. ``cost``: to have it inside, ``own``: and there; ``there``: whether it is, if inside.
@@ -105,8 +105,9 @@ def read_doubts(kept: Kept, n: int, m: int, d: DoubtfulPlaces) -> None:
         d.low[i] = kept.ref[place] - kept.unc[place]
         d.high[i] = kept.ref[place] + kept.unc[place]
         right = kept.unc[place] == 0
-        d.low_rank[i] = d.number[i] if right else -_ANY_RANK
-        d.high_rank[i] = d.number[i] if right else _ANY_RANK
+        rank = 2 * d.number[i]  # the odd ones are for those between two neighbours of one time
+        d.low_rank[i] = rank if right else -_ANY_RANK
+        d.high_rank[i] = rank if right else _ANY_RANK
         _read_value(kept, i, m, d)
     for i in range(DOUBTS_MAX, DOUBTS_MAX + d.free[0].n):
         _read_value(kept, i, m, d)
