@@ -53,7 +53,9 @@ class Halves:
         before = np.cumsum(halves)
         tied = before[last] - before[first] < last - first
         behind = places[tied] + 1
-        ends_run = (behind == rows) | (halves[np.minimum(behind + 1, rows)] == 0)
+        after = np.minimum(behind, rows - 1)
+        goes_on = (halves[after + 1] != 0) & (arrival[after] == arrival[behind - 1])
+        ends_run = (behind == rows) | ~goes_on
         return [int(end) for end in np.union1d(np.asarray(ends), behind[ends_run])]
 
     def taken(self, columns: Columns) -> tuple[Columns, np.ndarray] | None:

@@ -109,9 +109,15 @@ def net(results: list[dict[str, Any]]) -> Counter[str]:
 
 OVERLAPPING = Tree(("SEQ", [("SEQ", ["a0", "a1"], ["OVERLAP"]), "!a2", "a3"], ["BEFORE", ","]), 20)
 JOINED = [Record("A", 1, 0, 0, half) for half in ("end", "start", "start")]
+TWICE = Tree(("SEQ", ["d0", "a1", "a2"], ["BEFORE", "BEFORE"]), 3)
+TWO_INSTANTS = [
+    Record("D", 0, 0, 0), *(Record("A", 2, 0, 0, half) for half in ("start", "end")),
+    Record("A", 1, 2, 2),
+]  # fmt: skip
 
 
 @example((OVERLAPPING, [Record("A", 0, 0, 0), *JOINED]), [0] * 30, "none", "punctuation", [3])
+@example((TWICE, TWO_INSTANTS), [0, 0, 1, 1], "none", "punctuation", [2])
 @given(
     torn(), st.lists(st.integers(0, 2), min_size=30, max_size=30),
     st.sampled_from(["none", "sequence", "kslack:4", "ldop"]),
