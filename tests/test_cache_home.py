@@ -119,6 +119,7 @@ def run(code: str, cache: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_damaged_grammar_is_made_again(cache: Path) -> None:
     asked = f"from slackwater.engine.query import query; print(query({TEXT!r}).name)"
     expected = run(asked, cache)

@@ -82,7 +82,7 @@ def rows_of_streams(draw: st.DrawFn) -> tuple[str, str]:
 ASKED = given(tables(), st.lists(matches() | joins() | rows_of_streams(), min_size=1, max_size=8))
 
 
-@settings(max_examples=15)
+@settings(max_examples=7)
 @ASKED
 def test_same_rows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
     check(rows, asked)

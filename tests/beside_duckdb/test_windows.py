@@ -140,7 +140,7 @@ def queries(draw: st.DrawFn) -> tuple[str, str]:
 ASKED = given(tables(), st.lists(queries(), min_size=1, max_size=6))
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @ASKED
 def test_same_windows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
     check(rows, asked)

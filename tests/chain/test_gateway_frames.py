@@ -11,6 +11,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -157,6 +158,7 @@ def test_what_the_gateway_lets_in_every_query_answers_in_every_cut(
     assert told(batches, settings_of(order)) == told([one] if one else [], settings_of(order))
 
 
+@pytest.mark.slow
 @settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(said=SAID, order=st.sampled_from(ORDERS))
 def test_kernels_as_plain_python_answer_what_compiled_ones_do(

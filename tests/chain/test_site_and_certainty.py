@@ -140,7 +140,7 @@ EVENT = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example(
     drawn=[("A", 0, 0, 0), ("B", 11, 0, 4)], clocks=([(0, 3, 0), (0, 0, 0)], [], []),
     text="SEQ(A a, B b)", chosen=[], c=0, rule="pairwise", within=12, cuts=[],

@@ -185,9 +185,11 @@ def both(checked: bool) -> tuple[Plan, ...]:
 @pytest.mark.parametrize(
     ("seed", "barrier", "plans"),
     [
-        (0, "bounded:4", both), (3, "immediate", both), (4, "bounded:4", both),
-        (0, "immediate", repeated), (1, "immediate", repeated), (0, "immediate", statements),
+        (0, "bounded:4", both), (3, "immediate", both), (0, "immediate", repeated),
         (1, "immediate", statements),
+        pytest.param(4, "bounded:4", both, marks=pytest.mark.slow),
+        pytest.param(1, "immediate", repeated, marks=pytest.mark.slow),
+        pytest.param(0, "immediate", statements, marks=pytest.mark.slow),
         *(
             pytest.param(seed, barrier, plans, marks=pytest.mark.deep)
             for seed in range(10, 20)

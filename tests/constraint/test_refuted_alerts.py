@@ -67,7 +67,7 @@ def standing(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_no_alert_rests_on_a_refuted_bound(seed: int, horizon: int | None) -> None:
     chance = random.Random(seed)
-    for _ in range(8):
+    for _ in range(4):
         records, events, refuted = world(chance)
         seq, expression = chance.choice(SEQS), chance.choice([*FLOWS, *ENDLESS, *ENDING])
         more: dict[str, Any] = {

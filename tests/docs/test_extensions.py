@@ -86,6 +86,7 @@ def slackwater(copy: Path, *arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_an_order_added_as_the_page_says_orders(copy: Path) -> None:
     assert len(follow("Add an order", copy)) == 2
     found = slackwater(copy, "order", "--order", "wait:15ns")
@@ -95,6 +96,7 @@ def test_an_order_added_as_the_page_says_orders(copy: Path) -> None:
     assert [event["ts"] for event in hurried] == [10, 30, 20, 60]
 
 
+@pytest.mark.slow
 def test_a_barrier_added_as_the_page_says_waits(copy: Path) -> None:
     assert len(follow("Add a barrier", copy)) == 2
     query = ("query", "EVENT SEQ(A a, B b) WITHIN 25 ns", "--order", "none")
@@ -105,6 +107,7 @@ def test_a_barrier_added_as_the_page_says_waits(copy: Path) -> None:
     assert len(at_once) == len(settled)
 
 
+@pytest.mark.slow
 def test_an_aggregate_added_as_the_page_says_is_answered(copy: Path) -> None:
     assert len(follow("Add an aggregate", copy)) == 2
     for window in ("TUMBLING 100 ns", "ROWS 4", "SESSION 50 ns"):
@@ -112,6 +115,7 @@ def test_an_aggregate_added_as_the_page_says_is_answered(copy: Path) -> None:
         assert found["value"] == {"midrange(v)": 5.0}
 
 
+@pytest.mark.slow
 def test_a_sink_added_as_the_page_says_is_written(copy: Path) -> None:
     assert len(follow("Add a sink", copy)) == 2
     query = ("query", "EVENT SEQ(A a, B b) WITHIN 25 ns", "--out", "found.arrow")

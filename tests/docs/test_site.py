@@ -143,6 +143,7 @@ def test_what_comes_from_a_network_is_seen(file: str, text: str, tmp_path: Path)
     assert len(list(from_network(tmp_path))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "named"),
     [

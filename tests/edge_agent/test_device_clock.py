@@ -68,7 +68,7 @@ def run(world: World, clock: DeviceClock, grain: int) -> list[tuple[str, int, in
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     steps=st.lists(
@@ -137,6 +137,7 @@ def test_a_step_begins_a_clock_of_another_name(by: int) -> None:
     assert all(50 * S <= mono <= 75 * S for mono in doubtful)
 
 
+@pytest.mark.slow
 def test_40_ppm_over_a_day_are_within_the_bound() -> None:
     world = World(5, steps=[], fast_ppb=40_000, grain=1, delay_min=2 * MS, delay_most=50 * MS,
                   apart=30 * S, count=2880)  # fmt: skip

@@ -79,7 +79,7 @@ def test_bits_of_one_sources_stream_go_before_those_of_the_stream() -> None:
     assert recorded(finished(bench)) == [(*event, 1) for event in events]
 
 
-@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("declared", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_gateway_that_starts_again_in_the_middle_of_a_wrap(declared: bool) -> None:
     """It knows how far the counter is from its log; copies of before are copies."""
     settings = {"seq_bits": {"": 8}} if declared else {}
@@ -220,7 +220,9 @@ def test_agents_are_believed() -> None:
     assert count(bench, "duplicate") == 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
+)
 def test_any_device_any_restarts(seed: int) -> None:
     """Losses, copies, delays, other contents, and gateways that start again, against the truth."""
     rng = random.Random(seed)

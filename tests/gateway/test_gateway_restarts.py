@@ -32,7 +32,7 @@ GATEWAY_STEPS = (
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32),
     network=NETWORKS,

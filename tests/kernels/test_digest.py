@@ -168,6 +168,7 @@ def test_what_is_not_compiled_changes_nothing(imported: Any, change: tuple[str, 
     assert imported() == imported(change)
 
 
+@pytest.mark.slow
 def test_a_digest_is_the_same_in_every_process_checkout_and_at_any_time(tmp_path: Path) -> None:
     one, other = write(tmp_path / "one"), write(tmp_path / "a" / "longer" / "path")
     expected = digest(one, PYTHONHASHSEED="1")

@@ -71,6 +71,7 @@ def call(folder: Path, cache: Path, **environ: str) -> str:
     return said(started(folder, cache, **environ))
 
 
+@pytest.mark.slow
 def test_a_kernel_is_found_again_from_any_checkout_and_at_any_time(
     tmp_path: Path, cache: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_kernel_is_found_again_from_any_checkout_and_at_any_time(
     assert call(tmp_path / "other", cache, SLACKWATER_PLAIN_NUMBA="1") == "42 True\n"
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
     call(tmp_path, cache)
     files = sorted(path for path in cache.rglob("*twice*"))
@@ -127,6 +129,7 @@ print(uncertainty(clocks, 2**61), bool(compiled))
 """
 
 
+@pytest.mark.slow
 def test_3_3_a_constant_of_the_agent_that_changes_is_compiled_anew(
     tmp_path: Path, cache: Path
 ) -> None:

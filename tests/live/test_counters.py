@@ -70,6 +70,7 @@ class Peer:
             self._answers = self._decoder.feed(self._socket.recv(1 << 16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.timeout(120)
 def test_peers_whose_numbers_wrap_through_a_kill(field: Field, declared: bool) -> None:
@@ -125,6 +126,7 @@ def test_peers_whose_numbers_wrap_through_a_kill(field: Field, declared: bool) -
     assert len(net) >= 6 * len(bits)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_an_agent_counts_what_its_device_has_lost(field: Field) -> None:
     """Numbers of 8 bits on standard input: two are lost, one comes twice, one is left out as 0."""

@@ -46,7 +46,10 @@ SETTINGS = ChainSettings(
     parse_barrier("immediate"),
     guards=Guards(None),
 )
-SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(5, 100))]
+SEEDS = [
+    0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5)),
+    *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(5, 100)),
+]  # fmt: skip
 AGAIN = "answers are to be made again from the log's beginning"
 KEYS = [(query, site) for query in QUERIES for site in "ns"]
 

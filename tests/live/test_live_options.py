@@ -25,7 +25,9 @@ from tests.spark.test_growing_log import SETTINGS, SPILLED, Growing, trace
 LATE = dataclasses.replace(SETTINGS, ordered="no")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 @pytest.mark.parametrize("settings", [LATE, SPILLED], ids=["late", "spill"])
 def test_kills_change_nothing_of_what_is_spilled_or_late(
     settings: ChainSettings, seed: int, tmp_path: Path

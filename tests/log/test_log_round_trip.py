@@ -109,7 +109,7 @@ def types_of(records: list[Record], name: str) -> set[type]:
     return {type(value) for value in values if value is not None}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(logs())
 @example([
     {"ts": 1, "site": "main", "arrival": 0, "attrs": {"v": 1}},

@@ -311,7 +311,7 @@ def in_a_folder(run: Run, way: Way) -> None:
 
 
 @given(run=runs(), way=WAYS)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_form_host_and_output_says_the_same(run: Run, way: Way) -> None:
     in_a_folder(run, way)
 

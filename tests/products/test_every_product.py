@@ -254,7 +254,7 @@ def sound(result: Result, *, shifted: bool) -> None:
 
 
 @given(run=runs())
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_stands_is_what_plain_python_says(run: Run) -> None:
     check(run)
 

@@ -133,7 +133,7 @@ def agrees(part: Part, times: list[int]) -> bool:
 
 
 @given(data=st.data(), size=st.integers(2, 5), op=st.sampled_from(["SEQ", "AND"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_before_firsts_lasts_and_within_say_what_the_groups_say(
     data: st.DataObject, size: int, op: str
 ) -> None:

@@ -105,7 +105,7 @@ def exported(store: PartStore) -> list[Change]:
     rows=st.sampled_from([1, 3, 99]),
     few=st.sampled_from([0, 1024]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_each_result_that_remains_once_in_order_of_time(
     batches: list[list[Change]],
     hold: int,

@@ -219,7 +219,7 @@ def told(store: PartStore) -> list[Any]:
 
 
 @given(events=st.lists(EVENTS, min_size=1, max_size=30), rows=st.sampled_from([1, 7, 1 << 18]))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_what_is_held_reads_as_what_is_written(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], rows: int
 ) -> None:

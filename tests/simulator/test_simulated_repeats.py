@@ -114,6 +114,7 @@ def test_the_log_on_disk_is_the_log_of_the_manifest(tmp_path: Path) -> None:
     assert truth.num_rows == manifest["events"]["generated"]
 
 
+@pytest.mark.slow
 def test_the_hash_of_text_of_this_process_does_not_matter() -> None:
     code = (
         "import json, sys; from pathlib import Path;"

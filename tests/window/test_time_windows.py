@@ -494,7 +494,7 @@ def streams(draw: st.DrawFn, t_a: list[int]) -> Any:
 
 @given(data=st.data(), drift=st.sampled_from(Drift), size=st.sampled_from([5, 10, 17]),
        by_key=st.booleans(), horizon=st.sampled_from([0, 7, 1000]))  # fmt: skip
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_equals_windows_by_definition_under_any_cut(
     data: st.DataObject, drift: Drift, size: int, by_key: bool, horizon: int
 ) -> None:

@@ -45,7 +45,7 @@ def standing(results: list[dict[str, Any]]) -> dict[tuple[int, ...], tuple[str, 
 @given(
     trees(where=True), st.lists(st.integers(0, 12), max_size=2), st.sampled_from(JOINS)
 )  # fmt: skip
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_trees_mean_what_is_defined(drawn: Drawn, cuts: list[int], joins: str) -> None:
     """Relations, alternatives, negated steps, conditions; ties, lengths of 0, any order of arrival,
     batches with restarts between them, every plan (Z10 4.1.2).
@@ -116,7 +116,7 @@ FIRST_OF_TWO = Tree(
 )  # fmt: skip
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @example((FIRST_OF_TWO, NOT_AFTER_THE_FIRST), None, [], "cost")
 @given(
     trees(steps=3, noise=4, where=True, clocks=True),
@@ -174,7 +174,7 @@ TWICE = [Record("A", 1, 0, 3, half) for half in ("start", "start")]
 PARALLEL = Tree(("PAL", ["a0", "b1"], [","]), 20)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @example((PARALLEL, [*TWICE, Record("B", 2, 1, 4)]), [])
 @example((PARALLEL, [TWICE[0], Record("B", 2, 1, 4), TWICE[1]]), [1, 2])
 @given(torn(), st.lists(st.integers(0, 9), max_size=2))
@@ -219,7 +219,7 @@ def known_of(drawn: Drawn, t_a: int | None) -> dict[tuple[Key, ...], Known]:
     st.lists(st.integers(0, 9), max_size=2),
     st.sampled_from(JOINS),
 )
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_after_each_record_no_placement_of_the_errors_is_missed(
     drawn: Drawn, t_a: int | None, cuts: list[int], joins: str
 ) -> None:
