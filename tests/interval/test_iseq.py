@@ -52,6 +52,24 @@ LONGER_THAN_WITHIN = Asked("abn", "n", (), (), 8)
 """A negated event counts WITHIN with the match; by itself it is longer (found by fuzzing)."""
 
 
+SAYS_MORE_THAN_OF_N = Asked(
+    "abn", "n",
+    (((("a.ts", "<", "b.ts"), ("b.ts", "<", "n.ts")),
+      (("a.ts", "<", "b.ts"), ("b.ts", "<", "n.te"))),),
+    ("(a.ts < b.ts < n.ts OR a.ts < b.ts < n.te)",), 20,
+)  # fmt: skip
+"""What all alternatives of a negated step say of other steps is asked of it, not of the match."""
+LONG_B = Asked(
+    "abn", "n",
+    (((("b.ts", "<", "a.ts"), ("a.te", "<", "b.te")),
+      (("n.ts", "<", "b.ts"), ("b.ts", "<", "n.te"), ("n.te", "<", "b.te"))),),
+    ("(b CONTAINS a OR b OVERLAPPED BY n)",), 1,
+)  # fmt: skip
+
+
+@example(SAYS_MORE_THAN_OF_N, [Event("A", 5, attrs={"k": 0}), Event("B", 3, attrs={"k": 0}),
+                               Event("N", 7, attrs={"k": 0}, long=2)], "naive", [])  # fmt: skip
+@example(LONG_B, POINT_AND_LONG[1:3], "naive", [])
 @example(LONGER_THAN_WITHIN, [Event("A", 1, attrs={"k": 0}), Event("B", 1, attrs={"k": 0}),
                               Event("N", 0, attrs={"k": 0}, long=9)], "naive", [])  # fmt: skip
 @example(FOLLOWS_OF_THE_REST, POINT_AND_LONG, "naive", [])

@@ -34,6 +34,7 @@ from slackwater.engine.query.plan import (
 ALTERNATIVES_MAX: Final = 64
 Literal = s.EndpointChain | s.AllenNode
 _SIGNS: Final = {o.LESS: "<", o.UPTO: "<="}
+_OPPOSITE: Final = {"<": ">=", "<=": ">", "=": "!="}
 _ENDS: Final = ("ts", "te")
 
 
@@ -109,7 +110,7 @@ class Restrictions(QueryReader):
                     each for each in o.reduced(shared)
                     if number in (each.left // 2, each.right // 2)
                 ]  # fmt: skip
-                terms += self._conditions(found, shared, number)
+                terms += self._conditions(found, shared, number, common)
         return self._list(relations, terms)
 
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
@@ -245,19 +246,28 @@ class Restrictions(QueryReader):
     # ---- what comes of it ----------------------------------------------------------------------
 
     def _conditions(
-        self, alternatives: list[_Alternative], common: np.ndarray, negated: int | None = None
-    ) -> list[Term]:
+        self, alternatives: list[_Alternative], common: np.ndarray, negated: int | None = None,
+        positive: np.ndarray | None = None,
+    ) -> list[Term]:  # fmt: skip
         """What relations of two steps cannot say: one interval's own ends, and disjunctions.
 
-        ``negated``: the step of which it is asked; a disjunction names it, even where what was
-        written of it follows of the rest, as it is one of positive steps else.
+        ``negated``: the step of which it is asked; each condition names it, even where what was
+        written of it follows of the rest, as it is one of positive steps else. ``positive``: what
+        these say by themselves.
         """
         # Where clocks err, what is written of one interval's ends says more than what follows of
         # it for two.
         owns = [_own_ends(one.edges) for one in alternatives]
         found = {each for each in o.reduced(common) if each.left // 2 == each.right // 2}
         found |= set[o.Restriction].intersection(*owns)
-        asked: list[Predicate] = [self._comparison(each) for each in sorted(found)]
+        asked: list[Predicate] = []
+        if negated is not None and positive is not None:
+            asked = self._of_positive_steps(negated, positive, {*o.reduced(common), *found})
+        asked += [
+            self._comparison(each)
+            for each in sorted(found)
+            if negated is None or negated == each.left // 2
+        ]
         if len(alternatives) > 1:
             more = [
                 [
@@ -273,6 +283,21 @@ class Restrictions(QueryReader):
             asked.append(Logic("or", tuple(combined("and", each) for each in more)))
         at = self.node.at
         return [Term(each, frozenset(_aliases(each)), at) for each in asked]
+
+    def _of_positive_steps(
+        self, negated: int, positive: np.ndarray, shared: set[o.Restriction]
+    ) -> list[Predicate]:
+        """What every alternative of a negated step says of other steps alone, as one condition that
+        names the negated step and is not taken apart.
+        """
+        of_others = {each for each in shared if negated not in (each.left // 2, each.right // 2)}
+        more = sorted(o.not_implied(positive, list(of_others)))
+        if not more:
+            return []
+        never = Comparison(">", self._attribute(2 * negated), self._attribute(2 * negated + 1))
+        excluded = [Comparison(_OPPOSITE[each.op], self._attribute(each.left),
+                               self._attribute(each.right)) for each in more]  # fmt: skip
+        return [Logic("not", (Logic("or", (*excluded, never)),))]
 
     def _check_scope(self, number: int, reach: np.ndarray, *, bounded: bool) -> None:
         """Refuses a negated step of which nothing says when no more that counts can come."""
