@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.released import Strings
@@ -108,6 +108,7 @@ PREDICATES = combined(LEAVES | asked(computed(OF_NUMBERS, 3) | OF_ONE, OF_ONE), 
 ROWS = st.lists(ROW, min_size=1, max_size=4)
 
 
+@example(Membership(Constant("x"), (Constant("x"), Constant("y"))), [{}], [{}], False)
 @settings(max_examples=150, deadline=None)
 @given(PREDICATES, ROWS, ROWS, st.booleans())
 def test_random_predicates(

@@ -490,9 +490,10 @@ class _Writer(ValueWriter):
         written = len(self.code)
         item = self.value(node.item, self.base, other)
         exact = coefficients(node.item) == {}
+        of_event = exact and item.step != machine.CONSTANT  # a text's code, and not its rank
         if exact and item.kind == INT and all(isinstance(each, int) for each in constants):
             wanted = {int(constant) for constant in constants}
-        elif exact and item.kind == TEXT and all(isinstance(each, str) for each in constants):
+        elif of_event and item.kind == TEXT and all(isinstance(each, str) for each in constants):
             wanted = {self.strings.find(str(constant)) for constant in constants}
         else:
             del self.code[written:]
