@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Result
 
@@ -25,6 +26,8 @@ ITEMS: Final = "items"
 POSITION: Final = "position"
 """Place of the result among all of its batch: restores the order between matches and windows."""
 MORE: Final = "more"
+MORE_OF_CLOCKS: Final = tuple(f'{{"{CLOCK_STATUS}": "{name}"}}' for name in STATUSES)
+"""``MORE`` of results whose clocks were not synchronized."""
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 """Of texts that many rows share."""
 EVENT_FIELDS: Final = {

@@ -109,7 +109,9 @@ _OF_EVENT: Final = {
     "te": "int", "ref": "int",
 }  # fmt: skip
 _BEFORE: Final = {"query": "str", "site": "str", "op": "str", "at": "int"}
-_OF_MATCH: Final = {"known_at": "int", "certainty": "str", "probability": "float"}
+_OF_MATCH: Final = {
+    "known_at": "int", "certainty": "str", "probability": "float", "clock_status": "str",
+}  # fmt: skip
 _OF_ALERT: Final = {
     "alert": "str", "trace": "str", "constraint": "str", "type": "str", "source": "str",
     "seq": "int", "ts": "int", "allowed": "str",

@@ -233,6 +233,7 @@ def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
         CHANCE: np.where(
             piece.unknown, UNKNOWN, np.where(counts["ambiguous"] > 0, np.nan, 1.0)
         ),
+        CLOCK_STATUS: piece.statuses(),
     }, own.types  # fmt: skip
 
 

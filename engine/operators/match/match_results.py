@@ -32,6 +32,7 @@ from slackwater.engine.output.schema import (
     MATCH_SCHEMA,
     MATCHES,
     MORE,
+    MORE_OF_CLOCKS,
     as_json,
     decoded,
     one_of,
@@ -342,7 +343,7 @@ def columns_table(matches: Matches) -> pa.Table:
     given = matches.given
     n = len(given.at)
     computes = any(plan.computed for plan in matches.layout.branches)
-    statuses, more = matches.statuses(), [f'{{"{CLOCK_STATUS}": "{name}"}}' for name in STATUSES]
+    statuses = matches.statuses()
     columns = [
         pa.array(np.arange(n)),
         one_of(("-", "+"), given.plus),
@@ -354,7 +355,7 @@ def columns_table(matches: Matches) -> pa.Table:
         _chances(given),
         _events(matches),
         _computed(matches) if computes else pa.nulls(n, pa.string()),
-        one_of(more, statuses, statuses == 0).cast(pa.string()),
+        one_of(MORE_OF_CLOCKS, statuses, statuses == 0).cast(pa.string()),
     ]
     return pa.table(columns, names=MATCH_SCHEMA.names)
 

@@ -66,7 +66,8 @@ of open windows are due."""
 
 
 class Rows(NamedTuple):
-    """A batch as the pass reads it; ``selected`` and ``nulls`` are empty where they say nothing.
+    """A batch as the pass reads it; ``selected``, ``nulls`` and ``clocks`` (the status of the clock
+    of each) are empty where they say nothing.
 
     int64 of length n: ``ref unc epoch release seq``; int32 codes ``source clock stream``; int8
     ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
@@ -90,6 +91,13 @@ class Rows(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     reach: np.ndarray
+    clocks: np.ndarray
+
+
+@inline
+def clocks_of(rows: Rows, i: int, known: int = 0) -> int:
+    """The status of the clock of row ``i``, or ``known`` if that is worse."""
+    return max(known, rows.clocks[i]) if len(rows.clocks) > 0 else known
 
 
 class Agenda(NamedTuple):
@@ -209,6 +217,7 @@ def _contribute(
     if cell == NONE:
         return NONE, NONE
     cells.rows[cell] += 1
+    cells.clocks[cell] = clocks_of(rows, i, cells.clocks[cell])
     cells.unc[header] = max(cells.unc[header], u)
     book.entries.row[st.entries] = i
     book.entries.cell[st.entries] = cell

@@ -144,11 +144,11 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
 
 
 def in_words(outbox: ResultBuffer) -> ResultBuffer:
-    """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 3) as int64, blocks numbered."""
+    """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 4) as int64, blocks numbered."""
     n, numbers = outbox.kinds.shape
     words, counts = (column.view(np.int64) for column in (outbox.words, outbox.counts))
     return outbox._replace(
-        words=words.reshape(n, numbers, 2), counts=counts.reshape(n, 3),
+        words=words.reshape(n, numbers, 2), counts=counts.reshape(n, 4),
         block=np.cumsum(outbox.block),
     )  # fmt: skip
 
@@ -207,6 +207,7 @@ def _same_counts(one: Record, other: Record) -> bool:
         one.certain == other.certain
         and one.ambiguous == other.ambiguous
         and one.missing == other.missing
+        and one.clocks == other.clocks
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE, Released
 from slackwater.engine.core.timeline import CHANCE, ends_of
@@ -59,6 +60,7 @@ def rows_of(
         how=np.empty(0, np.int8) if perhaps is None else perhaps.how,
         low=exact if perhaps is None else perhaps.low,
         high=exact if perhaps is None else perhaps.high,
+        clocks=columns.get(CLOCK_STATUS, np.empty(0, np.int8)).astype(np.int8),
     )  # fmt: skip
 
 
@@ -128,5 +130,5 @@ def no_rows(columns: int) -> Rows:
         ref=none, unc=none, epoch=none, release=none, status=small, source=codes, clock=codes,
         stream=codes, seq=none, selected=np.empty(0, np.bool_),
         keys=np.zeros((0, columns), np.int64), nulls=none, how=small, low=none, high=none,
-        reach=none,
+        reach=none, clocks=small,
     )  # fmt: skip

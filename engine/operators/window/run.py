@@ -54,7 +54,9 @@ def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -
         header = a.enter(i, u, batch, book, st, (first, last))
     if span >= 0:
         nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
-        header = add_to_pane(book.panes, pane, span, u, nulls, rows.keys, i, book.no_key)
+        header = add_to_pane(
+            book.panes, pane, span, u, nulls, a.clocks_of(rows, i), rows.keys, i, book.no_key
+        )
         st.refused += header == NONE
     return NONE if batch.in_panes and span != 0 else header
 
@@ -69,8 +71,9 @@ def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -
 def run_inside(
     i: int, stop: int, ref: np.ndarray, unc: np.ndarray, status: np.ndarray, selected: np.ndarray,
     keys: np.ndarray, nulls: np.ndarray, table: np.ndarray, windows: np.ndarray, tags: np.ndarray,
-    cell_keys: np.ndarray, counts: np.ndarray, out_row: np.ndarray, out_cell: np.ndarray,
-    span: tuple[int, int, int, int, int], so_far: tuple[int, int, int, int],
+    cell_keys: np.ndarray, counts: np.ndarray, clocks: np.ndarray, worst: np.ndarray,
+    out_row: np.ndarray, out_cell: np.ndarray, span: tuple[int, int, int, int, int],
+    so_far: tuple[int, int, int, int],
 ) -> tuple[int, int, int, int, int]:  # fmt: skip
     """The fast path: rows well inside the open window whose cells exist already.
 
@@ -86,7 +89,7 @@ def run_inside(
     entries, frontier, close_at, widest = so_far
     mask = len(table) - 1
     columns = keys.shape[1]
-    all_rows, no_nulls = len(selected) == 0, len(nulls) == 0
+    all_rows, no_nulls, all_good = len(selected) == 0, len(nulls) == 0, len(clocks) == 0
     moved = -1
     while i < stop:
         r, u, state = ref[i], unc[i], status[i]
@@ -111,6 +114,8 @@ def run_inside(
             if cell == NONE:
                 break
             counts[cell] += 1
+            if not all_good:
+                worst[cell] = max(worst[cell], clocks[i])
             widest = max(widest, u)
             out_row[entries] = i
             out_cell[entries] = cell
@@ -246,7 +251,8 @@ def _inside(
     index, start, end = place
     i, entries, frontier, widest, moved = run_inside(
         i, min(stop, i + at_most), rows.ref, rows.reach, rows.status, rows.selected, rows.keys,
-        rows.nulls, cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
+        rows.nulls, cells.table, cells.window, cells.tag, cells.keys, cells.rows, rows.clocks,
+        cells.clocks, out.row, out.cell,
         (index, start, end, geo.high_shift, geo.low_shift),
         (before, st.frontier, st.close_at, cells.unc[header]),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
@@ -15,6 +16,7 @@ from slackwater.engine.operators.window.output.computed import is_bounded
 from slackwater.engine.operators.window.output.computed import numbers as as_numbers
 from slackwater.engine.operators.window.output.table import (
     CERTAINTY,
+    CLOCKS,
     COUNTS,
     DRIFT_NAMES,
     PLACES,
@@ -231,6 +233,12 @@ class WindowResults(ResultColumns):
         by_events = self.plan.kind is not WindowKind.TIME
         return np.where(self.unknown, 2, unsure), self.unknown | by_events
 
+    def statuses(self) -> np.ndarray:
+        """Per result the worst status of its clocks, as its events were released: a place in
+        ``STATUSES``. A clock of which nothing is known matters where it is compared with another.
+        """
+        return np.where(self.unknown, STATUSES.index("unknown"), self.columns.counts[:, CLOCKS])
+
     def numbers(self, aggregate: int, place: int) -> tuple[np.ndarray, np.ndarray]:
         """(kinds, words) of a number of one aggregate: ``VALUE`` ... ``MOST``."""
         j = aggregate * NUMBERS + place
@@ -325,6 +333,7 @@ class WindowResults(ResultColumns):
         certainty, says = self.certainty()
         counts = self.columns.counts.tolist()
         stages, bounds = self.columns.stage.tolist(), self._bounds()
+        statuses = self.statuses().tolist()
         each = self.plan.drift is Drift.EACH
         for row, (plus, at) in enumerate(
             zip(self.columns.plus.tolist(), self.columns.at.tolist(), strict=True)
@@ -340,8 +349,8 @@ class WindowResults(ResultColumns):
             if each:
                 result["drift"] = DRIFT_NAMES[stages[row]]
             result |= {name: part[row] for name, part in parts.items()}
-            values = [None if count == UNKNOWN else count for count in counts[row]]
+            values = [None if count == UNKNOWN else count for count in counts[row][:CLOCKS]]
             result |= dict(zip(COUNTS, values, strict=True)) | {"bounds": bounds[row]}
             if says[row]:
                 result["certainty"] = CERTAINTY[int(certainty[row])]
-            yield result
+            yield result | {CLOCK_STATUS: STATUSES[status]} if (status := statuses[row]) else result

@@ -28,6 +28,7 @@ from slackwater.engine.output.json_lines import float_texts, json_object, json_p
 from slackwater.engine.output.schema import (
     BOUNDS,
     MORE,
+    MORE_OF_CLOCKS,
     POSITION,
     WINDOW_SCHEMA,
     decoded,
@@ -256,6 +257,8 @@ DRIFT_NAMES: Final = ("low", "middle", "high")
 PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
 CERTAINTY: Final = ("confirmed", "uncertain", "unknown")
 COUNTS: Final = ("certain", "ambiguous", "missing")
+CLOCKS: Final = len(COUNTS)
+"""Place of the worst status of its clocks behind a result's counts."""
 
 
 def columns_of_windows(results: WindowResults) -> pa.Table:
@@ -266,7 +269,7 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
     """
     n, fields, plan = len(results), results.columns, results.plan
     start, end = results.extent()
-    certainty, says = results.certainty()
+    (certainty, says), statuses = results.certainty(), results.statuses()
     columns: dict[str, pa.Array] = {
         POSITION: pa.array(np.arange(n)),
         "op": one_of(("-", "+"), fields.plus),
@@ -280,7 +283,7 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
         "certainty": one_of(CERTAINTY, certainty, ~says) if says.any() else pa.nulls(n, TEXT_TYPE),
         "drift": pa.nulls(n, TEXT_TYPE),
         "bounds": _bounds(results),
-        MORE: pa.nulls(n, pa.string()),
+        MORE: one_of(MORE_OF_CLOCKS, statuses, statuses == 0).cast(pa.string()),
     }
     if plan.drift is Drift.EACH:
         stage = pa.array(fields.stage.astype(np.int32))

@@ -115,11 +115,12 @@ def add_cell(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) ->
 
 
 @inline
-def _enter(panes: Panes, header: int, tag: int, keys: np.ndarray, i: int) -> bool:
+def _enter(panes: Panes, header: int, tag: int, clocks: int, keys: np.ndarray, i: int) -> bool:
     cell = add_cell(panes.cells, header, tag, keys, i)
     if cell == NONE:
         return False
     panes.cells.rows[cell] += 1
+    panes.cells.clocks[cell] = max(panes.cells.clocks[cell], clocks)
     n = panes.tally[0].entries
     panes.entries.row[n] = i
     panes.entries.cell[n] = cell
@@ -129,14 +130,16 @@ def _enter(panes: Panes, header: int, tag: int, keys: np.ndarray, i: int) -> boo
 
 @inline
 def add_to_pane(
-    panes: Panes, pane: int, span: int, u: int, nulls: int, keys: np.ndarray, i: int,
+    panes: Panes, pane: int, span: int, u: int, nulls: int, clocks: int, keys: np.ndarray, i: int,
     no_key: np.ndarray,
 ) -> int:  # fmt: skip
-    """Enter row ``i`` of uncertainty ``u`` in ``pane``; gives the pane's header, or -1."""
+    """Enter row ``i`` of uncertainty ``u``, by a clock of status ``clocks``, in ``pane``; gives the
+    pane's header, or -1.
+    """
     cells = panes.cells
     header = find_or_add(cells, pane, HEADER, no_key, 0)
     marks = nulls << PART_BITS
-    if header == NONE or not _enter(panes, header, (WHOLE + span) | marks, keys, i):
+    if header == NONE or not _enter(panes, header, (WHOLE + span) | marks, clocks, keys, i):
         return NONE
     cells.unc[header] = max(cells.unc[header], u)
     panes.tally[0].span = max(panes.tally[0].span, span)
@@ -146,7 +149,7 @@ def add_to_pane(
             if node == NONE:
                 continue
             cells.unc[node] = max(cells.unc[node], u)
-            if not _enter(panes, node, level | marks, keys, i):
+            if not _enter(panes, node, level | marks, clocks, keys, i):
                 return NONE
     return header
 
@@ -261,6 +264,7 @@ def _take(panes: Panes, cell: int, held: Held, header: int) -> int:
     if target == NONE:
         return int(cells.rows[cell])
     held.cells.rows[target] += cells.rows[cell]
+    held.cells.clocks[target] = max(held.cells.clocks[target], cells.clocks[cell])
     merge_cell(panes.sums, cell, held.sums, target)
     return 0
 
@@ -336,6 +340,7 @@ def _build_node(panes: Panes, start: int, level: int, no_key: np.ndarray) -> boo
             tag = (cells.tag[cell] & ~_PARTS) | level
             target = add_cell(cells, header, tag, cells.keys, cell)
             cells.rows[target] += cells.rows[cell]
+            cells.clocks[target] = max(cells.clocks[target], cells.clocks[cell])
             merge_cell(panes.sums, cell, panes.sums, target)
             cell = cells.link[cell]
     return True

@@ -6,6 +6,7 @@ from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.kernels.tables import push
+from slackwater.engine.operators.window.assign import clocks_of
 from slackwater.engine.operators.window.emitted import settle
 from slackwater.engine.operators.window.group_windows import OwnBatch, put_extent
 from slackwater.engine.operators.window.row_windows.bounds import (
@@ -76,7 +77,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     before, rank = cells.last[group], mine.base + mine.count
     while before != NONE and kept.ref[before] > r:
         before, rank = book.counted.prev[before], rank - 1
-    place = _put(i, group, before, batch, book)
+    place = _put(i, group, before, batch, book, st)
     mine.count += 1
     if kept.next[place] != NONE:
         forget_sorted(book.sorted, group)
@@ -107,7 +108,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
 
 
 @kernel
-def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) -> int:
+def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook, st: Record) -> int:
     """A kept event behind ``before``, or in front."""
     rows, cells, kept, prev = batch.rows, book.held.cells, book.held.kept, book.counted.prev
     place = kept.tally[0].free
@@ -116,6 +117,8 @@ def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) ->
     kept.part[place] = PERHAPS if len(rows.how) > 0 and rows.how[i] != SURE else WHOLE
     kept.clock[place], kept.epoch[place] = rows.clock[i], rows.epoch[i]
     kept.ref[place], kept.unc[place] = rows.ref[i], rows.unc[i]
+    kept.clocks[place] = clocks_of(rows, i)
+    st.worst = max(st.worst, kept.clocks[place])
     for m in range(kept.ints.shape[1]):
         kept.ints[place, m] = batch.values.ints[m, i]
         kept.valid[place, m] = batch.values.valid[m, i]
@@ -386,12 +389,14 @@ def emit_window(
     kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
     place = first = last = one.first
     sorts = len(book.sorted.n) > 0 and one.last != NONE and not st.vague
-    lists = not sorts or _adds_up(held)
+    lists = not sorts or _adds_up(held) or st.worst > 0
     if sorts:
         sort_window(book.sorted, held, (one.group, one.number), (first, one.last), batch.step)
     if not lists:
         rows, last, place = batch.size, one.last, kept.next[one.last]
+    cells.clocks[window] = 0
     while rows < batch.size and place != NONE:
+        cells.clocks[window] = max(cells.clocks[window], kept.clocks[place])
         counted.places[rows], counted.cells[rows] = place, window
         vague |= kept.part[place] != WHOLE
         last, place = place, kept.next[place]

@@ -46,16 +46,16 @@ is ``running``, or -1: it and those behind it are among the emitted ones. Of a w
 ``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0.
 """
 LASTING: Final = (
-    "frontier", "frontier_at", "widest", "vague", "windows", "open", "kept", "stale", "too_late",
-    "refused", *REFUTED,
+    "frontier", "frontier_at", "widest", "worst", "vague", "windows", "open", "kept", "stale",
+    "too_late", "refused", *REFUTED,
 )  # fmt: skip
 BATCH: Final = (
     "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "emit_at",
 )  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
-"""As of sessions; ``vague``: some event may not be there at all; ``asked``: the window to be
-emitted next, or -1, and those behind it if ``follow`` is ``FULL``, or ``EVERY`` one, running ones
-included. ``ticked``: cells looked at."""
+"""As of sessions; ``worst``: the worst status of a clock; ``vague``: some event may not be there at
+all; ``asked``: the window to be emitted next, or -1, and those behind it if ``follow`` is ``FULL``,
+or ``EVERY`` one, running ones included. ``ticked``: cells looked at."""
 PERHAPS: Final = WHOLE - CERTAIN
 """Part of a kept event that may not be there at all."""
 NONE_BEHIND, FULL, EVERY = range(3)

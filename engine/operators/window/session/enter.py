@@ -6,7 +6,7 @@ from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.kernels.tables import push
-from slackwater.engine.operators.window.assign import keeps_all
+from slackwater.engine.operators.window.assign import clocks_of, keeps_all
 from slackwater.engine.operators.window.emitted import settle
 from slackwater.engine.operators.window.group_windows import OwnBatch, put_extent
 from slackwater.engine.operators.window.panes.state import merge_cell
@@ -84,8 +84,8 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     if changed:
         _reach(one, gap, book.sessions, st)
     cells.rows[one] += 1
-    book.entries.row[st.entries] = i
-    book.entries.cell[st.entries] = one
+    cells.clocks[one] = clocks_of(rows, i, cells.clocks[one])
+    book.entries.row[st.entries], book.entries.cell[st.entries] = i, one
     st.entries += 1
     if keeps_all(book.held):
         event = (rows.clock[i], rows.epoch[i], r, u)
@@ -228,6 +228,7 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
     clear(held.sums, other)
     cells = held.cells
     cells.rows[one] += cells.rows[other]
+    cells.clocks[one] = max(cells.clocks[one], cells.clocks[other])
     if cells.first[other] != NONE:
         if cells.first[one] == NONE:
             cells.first[one] = cells.first[other]

@@ -63,7 +63,8 @@ class Cells(NamedTuple):
     ``link``: the window's next leader, or next free cell. ``down``: the next cell of the key;
     ``lead``: the first one, its leader. ``slot``: of leaders and headers, place of the emitted
     result (``window.emitted``), or -1. ``first``, ``last``: of leaders, their kept events
-    (``window.state.cells``), or -1. ``unc``: of headers, the largest uncertainty of the
+    (``window.state.cells``), or -1. ``clocks``: the worst status of the clocks of its rows
+    (``engine.core.clocks.epochs``). ``unc``: of headers, the largest uncertainty of the
     window's events [ns]. ``missing``: of headers, events known to be missing that could belong to
     the window. ``stale``: of headers, whether that changed since the window was emitted. ``parts``:
     of headers, a bit for each part that some key has. ``headers``: the header cells of the live
@@ -81,6 +82,7 @@ class Cells(NamedTuple):
     slot: np.ndarray
     first: np.ndarray
     last: np.ndarray
+    clocks: np.ndarray
     unc: np.ndarray
     missing: np.ndarray
     stale: np.ndarray
@@ -104,6 +106,7 @@ def new_cells(capacity: int, group_columns: int) -> Cells:
         rows=np.zeros(capacity, np.int64),
         link=link,
         stale=np.zeros(capacity, np.int8),
+        clocks=np.zeros(capacity, np.int8),
         tally=np.zeros(1, TALLY),
         **of_headers,
         **chains,
@@ -164,6 +167,7 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
     for j in range(keys.shape[1]):
         cells.keys[fresh, j] = keys[row, j]
     cells.rows[fresh] = 0
+    cells.clocks[fresh] = 0
     cells.unc[fresh] = 0
     cells.missing[fresh] = 0
     cells.stale[fresh] = 0
@@ -283,14 +287,15 @@ class Kept(NamedTuple):
     """``p`` records of events with the values of ``m`` attributes.
 
     ``next``: of the same key, or the next free one. ``part``: as the cell's. ``clock``, ``epoch``:
-    what stamped it; ``ref``, ``unc`` [ns]. ``ints`` (p, m), seen as float64 ``floats``;
-    ``valid`` (p, m). ``tally``: one TALLY.
+    what stamped it, and ``clocks`` its status where they are ROWS; ``ref``, ``unc`` [ns]. ``ints``
+    (p, m), seen as float64 ``floats``; ``valid`` (p, m). ``tally``: one TALLY.
     """
 
     next: np.ndarray
     part: np.ndarray
     clock: np.ndarray
     epoch: np.ndarray
+    clocks: np.ndarray
     ref: np.ndarray
     unc: np.ndarray
     ints: np.ndarray
@@ -309,6 +314,7 @@ def new_kept(capacity: int, attributes: int) -> Kept:
         part=np.zeros(capacity, np.int8),
         clock=np.zeros(capacity, np.int32),
         epoch=np.zeros(capacity, np.int64),
+        clocks=np.zeros(capacity, np.int8),
         ref=np.zeros(capacity, np.int64),
         unc=np.zeros(capacity, np.int64),
         ints=ints,

@@ -47,8 +47,9 @@ STAGE_LOW, STAGE_MIDDLE, STAGE_LAST = 0, 1, 2
 """Which result of a window: with ``DRIFT EACH`` there are all three."""
 PLAIN, EACH, TOGETHER = 0, 1, 2
 """How the drift windows are used (``engine.query.plan.Drift``)."""
-COUNTS: Final = record("certain", "ambiguous", "missing")
-"""Rows that surely are, or may be, of a window's key; events that may be of the window."""
+COUNTS: Final = record("certain", "ambiguous", "missing", "clocks")
+"""Rows that surely are, or may be, of a window's key; events that may be of the window; the worst
+status of the rows' clocks."""
 UNKNOWN: Final = -1
 """In place of a count that is not known yet."""
 _FEW: Final = 16
@@ -145,6 +146,10 @@ def read_content(
     for a in range(len(held.asked.function)):
         for j in range(NUMBERS):
             put_null(out.kinds, out.words, a * NUMBERS + j)
+    cell, out.counts[0].clocks = leader, 0
+    while cell != NONE:
+        out.counts[0].clocks = max(out.counts[0].clocks, held.cells.clocks[cell])
+        cell = held.cells.down[cell]
     last = stage == STAGE_LAST
     alike = last and _all_whole(held.cells, leader)
     # One place that calls, as each takes seconds to compile. CERTAIN: bounds where nothing is in
