@@ -3,7 +3,8 @@
 ``device``: each device has a clock of its own, bounded from its messages (``DeviceClock``).
 ``agent``: the events' times are of this device's clock. ``arrival``: an event's time is when the
 agent got it; it happened up to ``delay_max`` earlier. Errors of arrivals are independent, so each
-event has a clock of its own there; a name is used again when ``delay_max`` has passed twice.
+event has a clock of its own there; a name is used again when ``delay_max`` has passed twice, and
+never by a clock that was set since: its bound would take the place of one that still waits.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class StampingClocks:
         # Above the numbers of earlier starts of the agent: a clock may have been set meanwhile.
         self._number = itertools.count(around.wall_ns() // NS_PER_S).__next__
         self._devices: dict[str, DeviceClock] = {}
-        self._free = deque(range(ARRIVALS_MAX))
+        self._free = list(reversed(range(ARRIVALS_MAX)))
         self._used: deque[tuple[int, int]] = deque()
         self._said: dict[int, ClockBound] = {}
 
@@ -150,11 +151,15 @@ class StampingClocks:
         named, said = [], []
         for row in rows:
             number = self._arrival(mono_ns)
+            before, name = self._said.get(number), f"{self._name}{ARRIVAL_NAME}{number}"
+            skew_ppb = self._settings.skew_max_ppb
+            if before is not None:
+                ran = (mono_ns - before.mono) * skew_ppb // NS_PER_S
+                is_set = abs(ahead - before.high) > ran
+                name = f"{name}#{self._number()}" if is_set else before.clock
             bound = ClockBound(
-                f"{self._name}{ARRIVAL_NAME}{number}", ahead - self._settings.delay_max_ns, ahead,
-                wall_ns, mono_ns, self._settings.skew_max_ppb,
-            )  # fmt: skip
-            before = self._said.get(number)
+                name, ahead - self._settings.delay_max_ns, ahead, wall_ns, mono_ns, skew_ppb
+            )
             if before is None or mono_ns - before.mono > SAY_AGAIN_NS or before.high != bound.high:
                 self._said[number] = bound
                 said.append(bound)
@@ -172,7 +177,7 @@ class StampingClocks:
         if not self._free:
             self.counts["arrivals_shared"] += 1
             self._free.append(self._used.popleft()[1])
-        number = self._free.popleft()
+        number = self._free.pop()
         self._used.append((mono_ns, number))
         return number
 
