@@ -71,6 +71,9 @@ class Matcher(Protocol):
     def shown(self, given: ReleasedMatches) -> Sequence[Result]:
         """What the barrier has let go, as results of the matcher's kind."""
 
+    def unpacked(self, state: dict[str, Any]) -> Sequence[Result]:
+        """Results that were saved, of the matcher's kind."""
+
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop events that no longer matter, but for those in ``held_rows``.
 

@@ -66,6 +66,10 @@ class BarrierStage:
         then = partial(self._holding.finish, at) if self._holding else None
         return self._let_go(self._matcher.finish(at), then)
 
+    def unpacked(self, state: dict[str, Any]) -> Sequence[Result]:
+        """Results that were saved."""
+        return self._matcher.unpacked(state)
+
     def _let_go(
         self, happened: Iterable[MatcherOutput], then: Callable[[], ReleasedMatches | None] | None
     ) -> Sequence[Result]:

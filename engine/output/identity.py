@@ -206,7 +206,7 @@ def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[l
     first = 0
     for number, (batch_id, table) in enumerate(batches.tables(sites, wanted)):
         part = changes[first : first + table.num_rows]
-        part["end"], part["start"] = _times(kind, table)
+        part["end"], part["start"] = result_times(kind, table)
         site = pc.index_in(table.column(SITE).cast(pa.string()), pa.array(sites))
         part["site"], part["emitted"] = site.to_numpy(), table.column(POSITION).to_numpy()
         part["table"], part["row"] = number, np.arange(table.num_rows)
@@ -282,7 +282,7 @@ def _plain_times(kind: str) -> list[str]:
     return sorted(KINDS[kind].times.difference(EMISSION).intersection(KINDS[kind].schema.names))
 
 
-def _times(kind: str, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def result_times(kind: str, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """When each result ends and begins, on the engine's clock."""
     if kind == WINDOWS:
         window = in_one(table.column("window"))

@@ -23,7 +23,7 @@ from slackwater.engine.query.explain_operators import (
     waits,
     window_sections,
 )
-from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.fields import attributes_in, bare
 from slackwater.engine.query.language.mistakes import listed
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
@@ -361,14 +361,24 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 100, initial_indent=" " * 12, subsequent_indent=" " * 12)
 
 
-# EXPLAIN of what results are checked against before they go out.
+# EXPLAIN of how many results are shown, and what they are checked against before they go out.
 
 
 def check_sections(plan: Plan) -> list[tuple[str, list[str]]]:
-    """Labels and lines; none if nothing is checked."""
-    checks = checks_of(plan)
+    """Labels and lines; none if all are shown and nothing is checked."""
+    checks, limit = checks_of(plan), getattr(getattr(plan, "checks", None), "limit", None)
+    found: list[tuple[str, list[str]]] = []
+    if limit is not None:
+        key = bare(limit.key) if of_rows(plan) else limit.key
+        by = ", ".join(map(render_expression, key))
+        text = (
+            f"at most {limit.most} in any {render_duration(limit.every_ns)}"
+            f"{f' for each {by}' if by else ''}: in order of their ends, a result is shown if "
+            "fewer were until then; one that comes late or is retracted changes what is shown"
+        )
+        found.append(("shown", [text]))
     if checks is None:
-        return []
+        return found
     by = ", ".join(map(render_expression, checks.key))
     if plan.windows:
         by = "the group"
@@ -380,4 +390,4 @@ def check_sections(plan: Plan) -> list[tuple[str, list[str]]]:
         if rule.hold_ns:
             text += f"held {render_duration(rule.hold_ns)}, judged again, and if it still is, "
         lines.append(text + ("dropped" if rule.drop else "marked as doubtful"))
-    return [("checks", lines)]
+    return [*found, ("checks", lines)]

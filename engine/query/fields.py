@@ -170,7 +170,8 @@ def with_attributes(node: _P, of: Callable[[Attribute], Expression]) -> _P:
 def asked_of_results(checks: Checks | None) -> Iterator[Attribute]:
     """Every attribute that ``checks`` name, repeats included; what is looked up is one, too."""
     if checks is not None:
-        for part in (*(rule.condition for rule in checks.rules), *checks.key):
+        limited = () if checks.limit is None else checks.limit.key
+        for part in (*(rule.condition for rule in checks.rules), *checks.key, *limited):
             yield from attributes_in(part)
 
 

@@ -115,22 +115,33 @@ class ResultRule(Struct, frozen=True):
     drop: bool
 
 
+class EmitLimit(Struct, frozen=True):
+    """``EMIT AT MOST most EVERY every_ns BY key``: of the results with the same values of ``key``
+    that end in any ``every_ns``, so many are shown. Empty: of all of the query.
+    """
+
+    most: int
+    every_ns: int
+    key: tuple[Expression, ...] = ()
+
+
 class Checks(Struct, frozen=True):
-    """All rules on one query's results.
+    """All rules on one query's results, and how many of them are shown at most.
 
     ``key``: results with the same values have one history; empty: all of the query, or, of windows,
-    all of a group.
+    all of a group. ``limit``: None: all are shown.
     """
 
     rules: tuple[ResultRule, ...] = ()
     key: tuple[Expression, ...] = ()
     lookups: tuple[Lookup, ...] = ()
+    limit: EmitLimit | None = None
 
 
 def checks_of(plan: Any) -> Checks | None:
     """The rules on the results of ``plan``; a plan of a user's own class may have none."""
     found: Checks | None = getattr(plan, "checks", None)
-    return found
+    return found if found is not None and (found.rules or found.key) else None
 
 
 # The plan of a statement that reads the results of others.
@@ -165,7 +176,7 @@ class DerivedPlan(Struct, frozen=True):
     @property
     def checks(self) -> Checks | None:
         """As of the plan that it asks."""
-        return checks_of(self.plan)
+        return getattr(self.plan, "checks", None)
 
     @property
     def result_kind(self) -> str:

@@ -216,6 +216,11 @@ def render_checks(checks: Checks | None) -> list[str]:
         hold = f" HOLD {render_duration(rule.hold_ns)}" if rule.hold_ns else ""
         drop = " DROP" if rule.drop else ""
         found.append(f"CHECK {quote(rule.name)} ({render_predicate(rule.condition)}){hold}{drop}")
+    limit = checks.limit
+    if limit is not None:
+        by = f" BY {', '.join(map(render_expression, limit.key))}" if limit.key else ""
+        every = render_duration(limit.every_ns)
+        found.append(f"EMIT AT MOST {limit.most} EVERY {every}{by}")
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from slackwater.engine.barrier.base import Matcher
-from slackwater.engine.barrier.registry import barrier_in_force, build_barrier
+from slackwater.engine.barrier.registry import BARRIERS, Closes, barrier_in_force, build_barrier
 from slackwater.engine.barrier.stage import BarrierStage
 from slackwater.engine.core.clocks.choice import Lane
 from slackwater.engine.core.clocks.seen import will_mix
@@ -30,6 +30,7 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.purge_settings import MATCHES_TOGETHER
 from slackwater.engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.query.results_as_events import facts_of
 from slackwater.engine.query.shape import of_intervals
 
 if TYPE_CHECKING:
@@ -185,9 +186,28 @@ def build_operator(
     """
     Rule(settings.certainty)
     made = OPERATORS[type(plan)](plan, settings, site, chunks)
-    if not isinstance(plan, SeqPlan | OrPlan | TreePlan | RepeatPlan):
-        return cast("Operator", made)
-    matcher = cast("Matcher", made)
-    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    most = settings.pattern.matches_max
-    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
+    operator = cast("Operator", made)
+    if isinstance(plan, SeqPlan | OrPlan | TreePlan | RepeatPlan):
+        matcher = cast("Matcher", made)
+        barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+        most = settings.pattern.matches_max
+        operator = BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
+    limit = getattr(getattr(plan, "checks", None), "limit", None)
+    if isinstance(plan, DerivedPlan) or limit is None:
+        return operator
+    from slackwater.engine.operators.check.emit_limit import LimitedOperator  # noqa: PLC0415 - for few runs
+
+    return LimitedOperator(operator, limit, _corrected_ns(plan, settings))
+
+
+def _corrected_ns(plan: Plan, settings: ChainSettings) -> int | None:
+    """How far behind the latest result others may change [ns]; None: any may."""
+    reach, facts = reaching(settings).reach(plan), facts_of(plan)
+    kind = BARRIERS[barrier_in_force(settings.barrier, facts.realtime).name]
+    if facts.negated and kind.closes is Closes.PROMISE and settings.order.leaves_promises:
+        return None  # nothing bounds how long a match waits for a promise
+    if reach.back_ns is None and all(branch.alone for branch in plan.branches):
+        from slackwater.engine.operators.match.seq import kept_ns  # noqa: PLC0415 - not for windows
+
+        return (kept_ns(0, settings.pattern) or 0) + reach.waits_ns
+    return reach.back_ns

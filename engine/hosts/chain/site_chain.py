@@ -15,7 +15,6 @@ import numpy as np
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.barrier.base import Listener
-from slackwater.engine.barrier.stage import BarrierStage
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.clocks.seen import ClocksSeen
@@ -172,7 +171,7 @@ class Chain:
         """As ``process``, but of few records at a time while patterns find much, so that a caller
         that writes each piece before the next holds no more than some results.
         """
-        if not any(isinstance(each, BarrierStage) for each in self._operators):
+        if all(getattr(each, "found", None) is None for each in self._operators):
             yield self._isolated(partial(self._process, frames))
             return
         waiting = deque(frame for frame in frames if frame.rows)
@@ -185,10 +184,9 @@ class Chain:
                     frame = frame.slice(0, room)
                 together.append(frame)
                 rows += frame.rows
-            stages = [each for each in self._operators if isinstance(each, BarrierStage)]
-            before = sum(stage.found for stage in stages)
+            before = sum(getattr(each, "found", None) or 0 for each in self._operators)
             output = self._isolated(partial(self._process, together))
-            found = sum(stage.found for stage in stages) - before
+            found = sum(getattr(each, "found", None) or 0 for each in self._operators) - before
             if found > _MATCHES_AT_ONCE:
                 self._rows_at_once = max(1, rows * _MATCHES_AT_ONCE // found)
             elif found <= _MATCHES_AT_ONCE // 2:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +51,7 @@ from slackwater.engine.query.plan import APART, RESULT, Attribute, Expression, S
 from slackwater.engine.query.values import NULL, Value
 
 _CODED = ("stream", "source", "type")
+_GIVEN: Final = ("branch", "plus", "at", "known_at", "confirmed", "chance")
 INTERNAL = "$"
 """Begins names of attributes that no query can name."""
 HALF_COLUMN = ATTR_PREFIX + "$half"
@@ -151,7 +152,7 @@ class Matches(ResultColumns):
     def tables(cls, pieces: Sequence[Matches]) -> Iterator[pa.Table]:
         return map(columns_table, pieces)
 
-    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Matches:
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Self:
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
         found, of = copy(self), self.given
         found.which = self.which[rows]
@@ -159,6 +160,42 @@ class Matches(ResultColumns):
             of.rows[rows], of.branch[rows], plus, at, of.known_at[rows], of.confirmed[rows],
             of.chance[rows],
         )  # fmt: skip
+        return found
+
+    def kept(self, rows: np.ndarray) -> Self:
+        """The results ``rows``, and no other events than theirs."""
+        found = self.taken(rows, self.given.plus[rows], self.given.at[rows])
+        distinct, found.which = _distinct(found.which, len(self.columns["ref"]))
+        found.columns = {name: column[distinct] for name, column in self.columns.items()}
+        found.lacks = {name: column[distinct] for name, column in self.lacks.items()}
+        return found
+
+    def codes(self) -> np.ndarray:
+        """Codes of the texts in them."""
+        texts = [ATTR_PREFIX + name for name, kind in self.attr_types.items() if kind == "str"]
+        names = [name for name in (*_CODED, CLOCK, STAMPED_BY, *texts) if name in self.columns]
+        return np.concatenate([self.columns[name] for name in names])
+
+    def packed(self) -> dict[str, Any]:
+        """Plain data, without the rows of the store, which nobody reads any more."""
+        given = [getattr(self.given, name) for name in _GIVEN]
+        return {
+            "given": given, "which": self.which, "columns": dict(self.columns),
+            "lacks": dict(self.lacks), "types": dict(self.attr_types),
+        }  # fmt: skip
+
+    @classmethod
+    def unpacked(
+        cls, state: dict[str, Any], layout: Layout, strings: Strings, query: str, site: str
+    ) -> Self:
+        """The results that were ``packed``; the other arguments are as when they were made."""
+        found = cls.__new__(cls)
+        found.layout, found.strings, found.query, found.site = layout, strings, query, site
+        no_rows = np.zeros((len(state["which"]), 0), np.int64)
+        found.given = ReleasedMatches(no_rows, **dict(zip(_GIVEN, state["given"], strict=True)))
+        found.which, found.columns = state["which"], dict(state["columns"])
+        found.lacks, found.attr_types = dict(state["lacks"]), dict(state["types"])
+        found.shown = shown_attributes(layout)
         return found
 
     def __len__(self) -> int:

@@ -240,6 +240,9 @@ class SeqMatcher:
             of = no_surer_than(self.table.chances(given.rows), given)
         return Matches(of, self.table, self._layout, self._strings, self.plan.name, self.site)
 
+    def unpacked(self, state: dict[str, Any]) -> Matches:
+        return Matches.unpacked(state, self._layout, self._strings, self.plan.name, self.site)
+
     def _changes(
         self, released: Released, moved: Moved, promised: dict[str, Steps]
     ) -> Changes | None:

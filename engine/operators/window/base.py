@@ -254,6 +254,10 @@ class Windows(ABC):
 
     # ---- state ------------------------------------------------------------------------------
 
+    def unpacked(self, state: dict[str, Any]) -> WindowResults:
+        """Results that were saved."""
+        return WindowResults.unpacked(state, self._shown, self.site)
+
     def codes(self) -> np.ndarray | None:
         cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
         keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])

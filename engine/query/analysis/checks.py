@@ -1,4 +1,6 @@
-"""CHECK and HISTORY BY: what a query's results must agree with before they go out (Z10 5.2)."""
+"""CHECK and HISTORY BY: what a query's results must agree with before they go out (Z10 5.2); EMIT
+AT MOST: how many of them do.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import closest, listed, refuse
 from slackwater.engine.query.language.syntax import (
     CheckNode,
+    EmitLimitClause,
     HistoryBy,
     OccurrenceNode,
     RepetitionNode,
@@ -35,6 +38,9 @@ from slackwater.engine.query.plan import (
     RESULT_FIELDS,
     Attribute,
     Checks,
+    Drift,
+    Emit,
+    EmitLimit,
     Expression,
     Lookup,
     OrPlan,
@@ -42,6 +48,7 @@ from slackwater.engine.query.plan import (
     ResultRule,
     SeqPlan,
     TreePlan,
+    WindowKind,
     WindowPlan,
 )
 from slackwater.engine.query.render import looked_up
@@ -141,6 +148,8 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
 
 
 MAX_RULES: Final = 32
+MAX_SHOWN: Final = 1_000
+"""By EMIT AT MOST, as that many are looked back at for each result."""
 _FORMS: Final = "as in past_count(1 h) < 3, or past_count(other_query, 1 h) >= 1"
 
 
@@ -154,9 +163,13 @@ def checked_plan(
     """
     nodes = [clause for clause in clauses if isinstance(clause, CheckNode)]
     history = only(clauses, HistoryBy, text)
-    if not nodes and history is None:
+    limit = only(clauses, EmitLimitClause, text)
+    if not nodes and history is None and limit is None:
         return plan
     reading = _Reading(plan, text, time_unit)
+    if limit is not None and isinstance(plan, MonitorPlan):
+        hint = "leave it out, or ask for the pattern's own matches without UNDER CONSTRAINT"
+        raise reading.context.refuse(limit.at, "EMIT AT MOST is not of alerts", hint)
     if not isinstance(plan, SeqPlan | OrPlan | WindowPlan):
         at = (nodes[0] if nodes else history).at  # type: ignore[union-attr]
         hint = "check the pattern's own matches, in a query without UNDER CONSTRAINT"
@@ -171,7 +184,10 @@ def checked_plan(
             raise reading.context.refuse(node.name.at, message, "give one another name")
         rules.append(reading.rule(node))
     key = () if history is None else reading.key(history)
-    checks = Checks(tuple(rules), key, tuple(reading.lookups))
+    checks = Checks(
+        tuple(rules), key, tuple(reading.lookups),
+        None if limit is None else reading.limit(limit, rules),
+    )  # fmt: skip
     if isinstance(plan, OrPlan):
         branches = tuple(replace(branch, checks=checks) for branch in plan.branches)
         plan = replace(plan, branches=branches)
@@ -225,11 +241,55 @@ class _Reading:
         if self.plan.windows:
             hint = "leave HISTORY BY out: windows have a history for each group"
             raise self.context.refuse(clause.at, "HISTORY BY is of patterns and joins", hint)
+        return self._values(clause.values)
+
+    def limit(self, clause: EmitLimitClause, rules: list[ResultRule]) -> EmitLimit:
+        """EMIT AT MOST."""
+        if not 1 <= s.whole(clause.most.text) <= MAX_SHOWN:
+            message = f"EMIT AT MOST takes a whole number from 1 to {MAX_SHOWN}"
+            raise self.context.refuse(clause.most.at, message, "as in EMIT AT MOST 1 EVERY 1 h")
+        every = duration_ns(clause.every, self.context, "EMIT AT MOST EVERY")
+        dropping = next((rule.name for rule in rules if rule.drop), None)
+        if dropping is not None:
+            message = f"this counts what is shown, of which CHECK {dropping} would drop some"
+            hint = "leave DROP out, or put what must hold into WHERE or HAVING"
+            raise self.context.refuse(clause.at, message, hint)
+        for window in self.plan.windows:
+            if window.drift is Drift.EACH:
+                message = "DRIFT EACH has three results of each window"
+                raise self.context.refuse(clause.at, message, "write DRIFT TOGETHER, which has one")
+            if window.kind is WindowKind.ROWS and window.emit is not Emit.CLOSE:
+                message = "this counts windows that are full; EMIT shows them before that, too"
+                raise self.context.refuse(clause.at, message, "write one EMIT, and leave one out")
+        return EmitLimit(s.whole(clause.most.text), every, self._limit_key(clause))
+
+    def _limit_key(self, clause: EmitLimitClause) -> tuple[Expression, ...]:
+        if not self.plan.windows:
+            return self._values(clause.values)
+        (window,) = self.plan.windows
+        groups = {group.name: group for group in window.group_by}
         found: list[Expression] = []
         for node in clause.values:
+            names = attribute_of(node.parts) if isinstance(node, s.Reference) else ("", "")
+            if names[0] or names[1] not in groups:
+                message = "BY takes what windows are grouped by"
+                hint = f"GROUP BY names {listed(groups)}" if groups else "leave BY out: no GROUP BY"
+                raise self.context.refuse(node.at, message, hint)
+            if groups[names[1]] in found:
+                raise self.context.refuse(node.at, "this is there twice")
+            found.append(groups[names[1]])
+        return tuple(found)
+
+    def _values(self, nodes: tuple[s.Node, ...]) -> tuple[Expression, ...]:
+        found: list[Expression] = []
+        for node in nodes:
             one = value(node, self.context)
-            if next(attributes_in(one), None) is None:
+            names = {attribute.alias for attribute in attributes_in(one)}
+            if not names:
                 raise self.context.refuse(node.at, "this is the same for every result")
+            if RESULT in names:
+                hint = "name attributes of the pattern's events"
+                raise self.context.refuse(node.at, "results have no key of their own", hint)
             if one in found:
                 raise self.context.refuse(node.at, "this is there twice")
             found.append(one)
@@ -289,6 +349,6 @@ class _Reading:
         fields = RESULT_FIELDS.get(self.plan.result_kind, ())
         known = [*self.labels, *fields, *(f"{alias}.v" for alias in self.aliases)]
         near = closest(reference.parts[0].text, [*self.labels, *fields, *self.aliases])
-        hint = f"a check names {listed(known)}" + (f"; {near}" if near else "")
+        hint = f"it has {listed(known)}" + (f"; {near}" if near else "")
         written = self.context.text[reference.at[0] : reference.at[1]]
         return self.context.refuse(reference.at, f"a result has no {written!r}", hint)

@@ -130,6 +130,7 @@ _SIGNS: Final = {
     "PLUS": "'+'", "MINUS": "'-'", "STAR": "'*'",
     "QUESTION": "'?'", "LBRACE": "'{'", "RBRACE": "'}'",
     "GROUP_BY": "GROUP BY", "PARTITION_BY": "PARTITION BY", "ORDER_BY": "ORDER BY",
+    "_AT_MOST": "AT MOST",
     "$END": "the end of the query",
 }  # fmt: skip
 _ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"}
@@ -199,9 +200,13 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
         return "this step is negated twice", "write one !"
     if token.type == "RPAR" and re.search(r"\bin\s*\($", before, re.IGNORECASE):
         return "IN () is never true", "name the values it may have, as in x IN (4, 8)"
-    if token.lower() == "emit" and re.match(r"\s*(explain\s+)?event\b", before, re.IGNORECASE):
-        hint = "leave EMIT out; REALTIME and --barrier say how long a match is held back"
-        return "EMIT is for windows; a match is emitted once it is known", hint
+    emits = re.search(r"\bemit$", before, re.IGNORECASE)
+    if emits and re.match(r"\s*(explain\s+)?event\b", before, re.IGNORECASE):
+        hint = (
+            "EMIT AT MOST 1 EVERY 1 h bounds how many are shown; else leave EMIT out: REALTIME and "
+            "--barrier say how long a match is held back"
+        )
+        return f"EMIT {token.upper()} is for windows; a match is emitted once it is known", hint
     kind = re.search(r"\bwindow\s+(session|rows)\b[^()]*$", before, re.IGNORECASE)
     if kind is not None and token.lower() == "drift":
         hint = "leave DRIFT out; certainty says what depends on the clocks"

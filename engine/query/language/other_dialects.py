@@ -95,7 +95,7 @@ _GROUPS: Final = (
     "SELECT count(*) FROM t GROUP BY g ..."
 )
 _CLAUSE: Final = re.compile(
-    r"\b(event|select|from|where|group\s+by|having|order\s+by|window|within|return|emit(\s+on)?|on|partition\s+by)\b",
+    r"\b(event|select|from|where|group\s+by|having|order\s+by|window|within|return|emit(\s+(on|at\s+most))?|on|partition\s+by)\b",
     re.IGNORECASE,
 )
 _LOOKED_BACK: Final = 200
@@ -172,6 +172,7 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("window|within", "", "'", f"{_LENGTH}, without quotes"),
     ("window", r"\w$", r"into\b", _REMEDIES["insert"]),
     ("emit( on)?", "", "", _EARLY),
+    ("emit at most", "", "", "as in EMIT AT MOST 1 EVERY 1 h BY k, or without BY"),
     ("window", r"^rows$", r"between\b", _OVER),
     ("window", r"^sliding\b(?!.*\bevery\b)", "$|,", _SLIDING),
     ("window|within", r"(^|tumbling|sliding|session|rows|every)$", r"\(",

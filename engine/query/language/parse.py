@@ -324,6 +324,11 @@ class _Build(Transformer[Token, Any]):
             return s.EmitClause(at_of(word), "early", when)
         return s.EmitClause(at_of(word), str(when).lower(), None)
 
+    def emit_limit(
+        self, word: Token, most: Token, every: s.Duration, *values: s.Node
+    ) -> s.EmitLimitClause:
+        return s.EmitLimitClause(at_of(word), _number(most), every, values)
+
     def either(self, *terms: Any) -> s.Operation[Any]:
         return _operation("or", *terms)
 

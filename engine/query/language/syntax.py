@@ -95,6 +95,15 @@ class HistoryBy(NamedTuple):
     values: tuple[Node, ...]
 
 
+class EmitLimitClause(NamedTuple):
+    """``EMIT AT MOST most EVERY every [BY value, value]``."""
+
+    at: Span
+    most: Number
+    every: Duration
+    values: tuple[Node, ...]
+
+
 # The parts of ``ORDER BY ... LIMIT k``.
 
 
@@ -439,6 +448,7 @@ class EmitClause(NamedTuple):
 
 Clause = (
     Where | Within | Realtime | Returns | Under | HistoryBy | CheckNode | EmitClause
+    | EmitLimitClause
     | From | Join | GroupBy | Having | OrderBy | TimeWindow | SessionWindow | CountWindow
     | PartitionBy | ContiguityClause | SkipClause | LimitClause
 )  # fmt: skip

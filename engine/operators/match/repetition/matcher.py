@@ -27,7 +27,7 @@ from slackwater.engine.operators.match.compiled.tables import Layout
 from slackwater.engine.operators.match.repetition.compiled import repeat_layout
 from slackwater.engine.operators.match.repetition.kernel import RepeatKernel
 from slackwater.engine.operators.match.repetition.matches import MatchTable, RepeatJudge, scopes_of
-from slackwater.engine.operators.match.repetition.results import shown_runs
+from slackwater.engine.operators.match.repetition.results import RepeatMatches, shown_runs
 from slackwater.engine.operators.match.replay import one_of_each
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
@@ -137,6 +137,13 @@ class RepeatMatcher(SeqMatcher):
         return ResultPieces(list(shown_runs(
             given, self._found, self.table, self._repeat, self._strings, self.site
         )))  # fmt: skip
+
+    def unpacked(self, state: dict[str, Any]) -> RepeatMatches:
+        found = RepeatMatches.unpacked(
+            state, self._layout, self._strings, self.plan.name, self.site
+        )  # fmt: skip
+        found.place_columns(self.plan, state["step_of"])
+        return found
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop matches that the barrier does not hold, and expired events once they are half."""

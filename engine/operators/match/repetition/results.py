@@ -24,7 +24,14 @@ from slackwater.engine.operators.match.verdict.certainty import no_surer_than
 from slackwater.engine.query.expression import View, computed_values
 from slackwater.engine.query.fields import attributes_in, own_attribute, released_columns
 from slackwater.engine.query.plan import Attribute, Computed, Expression, SeqPlan
-from slackwater.engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
+from slackwater.engine.query.repeat_plan import (
+    COLLECTED,
+    COUNT,
+    FIRST,
+    LAST,
+    RepeatPlan,
+    step_and_role,
+)
 from slackwater.engine.query.values import NULL, Value
 
 CELLS_MAX = 1 << 22
@@ -89,9 +96,16 @@ class RepeatMatches(Matches):
         strings: Strings, site: str,
     ) -> None:  # fmt: skip
         super().__init__(given, store, layout.layout, strings, layout.plan.name, site)
-        self.plan, self.step_of = layout.plan, step_of
+        self.place_columns(layout.plan, step_of)
+
+    def place_columns(self, plan: RepeatPlan, step_of: np.ndarray) -> None:
+        """What the columns of events are of; before that, there is one for each step."""
+        self.plan, self.step_of = plan, step_of
         by_step = self.shown
         self.shown = [by_step[step] for step in step_of.tolist()]
+
+    def packed(self) -> dict[str, Any]:
+        return super().packed() | {"step_of": self.step_of}
 
     def value_columns(
         self, branches: Sequence[SeqPlan] | None = None

@@ -186,6 +186,34 @@ class WindowResults(ResultColumns):
         taken.clock = self.clock[rows]
         return taken
 
+    def kept(self, rows: np.ndarray) -> WindowResults:
+        """The results ``rows``, and nothing of the others."""
+        return self.taken(rows, self.columns.plus[rows], self.columns.at[rows])
+
+    def _texts(self) -> np.ndarray:
+        """Codes of the texts among their numbers."""
+        return np.asarray(self.columns.words[..., 1][self.columns.kinds == TEXT])
+
+    def codes(self) -> np.ndarray:
+        """Codes of the texts in them."""
+        return np.concatenate([self.keys.used(self.columns.keys), self._texts(), self.clock])
+
+    def packed(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "columns": self.columns._asdict(), "unknown": self.unknown, "mixed": self.mixed,
+            "clock": self.clock, "keys": self.keys.snapshot(self.columns.keys, self._texts()),
+        }  # fmt: skip
+
+    @classmethod
+    def unpacked(cls, state: dict[str, Any], plan: WindowPlan, site: str) -> WindowResults:
+        """The results that were ``packed``, of the query ``plan``."""
+        keys = GroupKeys(plan.group_by, plan.name)
+        keys.restore(state["keys"])
+        found = cls(ResultBuffer(**state["columns"]), plan, keys, site)
+        found.unknown, found.mixed, found.clock = state["unknown"], state["mixed"], state["clock"]
+        return found
+
     def __len__(self) -> int:
         return len(self.columns.at)
 
@@ -287,11 +315,12 @@ class WindowResults(ResultColumns):
                 found.append(Value("int" if data.dtype.kind == "i" else "float", data, known))
         return found
 
-    def history_keys(self, _key: Sequence[Expression]) -> pa.Array:
-        """Per result its group's key, as a JSON list."""
-        columns = self.keys.columns(self.columns.nulls, self.columns.keys).values()
+    def history_keys(self, key: Sequence[Expression]) -> pa.Array:
+        """Per result its group's values of ``key``, as a JSON list; of all, if that is empty."""
+        columns = self.keys.columns(self.columns.nulls, self.columns.keys)
         parts: list[str | pa.Array] = ["["]
-        for column in columns:
+        names = [one.name for one in key if isinstance(one, Attribute)] or columns.keys()
+        for column in map(columns.__getitem__, names):
             parts += [", " if len(parts) > 1 else "", json_text(column)]
         if not columns:
             return same_for_all("[]", len(self)).cast(pa.string())

@@ -1,0 +1,525 @@
+"""``EMIT AT MOST n EVERY d BY key``: of a query's results, those that are shown.
+
+The results of one key go in order of time: of their ends, then of their starts, then of their
+texts. One is shown if fewer than n of those before it are shown with an end in the d up to its own.
+The choice is of the results that have not been retracted. So where one comes late, or is retracted,
+it is made again from there on: what is shown no longer is retracted, what is shown now is emitted.
+
+Changes are taken in when the arrival clock has passed their instant, all of one instant together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol, Self, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.engine.barrier.base import Listener
+from slackwater.engine.core.operator import Operator, Result, ResultColumns, ResultPieces
+from slackwater.engine.core.released import Released
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MIN, NONE
+from slackwater.engine.operators.check.results import keys_of
+from slackwater.engine.output.identity import (
+    EMISSION,
+    contents,
+    identities,
+    partners,
+    result_times,
+)
+from slackwater.engine.query.plan import EmitLimit, Expression
+
+_LONG_AGO: Final = -(2**62)
+_CONTENT: Final = (*EMISSION, "known_at")
+"""Fields that do not count where results of one time are put in order."""
+
+
+class HoldableResults(Protocol):
+    """Results that can be held, and saved."""
+
+    kind: str
+
+    def __len__(self) -> int: ...
+
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Self:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+
+    def kept(self, rows: np.ndarray) -> Self:
+        """The results ``rows``, and nothing of the others."""
+
+    def history_keys(self, key: Sequence[Expression]) -> pa.Array:
+        """Per result a text that is the same where the values of ``key`` are."""
+
+    def codes(self) -> np.ndarray:
+        """Codes of the texts in them."""
+
+    def packed(self) -> dict[str, Any]:
+        """Plain data, which the operator's ``unpacked`` makes results of."""
+
+
+class HoldsResults(Operator, Protocol):
+    """An operator that makes its results of saved ones."""
+
+    def unpacked(self, state: dict[str, Any]) -> HoldableResults:
+        """The results that were ``packed``."""
+
+
+class LimitRows(NamedTuple):
+    """Results, or changes of them, in columns.
+
+    ``key``: int64, equal where results are counted together. ``end``, ``start``: of the result
+    [ns]. ``identity``, ``identity2``: 128 bits. ``group``, ``row``: where the content is. ``at``:
+    of the change [ns]. ``plus``: an insertion. ``shown``: the result is.
+    """
+
+    key: np.ndarray
+    end: np.ndarray
+    start: np.ndarray
+    identity: np.ndarray
+    identity2: np.ndarray
+    group: np.ndarray
+    row: np.ndarray
+    at: np.ndarray
+    plus: np.ndarray
+    shown: np.ndarray
+
+    def taken(self, rows: np.ndarray) -> LimitRows:
+        """Those at ``rows``: places, or a mask."""
+        return LimitRows(*(column[rows] for column in self))
+
+
+_FLAGS: Final = frozenset({"plus", "shown"})
+_NO_ROWS: Final = LimitRows(
+    *(np.zeros(0, np.bool_ if name in _FLAGS else np.int64) for name in LimitRows._fields)
+)
+
+
+def _joined(*parts: LimitRows) -> LimitRows:
+    return LimitRows(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+class LimitedOperator:
+    """An operator that gives those of another one's results that are shown.
+
+    Args:
+        operator: of the query.
+        limit: how many are shown.
+        back_ns: a result whose end lies that far behind the latest one changes no more; None: any
+            may.
+    """
+
+    def __init__(self, operator: Operator, limit: EmitLimit, back_ns: int | None) -> None:
+        self._operator = cast("HoldsResults", operator)
+        self._limit = limit
+        self._back = None if back_ns is None else min(back_ns, -_LONG_AGO)
+        self.types = operator.types
+        self.takes_halves = bool(getattr(operator, "takes_halves", False))
+        self._held, self._pending = _NO_ROWS, _NO_ROWS
+        self._pieces: dict[int, HoldableResults] = {}
+        self._next = 0
+        self._latest = _LONG_AGO
+        self._counts = dict.fromkeys(("not_shown_by_limit", "too_late_for_limit"), 0)
+
+    @property
+    def found(self) -> int | None:
+        """As of a barrier's stage; None: the operator is none."""
+        return getattr(self._operator, "found", None)
+
+    def required_columns(self) -> set[str]:
+        return self._operator.required_columns()
+
+    def begins(self, begun: dict[str, np.ndarray]) -> None:
+        """IBPs have arrived."""
+        if isinstance(self._operator, Listener):
+            self._operator.begins(begun)
+
+    def process(self, released: Released) -> Sequence[Result]:
+        self._take(self._operator.process(released))
+        return ()
+
+    def advance(self, now: int) -> Sequence[Result]:
+        self._take(self._operator.advance(now))
+        return self._emitted(self._pending.at < now)
+
+    def finish(self, at: int) -> Sequence[Result]:
+        self._take(self._operator.finish(at))
+        return self._emitted(np.ones(len(self._pending.at), np.bool_))
+
+    def counters(self) -> dict[str, int]:
+        """The operator's own; results ``kept_by_limit`` as they may still be shown, or keep others
+        from it, those ``not_shown_by_limit``, and changes ``too_late_for_limit``.
+        """
+        kept = {"kept_by_limit": len(self._held.at)}
+        return {**self._operator.counters(), **self._counts, **kept}
+
+    def codes(self) -> np.ndarray | None:
+        codes = self._operator.codes()
+        if codes is None:
+            return None
+        return np.concatenate([codes, *(piece.codes() for piece in self._pieces.values())])
+
+    # ---- results that come ------------------------------------------------------------------
+
+    def _take(self, results: Sequence[Result]) -> None:
+        for piece in results.pieces if isinstance(results, ResultPieces) else (results,):
+            if len(piece):
+                assert isinstance(piece, ResultColumns)
+                self._take_piece(piece)
+
+    def _take_piece(self, piece: ResultColumns) -> None:
+        tables = list(type(piece).tables([piece]))
+        times = [result_times(piece.kind, table) for table in tables]
+        n, key, found = len(piece), self._limit.key, identities(piece.kind, tables)
+        held = cast("HoldableResults", piece)
+        self._pieces[self._next] = held
+        end, start = map(np.concatenate, zip(*times, strict=True))
+        new = LimitRows(
+            keys_of(held.history_keys(key)) if key else np.zeros(n, np.int64),
+            end,
+            start,
+            found[:, 0], found[:, 1], np.full(n, self._next), np.arange(n),
+            np.concatenate([table.column("at").to_numpy() for table in tables]),
+            np.concatenate([
+                np.asarray(pc.equal(table.column("op").cast(pa.string()), "+")) for table in tables
+            ]),
+            np.zeros(n, np.bool_),
+        )  # fmt: skip
+        self._next += 1
+        self._pending = _joined(self._pending, new)
+
+    # ---- results that go out ----------------------------------------------------------------
+
+    def _emitted(self, due: np.ndarray) -> ResultPieces:
+        """What the changes that are ``due`` do to what is shown."""
+        found = ResultPieces()
+        if not due.any():
+            return found
+        new, self._pending = self._pending.taken(due), self._pending.taken(~due)
+        new = new.taken(np.argsort(new.at, kind="stable"))
+        begins = np.append(True, new.at[1:] != new.at[:-1])
+        instant = np.cumsum(begins) - 1
+        is_late = self._are_late(new, np.flatnonzero(begins), instant)
+        touched = np.isin(self._held.key, new.key)
+        others = self._held.taken(~touched)
+        rows = _joined(self._held.taken(touched), new)
+        known = len(rows.at) - len(new.at)
+        plus = np.concatenate((np.ones(known, np.bool_), new.plus))
+        of = partners(np.column_stack((rows.identity, rows.identity2)), plus)
+        of = np.where(new.plus, known + np.arange(len(new.at)), of[known:])
+        can = ~is_late & (of >= 0)
+        self._counts["too_late_for_limit"] += int((~can).sum())
+
+        rank = self._ranks(rows, np.flatnonzero(plus))
+        order = np.lexsort((rank, rows.key))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        there = plus & (np.arange(len(plus)) < known)
+        choice = _choice_of(rows.key[order], rows.end[order], there[order], rows.shown[order])
+        changed = _changes(place[of[can]], new.plus[can], instant[can])
+        which, given, when = _chosen(choice, changed, self._limit)
+        rows.shown[order], there[order] = choice.shown, choice.there
+        self._counts["not_shown_by_limit"] += int(
+            np.where(changed.plus, 1, -1).sum() - np.where(given, 1, -1).sum()
+        )
+        which = order[which]
+        self._emit(rows, which, given, new.at[begins][when], (rank[which], given, when), found)
+        self._held = _joined(others, rows.taken(there))
+        self._forget()
+        return found
+
+    def _are_late(self, new: LimitRows, begins: np.ndarray, instant: np.ndarray) -> np.ndarray:
+        """Which changes are of results that changed no more when they came."""
+        ends = np.maximum.reduceat(np.where(new.plus, new.end, INT_MIN), begins)
+        latest = np.maximum.accumulate(np.append(self._latest, ends))
+        self._latest = int(latest[-1])
+        if self._back is None:
+            return np.zeros(len(instant), np.bool_)
+        return np.asarray(new.end < (latest[:-1] - self._back)[instant])
+
+    def _ranks(self, rows: LimitRows, some: np.ndarray) -> np.ndarray:
+        """The order of ``some``: of ends, of starts, of texts; 0 for the others."""
+        rank, text = (np.zeros(len(rows.at), np.int64) for _ in range(2))
+        order = some[np.lexsort((rows.start[some], rows.end[some]))]
+        end, start = rows.end[order], rows.start[order]
+        same = (end[1:] == end[:-1]) & (start[1:] == start[:-1])
+        if same.any():
+            tied = order[np.append(same, False) | np.append(False, same)]
+            text[tied] = self._text_ranks(rows.taken(tied))
+            order = some[np.lexsort((text[some], rows.start[some], rows.end[some]))]
+        rank[order] = np.arange(len(order))
+        return rank
+
+    def _text_ranks(self, rows: LimitRows) -> np.ndarray:
+        groups = np.unique(rows.group)
+        which = [np.flatnonzero(rows.group == group) for group in groups]
+        texts: list[pa.Array] = []
+        for group, mine in zip(groups.tolist(), which, strict=True):
+            n = len(mine)
+            piece = self._pieces[group].taken(
+                rows.row[mine], np.ones(n, np.bool_), np.zeros(n, np.int64)
+            )
+            columns = cast("ResultColumns", piece)
+            texts += contents(columns.kind, type(columns).tables([columns]), _CONTENT)
+        ranks = np.empty(len(rows.at), np.int64)
+        ranks[np.concatenate(which)] = pc.rank(pa.concat_arrays(texts), tiebreaker="dense")
+        return ranks
+
+    def _emit(
+        self, rows: LimitRows, which: np.ndarray, plus: np.ndarray, at: np.ndarray,
+        by: tuple[np.ndarray, ...], found: ResultPieces,
+    ) -> None:  # fmt: skip
+        order = np.lexsort(by)
+        which, plus, at = which[order], plus[order], at[order]
+        cuts = np.flatnonzero(np.diff(rows.group[which])) + 1
+        for some in np.split(np.arange(len(which)), cuts):
+            if len(some):
+                piece = self._pieces[int(rows.group[which[some[0]]])]
+                taken = piece.taken(rows.row[which[some]], plus[some], at[some])
+                found.extend(cast("Sequence[Result]", taken))
+
+    def _forget(self) -> None:
+        """What changes no more and is not shown goes, and what is shown once no other result counts
+        it; seldom, and much.
+        """
+        held = self._held
+        if self._back is not None:
+            final = self._latest - self._back
+            counts_until = max(final, INT_MIN + self._limit.every_ns) - self._limit.every_ns
+            going = (held.end < final) & (~held.shown | (held.end < counts_until))
+            if going.sum() * 2 > len(going):
+                self._held = held.taken(~going)
+        if 2 * len(self._held.at) < sum(map(len, self._pieces.values())):
+            self._compact()
+
+    def _compact(self) -> None:
+        """Pieces of results have nothing but what is held or pending."""
+        pieces: dict[int, HoldableResults] = {}
+        both = _joined(self._held, self._pending)
+        for group in np.unique(both.group).tolist():
+            mine = both.group == group
+            rows = both.row[mine]
+            pieces[group] = self._pieces[group].kept(rows)
+            both.row[mine] = np.arange(len(rows))
+        self._pieces, n = pieces, len(self._held.at)
+        self._held, self._pending = both.taken(np.arange(n)), both.taken(np.arange(n, len(both.at)))
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        self._compact()
+        return {
+            "operator": self._operator.snapshot(), "held": tuple(self._held),
+            "pending": tuple(self._pending), "next": self._next, "latest": self._latest,
+            "pieces": {group: piece.packed() for group, piece in self._pieces.items()},
+            "counts": dict(self._counts),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._operator.restore(state["operator"])
+        self._held, self._pending = LimitRows(*state["held"]), LimitRows(*state["pending"])
+        self._next, self._latest = state["next"], state["latest"]
+        self._counts = dict(state["counts"])
+        self._pieces = {
+            group: self._operator.unpacked(packed) for group, packed in state["pieces"].items()
+        }
+
+
+# Which results are shown: a list of those of each key that are there, in order. A change goes
+# through the list from its place on until nothing behind depends on it.
+
+
+class LimitChoice(NamedTuple):
+    """Results in order of their keys, then of their ranks; places among them, NONE for none.
+
+    ``number``: of the key. ``time``: their ends [ns]. ``there``: not retracted. ``shown``.
+    ``before``, ``behind``: the neighbours of the same key that are there. ``latest``: the last one
+    that is shown, of those up to this one. ``first``, ``last``: by key, of those that are there.
+    """
+
+    number: np.ndarray
+    time: np.ndarray
+    there: np.ndarray
+    shown: np.ndarray
+    before: np.ndarray
+    behind: np.ndarray
+    latest: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+class LimitChanges(NamedTuple):
+    """Changes in order of instants, then of places: of which place, an insertion (``plus``) or a
+    retraction, at which ``instant``: a number.
+    """
+
+    place: np.ndarray
+    plus: np.ndarray
+    instant: np.ndarray
+
+
+def _choice_of(
+    key: np.ndarray, time: np.ndarray, there: np.ndarray, shown: np.ndarray
+) -> LimitChoice:  # fmt: skip
+    n = len(key)
+    number = np.cumsum(np.append(False, key[1:] != key[:-1])[:n])
+    of_key = [np.full(int(number.max(initial=-1)) + 1, NONE) for _ in range(2)]
+    links = [np.full(n, NONE) for _ in range(3)]
+    choice = LimitChoice(number, time, there, shown, *links, *of_key)
+    _link_all(choice)
+    return choice
+
+
+def _changes(place: np.ndarray, plus: np.ndarray, instant: np.ndarray) -> LimitChanges:
+    order = np.lexsort((place, instant))
+    return LimitChanges(place[order], plus[order], instant[order])
+
+
+def _chosen(
+    choice: LimitChoice, changes: LimitChanges, limit: EmitLimit
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What becomes shown (or else is no longer): places, whether it is, and the instants."""
+    room = 2 * (len(choice.time) + len(changes.place))
+    done, found = 0, [LimitChanges(*(np.zeros(0, column.dtype) for column in changes))]
+    while done < len(changes.place):
+        out = LimitChanges(*(np.empty(room, column.dtype) for column in changes))
+        count = np.zeros(1, np.int64)
+        done = _choose(choice, changes, done, limit.most, limit.every_ns, out, count)
+        found.append(LimitChanges(*(column[: count[0]] for column in out)))
+    place, plus, instant = map(np.concatenate, zip(*found, strict=True))
+    return place, plus, instant
+
+
+@kernel
+def _link_all(of: LimitChoice) -> None:
+    for place in range(len(of.time)):
+        if of.there[place]:
+            _link(of, place, of.last[of.number[place]])
+            before = of.before[place]
+            if of.shown[place]:
+                of.latest[place] = place
+            elif before != NONE:
+                of.latest[place] = of.latest[before]
+
+
+@inline
+def _link(of: LimitChoice, place: int, before: int) -> None:
+    """Puts ``place`` behind ``before``."""
+    number = of.number[place]
+    behind = of.first[number] if before == NONE else of.behind[before]
+    of.before[place], of.behind[place] = before, behind
+    if before == NONE:
+        of.first[number] = place
+    else:
+        of.behind[before] = place
+    if behind == NONE:
+        of.last[number] = place
+    else:
+        of.before[behind] = place
+    of.there[place] = True
+
+
+@inline
+def _unlink(of: LimitChoice, place: int) -> None:
+    number, before, behind = of.number[place], of.before[place], of.behind[place]
+    if before == NONE:
+        of.first[number] = behind
+    else:
+        of.behind[before] = behind
+    if behind == NONE:
+        of.last[number] = before
+    else:
+        of.before[behind] = before
+    of.there[place] = False
+
+
+@inline
+def _counts_at(earlier: int, time: int, every: int) -> bool:
+    """Whether a result of time ``earlier`` counts at ``time``, which is not before it."""
+    since = time - earlier  # below 0: beyond what an int64 holds
+    return 0 <= since < every
+
+
+@inline
+def _shown_before(of: LimitChoice, place: int) -> int:
+    before = of.before[place]
+    return NONE if before == NONE else of.latest[before]
+
+
+@inline
+def _has_room(of: LimitChoice, place: int, most: int, every: int) -> bool:
+    shown, earlier = 0, _shown_before(of, place)
+    while earlier != NONE and shown < most and _counts_at(of.time[earlier], of.time[place], every):
+        shown += 1
+        earlier = _shown_before(of, earlier)
+    return shown < most
+
+
+@inline
+def _put(out: LimitChanges, count: np.ndarray, place: int, plus: bool, instant: int) -> None:
+    out.place[count[0]], out.plus[count[0]], out.instant[count[0]] = place, plus, instant
+    count[0] += 1
+
+
+@kernel
+def _choose(
+    of: LimitChoice, changes: LimitChanges, start: int, most: int, every: int,
+    out: LimitChanges, count: np.ndarray,
+) -> int:  # fmt: skip
+    """Makes the changes from ``start`` on, as long as there is room in ``out``, and says how far
+    it has come; ``count``: of what is in ``out``.
+    """
+    at = start
+    while at < len(changes.place):
+        instant, number = changes.instant[at], of.number[changes.place[at]]
+        end = at
+        while (
+            end < len(changes.place)
+            and changes.instant[end] == instant
+            and of.number[changes.place[end]] == number
+        ):
+            end += 1
+        if count[0] + len(of.time) + (end - at) > len(out.place):
+            break
+        before = of.last[number]
+        while before != NONE and before >= changes.place[at]:
+            before = of.before[before]
+        differs, different = False, 0
+        for change in range(at, end):
+            place = changes.place[change]
+            if changes.plus[change]:
+                neighbour = of.last[number]
+                while neighbour != NONE and neighbour > place:
+                    neighbour = of.before[neighbour]
+                _link(of, place, neighbour)
+                continue
+            _unlink(of, place)
+            if of.shown[place]:
+                of.shown[place] = False
+                _put(out, count, place, False, instant)
+                differs, different = True, of.time[place]
+        last = changes.place[end - 1]
+        place = of.first[number] if before == NONE else of.behind[before]
+        while place != NONE:
+            is_shown = _has_room(of, place, most, every)
+            latest = place if is_shown else _shown_before(of, place)
+            same = latest == of.latest[place]
+            of.latest[place] = latest
+            if is_shown != of.shown[place]:
+                of.shown[place] = is_shown
+                _put(out, count, place, is_shown, instant)
+                if not differs or of.time[place] > different:
+                    differs, different = True, of.time[place]
+            elif (
+                place > last
+                and same
+                and not (differs and _counts_at(different, of.time[place], every))
+            ):
+                break
+            place = of.behind[place]
+        at = end
+    return at
