@@ -415,7 +415,7 @@ def print_summary(counters: dict[str, Any], host: Host) -> None:
             "orders that do not go by numbers, such as kslack:1s, take them as they are\n"
         )
     for name, value in sorted(_refusals(counters).items()):
-        of_results = "matches" in name or "checks" in name or "doubtful" in name
+        of_results = any(word in name for word in ("matches", "checks", "doubtful", "limit"))
         print_stderr(f"{name}: {value:,}{'' if of_results else ' events'}\n")
 
 
@@ -440,7 +440,7 @@ def print_unused_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> Non
 
 _OF_SIZE: Final = (
     "buffered", "buffered_max", "stack_moves", "looked_at", "spilled", "chunks", "chunk_loads",
-    "put_off", "turns", "results_read", "results_kept", "results_corrected",
+    "put_off", "turns", "results_read", "results_kept", "results_corrected", "kept_by_limit",
 )  # fmt: skip
 """Counters of work and memory, not of anything that went wrong."""
 
