@@ -10,7 +10,12 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import SparkFailure, UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.clock_faults import excluded_lines
-from slackwater.engine.hosts.options import OrderOptions, QueryOptions, read_definitions
+from slackwater.engine.hosts.options import (
+    OrderOptions,
+    QueryOptions,
+    read_definitions,
+    read_tables,
+)
 from slackwater.engine.hosts.pipeline import (
     Host,
     check_plans,
@@ -32,6 +37,7 @@ from slackwater.engine.query.explain import cascade_lines
 from slackwater.engine.query.language.statements import expanded, is_cascade
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge
+from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results
@@ -102,24 +108,15 @@ def query(
     source: Source | Input,
     queries: Queries,
     *,
-    order: str | None = None,
-    barrier: str | None = None,
-    certainty: str = "pairwise",
-    purge: str = "late",
-    intervals: str = "ibp",
-    window: str | None = None,
-    monitor: str | None = None,
-    constraints: str | Path | None = None,
-    guard: str = "1s",
-    clock: str | Sequence[str] = (),
-    late: bool = False,
-    spill: str | None = None,
-    matches_max: int = MATCHES_MAX,
-    master: str | None = None,
+    order: str | None = None, barrier: str | None = None, certainty: str = "pairwise",
+    purge: str = "late", intervals: str = "ibp",
+    window: str | None = None, monitor: str | None = None,
+    constraints: str | Path | None = None, tables: Mapping[str, Any] = NO_TABLES,
+    guard: str = "1s", clock: str | Sequence[str] = (), late: bool = False,
+    spill: str | None = None, matches_max: int = MATCHES_MAX, master: str | None = None,
     attributes: Mapping[str, str] | None = None,
-    mapping: Mapping[str, str] | None = None,
-    time_unit: str | None = None,
-) -> Results:
+    mapping: Mapping[str, str] | None = None, time_unit: str | None = None,
+) -> Results:  # fmt: skip
     """Answers one or more queries over ``source`` in one pass.
 
     Args:
@@ -134,6 +131,7 @@ def query(
         window: how long after its end a window is corrected, as ``horizon=10m``.
         monitor: how traces under a constraint are followed, as ``horizon=10s``.
         constraints: a file of constraints that queries name.
+        tables: those that LOOKUP names: paths (CSV, JSON, Parquet), or tables as ``read`` takes.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         clock: of clocks without a sync, as of ``order``; else they are unknown.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
@@ -153,7 +151,7 @@ def query(
     """
     with opened(source, mapping, time_unit) as given:
         log, unit = given.log, given.time_unit
-        plans = plans_of(queries, unit, constraints)
+        plans = plans_of(queries, unit, constraints, read_tables(tables))
         settings = QueryOptions(
             order=order, barrier=barrier, certainty=certainty, purge=purge, intervals=intervals,
             window=window, monitor=monitor, guard=guard, clock=clock, spill=spill,
@@ -174,6 +172,7 @@ def query(
 def explain(
     query: str, *, time_unit: str = "ns", barrier: str | None = None, purge: str = "late",
     intervals: str = "ibp", attributes: Mapping[str, str] | None = None,
+    tables: Mapping[str, Any] = NO_TABLES,
 ) -> str:  # fmt: skip
     """The plan of a query: steps, order, scopes, partition, barrier, what is kept how long.
 
@@ -184,6 +183,7 @@ def explain(
         purge: as of ``query``.
         intervals: as of ``query``.
         attributes: type (``int float bool str``) of each that events have; others are refused.
+        tables: as of ``query``.
 
     >>> print(explain("EVENT SEQ(A a, B b) WITHIN 5 s").splitlines()[1])
     query       EVENT SEQ(A a, B b) WITHIN 5 s
@@ -191,7 +191,7 @@ def explain(
     Raises:
         UserError: the query or an option is at fault.
     """
-    plans, _ = read_statements([query], time_unit)
+    plans, _ = read_statements([query], time_unit, tables=read_tables(tables))
     for plan in plans if attributes is not None else ():
         check_attributes(plan, attributes or {})
     waits = None if barrier is None else parse_barrier(barrier, time_unit)
@@ -201,9 +201,13 @@ def explain(
 
 
 def plans_of(
-    queries: Queries, time_unit: str, constraints: str | Path | None = None
+    queries: Queries,
+    time_unit: str,
+    constraints: str | Path | None = None,
+    tables: Tables = NO_TABLES,
 ) -> tuple[Plan, ...]:
-    """What is asked, by name or ``q1``, ``q2``...; ``constraints``: a file of those they name.
+    """What is asked, by name or ``q1``, ``q2``...; ``constraints``: a file of those they name;
+    ``tables``: those that they look up.
 
     Raises:
         UserError: a query is at fault, then shown with a caret, or there is none.
@@ -223,11 +227,13 @@ def plans_of(
     }
     if len(texts) < len(named) or not any(map(is_cascade, texts.values())):
         return tuple(
-            parse_query(texts[name], time_unit, name) if name in texts else cast("Plan", asked)
+            parse_query(texts[name], time_unit, name, tables)
+            if name in texts
+            else cast("Plan", asked)
             for name, asked in named.items()
         )
     names = list(texts) if isinstance(queries, Mapping) else None
-    plans, explained = read_statements(list(texts.values()), time_unit, names)
+    plans, explained = read_statements(list(texts.values()), time_unit, names, tables)
     if explained:
         raise UserError("EXPLAIN asks for plans, which have no answer: call slackwater.explain")
     return plans

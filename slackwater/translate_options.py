@@ -15,10 +15,11 @@ from slackwater.engine.core.errors import UserError
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_OTHERWISE: Final = {"map": "mapping", "set": "settings", "spark": "master"}
+_OTHERWISE: Final = {"map": "mapping", "table": "tables", "set": "settings", "spark": "master"}
 """Options whose parameters have other names."""
 _VALUES: Final = {
-    "map": r"(?P<field>[\w.$]+)=(?P<column>\w[\w.]*)",
+    "map": r"[\w.$]+=\w[\w.]*",
+    "table": r"\w+=\w[\w.]*",
     "sort": r"(?:arrival|ts)\b",
     "time-unit": r"(?:ns|us|ms|s|min|h|d)\b",
     "purge": r"(?:late|slack|promises)\b(?:\[:D\]|:[^\s;,)]+)?",
@@ -48,7 +49,8 @@ def _parameter(found: re.Match[str]) -> str:
     name = _OTHERWISE.get(option, option.replace("-", "_"))
     if not value:
         return name
-    shown = f'{{"{found["field"]}": "{found["column"]}"}}' if option == "map" else f'"{value}"'
+    of, is_what = value.split("=", 1) if option in ("map", "table") else ("", "")
+    shown = f'{{"{of}": "{is_what}"}}' if of else f'"{value}"'
     return f"{name}={shown}"
 
 

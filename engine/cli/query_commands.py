@@ -78,6 +78,7 @@ from slackwater.engine.query.explain import cascade_lines
 from slackwater.engine.query.language.statements import expanded
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.purge_settings import parse_purge
+from slackwater.engine.query.reference_tables import Tables
 from slackwater.engine.query.results_as_events import time_columns
 
 Input = Annotated[
@@ -221,7 +222,7 @@ def query(
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
     unit = run.input.unit
-    plans, explained = _plans(texts, unit, constraints)
+    plans, explained = _plans(texts, unit, constraints, how.tables())
     if explained:
         _explain(plans, how, unit, run.out)
         return
@@ -349,11 +350,12 @@ def _explain(plans: tuple[Plan, ...], how: QueryOptions, unit: str, out: Path | 
 
 
 def _plans(
-    texts: list[str], time_unit: str, constraints: Path | None
+    texts: list[str], time_unit: str, constraints: Path | None, tables: Tables
 ) -> tuple[tuple[Plan, ...], bool]:
     """The statements' plans, and whether the plans are what is asked for."""
     known = read_definitions(constraints)
-    return read_statements([expanded(_text(text), known) for text in texts], time_unit)
+    whole = [expanded(_text(text), known) for text in texts]
+    return read_statements(whole, time_unit, tables=tables)
 
 
 def _text(argument: str) -> str:

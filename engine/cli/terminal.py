@@ -446,9 +446,12 @@ _OF_SIZE: Final = (
 
 
 def _refusals(counters: dict[str, Any]) -> Counter[str]:
-    """What the queries' operators could not use, over all sites."""
+    """What the queries' operators could not use, over all sites, and tables have not."""
     found: Counter[str] = Counter()
     for site in counters["sites"].values():
+        for alias, missed in site.get("lookup_missed", {}).items():
+            if missed:
+                found[f"lookup_missed in {alias}"] += missed
         for query_name, counts in site["queries"].items():
             for what, value in counts.items():
                 if value and what not in _OF_SIZE:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import Struct
 
@@ -23,6 +23,12 @@ from slackwater.engine.query.endpoints.joins import COST, IBP, check_index, chec
 from slackwater.engine.query.language.statements import Definition, definitions
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge
+from slackwater.engine.query.reference_tables import (
+    NO_TABLES,
+    ROWS_MAX,
+    ReferenceTable,
+    Tables,
+)
 
 # A file of constraints.
 
@@ -42,6 +48,43 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
     except UnicodeDecodeError as error:
         raise UserError(f"{file}: is not UTF-8; save it as UTF-8") from error
     return definitions(text, str(file))
+
+
+# Reference tables.
+
+
+def read_tables(given: Mapping[str, Any]) -> Tables:
+    """The tables by name; each is a path, or a table in memory.
+
+    Raises:
+        UserError: one cannot be read, with its line.
+    """
+    if not given:
+        return NO_TABLES
+    from slackwater.engine.log.input.table_import import read_rows  # noqa: PLC0415 - of few calls
+
+    found = {}
+    for name, source in given.items():
+        where = str(source) if isinstance(source, str | Path) else f"table {name}"
+        found[name] = ReferenceTable(name, where, *read_rows(source, where, ROWS_MAX))
+    return found
+
+
+def named_tables(given: Sequence[str]) -> dict[str, str]:
+    """``NAME=FILE`` words as a dict.
+
+    Raises:
+        UserError: a word without ``=``, or a name given twice.
+    """
+    found: dict[str, str] = {}
+    for word in given:
+        name, equals, file = word.partition("=")
+        if not equals or not name or not file:
+            raise UserError(f"--table {word}: write NAME=FILE, as in --table tags=tags.csv")
+        if name in found:
+            raise UserError(f"--table {word}: {name} is {found[name]} already; name it otherwise")
+        found[name] = file
+    return found
 
 
 # Options of a pass: from the short forms of a command or a call to the chains' settings.
@@ -181,6 +224,10 @@ class QueryOptions(OrderOptions):
             "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..].",
         ),
     ] = None
+    table: Annotated[
+        Sequence[str],
+        CommandOption("NAME=FILE", "A table for LOOKUP: CSV, JSON or Parquet; repeatable."),
+    ] = ()
     joins: Annotated[
         str,
         CommandOption(
@@ -194,6 +241,14 @@ class QueryOptions(OrderOptions):
             "N", "So many matches may one event complete or change; beyond that the run ends."
         ),
     ] = MATCHES_MAX
+
+    def tables(self) -> Tables:
+        """Those that queries may look up, read now.
+
+        Raises:
+            UserError: one cannot be read, with its line.
+        """
+        return read_tables(named_tables(self.table))
 
     def answering(
         self,

@@ -41,8 +41,10 @@ from slackwater.engine.query.plan import (
     WindowPlan,
     asked_plan,
     checks_of,
+    lookups_of,
 )
 from slackwater.engine.query.purge_settings import PurgeSettings
+from slackwater.engine.query.reference_tables import TableLookup
 from slackwater.engine.query.render import (
     render,
     render_duration,
@@ -126,8 +128,18 @@ def explain(
 
 
 def _text(plan: Plan, sections: list[Section]) -> str:
-    shown = [each for each in [*sections, *check_sections(plan)] if each[1] or not each[0]]
+    lookups = ("lookup", [*map(_looked_up, lookups_of(plan))])
+    every = [*sections, lookups, *check_sections(plan)]
+    shown = [each for each in every if each[1] or not each[0]]
     return f"{plan.name}\n{''.join(_set(label, lines) for label, lines in shown)}"
+
+
+def _looked_up(lookup: TableLookup) -> str:
+    table = lookup.table
+    return (
+        f"{lookup.step or 'each event'} gets {listed(lookup.types)} of {table.source} "
+        f"({len(table.lines):,} rows) where {lookup.key} = {lookup.attribute}, else null"
+    )
 
 
 def _set(label: str, lines: list[str]) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slackwater.engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step, WindowPlan
+    from slackwater.engine.query.reference_tables import TableLookup
 
 
 # What a constraint says of a trace: a regular expression over events (L10 3.2.1).
@@ -73,6 +74,7 @@ class MonitorPlan(Struct, frozen=True):
     trace: Attribute
     expression: Regular
     timeout_ns: int | None = None
+    lookups: tuple[TableLookup, ...] = ()
 
     result_kind: ClassVar[str] = "alerts"
     steps: ClassVar[tuple[Step, ...]] = ()

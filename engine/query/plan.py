@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.monitor_plan import MonitorPlan
+
+if TYPE_CHECKING:
+    from slackwater.engine.query.reference_tables import TableLookup
 
 
 class Emit(StrEnum):
@@ -144,6 +147,12 @@ def checks_of(plan: Any) -> Checks | None:
     return found if found is not None and (found.rules or found.key) else None
 
 
+def lookups_of(plan: Any) -> tuple[TableLookup, ...]:
+    """What ``plan`` looks up in tables; a plan of a user's own class may have nothing."""
+    found: tuple[TableLookup, ...] = getattr(plan, "lookups", ())
+    return found
+
+
 # The plan of a statement that reads the results of others.
 
 
@@ -177,6 +186,11 @@ class DerivedPlan(Struct, frozen=True):
     def checks(self) -> Checks | None:
         """As of the plan that it asks."""
         return getattr(self.plan, "checks", None)
+
+    @property
+    def lookups(self) -> tuple[TableLookup, ...]:
+        """As of its sources: of results nothing is looked up."""
+        return tuple(each for source in self.sources for each in lookups_of(source))
 
     @property
     def result_kind(self) -> str:
@@ -408,6 +422,7 @@ class SeqPlan(Struct, frozen=True):
     joins: str = ""
     everything: bool = False
     checks: Checks | None = None
+    lookups: tuple[TableLookup, ...] = ()
 
     result_kind: ClassVar[str] = "matches"
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
@@ -452,6 +467,7 @@ class OrPlan(Struct, frozen=True):
     returns: tuple[Attribute, ...] = ()
     computed: tuple[Computed, ...] = ()
     checks: Checks | None = None
+    lookups: tuple[TableLookup, ...] = ()
 
     result_kind: ClassVar[str] = "matches"
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
@@ -567,6 +583,7 @@ class WindowPlan(Struct, frozen=True):
     early_ns: int = 0
     checks: Checks | None = None
     hidden: tuple[Aggregate, ...] = ()
+    lookups: tuple[TableLookup, ...] = ()
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()

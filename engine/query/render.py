@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import ContractViolation
@@ -42,6 +42,7 @@ from slackwater.engine.query.plan import (
     Lookup,
     Membership,
     OrPlan,
+    OwnPlan,
     Part,
     Plan,
     PointRelation,
@@ -55,6 +56,7 @@ from slackwater.engine.query.plan import (
     WindowKind,
     WindowPlan,
     asked_plan,
+    lookups_of,
 )
 from slackwater.engine.query.repeat_plan import (
     BEFORE,
@@ -70,6 +72,9 @@ from slackwater.engine.query.repeat_plan import (
     with_role,
 )
 from slackwater.engine.query.shape import of_intervals, of_rows, whole_pattern
+
+if TYPE_CHECKING:
+    from slackwater.engine.query.reference_tables import TableLookup
 
 # What a CHECK reads in the history of a query's results, as a name in its condition.
 
@@ -99,7 +104,7 @@ _SOFT: Final = frozenset({
     "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
     "tumbling", "drift", "each", "together", "sliding", "every",
     "rows", "session", "inner", "left", "right", "full", "outer", "anti", "history", "check",
-    "hold", "drop", OWN,
+    "hold", "drop", "lookup", OWN,
 })  # fmt: skip
 
 
@@ -233,6 +238,14 @@ def render_checks(checks: Checks | None) -> list[str]:
 _P = TypeVar("_P", Expression, Predicate)
 
 
+def render_table_lookup(lookup: TableLookup) -> str:
+    """``LOOKUP tags ON e.tag = tags.tag``."""
+    name, alias = quote(lookup.table.name), quote(lookup.alias)
+    own = render_attribute(Attribute(lookup.attribute, lookup.step))
+    called = "" if name == alias else f" AS {alias}"
+    return f"LOOKUP {name}{called} ON {own} = {alias}.{quote(lookup.key)}"
+
+
 def render(plan: Plan) -> str:
     """The text of ``plan``, on one line; numbers without a unit are in ns.
 
@@ -241,6 +254,10 @@ def render(plan: Plan) -> str:
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
     plan = asked_plan(plan)
+    return " ".join([_without_tables(plan), *map(render_table_lookup, lookups_of(plan))])
+
+
+def _without_tables(plan: OwnPlan) -> str:
     match plan:
         case RepeatPlan():
             return _repeated(plan)

@@ -60,6 +60,8 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
         UserError: an attribute is unknown (the message names the ones there are), text is
             compared or calculated with as if it were a number, or the other way round.
     """
+    if getattr(plan, "lookups", ()):
+        known = _with_tables(plan, known)
     if isinstance(plan, JoinPlan):
         plan = plan.pair
     for attribute in attributes_of(plan):
@@ -90,6 +92,31 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
                 if named is aggregate.by:
                     message = f"{named.name!r} is text, and {aggregate.function} goes by numbers"
                 raise refuse_named(plan, named, message, f"count({named.name}) counts its values")
+
+
+def _with_tables(plan: OwnPlan, known: Mapping[str, str]) -> Mapping[str, str]:
+    """``known`` with what events get of tables, by attributes that they have."""
+    found = dict(known)
+    for lookup in plan.lookups:
+        own, at = own_attribute(lookup.attribute), lookup.at
+        attribute = Attribute(lookup.attribute, lookup.step, at)
+        if own is not None and own not in known:
+            hint = _remedy(plan, own, known)
+            raise refuse_named(plan, attribute, f"no event has an attribute {own!r}", hint)
+        taken = lookup.types.keys() & known.keys()
+        if taken:
+            hint = f"give the table another name here: LOOKUP {lookup.table.name} AS other ON ..."
+            message = f"events have an attribute {min(taken)!r} of their own"
+            raise refuse_named(plan, attribute, message, hint)
+        table = lookup.table
+        kinds = _kind(attribute, known), KIND_OF_TYPE[table.types[lookup.key]]
+        if not comparable(*kinds):
+            there = f"{table.source} has {kinds[1]} in {lookup.key!r}"
+            message = f"{own or lookup.attribute!r} is {kinds[0]}, and {there}"
+            hint = "write both alike: as numbers, or as text (in JSON with quotes)"
+            raise refuse_named(plan, attribute, message, hint)
+        found |= lookup.types
+    return found
 
 
 def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:

@@ -83,6 +83,7 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     for name in ("barrier", "spill", "window", "monitor"):
         options[name] = table.text(name, "") or None
     options["clock"] = tuple(table.texts("clock", []))
+    options["table"] = _reference_tables(whole.tables("table"), folder)
     options["matches_max"] = table.integer("matches_max", defaults.matches_max, low=1)
     options["late"] = table.flag("late", defaults.late)
     options["certainty"] = table.text("certainty", defaults.certainty, among=CERTAINTIES)
@@ -131,6 +132,19 @@ def _queries(tables: list[Table], folder: Path) -> tuple[tuple[str, str], ...]:
             raise table.wrong("text", "give text or file, and one of them")
         found[name] = _content(folder / file) if file else text
     return tuple(found.items())
+
+
+def _reference_tables(tables: list[Table], folder: Path) -> tuple[str, ...]:
+    """``[[table]]``: NAME=FILE of each."""
+    found: dict[str, Path] = {}
+    for table in tables:
+        name = table.text("name")
+        if not _NAME.fullmatch(name):
+            raise table.wrong("name", f"{name!r} is to be a name: letters, digits, _ - .")
+        if name in found:
+            raise table.wrong("name", f"{name!r} is there twice")
+        found[name] = folder / table.text("path")
+    return tuple(f"{name}={path}" for name, path in found.items())
 
 
 def _content(file: Path) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from scripts.window_pictures import IMAGES, KINDS, picture
+from slackwater.engine.hosts.options import read_tables
 from slackwater.engine.query.analysis.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -214,9 +215,15 @@ EXAMPLES = [
 ]
 
 
+TABLES = read_tables(
+    {"tags": [{"tag": 1, "room": "icu"}], "limits": [{"device": "d1", "most": 37.0}]}
+)
+"""Those that examples name."""
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_example_queries_are_understood(example: str) -> None:
-    assert query(example).text == example
+    assert query(example, tables=TABLES).text == example
 
 
 TEN_MINUTES = 600.0

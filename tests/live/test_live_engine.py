@@ -38,11 +38,11 @@ from slackwater.engine.output.live_answers import check_begin
 from slackwater.engine.query import query
 from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of
 from tests.planted import Planted
-from tests.spark.test_growing_log import QUERIES, Growing, tidied, trace
+from tests.spark.test_growing_log import QUERIES, TABLES, Growing, tidied, trace
 
 SETTINGS = ChainSettings(
     parse_order("sequence:timeout=fixed:6ns"),
-    tuple(query(text, name=name) for name, text in QUERIES.items()),
+    tuple(query(text, name=name, tables=TABLES) for name, text in QUERIES.items()),
     parse_barrier("immediate"),
     guards=Guards(None),
 )

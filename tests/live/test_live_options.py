@@ -11,7 +11,8 @@ import pytest
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.live.questions import Questions
+from slackwater.engine.hosts.live.program import Task
+from slackwater.engine.hosts.live.questions import Questions, check_claim, claim
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.order.base import Guards
@@ -123,3 +124,49 @@ def test_statements_over_results_wait_for_attributes_that_nothing_has_had(
     life.end_at(2)
     assert life.written() == passed(tmp_path, chosen)
     assert life.written()[plans[-1].name, "n"]
+
+
+def test_a_site_s_tables_are_read_at_its_start_and_belong_to_its_answers(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        "[gateway]\nlog = 'l'\n[engine]\nkind = 'embedded'\n"
+        "[[query]]\ntext = 'EVENT A a LOOKUP tags ON a.tag = tags.tag'\n"
+        "[[query]]\ntext = 'EVENT B b'\n"
+        "[[table]]\nname = 'tags'\npath = 'tags.csv'\n"
+    )
+    with pytest.raises(UserError, match=r"site.toml: .*tags.csv: cannot be read: No such file"):
+        read_site(tmp_path / "site.toml")
+
+    def task(rows: str) -> Task:
+        (tmp_path / "tags.csv").write_text(f"tag,room\n{rows}\n")
+        engine = read_site(tmp_path / "site.toml").engine
+        assert engine is not None
+        return engine.task(tmp_path / "log")
+
+    first = task("1,icu")
+    there = Task.of_line(first.as_line())
+    assert there == first
+    assert there.questions.plans() == first.questions.plans()
+    assert len(there.questions.chain_settings().lookups) == 1
+    grown(tmp_path)
+    claim(tmp_path / "answers", tmp_path / "log", first.questions.of_each())
+    check_claim(tmp_path / "answers", tmp_path / "log", task("1,icu").questions.of_each())
+    other = task("1,er").questions.of_each()
+    assert other["q2"] == first.questions.of_each()["q2"]
+    with pytest.raises(UserError, match=r"query q1: .* has answers with another table: give"):
+        check_claim(tmp_path / "answers", tmp_path / "log", other)
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ("[[table]]\nname = 'a b'\npath = 'x.csv'\n", "'a b' is to be a name"),
+        ("[[table]]\nname = 'a'\n", "path: must be given"),
+        (2 * "[[table]]\nname = 'a'\npath = 'x.csv'\n", "'a' is there twice"),
+    ],
+)
+def test_a_mistake_in_a_table_is_told(tables: str, told: str, tmp_path: Path) -> None:
+    query = "[[query]]\ntext = 'EVENT A a'\n"
+    (tmp_path / "site.toml").write_text(f"[gateway]\nlog = 'l'\n{query}{tables}")
+    with pytest.raises(UserError) as refused:
+        read_site(tmp_path / "site.toml")
+    assert told in str(refused.value)

@@ -17,7 +17,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.input.input_read import InputForm
 from slackwater.engine.log.input.intake import RowIntake
 from slackwater.engine.log.input.numbering import REMEMBERED, Numbering, read_seq_bits
-from slackwater.engine.log.input.table_import import TableRead, as_arrow
+from slackwater.engine.log.input.parquet_import import TableRead
+from slackwater.engine.log.input.table_import import as_arrow
 
 ORDERS = ("sequence", "kslack:5s", "mp-kslack", "none")
 Events = list[dict[str, Any]]

@@ -21,6 +21,7 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.options import read_tables
 from slackwater.engine.hosts.spark import host
 from slackwater.engine.hosts.spark.host import run_on_spark
 from slackwater.engine.log import retention as compaction
@@ -41,10 +42,13 @@ QUERIES = {
     "s": "SELECT avg(v * 3), max(v) AS m GROUP BY id HAVING m > 2 WINDOW SLIDING 12 ns EVERY 5 ns",
     "q": "SELECT count(*), max(v), last(type), min_by(source, v) GROUP BY id WINDOW SESSION 4 ns",
     "r": "SELECT count(*), sum(v) GROUP BY id WINDOW ROWS 4 EVERY 2",
+    "l": "EVENT SEQ(A a, B b) LOOKUP t ON b.v = t.v WHERE t.least <= a.v WITHIN 9 ns "
+    "RETURN a.v AS y, t.name AS z",
 }
+TABLES = read_tables({"t": [{"v": v, "least": 8 - v, "name": f"n{v // 2}"} for v in range(8)]})
 SETTINGS = ChainSettings(
     parse_order("sequence:timeout=fixed:6ns"),
-    tuple(query(text, name=name) for name, text in QUERIES.items()),
+    tuple(query(text, name=name, tables=TABLES) for name, text in QUERIES.items()),
     parse_barrier("bounded:5ns"),
     guards=Guards(None),
     ordered="full",

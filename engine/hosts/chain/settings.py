@@ -17,6 +17,7 @@ from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.base import Guards, OrderSettings
 from slackwater.engine.query.failures import QueryFailure
 from slackwater.engine.query.plan import Drift, Plan, checks_of, of_log
+from slackwater.engine.query.reference_tables import TableLookup, together
 
 if TYPE_CHECKING:
     from slackwater.engine.operators.match.spill.chunks import ChunkStore
@@ -43,7 +44,7 @@ class ChainSettings:
     What follows from these, for all sites: ``readers``: the plans that read the log itself.
     ``looked_at``: attributes that the order looks at, and whether each must be a number.
     ``has_checks``: whether results of one of the plans are checked. ``asks_delays``: whether one
-    asks for every source's delay.
+    asks for every source's delay. ``lookups``: what the plans look up in tables.
 
     Raises:
         UserError: the order, or a barrier, cannot serve the queries.
@@ -67,6 +68,7 @@ class ChainSettings:
     looked_at: Mapping[str, bool] = field(init=False, repr=False, compare=False)
     has_checks: bool = field(init=False, repr=False, compare=False)
     asks_delays: bool = field(init=False, repr=False, compare=False)
+    lookups: tuple[TableLookup, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for plan in self.plans:
@@ -80,6 +82,8 @@ class ChainSettings:
         windows = [window for plan in self.plans for window in plan.windows]
         asks = any(window.drift is not Drift.NONE for window in windows)
         object.__setattr__(self, "asks_delays", asks)
+        by_query = {plan.name: plan.lookups for plan in readers if getattr(plan, "lookups", ())}
+        object.__setattr__(self, "lookups", together(by_query) if by_query else ())
 
 
 @dataclass(slots=True)

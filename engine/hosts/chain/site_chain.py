@@ -48,7 +48,8 @@ from slackwater.engine.order.base import Ordered, OrderSite
 from slackwater.engine.output.ordered import SideOutput, quarantined_columns, quarantined_shown
 from slackwater.engine.query import needed_attributes
 from slackwater.engine.query.failures import QueryFailure, QueryFailures
-from slackwater.engine.query.fields import attributes_of, names
+from slackwater.engine.query.fields import attributes_of, looked_up_attributes, names
+from slackwater.engine.query.reference_tables import with_lookups
 
 if TYPE_CHECKING:
     from slackwater.engine.hosts.chain.stream_readers import AttributeChecks
@@ -114,6 +115,8 @@ class Chain:
             number for number, each in enumerate(self._operators) if isinstance(each, Listener)
         }
         self._attributes, wanted = self._projection()
+        self._looked_up = [name for each in settings.lookups for name in each.types]
+        self._lookup_missed: Counter[str] = Counter()
         at_site = OrderSite(self.clocks, settings.guards, wanted, settings.readers)
         self._order = settings.order.build(at_site)
         self._records: Counter[str] = Counter()
@@ -146,6 +149,7 @@ class Chain:
             if needed is None:
                 return None, None
             attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
+            attributes |= {ATTR_PREFIX + name for name in looked_up_attributes(plan)}
             columns |= operator.required_columns() - {r.SITE}
             attributes |= {r.ID} & (columns | operator.required_columns())
             columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
@@ -233,7 +237,13 @@ class Chain:
             if not rows:
                 continue
             self._check(frame)
+            if self.settings.lookups:
+                frame = with_lookups(  # noqa: PLW2901 - with what events get of tables
+                    frame, self.settings.lookups, self._attributes, self._lookup_missed
+                )
             columns, types = decode(frame, self.strings, self._attributes)
+            for name in self._looked_up:  # seen by those queries alone that look it up
+                types.pop(name, None)
             if any(self._types.get(name) == "int" != of for name, of in types.items()):
                 self._run(parts, lengths, output)  # released with the type they came with
             promote(columns, types, self._types, self.site)
@@ -491,6 +501,7 @@ class Chain:
             **sources,
             **self._unknown_clocks(),
             "queries": queries,
+            **({"lookup_missed": dict(self._lookup_missed)} if self.settings.lookups else {}),
         }
 
     def _unknown_clocks(self) -> dict[str, list[str]]:
@@ -517,6 +528,7 @@ class Chain:
             "cascade": self._cascade and self._cascade.snapshot(),
             "failed": self._failures.snapshot(),
             "records": dict(self._records),
+            "lookup_missed": dict(self._lookup_missed),
             "last_arrival": self._last_arrival,
             "rows_at_once": self._rows_at_once,  # so that a batch done again has the same pieces
             "quarantined": list(self._quarantined),
@@ -566,6 +578,7 @@ class Chain:
         if self._cascade is not None:
             self._cascade.restore(state["cascade"])
         self._records = Counter(state["records"])
+        self._lookup_missed = Counter(state["lookup_missed"])
         self._last_arrival = state["last_arrival"]
         self._rows_at_once = state["rows_at_once"]
         self._quarantined = list(state["quarantined"])

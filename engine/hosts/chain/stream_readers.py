@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from slackwater.engine.core.clocks.stream_clocks import StreamClocks
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Operator, ResultPieces
 from slackwater.engine.core.released import LATE_DROPPED, Released
 from slackwater.engine.core.timeline import in_stream
@@ -96,6 +97,11 @@ class StreamReaders:
         """Whether one of them does."""
         self._by_clock = settings.pattern.purge == "slack"
         self._certainty = settings.certainty
+        self._looked_up = {
+            number: {name: of for each in plan.lookups for name, of in each.types.items()}
+            for number, plan in enumerate(settings.readers)
+            if getattr(plan, "lookups", ())
+        }
         self._clocks: dict[_Which, StreamClocks | None] = {}
         """None: nobody asks for them."""
 
@@ -117,10 +123,18 @@ class StreamReaders:
             for number in mine:
                 operator = self._operators[number]
                 given = stream if operator.types is None else ordered
+                if number in self._looked_up:
+                    given = self._with_tables(given, self._looked_up[number])
                 process = partial(operator.process, given)
                 results[number].extend(self._failures.run(number, process))
                 if self._cascade is not None:
                     self._cascade.saw(number, given)
+
+    @staticmethod
+    def _with_tables(stream: Released, types: Mapping[str, str]) -> Released:
+        """``stream`` whose events have these attributes, too, as far as they are there."""
+        there = {name: of for name, of in types.items() if ATTR_PREFIX + name in stream.columns}
+        return replace(stream, attr_types={**stream.attr_types, **there})
 
     def _clocks_of(self, which: _Which) -> StreamClocks | None:
         if which not in self._clocks:

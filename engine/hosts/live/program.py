@@ -134,6 +134,7 @@ class Task:
         asked = values["questions"]
         asked["queries"] = tuple((name, text) for name, text in asked["queries"])
         asked["clock"] = tuple(asked["clock"])
+        asked["table"] = tuple(asked["table"])
         return cls(**{**values, "questions": Questions(**asked)})
 
 

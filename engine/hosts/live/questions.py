@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,8 @@ from slackwater.engine.output.run_writer import FailedQueries
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.language.statements import several, statements
-from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.plan import Plan, lookups_of
+from slackwater.engine.query.reference_tables import Tables
 from slackwater.engine.query.results_as_events import whole_text
 
 # Whose answers are in a folder: to which query, asked how, over which log.
@@ -114,9 +116,11 @@ _OF_ORDER: Final = ("order", "guard", "clock", "time_unit", "beside")
 """What the order of events depends on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Questions(QueryOptions):
-    """Queries by name, and how they are answered. ``spill`` is ``state`` and settings."""
+    """Queries by name, and how they are answered. ``spill`` is ``state`` and settings. Tables are
+    read once.
+    """
 
     queries: tuple[tuple[str, str], ...]
     """(name, text), in their order."""
@@ -125,20 +129,24 @@ class Questions(QueryOptions):
     time_unit: str = "ns"
     order: str = SEQUENCE
 
+    @cached_property
+    def _tables(self) -> Tables:
+        return self.tables()
+
     def plans(self) -> tuple[Plan, ...]:
         """Of the queries.
 
         Raises:
             UserError: one is at fault; the message has its name, the place and a remedy.
         """
-        texts = [text for _, text in self.queries]
+        texts, tables = [text for _, text in self.queries], self._tables
         if any(several(statements(text)) for text in texts):
             names = [name for name, _ in self.queries]
-            return read_statements(texts, self.time_unit, names)[0]
+            return read_statements(texts, self.time_unit, names, tables)[0]
         found = []
         for name, text in self.queries:
             try:
-                found.append(query(text, self.time_unit, name))
+                found.append(query(text, self.time_unit, name, tables))
             except UserError as error:
                 raise UserError(f"query {name}: {error}") from error
         return tuple(found)
@@ -181,13 +189,16 @@ class Questions(QueryOptions):
         """By name, all that a query's answers depend on beside the log."""
         shared = {name: "" if value is None else value for name, value in asdict(self).items()}
         shared["clock"] = "\n".join(self.clock)
-        for name in ("queries", "late", *_SAME_ANSWERS):
+        for name in ("queries", "late", "table", *_SAME_ANSWERS):
             del shared[name]
         if self.order.partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
         found: dict[str, dict[str, Any]] = {}
         for plan in self.plans():
             found[plan.name] = {"query": whole_text(plan), **shared}
+            if lookups := lookups_of(plan):
+                content = {each.table.name: each.table.digest for each in lookups}
+                found[plan.name]["table"] = content
         if self.late:
             of_order: dict[str, Any] = {name: shared[name] for name in _OF_ORDER if name in shared}
             for name in SIDE_OUTPUT.folders:

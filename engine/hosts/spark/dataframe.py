@@ -20,7 +20,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.hosts.options import QueryOptions, read_tables
 from slackwater.engine.hosts.spark.chain_state import NumberState, SiteProcessor
 from slackwater.engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from slackwater.engine.hosts.spark.typed_output import TypedOutput
@@ -32,6 +32,7 @@ from slackwater.engine.query import query as parse_query
 from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.language.statements import is_cascade
 from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 
 _PAYLOAD: Final = "payload"
 _FIRST: Final = "first_arrival"
@@ -47,6 +48,7 @@ def chain(
     clock: str | Sequence[str] = (), time_unit: str = "ns", spill: str | None = None,
     window: str | None = None, monitor: str | None = None,
     attributes: Mapping[str, str] | None = None, seq_bits: int | Mapping[str, int] | None = None,
+    tables: Mapping[str, Any] = NO_TABLES,
 ) -> Callable[[DataFrame], DataFrame]:  # fmt: skip
     """A step that answers ``queries`` over a DataFrame of plain rows or of frames.
 
@@ -82,6 +84,7 @@ def chain(
         seq_bits: of rows: ``seq`` counts in 8, 16 or 32 bits and wraps around; or these by stream.
             Wrap-arounds that are not declared, restarts and numbers that are used again are found
             as in a file (docs/reference/inputs.md), copies among the newest 8,192 numbers.
+        tables: those that LOOKUP names, read now: paths, or tables as ``slackwater.read`` takes.
 
     Returns:
         DataFrame -> DataFrame of results, with the fields of docs/reference/results.md as typed
@@ -94,7 +97,7 @@ def chain(
             breaks a rule, named.
     """
     several = isinstance(queries, Sequence) and not isinstance(queries, str)
-    plans = _plans(list(queries) if several else [queries], time_unit)
+    plans = _plans(list(queries) if several else [queries], time_unit, read_tables(tables))
     options = QueryOptions(
         order=order, barrier=barrier, certainty=certainty, clock=clock, spill=spill, window=window,
         monitor=monitor,
@@ -108,7 +111,7 @@ def chain(
     )  # fmt: skip
 
 
-def _plans(queries: Sequence[Any], time_unit: str) -> tuple[Plan, ...]:
+def _plans(queries: Sequence[Any], time_unit: str, tables: Tables) -> tuple[Plan, ...]:
     """Of texts and plans. Statements that read one another are texts alone.
 
     Raises:
@@ -117,7 +120,7 @@ def _plans(queries: Sequence[Any], time_unit: str) -> tuple[Plan, ...]:
     texts = [asked for asked in queries if isinstance(asked, str)]
     if not any(map(is_cascade, texts)):
         return tuple(
-            parse_query(asked, time_unit, name=f"q{number}") if isinstance(asked, str) else asked
+            parse_query(asked, time_unit, f"q{number}", tables) if isinstance(asked, str) else asked
             for number, asked in enumerate(queries, 1)
         )
     if len(texts) < len(queries):
@@ -125,7 +128,7 @@ def _plans(queries: Sequence[Any], time_unit: str) -> tuple[Plan, ...]:
             "statements that read others cannot run beside a plan built in Python: give that one a "
             "step of its own"
         )
-    plans, explained = read_statements(texts, time_unit)
+    plans, explained = read_statements(texts, time_unit, tables=tables)
     if explained:
         raise UserError("EXPLAIN answers nothing; slackwater.explain tells the plan of a text")
     return plans

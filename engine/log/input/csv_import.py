@@ -241,6 +241,23 @@ class CsvRead(RowRead):
         return plan if ours else foreign, columns.found
 
 
+def typed_columns(path: str, form: Form) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """A small file as columns of their types, and the lines of its rows.
+
+    Raises:
+        UserError: a row that cannot be read, with its line.
+    """
+    parts = list(text_batches(path, form))
+    for line, (why, _) in sorted(each for text in parts for each in text.broken.items()):
+        raise UserError(f"{path}:{line}: {why}")
+    named = [(name, key) for name, key in zip(form.names, form.keys, strict=True) if name]
+    columns = {name: pa.concat_arrays([text.columns[key] for text in parts]) for name, key in named}
+    types = ColumnTypes(columns, None, comma=form.delimiter != ",")
+    types.learn(columns)
+    typed = {name: _converted(column, types.found[name]) for name, column in columns.items()}
+    return typed, np.concatenate([text.lines for text in parts])
+
+
 def _joined(columns: dict[str, pa.Array], name: str) -> pa.Array:
     """Columns that are joined by + in a mapping, with a blank between their texts."""
     parts = [columns[each] for each in name.split("+")]

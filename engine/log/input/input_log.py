@@ -152,7 +152,7 @@ def open_input(
     if kind is not InputKind.CSV and (form.skip_lines or form.on_short != "bad"):
         raise UserError(f"{name}: is a {kind}; --skip-lines and --on-short are for CSV")
     if isinstance(path, pa.Table):
-        from slackwater.engine.log.input.table_import import TableRead
+        from slackwater.engine.log.input.parquet_import import TableRead
 
         return TableRead(path, form, on_bad, dead_letter)
     if kind is InputKind.LOG:

@@ -18,7 +18,7 @@ from slackwater.engine.core.columns import without_nan
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import STRING
 from slackwater.engine.log.input.csv_import import any_kind
-from slackwater.engine.log.input.input_read import InputKind
+from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from slackwater.engine.log.input.lines import CHUNK_LINES, table_files
 from slackwater.engine.log.input.row_import import (
     FIELDS,
@@ -203,7 +203,7 @@ class ParquetRead(RowRead):
             else:
                 fields[field] = column.cast(pa.string())
         for attribute, name in plan.attrs.items():
-            attrs[attribute], bad = _attribute(batch.column(name), lines, name)
+            attrs[attribute], bad = typed_attribute(batch.column(name), lines, name)
             faults += bad
 
         def text_of(line: int) -> str:
@@ -219,6 +219,36 @@ class ParquetRead(RowRead):
         if _is_text(column.type):
             return self._times.texts(field, column.cast(pa.string()), lines)
         return self._times.numbers(field, column, lines)
+
+
+class TableRead(ParquetRead):
+    """A table being read: as ``ParquetRead`` reads one from a file."""
+
+    kind = InputKind.TABLE
+
+    def __init__(
+        self,
+        table: pa.Table,
+        form: InputForm | str = PLAIN_FORM,
+        on_bad: str = "stop",
+        dead_letter: str | Path | None = None,
+    ) -> None:
+        super().__init__(self.kind, form, on_bad, dead_letter)
+        self._table = table
+
+    def _opened(self) -> TableParts:
+        return _HeldParts(self._table)
+
+
+class _HeldParts:
+    """A table in memory, read in parts without a copy."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.schema = table.schema
+
+    def parts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from self._table.select(list(columns)).to_batches(max_chunksize=CHUNK_LINES)
 
 
 def _is_instant(type_: pa.DataType) -> bool:
@@ -259,7 +289,8 @@ def _integers(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array,
     return kept.cast(pa.int64()), column_faults(rows, lines, name, column, "is beyond 64 bits")
 
 
-def _attribute(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array, list[Fault]]:
+def typed_attribute(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array, list[Fault]]:
+    """``column`` in a type that attributes have, and the rows whose values it does not hold."""
     if _is_instant(column.type):  # as a number of ns
         column = column.cast(pa.timestamp("ns", getattr(column.type, "tz", None))).cast(pa.int64())
     if pa.types.is_decimal(column.type):

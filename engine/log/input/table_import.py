@@ -1,22 +1,31 @@
-"""A table in memory as input: an Arrow table, or a frame of pandas, polars or any that has Arrow's
-interface. One record a row, in order of arrival, as in row-wise Parquet.
+"""Tables in memory as input, of Arrow, pandas, polars or any that has Arrow's interface; and small
+ones, in memory or a file, that queries read beside the events.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
-from slackwater.engine.log.input.lines import CHUNK_LINES
-from slackwater.engine.log.input.parquet_import import ParquetRead, TableParts
+from slackwater.engine.core.frame import ATTR_PREFIX, STRING
+from slackwater.engine.log.input.csv_import import read_form, typed_columns
+from slackwater.engine.log.input.flat import values_by_path
+from slackwater.engine.log.input.input_log import input_kind, open_input
+from slackwater.engine.log.input.input_read import PLAIN_FORM, InputKind
+from slackwater.engine.log.input.lines import STDIN, table_files
+from slackwater.engine.log.input.parquet_import import (
+    ParquetParts,
+    typed_attribute,
+)
+from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.whole_file import DAMAGED
 
 
 def as_arrow(source: Any) -> pa.Table:
@@ -83,31 +92,96 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table
 
 
-class TableRead(ParquetRead):
-    """A table being read: as ``ParquetRead`` reads one from a file."""
+class TableRows(NamedTuple):
+    """A small table: columns as attributes have them, text not encoded; ``lines``: of its rows,
+    each called a ``unit``.
+    """
 
-    kind = InputKind.TABLE
-
-    def __init__(
-        self,
-        table: pa.Table,
-        form: InputForm | str = PLAIN_FORM,
-        on_bad: str = "stop",
-        dead_letter: str | Path | None = None,
-    ) -> None:
-        super().__init__(self.kind, form, on_bad, dead_letter)
-        self._table = table
-
-    def _opened(self) -> TableParts:
-        return _HeldParts(self._table)
+    columns: dict[str, pa.Array]
+    lines: np.ndarray
+    unit: str
 
 
-class _HeldParts:
-    """A table in memory, read in parts without a copy."""
+def read_rows(source: Any, name: str, most: int) -> TableRows:
+    """All rows of a CSV, JSON, JSONL or Parquet file, or of what ``as_arrow`` takes.
 
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self.schema = table.schema
+    Args:
+        source: a path, or a table in memory.
+        name: of the table, for messages.
+        most: so many rows it may have.
 
-    def parts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._table.select(list(columns)).to_batches(max_chunksize=CHUNK_LINES)
+    Raises:
+        UserError: it cannot be read, has more rows, or values that no attribute has.
+    """
+    if isinstance(source, str | Path):
+        name = str(source)
+        columns, lines, unit = _rows_of_file(name)
+    else:
+        columns, lines, unit = _numbered(as_arrow(source))
+    if len(lines) > most:
+        raise UserError(
+            f"{name}: a table has at most {most:,} rows, as all of it is in memory; this one has "
+            f"{len(lines):,}: leave out those that no event names"
+        )
+    found: dict[str, pa.Array] = {}
+    for column, values in columns.items():
+        try:
+            some = values.cast(pa.int64()) if pa.types.is_null(values.type) else values
+            typed, faults = typed_attribute(some, lines, column)
+            found[column] = typed.cast(pa.string()) if typed.type == STRING else typed
+        except pa.ArrowException as error:
+            raise UserError(
+                f'{name}: column "{column}" is {values.type}; a table has numbers, text and truth '
+                "values: leave it out"
+            ) from error
+        for fault in faults:
+            raise UserError(f"{name}:{fault.line}: {fault.reason}")
+    return TableRows(found, lines, unit)
+
+
+def _rows_of_file(path: str) -> TableRows:
+    kind = None if path == STDIN or (Path(path).is_dir() and not table_files(path)) else (
+        input_kind(path)
+    )  # fmt: skip
+    if kind is InputKind.CSV:
+        return TableRows(*typed_columns(path, read_form(path, PLAIN_FORM)), "line")
+    if kind is InputKind.PARQUET:
+        parts = ParquetParts(path, table_files(path))
+        try:
+            batches = list(parts.parts(parts.schema.names))
+        except DAMAGED as error:
+            raise UserError(f"{path}: damaged file: {error}") from error
+        return _numbered(pa.Table.from_batches(batches, parts.schema))
+    if kind not in (InputKind.TRACE, InputKind.JSON):
+        raise UserError(f"{path}: a table is a CSV, JSON, JSONL or Parquet file; name such a file")
+    reader = open_input(path)
+    assert isinstance(reader, TraceRead)
+    rows: list[dict[str, Any]] = []
+    numbers: list[np.ndarray] = []
+    for objects, lines, faults, _ in reader.parts():
+        for fault in faults:
+            raise UserError(f"{path}:{fault.line}: {fault.reason}")
+        for line, one in zip(lines, objects, strict=True):
+            if not isinstance(one, dict):
+                raise UserError(f'{path}:{line}: is no object; write {{"tag": 1, "room": "icu"}}')
+        rows += [dict(values_by_path(one)) for one in objects]
+        numbers.append(lines)
+    if not rows:
+        raise UserError(f"{path}: the file is empty; write one object a line")
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {}
+    for name in names:
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except (pa.ArrowException, OverflowError) as error:
+            raise UserError(f'{path}: column "{name}" mixes types: {error}') from error
+    return TableRows(columns, np.concatenate(numbers), "line")
+
+
+def _numbered(table: pa.Table) -> TableRows:
+    columns = {
+        name: table.column(name).combine_chunks() if table.num_rows
+        else pa.array([], table.schema.field(name).type)
+        for name in table.column_names
+    }  # fmt: skip
+    return TableRows(columns, np.arange(1, table.num_rows + 1), "row")

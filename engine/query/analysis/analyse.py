@@ -24,7 +24,7 @@ from slackwater.engine.query.analysis.typed import Context, attribute_of, member
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, closest, listed, refuse
 from slackwater.engine.query.language.parse import parse
-from slackwater.engine.query.language.syntax import Join, Under
+from slackwater.engine.query.language.syntax import Join, LookupClause, Under
 from slackwater.engine.query.plan import (
     Attribute,
     Group,
@@ -35,13 +35,21 @@ from slackwater.engine.query.plan import (
     SeqPlan,
     Step,
 )
+from slackwater.engine.query.reference_tables import (
+    NO_TABLES,
+    TableLookup,
+    Tables,
+    read_lookups,
+)
 from slackwater.engine.query.shape import shape_of
 
 
-def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:
+def query(
+    text: str, time_unit: str = "ns", name: str | None = None, tables: Tables = NO_TABLES
+) -> Plan:
     """The plan of the query ``text``, named ``name`` (default ``q1``).
 
-    Numbers without a unit that stand for times are in ``time_unit``.
+    Numbers without a unit that stand for times are in ``time_unit``; ``tables``: for LOOKUP.
 
     >>> plan = query("EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s")
     >>> plan.equalities
@@ -50,7 +58,7 @@ def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:
     Raises:
         UserError: the query is at fault; the message has its line, a caret and a remedy.
     """
-    plan, explained = read_query(text, time_unit, name)
+    plan, explained = read_query(text, time_unit, name, tables)
     if explained:
         hint = "slackwater query prints the plan, and so does slackwater.engine.query.explain(plan)"
         at = (len(text) - len(text.lstrip()), len(text) - len(text.lstrip()) + len("EXPLAIN"))
@@ -58,18 +66,22 @@ def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:
     return plan
 
 
-def read_query(text: str, time_unit: str = "ns", name: str | None = None) -> tuple[Plan, bool]:
+def read_query(
+    text: str, time_unit: str = "ns", name: str | None = None, tables: Tables = NO_TABLES
+) -> tuple[Plan, bool]:
     """As ``query``, and whether the text begins with EXPLAIN, so that its plan is asked for.
 
     Raises:
         UserError: the query is at fault.
     """
     parsed = parse(text)
-    plan = analyse(parsed, text, time_unit, "q1" if name is None else name)
+    plan = analyse(parsed, text, time_unit, "q1" if name is None else name, tables)
     return plan, isinstance(parsed, s.ExplainQuery)
 
 
-def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1") -> Plan:
+def analyse(
+    parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1", tables: Tables = NO_TABLES
+) -> Plan:
     """The plan of a parsed query; of an EXPLAIN, that of the query it asks about.
 
     Raises:
@@ -78,8 +90,12 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     unit_ns(time_unit)
     if isinstance(parsed, s.ExplainQuery):
         parsed = parsed.query
+    lookups: tuple[TableLookup, ...] = ()
+    if any(isinstance(clause, LookupClause) for clause in parsed.clauses):
+        parsed, lookups = read_lookups(parsed, text, tables)
     plan = _unchecked(parsed, text, time_unit, name)
-    return checked_plan(plan, parsed.clauses, text, time_unit)
+    plan = checked_plan(plan, parsed.clauses, text, time_unit)
+    return replace(plan, lookups=lookups) if lookups else plan
 
 
 def _unchecked(

@@ -28,7 +28,9 @@ from slackwater.engine.query.plan import (
     WindowPlan,
     asked_plan,
     checks_of,
+    lookups_of,
 )
+from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.render import render
 from slackwater.engine.query.results_as_events import returned_columns
 from slackwater.engine.query.schema import refuse_named
@@ -76,7 +78,10 @@ def statement_names(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_statements(
-    texts: Sequence[str], time_unit: str = "ns", names: Sequence[str] | None = None
+    texts: Sequence[str],
+    time_unit: str = "ns",
+    names: Sequence[str] | None = None,
+    tables: Tables = NO_TABLES,
 ) -> tuple[tuple[Plan, ...], bool]:
     """The plans of all statements of ``texts``, and whether EXPLAIN asks for the plans themselves.
 
@@ -87,6 +92,7 @@ def read_statements(
         time_unit: of numbers that stand for times and have no unit.
         names: of the statement of each text that CREATE STREAM does not name; by default such
             statements are called ``q1``, ``q2`` ... by their places among all.
+        tables: those that LOOKUP may name.
 
     Raises:
         UserError: a statement is at fault; the message has its line, a caret and a remedy. A
@@ -101,7 +107,7 @@ def read_statements(
         read = []
         for place, (text, name) in enumerate(zip(texts, called, strict=True)):
             with _at(place):
-                read.append(read_query(text, time_unit, name))
+                read.append(read_query(text, time_unit, name, tables))
         _check_explained([explained for _, explained in read])
         return tuple(plan for plan, _ in read), read[0][1]
     found = [
@@ -115,7 +121,7 @@ def read_statements(
     for number, (one, text, place) in enumerate(found, 1):
         name = one.stream or (f"q{number}" if names is None else names[place])
         with _at(place):
-            plan, asks = read_query(one.text, time_unit, name)
+            plan, asks = read_query(one.text, time_unit, name, tables)
         explained.append(asks or one.explained)
         read_all.append(_Read(one, text, place, plan, _named(plan)))
     first_of_text = [
@@ -242,6 +248,10 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
     """Refuses columns that the results have not, and what is not asked of results."""
     plan, columns = each.plan, {source.name: returned_columns(source) for source in sources}
     pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
+    for lookup in lookups_of(plan):
+        message = "LOOKUP is of events of the log, and this statement reads results"
+        hint = "look it up in the statement that it reads, which names the columns in its results"
+        raise refuse(each.statement.text, lookup.at, message, hint)
     for one in sources:
         checks = checks_of(one)
         dropping = [] if checks is None else [rule.name for rule in checks.rules if rule.drop]

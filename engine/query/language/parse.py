@@ -24,6 +24,7 @@ from slackwater.engine.query.language.syntax import (
     Join,
     JoinSide,
     LimitClause,
+    LookupClause,
     OccurrenceNode,
     OftenNode,
     OrderBy,
@@ -168,6 +169,10 @@ class _Build(Transformer[Token, Any]):
 
     def most(self, number: Token) -> LimitClause:
         return LimitClause(at_of(number), _number(number))
+
+    def lookup(self, word: Token, table: s.Name, *rest: Any) -> LookupClause:
+        *alias, on = rest
+        return LookupClause(at_of(word), table, alias[0] if alias else None, on)
 
     def index(self, *words: Token) -> StepIndex:
         at = over(at_of(words[0]), at_of(words[-1]))

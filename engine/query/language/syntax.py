@@ -104,6 +104,15 @@ class EmitLimitClause(NamedTuple):
     values: tuple[Node, ...]
 
 
+class LookupClause(NamedTuple):
+    """``LOOKUP table [AS alias] ON on``."""
+
+    at: Span
+    table: Name
+    alias: Name | None
+    on: Node
+
+
 # The parts of ``ORDER BY ... LIMIT k``.
 
 
@@ -450,7 +459,7 @@ Clause = (
     Where | Within | Realtime | Returns | Under | HistoryBy | CheckNode | EmitClause
     | EmitLimitClause
     | From | Join | GroupBy | Having | OrderBy | TimeWindow | SessionWindow | CountWindow
-    | PartitionBy | ContiguityClause | SkipClause | LimitClause
+    | PartitionBy | ContiguityClause | SkipClause | LimitClause | LookupClause
 )  # fmt: skip
 
 
