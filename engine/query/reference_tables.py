@@ -258,7 +258,9 @@ def with_lookups(
 # From LOOKUP in a query's text to what its plan looks up.
 
 
-_GIVEN: Final = "say where it is: --table {0}={0}.csv; of a server, a [[table]] in its settings"
+_GIVEN: Final = (
+    "say where it is: --table {0}={0}.csv; [[table]] of a server, [tables] of a scenario file"
+)
 
 
 def read_lookups(
@@ -346,6 +348,9 @@ class _Lookups(QueryReader):
             known = f"there is {listed(self.owners)}" if self.owners else "leave it out"
             message = f"there is no step or stream named {before[0].text!r}"
             raise self.refuse(before[0].at, message, near or known)
+        if before and any(isinstance(c, From) and len(c.streams) > 1 for c in self.parsed.clauses):
+            message = "streams named in one FROM are read as one"
+            raise self.refuse(before[0].at, message, f"leave out {before[0].text}.")
 
     def _column(self, names: Sequence[s.Name], table: ReferenceTable) -> str:
         """The column that is called so; one of an object in an object has points in its name."""

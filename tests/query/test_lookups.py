@@ -101,6 +101,8 @@ SELECT = "SELECT count(*) LOOKUP {} WINDOW TUMBLING 1 s"
         (SELECT.format("tags ON tag = tag"), "tag = tag", "which attribute", "ON tag = tags.tag"),
         (SELECT.format("tags ON tag > tags.tag"), "tag > tags.tag", "which attribute", "as in ON"),
         (SELECT.format("tags ON ts = tags.tag"), "ts", "'ts' is a time", "source, stream"),
+        ("SELECT v FROM r, s LOOKUP tags ON r.tag = tags.tag", "r", "are read as one",
+         "leave out r."),
         (SELECT.format("tags ON z.tag = tags.tag"), "z", "no step or stream", "leave it out"),
         (SELECT.format("tags ON tag = tags.tag LOOKUP tags ON v = tags.tag"), "tags", "something",
          "LOOKUP tags AS tags2 ON ... = tags2.key"),

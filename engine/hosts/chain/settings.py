@@ -76,14 +76,19 @@ class ChainSettings:
                 barrier_of_windows(self.barrier, plan.name)
         readers = of_log(self.plans)
         object.__setattr__(self, "readers", readers)
-        object.__setattr__(self, "looked_at", self.order.attributes(readers))
         has_checks = any(checks_of(plan) is not None for plan in self.plans)
         object.__setattr__(self, "has_checks", has_checks)
         windows = [window for plan in self.plans for window in plan.windows]
         asks = any(window.drift is not Drift.NONE for window in windows)
         object.__setattr__(self, "asks_delays", asks)
         by_query = {plan.name: plan.lookups for plan in readers if getattr(plan, "lookups", ())}
-        object.__setattr__(self, "lookups", together(by_query) if by_query else ())
+        lookups = together(by_query) if by_query else ()
+        object.__setattr__(self, "lookups", lookups)
+        looked_at = self.order.attributes(readers)
+        if lookups:
+            looked_up = {name for each in lookups for name in each.types}
+            looked_at = {name: of for name, of in looked_at.items() if name not in looked_up}
+        object.__setattr__(self, "looked_at", looked_at)
 
 
 @dataclass(slots=True)
