@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from slackwater.engine.order.base import Guards
+from slackwater.engine.query.reference_tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +205,14 @@ class HintingScenario(RunnableScenario, Protocol):
 
     def run_time_hints(self, options: Mapping[str, Any]) -> Sequence[str]:
         """Lines that say what a long run takes and what would shorten it; none of a short one."""
+
+
+@runtime_checkable
+class LookingScenario(RunnableScenario, Protocol):
+    """One whose queries look up tables."""
+
+    def tables(self, options: Mapping[str, Any]) -> Tables:
+        """Those that the queries name, by name."""
 
 
 @runtime_checkable

@@ -13,12 +13,14 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import number, parse_duration, percent
+from slackwater.engine.hosts.options import read_tables
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import read_results
 from slackwater.engine.query import query as parse_query
 from slackwater.engine.query.analysis.cascade import StatementError, parse_queries, statement_names
 from slackwater.engine.query.plan import Plan, asked_plan
+from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.results_as_events import check_attributes, sources_of, time_columns
 from slackwater.engine.scenario import (
     Bar,
@@ -35,6 +37,7 @@ from slackwater.engine.scenario import (
 )
 
 __all__ = [
+    "NO_TABLES",
     "NS_PER",
     "Bar",
     "Chart",
@@ -47,6 +50,7 @@ __all__ = [
     "Series",
     "StatementError",
     "Table",
+    "Tables",
     "Tile",
     "Timeline",
     "Unit",
@@ -63,6 +67,7 @@ __all__ = [
     "percent",
     "read_clock",
     "read_results",
+    "read_tables",
     "sources_of",
     "statement_names",
     "time_columns",

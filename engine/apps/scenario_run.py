@@ -31,9 +31,11 @@ from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query.analysis.cascade import parse_queries
 from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.reference_tables import NO_TABLES
 from slackwater.engine.scenario import (
     DeclaringScenario,
     HintingScenario,
+    LookingScenario,
     Pass,
     RunnableScenario,
     Score,
@@ -117,7 +119,8 @@ def check_questions(
     Raises:
         UserError: a query, an order or a barrier is wrong.
     """
-    plans = parse_queries(scenario.queries(options))
+    tables = scenario.tables(options) if isinstance(scenario, LookingScenario) else NO_TABLES
+    plans = parse_queries(scenario.queries(options), tables)
     passes = list(scenario.passes(options))
     return plans, passes, _chains(passes, plans)
 

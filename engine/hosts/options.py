@@ -54,7 +54,7 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
 
 
 def read_tables(given: Mapping[str, Any]) -> Tables:
-    """The tables by name; each is a path, or a table in memory.
+    """The tables by name; each is a path, or a table in memory, or was read before.
 
     Raises:
         UserError: one cannot be read, with its line.
@@ -65,6 +65,9 @@ def read_tables(given: Mapping[str, Any]) -> Tables:
 
     found = {}
     for name, source in given.items():
+        if isinstance(source, ReferenceTable):
+            found[name] = source
+            continue
         where = str(source) if isinstance(source, str | Path) else f"table {name}"
         found[name] = ReferenceTable(name, where, *read_rows(source, where, ROWS_MAX))
     return found

@@ -8,7 +8,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Final
 
-from slackwater.scenario import Pass, Score, UserError, statement_names
+from slackwater.scenario import Pass, Score, Tables, UserError, statement_names
 from slackwater.scenarios.from_file.overrides import found_at, overridden, read_pairs
 from slackwater.scenarios.from_file.reading import ScenarioText
 from slackwater.scenarios.from_file.scoring import score_run
@@ -32,9 +32,11 @@ class FromFile:
         path = Path(path)
         self._read = ScenarioText(path)
         self._described: dict[str, FileScenario] = {}
+        self._tables: dict[str, Tables] = {}
         self._digests: dict[Path, bytes] = {}
         scenario = self._read.scenario({})
-        self._read.check_queries(scenario, None, {})  # their attributes may be set: --set
+        tables = self._read.reference_tables(scenario, {})
+        self._read.check_queries(scenario, None, {}, tables)  # their attributes may be set: --set
         self._read.thresholds(scenario, {})
         self.name = path.stem
         self.title = scenario.title
@@ -59,9 +61,9 @@ class FromFile:
         return found_at(overridden(self._read.tables, _values(options)), path)
 
     def content(self, pairs: Sequence[str]) -> str:
-        """Digest of the file, and of the recordings that it names with these ``PATH=VALUE``."""
+        """Digest of the file, and of the files that it names with these ``PATH=VALUE``."""
         tables = overridden(self._read.tables, read_pairs(list(pairs)))
-        parts = [self._read.text.encode(), *map(self._digest_of, self._read.recordings(tables))]
+        parts = [self._read.text.encode(), *map(self._digest_of, self._read.files(tables))]
         return sha256(b"\0".join(parts)).hexdigest()
 
     def _digest_of(self, path: Path) -> bytes:
@@ -95,6 +97,10 @@ class FromFile:
     def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         return self._of(options).queries
 
+    def tables(self, options: Mapping[str, Any]) -> Tables:
+        self._of(options)
+        return self._tables[_key_of(options)]
+
     def attributes(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         return self._of(options).attributes
 
@@ -104,19 +110,24 @@ class FromFile:
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         scenario = self._of(options)
         thresholds = self._read.thresholds(scenario, _values(options))
-        return score_run(directory, MAIN, scenario, thresholds)
+        return score_run(directory, MAIN, scenario, thresholds, self.tables(options))
 
     def _of(self, options: Mapping[str, Any]) -> FileScenario:
         """The file with these options, checked once."""
-        key = json.dumps(options, sort_keys=True, default=str)
+        key = _key_of(options)
         if key not in self._described:
             values = _values(options)
             scenario = self._read.scenario(values)
-            self._read.check_queries(scenario, scenario.attributes, values)
+            tables = self._tables[key] = self._read.reference_tables(scenario, values)
+            self._read.check_queries(scenario, scenario.attributes, values, tables)
             self._read.check_answering(scenario, values)
             self._read.thresholds(scenario, values)
             self._described[key] = scenario
         return self._described[key]
+
+
+def _key_of(options: Mapping[str, Any]) -> str:
+    return json.dumps(options, sort_keys=True, default=str)
 
 
 def _values(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import slackwater
-from slackwater.scenario import parse_queries
+from slackwater.scenario import NO_TABLES, Tables, parse_queries
 from slackwater.scenarios.from_file.lineage import Lineage
 from slackwater.scenarios.from_file.metrics import TrueResult
 from slackwater.simulation import (
@@ -100,15 +100,16 @@ class PerfectWorld:
         return cls(names.combine_chunks(), pa.table(columns), mapping, made)
 
     def answers(
-        self, queries: Mapping[str, str], attributes: Mapping[str, str]
+        self, queries: Mapping[str, str], attributes: Mapping[str, str], tables: Tables = NO_TABLES
     ) -> dict[str, dict[Any, TrueResult]]:
         """Statement -> its results by identity.
 
         Args:
             queries: a statement or several, by name.
             attributes: types of those that sources have, whether or not an event of theirs came.
+            tables: that the queries look up.
         """
-        plans = parse_queries(queries)
+        plans = parse_queries(queries, tables)
         found: dict[str, dict[Any, TrueResult]] = {plan.name: {} for plan in plans}
         if not (plans and len(self)):
             return found
@@ -118,7 +119,7 @@ class PerfectWorld:
             slackwater.read(self.table, time_unit="ns", mapping=self.mapping) as events,
             slackwater.query(
                 events, queries, order="none", barrier="immediate", guard="off", purge=_KEPT,
-                attributes=attributes,
+                attributes=attributes, tables=tables,
             ) as results,
         ):  # fmt: skip
             for result, identity, content in lineage.known(results):

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from slackwater.scenario import (
     StatementError,
+    Tables,
     UserError,
     check_attributes,
     parse_barrier,
     parse_order,
     parse_queries,
     read_clock,
+    read_tables,
     statement_names,
 )
 from slackwater.scenarios.from_file.overrides import (
@@ -39,7 +41,7 @@ _PLACE: Final = re.compile(r"[.\[\]\w-]*")
 
 
 class ScenarioText:
-    """The text of a scenario file; recordings that it names are relative to its folder.
+    """The text of a scenario file; files that it names are relative to its folder.
 
     Args:
         path: of the file.
@@ -78,25 +80,41 @@ class ScenarioText:
                 place, message = found[0] if found else "", message.removeprefix(": ")
             raise self.wrong(place, message, values) from error
 
-    def recordings(self, tables: Mapping[str, Any]) -> list[Path]:
-        """The files that ``tables``, its own or some that say more, name as recordings."""
+    def files(self, tables: Mapping[str, Any]) -> list[Path]:
+        """Those that ``tables``, its own or some that say more, name: recordings, and tables for
+        LOOKUP.
+        """
         sources = [each for each in tables.get("sources", ()) if isinstance(each, dict)]
         recordings = [each[RECORDING] for each in sources if RECORDING in each]
         files = [each.get("file") for each in recordings if isinstance(each, dict)]
+        named = tables.get("tables")
+        files += named.values() if isinstance(named, dict) else ()
         return [self.path.parent / each for each in files if isinstance(each, str)]
+
+    def reference_tables(self, scenario: FileScenario, values: Mapping[str, Any]) -> Tables:
+        """What its queries may look up, read now.
+
+        Raises:
+            UserError: a file is wrong; names it.
+        """
+        try:
+            return read_tables({n: self.path.parent / file for n, file in scenario.tables.items()})
+        except UserError as error:
+            raise self.wrong("tables", f"tables: {error}", values) from error
 
     def check_queries(
         self, scenario: FileScenario, attributes: Mapping[str, str] | None,
-        values: Mapping[str, Any],
+        values: Mapping[str, Any], tables: Tables,
     ) -> None:  # fmt: skip
-        """Reads its queries; ``attributes``: types of those that events have, None: any.
+        """Reads its queries; ``attributes``: types of those that events have, None: any;
+        ``tables``: that they may look up.
 
         Raises:
             UserError: one is wrong; names the line, and the place in it with a caret.
         """
         names = list(scenario.queries)
         try:
-            plans = parse_queries(scenario.queries)
+            plans = parse_queries(scenario.queries, tables)
         except StatementError as error:
             raise self._of_query(names[error.place], error, values) from error
         except UserError as error:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.scenario import Claim, Score, Table, Tile, parse_queries
+from slackwater.scenario import NO_TABLES, Claim, Score, Table, Tables, Tile, parse_queries
 from slackwater.scenarios.from_file.durable import Durable
 from slackwater.scenarios.from_file.lineage import Lineage
 from slackwater.scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
@@ -37,8 +37,9 @@ _NOTHING: Final = ", of nothing: what it asks for never happens; see its types a
 
 
 def score_run(
-    directory: Path, label: str, scenario: FileScenario, thresholds: Sequence[Threshold]
-) -> Score:
+    directory: Path, label: str, scenario: FileScenario, thresholds: Sequence[Threshold],
+    tables: Tables = NO_TABLES,
+) -> Score:  # fmt: skip
     """Claims, tables and numbers of the run in ``directory``.
 
     Args:
@@ -46,14 +47,15 @@ def score_run(
         label: of its pass.
         scenario: that the file describes.
         thresholds: of the file.
+        tables: that its queries look up.
 
     Raises:
         UserError: the pass left nothing behind.
     """
     queries, simulated = scenario.queries, scenario.simulated
     world = PerfectWorld.read(directory, simulated.sources)
-    plans = parse_queries(queries)
-    true = world.answers(queries, scenario.attributes)
+    plans = parse_queries(queries, tables)
+    true = world.answers(queries, scenario.attributes, tables)
     happened, made = len(world), world.made
     del world  # many events take much memory, as what comes now does
     durable = Durable(

@@ -15,13 +15,15 @@ from slackwater.simulator.scenario_file.machine import Histories, Machine, Seen
 from slackwater.simulator.scenario_file.recording import OnAround, RecordedEvents, RecordedStream
 from slackwater.simulator.scenario_file.settings import (
     COUNT_MAX,
+    FILES,
+    QUERIES,
     Answering,
     GroupClock,
     clocks_of,
     merged,
     parse_links,
-    parse_queries,
     parse_texts,
+    parse_texts_by_name,
     parse_workload,
 )
 from slackwater.simulator.seeds import Seeds
@@ -33,7 +35,7 @@ ReadRecording = Callable[[Mapping[str, Any], str], Recording]
 """Given the table ``recording`` and its place, gives the streams of each of its sources."""
 TOP: Final = (
     "title", "seed", "duration", "warm_up", "drain", "clock", "link", "sources", "machines",
-    "gateway", "queries", "engine", "thresholds",
+    "gateway", "queries", "tables", "engine", "thresholds",
 )  # fmt: skip
 GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
 """Keys of ``[[sources]]`` that are not those of ``simulator.scenario.SourceSettings``."""
@@ -60,6 +62,7 @@ class FileScenario:
         title: of the report.
         simulated: who is there.
         queries: by name.
+        tables: files of those that queries look up, by name.
         answering: how they are answered.
         thresholds: as they are written.
     """
@@ -67,6 +70,7 @@ class FileScenario:
     title: str
     simulated: Scenario
     queries: Mapping[str, str]
+    tables: Mapping[str, str]
     answering: Answering
     thresholds: tuple[str, ...]
 
@@ -148,7 +152,8 @@ def _build(
     return FileScenario(
         parse_plain(str, tables.get("title", name), f"{place}.title"),
         scenario,
-        parse_queries(tables.get("queries", {}), f"{place}.queries"),
+        parse_texts_by_name(tables.get("queries", {}), QUERIES, f"{place}.queries"),
+        parse_texts_by_name(tables.get("tables", {}), FILES, f"{place}.tables"),
         parse(Answering, tables.get("engine", {}), f"{place}.engine"),
         parse_texts(tables.get("thresholds", []), f"{place}.thresholds"),
     )

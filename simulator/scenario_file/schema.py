@@ -84,6 +84,7 @@ def schema(worlds: Mapping[str, type[Any]]) -> Schema:
             "machines": {"type": "array", "items": _of_class(Machine)},
             "gateway": _of_class(GatewayPlace),
             "queries": {"type": "object", "additionalProperties": {"type": "string"}},
+            "tables": {"type": "object", "additionalProperties": {"type": "string"}},
             "engine": _of_class(Answering),
             "thresholds": _TEXTS,
         },

@@ -109,14 +109,18 @@ class Answering:
         check(self.answers_after_ns >= 0, "answers_after", "must not be negative")
 
 
-def parse_queries(given: object, place: str) -> dict[str, str]:
-    """Queries by name.
+QUERIES: Final = 'queries, NAME = "EVENT SEQ(...)"'
+FILES: Final = 'files, NAME = "tags.csv"'
+
+
+def parse_texts_by_name(given: object, what: str, place: str) -> dict[str, str]:
+    """``what``, such as ``QUERIES``, by name.
 
     Raises:
         UserError: not a table of texts.
     """
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
-        raise UserError(f'{place}: write a table of queries, NAME = "EVENT SEQ(...)"')
+        raise UserError(f"{place}: write a table of {what}")
     return dict(given)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,33 @@ attrs.deep = 1
     assert found["deeper"]["results"] == 0
     assert found["again"]["recall"] == 1
     assert true["again"] > 3
+
+
+ROOMS = """[tables]
+rooms = "rooms.csv"
+"""
+
+
+def test_a_scenario_s_queries_look_up_tables_beside_it(tmp_path: Path) -> None:
+    """The perfect world looks up the same; the table's content makes it another scenario."""
+    queries = """[queries]
+room = '''SELECT count(*) AS n FROM visitors LOOKUP rooms ON source = rooms.source
+  GROUP BY rooms.room WINDOW TUMBLING 1 s'''
+"""
+    text = BASE[:AT] + queries + ROOMS + BASE[BASE.index("[engine]") :]
+    path, table = tmp_path / "rooms.toml", tmp_path / "rooms.csv"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"rooms\.toml:\d+: tables: .*rooms\.csv: cannot be read"):
+        FromFile(path)
+    table.write_text("source,room\nnobody,cellar\n")
+    before = FromFile(path).content([])
+    table.write_text("source,room\ndoor-1,hall\ndoor-2,yard\n")
+    assert FromFile(path).content([]) != before
+    with ran(path, text) as done:
+        found = metrics(done)["room"]
+        lines = (done.folder / "results.jsonl").read_text().splitlines()
+        keys = {result["key"]["rooms.room"] for result in map(json.loads, lines)}
+    assert found["recall"] == found["precision"] == 1
+    assert found["wrong"] == 0
+    assert found["results"] > 3
+    assert keys == {"hall", "yard"}

@@ -325,18 +325,19 @@ def _names(parsed: s.EventQuery | s.SelectQuery) -> Iterator[s.Name]:
 # Queries by name, as a scenario has them: each a statement or several, whichever read others.
 
 
-def parse_queries(queries: Mapping[str, str]) -> tuple[Plan, ...]:
+def parse_queries(queries: Mapping[str, str], tables: Tables = NO_TABLES) -> tuple[Plan, ...]:
     """The plans of all statements, after those that they read.
 
     Args:
         queries: text by name; a statement that ``CREATE STREAM`` names has that name instead.
+        tables: those that LOOKUP may name.
 
     Raises:
         UserError: one is at fault (``engine.query.analysis.cascade.StatementError``).
     """
     if not queries:
         return ()
-    plans, explained = read_statements(list(queries.values()), names=list(queries))
+    plans, explained = read_statements(list(queries.values()), names=list(queries), tables=tables)
     if explained:
         raise UserError("EXPLAIN asks for plans, which have no answer: leave it out")
     return plans
