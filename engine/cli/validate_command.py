@@ -414,8 +414,8 @@ def _compare_two(
     from slackwater.engine.apps.validate.logs.log_columns import read_columns
     from slackwater.engine.apps.validate.logs.two_logs import compare_logs
     from slackwater.engine.apps.validate.logs.two_logs_page import HTML, JSON, write_two_logs
-    from slackwater.engine.apps.validate.spoken import duration
     from slackwater.engine.apps.validate.tables import beside_table
+    from slackwater.engine.apps.validate.verdict import duration
     from slackwater.engine.cli.options import typed
     from slackwater.engine.cli.terminal import watched
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from slackwater.engine.apps.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
-from slackwater.engine.apps.validate.spoken import percent
 from slackwater.engine.apps.validate.verdict import (
     Fitness,
     Measured,
@@ -17,6 +16,7 @@ from slackwater.engine.apps.validate.verdict import (
     asked_of,
     judge,
     overall,
+    percent,
 )
 from slackwater.engine.query import query
 

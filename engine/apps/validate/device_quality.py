@@ -29,7 +29,7 @@ from slackwater.engine.apps.validate.quality import (
     Setup,
     SourceQuality,
 )
-from slackwater.engine.apps.validate.spoken import duration
+from slackwater.engine.apps.validate.verdict import duration
 
 SECOND: Final = 10**9
 _FSYNC_SLOW_NS: Final = 100_000_000

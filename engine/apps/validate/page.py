@@ -25,7 +25,6 @@ from slackwater.engine.apps.report.page.figures import (
     ms,
 )
 from slackwater.engine.apps.validate.report import Validation, as_plain
-from slackwater.engine.apps.validate.spoken import duration, nearest
 from slackwater.engine.apps.validate.tables import (
     GLOSSARY,
     TERMS,
@@ -36,6 +35,7 @@ from slackwater.engine.apps.validate.tables import (
     link_table,
     query_table,
 )
+from slackwater.engine.apps.validate.verdict import duration, nearest
 from slackwater.engine.core.units import duration_unit
 from slackwater.engine.scenario import Table
 

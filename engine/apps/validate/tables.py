@@ -8,8 +8,7 @@ from typing import Any, Final
 from slackwater.engine.apps.report.numbers import Cell, Kpi, places_of, with_anchors
 from slackwater.engine.apps.validate.logs.two_logs import TwoLogs
 from slackwater.engine.apps.validate.report import Validation
-from slackwater.engine.apps.validate.spoken import duration, nearest, percent
-from slackwater.engine.apps.validate.verdict import CARE, QueryVerdict
+from slackwater.engine.apps.validate.verdict import CARE, QueryVerdict, duration, nearest, percent
 from slackwater.engine.core.units import number
 from slackwater.engine.scenario import Table
 

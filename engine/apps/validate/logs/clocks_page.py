@@ -10,8 +10,8 @@ from slackwater.engine.apps.report.numbers import Cell, TimeLine, plain, version
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
 from slackwater.engine.apps.report.page.figures import COLOURS, Figure, digits
 from slackwater.engine.apps.validate.logs.clock_reports import ClockReport, remarks
-from slackwater.engine.apps.validate.spoken import duration, nearest
 from slackwater.engine.apps.validate.tables import ppm
+from slackwater.engine.apps.validate.verdict import duration, nearest
 from slackwater.engine.core.units import duration_unit
 from slackwater.engine.scenario import Table
 

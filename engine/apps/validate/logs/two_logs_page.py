@@ -10,8 +10,8 @@ from slackwater.engine.apps.report.numbers import Kpi, plain, versions
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
 from slackwater.engine.apps.report.page.figures import COLOURS, Figure, duration_axis, ms
 from slackwater.engine.apps.validate.logs.two_logs import SourceBeside, TwoLogs
-from slackwater.engine.apps.validate.spoken import duration
 from slackwater.engine.apps.validate.tables import beside_table
+from slackwater.engine.apps.validate.verdict import duration
 from slackwater.engine.core.units import amount, percent
 
 HTML: Final = "two-logs.html"

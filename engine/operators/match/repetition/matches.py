@@ -22,7 +22,7 @@ from slackwater.engine.operators.match.verdict.certainty import (
     leaders_of,
     shares_clock,
 )
-from slackwater.engine.operators.match.verdict.matches import as_sure
+from slackwater.engine.operators.match.verdict.matches import as_sure, may_be_unknown, of_runs
 from slackwater.engine.operators.match.verdict.probability import (
     SCOPE_END,
     Doubtful,
@@ -30,7 +30,6 @@ from slackwater.engine.operators.match.verdict.probability import (
     sampled_probability,
     shared_by_doubts,
 )
-from slackwater.engine.operators.match.verdict.unknown import may_be_unknown, of_runs
 from slackwater.engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
 
 # The matches that a batch is about and those that the barrier holds, each with a number.
