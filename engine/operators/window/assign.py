@@ -27,7 +27,7 @@ from slackwater.engine.operators.window.settings import (
     first_with,
 )
 from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows
-from slackwater.engine.operators.window.state.cells import SPARE, add_to_window, keep
+from slackwater.engine.operators.window.state.cells import SPARE, Cells, add_to_window, keep
 from slackwater.engine.operators.window.state.content import (
     REFUTED,
     STAGE_LAST,
@@ -36,6 +36,8 @@ from slackwater.engine.operators.window.state.content import (
     Held,
 )
 from slackwater.engine.operators.window.uncertainty.missing import (
+    ROWS_MAX,
+    WINDOWS_MAX,
     GapTable,
     gives_rows,
     header_of,
@@ -177,6 +179,26 @@ def over(st: Record, geo: Geometry) -> int:
     if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
     return int(min(st.closed_all, first_with(geo, st.frontier - geo.horizon) - 1))
+
+
+@kernel
+def open_refuted(
+    low: int, high: int, cells: Cells, gaps: GapTable, geo: Geometry, state: np.ndarray,
+    no_key: np.ndarray,
+) -> bool:  # fmt: skip
+    """Windows that an event may be in since bounds do not hold between two times [ns] have results;
+    False: there is no room for so many.
+    """
+    st = state[0]
+    first, last = max(first_with(geo, low), over(st, geo) + 1), (high - 1) // geo.step
+    if last - first >= WINDOWS_MAX or cells.tally[0].headers >= ROWS_MAX:
+        st.wide_gaps += 1
+        return True
+    if cells.tally[0].live + last + 1 - first + SPARE > len(cells.window):
+        return False
+    for window in range(first, last + 1):
+        header_of(cells, window, gaps, len(gaps.left), no_key)
+    return True
 
 
 @inline

@@ -11,7 +11,7 @@ import numpy as np
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.core.clocks.seen import ComparedClocks
 from slackwater.engine.core.operator import Result, ResultPieces
-from slackwater.engine.core.released import Refuted, Released
+from slackwater.engine.core.released import LATEST, Refuted, Released
 from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.kernels.records import one
 from slackwater.engine.operators.window import emitted as t
@@ -61,8 +61,9 @@ from slackwater.engine.operators.window.state.cells import (
 )
 from slackwater.engine.operators.window.state.content import PLAIN, Held, new_content
 from slackwater.engine.operators.window.uncertainty.missing import Missing
+from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_of, released_columns
-from slackwater.engine.query.plan import Emit, WindowPlan
+from slackwater.engine.query.plan import Emit, WindowKind, WindowPlan
 
 FIRST: Final = 32
 """Room at the beginning, of whatever grows."""
@@ -108,6 +109,9 @@ class Windows(ABC):
             mixed=self.settings.mixed,
         )
         self._clock = WindowClock(plan, self.settings.barrier)
+        by_time = plan.where is not None and is_clocked(plan.where)
+        self._numbers_depend = by_time and plan.kind is WindowKind.ROWS
+        """Whether an event of another time may count, so that all behind have another number."""
         self._in_advance = plan.emit is not Emit.CLOSE
         self._on_change = plan.emit is Emit.CHANGE
         self._arguments, self._of, self._picked = arguments_asked(plan)
@@ -155,7 +159,10 @@ class Windows(ABC):
         """No bound of a window rests on clocks' bounds that do not hold, but of those that are
         corrected no more.
         """
-        low, high, state = int(refuted.low.min()), int(refuted.high.max()) + 1, self._state
+        high, state = int(refuted.high.max()) + 1, self._state
+        if self._numbers_depend:
+            high = LATEST
+        low = max(int(refuted.low.min()), int(state["earliest"][0]) - int(refuted.by.max()))
         if self._corrected_from() <= state["refuted_to"][0] > state["refuted_from"][0]:
             low, high = min(low, state["refuted_from"][0]), max(high, state["refuted_to"][0])
         state["refuted_from"], state["refuted_to"] = low, high
@@ -175,6 +182,9 @@ class Windows(ABC):
         """
         if len(released.refuted.by):
             self._refute(released.refuted)
+        if released.n:
+            earliest = int((ends_of(released) - released.columns["unc"]).min())
+            self._state["earliest"] = min(earliest, int(self._state["earliest"][0]))
         known = len(self._missing.table.left)
         codes = stream_codes(self.plan, released)
         gaps = released.gaps

@@ -285,13 +285,18 @@ def emit_keys(
     """Updates the emitted results of one ``stage`` of a window, for each of its leaders ``keys``.
 
     A window without results but with missing events has one result without a key, kept at its
-    header. ``every``: ``keys`` are all that the window has.
+    header; so has one that an event may be in whose clock was refuted. ``every``: ``keys`` are all
+    that the window has.
     """
     some, held = False, book.held
+    step, size = extent
+    start = held.cells.window[header] * step
     before = book.outbox.tally[0]
     for leader in keys:
         some = some or has_result(held, leader, stage)
-    nobody = every and not some and held.cells.missing[header] > 0
+    perhaps = held.cells.missing[header] > 0
+    perhaps = perhaps or is_refuted(book.state[0], start, start + size)
+    nobody = every and not some and perhaps
     settled = nobody or ((every or some) and held.cells.slot[header] != NONE)
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
         leader = header if j < 0 else keys[j]

@@ -7,13 +7,14 @@ from typing import Final
 
 import numpy as np
 
+from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.clocks.epochs import CLOCK_STATUS
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE, Released
 from slackwater.engine.core.timeline import CHANCE, ends_of
 from slackwater.engine.operators.window.assign import Rows, widest_of
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.settings import LIKELY, SURE
+from slackwater.engine.operators.window.settings import DOUBTED, SURE
 from slackwater.engine.operators.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from slackwater.engine.operators.window.uncertainty.bounds import Chosen, chosen
 from slackwater.engine.operators.window.uncertainty.missing import LateRows
@@ -41,7 +42,7 @@ def rows_of(
     selected = np.empty(0, np.bool_)
     if codes is not None:
         selected = np.isin(columns["stream"], codes)
-    perhaps, reach, widest = None, columns["unc"], plan.size_ns
+    perhaps, reach, widest = None, columns["unc"], UNC_MAX_NS
     if plan.kind is WindowKind.TIME:
         widest = widest_of(plan.size_ns, plan.step_ns)
     if plan.where is not None:
@@ -85,7 +86,7 @@ def _with_doubts(perhaps: Chosen | None, released: Released, unc_max: int) -> Ch
         ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
         sure = np.zeros(released.n, np.int8)
         perhaps = Chosen(np.ones(released.n, np.bool_), sure, ref - unc, ref + unc)
-    how = np.where(doubted & (perhaps.how == SURE), LIKELY, perhaps.how).astype(np.int8)
+    how = np.where(doubted & (perhaps.how == SURE), DOUBTED, perhaps.how).astype(np.int8)
     return replace(perhaps, how=how)
 
 

@@ -95,9 +95,9 @@ WHOLE: Final = LOW | MIDDLE | HIGH | CERTAIN
 
 WINDOWS: Final = (("low", LOW), ("middle", MIDDLE), ("high", HIGH))
 
-SURE, LIKELY, UNLIKELY = 0, 1, 2
+SURE, LIKELY, UNLIKELY, DOUBTED = range(4)
 """Whether WHERE takes a row: under every error of its clock; not under every, but at its time as it
-was measured; the other way round."""
+was measured; the other way round; or of another statement, as a result that may not be one."""
 
 
 class Geometry(NamedTuple):

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.core.operator import Result, ResultPieces
-from slackwater.engine.core.released import Gaps, Released
+from slackwater.engine.core.released import LATEST, Gaps, Released
 from slackwater.engine.kernels.records import copy_of, one
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
@@ -86,7 +86,7 @@ class TimeWindows(Windows):
         self._left_out = 0
         self._state = one(
             a.STATE, frontier=a.INT_MIN, closed_low=a.INT_MIN, closed_middle=a.INT_MIN,
-            closed_all=a.INT_MIN,
+            closed_all=a.INT_MIN, earliest=LATEST,
         )  # fmt: skip
         columns = len(plan.group_by)
         self._panes = new_panes(self._of, self._picked, FIRST, columns)
@@ -229,6 +229,13 @@ class TimeWindows(Windows):
         return max(int(self._state["frontier"][0]), a.INT_MIN + reach) - reach
 
     def _mark_refuted(self, low: int, high: int) -> None:
+        while not a.open_refuted(
+            low, high, self._held.cells, self._missing.table, self._geo, self._state, self._no_key
+        ):
+            if not self._can_grow():
+                self._state["refused"] += 1
+                break
+            self._more_cells()
         cells = self._held.cells
         headers = cells.headers[: int(cells.tally["headers"][0])]
         window, (size, step) = cells.window[headers], (self._geo.size, self._geo.step)

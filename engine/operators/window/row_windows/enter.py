@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackwater.engine.core.released import NO_EPOCH
+from slackwater.engine.core.released import LATEST, NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.kernels.tables import push
@@ -25,7 +25,7 @@ from slackwater.engine.operators.window.row_windows.state import (
     put_quantiles,
     sort_window,
 )
-from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE
+from slackwater.engine.operators.window.settings import DOUBTED, PART_BITS, SURE, WHOLE
 from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows, clear
 from slackwater.engine.operators.window.state.aggregate import MAX, QUANTILE, summarise
 from slackwater.engine.operators.window.state.cells import Kept, find_or_add, free_window
@@ -67,7 +67,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         mine.floor, mine.reach = max(st.frontier, r) - batch.horizon, INT_MIN
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
         mine.in_open, mine.in_kept = 0, 0
-        mine.opened, mine.running, mine.is_group = 0, NONE, 1
+        mine.opened, mine.running, mine.is_group, mine.loose = 0, NONE, 1, LATEST
         forget_sorted(book.sorted, group)
     if r < mine.floor:
         st.too_late += 1
@@ -78,7 +78,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     while before != NONE and kept.ref[before] > r:
         before, rank = book.counted.prev[before], rank - 1
     place = _put(i, group, before, batch, book, st)
-    mine.count += 1
+    _number(mine, rank, len(rows.how) == 0 or rows.how[i] == SURE or rows.how[i] == DOUBTED)
     if kept.next[place] != NONE:
         forget_sorted(book.sorted, group)
     st.vague |= kept.part[place] != WHOLE
@@ -105,6 +105,15 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         _shift_windows(mine.newest, rank, place, batch, book, st)
     if batch.in_advance and total - 1 == mine.opened * batch.step:
         _open(group, batch, book, st)
+
+
+@inline
+def _number(group: Record, rank: int, counts: bool) -> None:
+    """An event takes number ``rank`` of its group; ``counts``: whatever its clock says."""
+    group.count += 1
+    group.loose += rank <= group.loose < LATEST
+    if not counts:
+        group.loose = min(group.loose, rank)
 
 
 @kernel
@@ -420,7 +429,8 @@ def emit_window(
         counts.certain, counts.ambiguous = sure, doubtful + book.doubts.free[0].n
         if counts.ambiguous > 0 and lists:
             _put_bounds(window, sure, (doubtful, before, inside), values, book)
-    if is_refuted(st, kept.ref[first], kept.ref[last]):
+    shifts = counted.of[one.group].loose < one.number * batch.step
+    if shifts or is_refuted(st, kept.ref[first], kept.ref[last]):
         without_bounds(held, scratch)
     put_extent(held, scratch, kept.ref[first], kept.ref[last])
     settle(book, window, STAGE_LAST, 0, wanted, at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.core.released import LATEST
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record, one
 from slackwater.engine.kernels.tables import pop, push
@@ -32,7 +33,7 @@ from slackwater.engine.operators.window.row_windows.state import (
     forget_sorted,
     new_sorted,
 )
-from slackwater.engine.operators.window.settings import UNLIKELY, WindowSettings
+from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.aggregate import DISTINCT, QUANTILE
 from slackwater.engine.operators.window.state.cells import copied, free_window
@@ -121,8 +122,7 @@ def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
         if filled != NONE:
             _mark(batch.gaps, filled, batch.size, book, st)
             take_off(batch.gaps, filled, part)
-    taken = len(rows.selected) == 0 or rows.selected[i]
-    if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
+    if len(rows.selected) == 0 or rows.selected[i]:
         st.emit_at = rows.release[i]
         enter(i, batch, book, st)
     b.row_taken(i, rows, st)
@@ -149,10 +149,12 @@ def _settled(batch: b.OwnBatch, book: CountedBook, st: Record) -> bool:
     """Whether progress so far tells no window, and forgets none; else one step is taken."""
     counted = book.counted
     full = st.open > 0 and st.frontier >= counted.closes[counted.open[0]]
-    if full or (st.stale and st.frontier == b.END):
+    leaves = st.kept > 0 and st.frontier >= counted.leaves[counted.kept[0]]
+    last = leaves and counted.of[counted.of[counted.kept[0]].oldest].stale
+    if full or (st.stale and (last or st.frontier == b.END)):
         _close_first(batch, book, st)
         return False
-    if st.kept > 0 and st.frontier >= counted.leaves[counted.kept[0]]:
+    if leaves:
         _forget_first(batch, book, st)
         return False
     return True
@@ -313,7 +315,7 @@ class CountedWindows(OwnWindows):
         }  # fmt: skip
 
     def _new_state(self) -> Any:
-        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN, asked=NONE)
+        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN, asked=NONE, earliest=LATEST)
 
     def _size_and_step(self) -> tuple[int, int]:
         return self.plan.rows, self.plan.every_rows

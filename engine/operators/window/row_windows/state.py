@@ -34,7 +34,7 @@ from slackwater.engine.operators.window.state.number import put_float
 GROUP: Final = record(
     "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "in_open",
     "in_kept", "number", "first", "last", "before", "after", "group", "stale", "opened", "running",
-    "is_group",
+    "is_group", "loose",
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
 window to be emitted next, ``begin`` and ``limit`` the places of its first and last event, or -1;
@@ -43,7 +43,8 @@ window to be emitted next, ``begin`` and ``limit`` the places of its first and l
 Where windows emit before they are full: the number of the next to be ``opened``, and the first that
 is ``running``, or -1: it and those behind it are among the emitted ones. Of a window: its
 ``number``, the places of its ``first`` and ``last`` event (-1 as long as it runs), windows of the
-``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0.
+``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0. ``loose``: of a
+group, the number of its first event that its clock's error may take away, and all behind with it.
 """
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "worst", "vague", "windows", "open", "kept", "stale",

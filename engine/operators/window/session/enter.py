@@ -18,7 +18,7 @@ from slackwater.engine.operators.window.session.state import (
     cover_all,
     is_whole,
 )
-from slackwater.engine.operators.window.settings import LIKELY, PART_BITS, WHOLE
+from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import find_or_add, free_window, keep
 from slackwater.engine.operators.window.state.content import (
@@ -36,7 +36,7 @@ from slackwater.engine.operators.window.uncertainty.missing import missing_betwe
 def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     """Enter row ``i``; False: it makes one session of two, whose entries must be added up first."""
     rows, cells, of, gap = batch.rows, book.held.cells, book.sessions.of, batch.size
-    r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] == LIKELY
+    r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] != SURE
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
     live = cells.tally[0].live
     group = find_or_add(cells, 0, nulls, rows.keys, i)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
+from slackwater.engine.core.released import LATEST
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record, one
 from slackwater.engine.kernels.tables import pop, push
@@ -17,7 +18,7 @@ from slackwater.engine.operators.window.group_windows import OwnWindows
 from slackwater.engine.operators.window.session import state as h
 from slackwater.engine.operators.window.session.enter import ask, drop, emit_session, ends, enter
 from slackwater.engine.operators.window.session.state import SPARE, SessionBook, uncover
-from slackwater.engine.operators.window.settings import UNLIKELY, WindowSettings
+from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import copied, forget, free_window
 from slackwater.engine.operators.window.uncertainty.missing import (
@@ -92,10 +93,12 @@ def _settled(batch: b.OwnBatch, book: SessionBook, st: Record) -> bool:
     """Whether progress so far ends no session, and makes none leave; else one step is taken."""
     sessions = book.sessions
     ended = st.open > 0 and st.frontier >= sessions.closes[sessions.open[0]]
-    if ended or (st.stale and st.frontier == b.END):
+    leaves = st.kept > 0 and st.frontier >= sessions.leaves[sessions.kept[0]]
+    last = st.frontier == b.END or (leaves and sessions.of[sessions.kept[0]].stale)
+    if ended or (st.stale and last):
         _close_first(ended, batch.size, batch.horizon, book, st)
         return False
-    if st.kept > 0 and st.frontier >= sessions.leaves[sessions.kept[0]]:
+    if leaves:
         _forget_first(batch.size, batch.horizon, book, st)
         return False
     return True
@@ -119,8 +122,7 @@ def _emit_next_open(batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
 @inline
 def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
     rows = batch.rows
-    taken = len(rows.selected) == 0 or rows.selected[i]
-    if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
+    if len(rows.selected) == 0 or rows.selected[i]:
         st.emit_at = rows.release[i]
         if not enter(i, batch, book, st):
             st.flush = 1
@@ -256,7 +258,7 @@ class SessionWindows(OwnWindows):
         return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
 
     def _new_state(self) -> np.ndarray:
-        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN)
+        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN, earliest=LATEST)
 
     def _size_and_step(self) -> tuple[int, int]:
         return self.plan.size_ns, 0

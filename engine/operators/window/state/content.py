@@ -98,8 +98,9 @@ def new_content(aggregates: int) -> Content:
     )
 
 
-REFUTED: Final = ("refuted_from", "refuted_to")
-"""Fields of a pass's state: between which times [ns] clocks' bounds did not hold."""
+REFUTED: Final = ("refuted_from", "refuted_to", "earliest")
+"""Fields of a pass's state: between which times [ns] clocks' bounds did not hold; and before which
+no event happened by the bounds that its clock had."""
 
 
 @inline
@@ -185,7 +186,7 @@ def read_content(
 def without_bounds(held: Held, out: Content) -> None:
     """The result in ``out`` may lack events, and have others': nothing of it is certain."""
     counts = out.counts[0]
-    counts.ambiguous, counts.certain = counts.ambiguous + counts.certain, 0
+    counts.ambiguous, counts.certain = max(counts.ambiguous + counts.certain, 1), 0
     for a in range(len(held.asked.function)):
         for j in range(LEAST, MOST + 1):
             put_null(out.kinds, out.words, a * NUMBERS + j)
