@@ -289,7 +289,10 @@ def result_times(kind: str, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         return window.field("end").to_numpy(), window.field("start").to_numpy()
     if kind == MATCHES:
         events = in_one(table.column("events"))
-        ref, ts, te = (events.flatten().field(name).to_numpy() for name in ("ref", "ts", "te"))
+        ref, ts, te = (events.flatten().field(name) for name in ("ref", "ts", "te"))
+        # An event of which only one end is known is there.
+        whole = (ref, te), (ts, te), (te, ts)
+        ref, ts, te = (pc.coalesce(*known).to_numpy() for known in whole)
         starts = events.offsets.to_numpy()[:-1] - events.offsets[0].as_py()
         return np.maximum.reduceat(ref + (te - ts), starts), np.minimum.reduceat(ref, starts)
     columns = [table.column(name).fill_null(INT_MIN).to_numpy() for name in _plain_times(kind)]

@@ -30,12 +30,17 @@ def window(site: str, query: str, start: int, value: float, key: str | None) -> 
     }  # fmt: skip
 
 
-def match(site: str, query: str, times: list[int], length: int, tag: str | None) -> Change:
-    events = [
+def match(
+    site: str, query: str, times: list[int], length: int, tag: str | None, lacks: list[str]
+) -> Change:  # fmt: skip
+    """``lacks``: times that half-known events do not have, the first event first."""
+    events: list[dict[str, Any]] = [
         {"site": site, "stream": "events", "source": "s", "seq": None, "type": "A", "ts": ts,
          "te": ts + length, "ref": ts + 3, "attrs": {} if tag is None else {"tag": tag}}
         for ts in times
     ]  # fmt: skip
+    for event, half in zip(events, lacks, strict=False):
+        event.update(dict.fromkeys({"te": ("te",), "ts": ("ts", "ref"), "": ()}[half]))
     return {
         "op": "+", "query": query, "site": site, "at": 0, "known_at": 0,
         "certainty": "confirmed", "probability": 1.0, "events": events,
@@ -49,6 +54,7 @@ RESULTS = st.builds(
 ) | st.builds(
     match, SITES, st.just("m"), st.lists(st.integers(0, 4), min_size=1, max_size=3),
     st.sampled_from([0, 5]), st.sampled_from(["é", None]),
+    st.lists(st.sampled_from(["", "te", "ts"]), max_size=2),
 )  # fmt: skip
 
 
@@ -86,9 +92,18 @@ def place(result: Change) -> tuple[Any, ...]:
     if "window" in result:
         times = [result["window"]["end"], result["window"]["start"]]
     else:
-        ends = [event["ref"] + event["te"] - event["ts"] for event in result["events"]]
-        times = [max(ends), min(event["ref"] for event in result["events"])]
+        spans = [span(event) for event in result["events"]]
+        times = [max(end for _, end in spans), min(start for start, _ in spans)]
     return (result["site"], ["w", "m", "v"].index(result["query"]), *times)
+
+
+def span(event: dict[str, Any]) -> tuple[int, int]:
+    """From its start to its end; one that lacks the one is there at the other."""
+    if event["te"] is None:
+        return event["ref"], event["ref"]
+    if event["ts"] is None:
+        return event["te"], event["te"]
+    return event["ref"], event["ref"] + event["te"] - event["ts"]
 
 
 def exported(store: PartStore) -> list[Change]:
