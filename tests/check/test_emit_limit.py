@@ -163,6 +163,24 @@ def test_orders_and_barriers_change_the_log_and_not_the_choice(
         assert run(settings(plans, order, barrier), given, 13) == found
 
 
+@pytest.mark.parametrize("case", ["matches", "windows", "sessions", "runs"])
+def test_clocks_that_err_change_results_and_not_the_rule(case: str, tmp_path: Path) -> None:
+    made: list[dict[str, Any]] = []
+    for number, one in enumerate(records(11, 90)):
+        if number % 40 == 20:
+            sync = {"kind": "sync", "source": "ab"[number // 40], "offset": 1, "delay": 4}
+            made.append(sync | {"ts": one["arrival"], "arrival": one["arrival"]})
+        made.append(one | {"source": "ab"[number % 2]})
+    text, limit, _ = CASES[case]
+    plans = (query(text, name="plain"), query(f"{text} EMIT AT MOST {limit}", name="limited"))
+    given = frames(made, tmp_path)
+    found = run(settings(plans), given, 1_000)
+    check_every_instant(found["plain"], found["limited"], case)
+    assert {"-", "+"} == {one["op"] for one in found["limited"]}
+    assert case == "windows" or {one["certainty"] for one in found["limited"]} != {"confirmed"}
+    assert run(settings(plans), given, 7) == found
+
+
 def test_the_order_of_arrival_does_not_change_the_choice(tmp_path: Path) -> None:
     made = [one | {"seq": number, "source": "s"} for number, one in enumerate(records(7, 60))]
     left = []
@@ -277,6 +295,20 @@ def test_a_result_that_comes_after_the_horizon_is_counted(tmp_path: Path) -> Non
         assert [one["events"][0]["ts"] for one in found] == [0, 100, 95]
         counts = chain.counters()["queries"]["q1"]
         assert (counts["too_late_for_limit"], counts["not_shown_by_limit"]) == (1, 1)
+
+
+def test_a_match_of_which_one_end_is_not_known_yet_is_counted_by_the_other(tmp_path: Path) -> None:
+    made = [
+        {"type": "B", "ts": 3, "te": 4, "arrival": 4},
+        {"type": "A", "kind": "ibp", "id": "1", "ts": 6, "arrival": 6},
+        {"type": "A", "kind": "ibp", "id": "2", "ts": 16, "arrival": 16},
+        {"type": "A", "kind": "ibp", "id": "3", "ts": 26, "arrival": 26},
+    ]
+    text = "EVENT SEQ(B b BEFORE A a) WITHIN 100 REALTIME 1 EMIT AT MOST 1 EVERY 12"
+    chosen = settings((query(text, name="limited"),))
+    found = run(chosen, frames(made, tmp_path), 1_000)
+    assert [one["events"][1]["ts"] for one in found["limited"]] == [6, 26]
+    assert run(chosen, frames(made, tmp_path), 1) == found
 
 
 @pytest.mark.parametrize("case", CASES)
