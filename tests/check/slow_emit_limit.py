@@ -1,4 +1,4 @@
-"""EMIT AT MOST by its definition: the results that stand, sorted; of each key one after another."""
+"""EMIT AT MOST by its definition: the final results, sorted; of each key one after another."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _order(result: Result) -> tuple[int, int, str]:
 
 
 def shown(results: Iterable[Result], most: int, every: int, key: Key) -> list[Result]:
-    """Those of ``results``, which all stand, that are shown."""
+    """Those of the final ``results`` that are shown."""
     ends: dict[Any, list[int]] = {}
     found = []
     for result in sorted(results, key=_order):

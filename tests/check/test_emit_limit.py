@@ -297,7 +297,7 @@ def test_a_result_that_comes_after_the_horizon_is_counted(tmp_path: Path) -> Non
         assert (counts["too_late_for_limit"], counts["not_shown_by_limit"]) == (1, 1)
 
 
-def test_a_match_of_which_one_end_is_not_known_yet_is_counted_by_the_other(tmp_path: Path) -> None:
+def test_a_half_known_match_is_counted_by_the_end_that_it_has(tmp_path: Path) -> None:
     made = [
         {"type": "B", "ts": 3, "te": 4, "arrival": 4},
         {"type": "A", "kind": "ibp", "id": "1", "ts": 6, "arrival": 6},
@@ -318,9 +318,9 @@ def test_the_text_of_the_plan_is_read_back_and_explained(case: str) -> None:
     assert query(render(plan)) == replace_text(plan, render(plan))
     assert render(plan).count("EMIT AT MOST ") == 1
     most, _, every, *by = limit.split()
-    told = " ".join(explain(plan).split())
+    lines = " ".join(explain(plan).split())
     of_each = f" for each {' '.join(by[1:])}" if by else ""
-    assert f"shown at most {most} in any {every} ns{of_each}: in order of their ends" in told
+    assert f"shown at most {most} in any {every} ns{of_each}: in order of their ends" in lines
 
 
 def replace_text(plan: Any, text: str) -> Any:
@@ -339,7 +339,7 @@ def replace_text(plan: Any, text: str) -> Any:
     return changed(plan, **changes)
 
 
-def test_a_python_plan_of_a_monitor_has_no_limit() -> None:
+def test_alerts_have_no_limit() -> None:
     text = "EVENT SEQ(a a1, b b1) EMIT AT MOST 1 EVERY 5 UNDER CONSTRAINT c FOR TRACE BY id AS a, b"
     with pytest.raises(UserError, match="EMIT AT MOST is not of alerts"):
         query(text)

@@ -353,8 +353,8 @@ class LimitChoice(NamedTuple):
 
 
 class LimitChanges(NamedTuple):
-    """Changes in order of instants, then of places: of which place, an insertion (``plus``) or a
-    retraction, at which ``instant``: a number.
+    """Changes in order of instants, then of places. ``place``: of the result; ``plus``: an
+    insertion; ``instant``: a number.
     """
 
     place: np.ndarray

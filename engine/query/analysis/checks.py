@@ -251,7 +251,7 @@ class _Reading:
         every = duration_ns(clause.every, self.context, "EMIT AT MOST EVERY")
         dropping = next((rule.name for rule in rules if rule.drop), None)
         if dropping is not None:
-            message = f"this counts what is shown, of which CHECK {dropping} would drop some"
+            message = f"this counts results as shown that CHECK {dropping} may drop"
             hint = "leave DROP out, or put what must hold into WHERE or HAVING"
             raise self.context.refuse(clause.at, message, hint)
         for window in self.plan.windows:
