@@ -164,7 +164,8 @@ def query(
         folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
         warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)
-        output = Answers(parts, plans, unit, given.prepared.ends and master is None)
+        final = given.prepared.ends and master is None
+        output = Answers(parts, plans, unit, final, table_dates=given.dates)
         return Results(output, counters, folder, aside)
 
 

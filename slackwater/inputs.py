@@ -20,6 +20,7 @@ from slackwater.engine.log.input.numbering import read_seq_bits
 from slackwater.engine.log.input.table_import import as_arrow
 from slackwater.engine.log.record.times import DEFAULT_UNIT
 from slackwater.engine.log.row_export import rows_of, rows_schema
+from slackwater.engine.output.json_lines import Dates
 from slackwater.folder import ClosesItself, Folder
 from slackwater.frames import AsFrames
 from slackwater.translate_options import translate_options
@@ -53,8 +54,13 @@ class Input(ClosesItself, AsFrames):
         counted: what was found of the events' numbers, of each lane where anything was.
     """
 
-    def __init__(self, name: str, prepared: Prepared, time_unit: str, folder: Folder) -> None:
+    def __init__(
+        self, name: str, prepared: Prepared, time_unit: str, folder: Folder,
+        dates: Dates | None = None,
+    ) -> None:  # fmt: skip
+        """``dates``: how tables of results have times; None: as numbers."""
         self.name = name
+        self.dates = dates
         self.time_unit = time_unit
         self.arrival_given = prepared.log.arrival_given
         self.bad_count = prepared.bad_count
@@ -200,7 +206,9 @@ def read(
         folder.close()
         raise
     name = ", ".join(paths or [str(InputKind.TABLE)])
-    return Input(name, prepared, time_unit or DEFAULT_UNIT, folder)
+    is_dated = prepared.dated and time_unit is None
+    dates = Dates(timezone or "UTC", prepared.log.arrival_given) if is_dated else None
+    return Input(name, prepared, time_unit or DEFAULT_UNIT, folder, dates)
 
 
 def _optional_path(path: PathLike | None) -> Path | None:

@@ -112,6 +112,9 @@ class Results(ClosesItself):
     def to_arrow(self, *, flat: bool = False) -> pa.Table:
         """The results as one Arrow table with typed columns, as in Parquet.
 
+        Times are timestamps, and computed ones durations too, where the input has dates and no
+        ``time_unit`` was given; else whole numbers.
+
         Args:
             flat: with plain columns alone, as in CSV: ``window.start``, ``event1.attrs.tag``.
 
@@ -200,7 +203,8 @@ class Results(ClosesItself):
     def _as(self, *, final: bool) -> Results:
         output = self._output
         if isinstance(output, Answers):
-            output = Answers(output.parts, output.plans, output.time_unit, final)
+            parts, plans, unit = output.parts, output.plans, output.time_unit
+            output = Answers(parts, plans, unit, final, table_dates=output.table_dates)
         return Results(output, self.counters, self._folder, self.late, self._source)
 
     def close(self) -> None:

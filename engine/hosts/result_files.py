@@ -27,7 +27,7 @@ from slackwater.engine.output.ordered import (
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.output.table_files import TableAhead
 from slackwater.engine.query.plan import Plan, asked_plan
-from slackwater.engine.query.results_as_events import time_labels
+from slackwater.engine.query.results_as_events import time_labels, time_values
 from slackwater.engine.query.shape import most_events
 
 TABLES: Final = (PARQUET, CSV)
@@ -39,7 +39,8 @@ class Answers(Struct, frozen=True):
     """The results of ``plans`` (at least one) in the store ``parts``.
 
     ``final``: those that remain, each once, in order of time; else all insertions and retractions.
-    ``dates``: how times are written; None: as numbers of the unit.
+    ``dates``: how times are written; None: as numbers of the unit. ``table_dates``: the same, in
+    tables alone.
     """
 
     parts: PartStore
@@ -47,6 +48,7 @@ class Answers(Struct, frozen=True):
     time_unit: str
     final: bool = False
     dates: Dates | None = None
+    table_dates: Dates | None = None
 
     @property
     def changes(self) -> int:
@@ -77,7 +79,8 @@ class Answers(Struct, frozen=True):
         (kind,) = {plan.result_kind for plan in self.plans}
         times = time_labels(self.plans)
         parts = final_results(self.parts) if self.final else self.parts
-        return export_table(parts, out, kind, self.time_unit, times, self.events_max, self.dates)
+        dates, values = self.dates or self.table_dates, time_values(self.plans)
+        return export_table(parts, out, kind, self.time_unit, times, self.events_max, dates, values)
 
     def ahead(self, out: Path) -> TableAhead:
         """Writes them, of one kind, as one Parquet table while they come."""

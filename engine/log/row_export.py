@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,10 +85,25 @@ def _writer(
         return pacsv.CSVWriter(sink, schema)
     integers = [field.name for field in schema if ascends and pa.types.is_integer(field.type)]
     # Without Arrow's own schema beside Parquet's, readers see texts, not the dictionaries of them.
-    return parquet_writer(
+    made = parquet_writer(
         sink, schema, store_schema=False, use_dictionary=text_columns(schema),
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     )  # fmt: skip
+    plain = pa.schema([pa.field(each.name, _plain(each.type)) for each in schema])
+    if "duration" in str(plain):  # which Parquet has not, so a schema with texts says it
+        content = b64encode(plain.serialize().to_pybytes()).decode()
+        made.add_key_value_metadata({"ARROW:schema": content})
+    return made
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _plain(each.type)) for each in kind])
+    return kind
 
 
 # Frames as row-wise tables: one record a row, every default written out.

@@ -29,6 +29,7 @@ from slackwater.engine.output.part_store import Batches, PartStore, site_groups,
 from slackwater.engine.output.schema import POSITION
 from slackwater.engine.output.table_files import TableAhead
 from slackwater.engine.output.typed_columns import DateColumns, TypedColumns, flat
+from slackwater.engine.query.fields import TimeValue
 
 _AT_ONCE: Final = 1 << 14
 """Lines: bounds the texts in memory."""
@@ -85,6 +86,7 @@ def export_table(
     times: Mapping[str, Collection[str]] = MappingProxyType({}),
     events: int = 0,
     dates: Dates | None = None,
+    values: Mapping[str, TimeValue] = MappingProxyType({}),
 ) -> int:
     """Writes the results in a store as one table; gives their number.
 
@@ -100,6 +102,7 @@ def export_table(
         events: in CSV, the most that a match may have, so that the columns do not depend on which
             matches there are.
         dates: times are typed in Parquet, and ISO 8601 in CSV; None: they are numbers.
+        values: computed ones that are times, by name, which are then typed, too.
 
     Raises:
         UserError: the directory is absent, damaged, or holds results of the other kind too; a field
@@ -108,7 +111,13 @@ def export_table(
     is_csv = Path(out).suffix == CSV
     kind_of_time = pa.string() if is_csv or dates is None else pa.timestamp("ns", dates.zone)
     shape = None if dates is None else DateColumns(dates, kind_of_time)
-    files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times, shape)
+    typed: dict[str, pa.DataType] = {}
+    if dates is not None:
+        typed = {n: kind_of_time for n, of in values.items() if of is TimeValue.INSTANT}
+        if not is_csv:
+            typed |= {n: pa.duration("ns") for n, of in values.items() if of is TimeValue.SPAN}
+        times = {query: {*labels} - typed.keys() for query, labels in times.items()}
+    files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times, shape, typed)
     schema = columns.schema
     tables = _typed_tables(files, columns)
     if is_csv:
@@ -120,7 +129,7 @@ def export_table(
 
 def _typed(
     store: PartStore, kind: str, unit: int, times: Mapping[str, Collection[str]],
-    dates: DateColumns | None,
+    dates: DateColumns | None, values: Mapping[str, pa.DataType],
 ) -> tuple[Batches, TypedColumns]:  # fmt: skip
     """The files of ``kind``, and their typed columns."""
     kinds = {name: store.open(name) for name in KINDS}
@@ -128,7 +137,7 @@ def _typed(
     if others:
         what = f"holds {others[0]}, which a table of {kind} cannot say"
         raise UserError(f"{store.directory}: {what}; write JSONL")
-    columns = TypedColumns(KINDS[kind].schema, kind, unit, times, dates)
+    columns = TypedColumns(KINDS[kind].schema, kind, unit, times, dates, values)
     files = kinds[kind]
     for sites in site_groups([files]):
         for _, table in files.tables(sites, columns.needed):

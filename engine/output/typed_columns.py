@@ -84,6 +84,8 @@ def _element(lists: pa.ListArray, place: int) -> pa.Array:
 _OBJECTS: Final = frozenset({*JSON_FIELDS, MORE})
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
 _SPAN: Final = "window"
+_OF_VALUES: Final = ("value", "low", "middle", "high")
+"""Objects of aggregates, or of what RETURN computes."""
 _AT_ONCE: Final = 1 << 16
 """Rows whose texts are read together: Arrow's texts end at 2 GB."""
 
@@ -112,13 +114,15 @@ class TypedColumns:
         unit_ns: of the times in the rows, rounded down.
         times: of queries, by name, the aggregates that are times, too.
         dates: how other times are written; None: as numbers.
+        values: types of computed values and aggregates that are times [ns], by name.
     """
 
     def __init__(
         self, fields: Iterable[pa.Field], what: str, unit_ns: int = 1,
         times: Mapping[str, Collection[str]] | None = None, dates: DateColumns | None = None,
+        values: Mapping[str, pa.DataType] | None = None,
     ) -> None:  # fmt: skip
-        self._dates = dates
+        self._dates, self._value_types = dates, values or {}
         self._fields = [field for field in fields if field.name != POSITION]
         self._what, self._unit = what, unit_ns
         self.longest = 0
@@ -179,7 +183,34 @@ class TypedColumns:
                 fields += self._known(MORE)
             elif self._known(field.name):
                 fields.append(pa.field(field.name, pa.struct(self._known(field.name))))
-        return pa.schema(fields)
+        return pa.schema(map(self._with_times, fields))
+
+    def _with_times(self, field: pa.Field) -> pa.Field:
+        """``field`` with the types of computed values that are times."""
+        if field.name not in _OF_VALUES or not pa.types.is_struct(field.type):
+            return field
+        inner = [
+            each if pa.types.is_list(each.type) or pa.types.is_string(each.type)
+            else pa.field(each.name, self._value_types.get(each.name, each.type))
+            for each in field.type
+        ]  # fmt: skip
+        return pa.field(field.name, pa.struct(inner))
+
+    def _timed(self, values: pa.Array, field: pa.Field) -> pa.Array:
+        """``values`` as ``field`` has them: of an instant that is computed, the nearest ns."""
+        if values.type == field.type or field.name not in _OF_VALUES:
+            return values
+        members = []
+        for each, of in zip(values.flatten(), field.type, strict=True):
+            if each.type == of.type:
+                members.append(each)
+                continue
+            ns = pc.round(each).cast(pa.int64()) if pa.types.is_floating(each.type) else each
+            if self._dates is not None and pa.types.is_string(of.type):
+                members.append(self._dates.dates.texts(ns))
+            else:
+                members.append(ns.cast(of.type))
+        return pa.StructArray.from_arrays(members, fields=list(field.type), mask=values.is_null())
 
     def _dated(self, field: pa.Field) -> pa.Field:
         """``field`` with the type that times have."""
@@ -223,7 +254,8 @@ class TypedColumns:
                 values = in_one(column)
                 values = self._time(name, values) if name in _TIMES else values
                 columns[name] = _fitted(values.cast(self._dated(field).type))
-        return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
+        arrays = [self._timed(columns[field.name], field) for field in self.schema]
+        return pa.table(arrays, schema=self.schema)
 
     def _in_units(self, table: pa.Table) -> pa.Table:
         return in_units(table, self._unit, self._times) if self._times else table

@@ -306,6 +306,46 @@ def is_time(expression: Expression) -> bool:
     return False
 
 
+class TimeValue(StrEnum):
+    """A value that is a time."""
+
+    INSTANT = "instant"
+    SPAN = "span"
+
+
+_TIMES: Final[dict[tuple[str, TimeValue | None, TimeValue | None], TimeValue]] = {
+    ("+", TimeValue.INSTANT, None): TimeValue.INSTANT,
+    ("+", None, TimeValue.INSTANT): TimeValue.INSTANT,
+    ("+", TimeValue.INSTANT, TimeValue.SPAN): TimeValue.INSTANT,
+    ("+", TimeValue.SPAN, TimeValue.INSTANT): TimeValue.INSTANT,
+    ("-", TimeValue.INSTANT, TimeValue.SPAN): TimeValue.INSTANT,
+    ("-", TimeValue.INSTANT, None): TimeValue.INSTANT,
+    ("-", TimeValue.INSTANT, TimeValue.INSTANT): TimeValue.SPAN,
+    ("%", TimeValue.INSTANT, None): TimeValue.SPAN,
+    ("/", TimeValue.SPAN, None): TimeValue.SPAN,
+    **{(op, TimeValue.SPAN, None): TimeValue.SPAN for op in "+-*%"},
+    **{(op, None, TimeValue.SPAN): TimeValue.SPAN for op in "+-*"},
+    **{(op, TimeValue.SPAN, TimeValue.SPAN): TimeValue.SPAN for op in "+-%"},
+}  # fmt: skip
+"""What ``op`` makes of two values, None: a number, or a length of time that is written as such."""
+
+
+def time_value(expression: Expression) -> TimeValue | None:
+    """An instant, a span of time, or neither."""
+    match expression:
+        case Attribute(name=name):
+            return TimeValue.INSTANT if FIELDS.get(name) is ValueKind.TIME else None
+        case Arithmetic(op=op, left=left, right=right):
+            return _TIMES.get((op, time_value(left), time_value(right)))
+        case FunctionCall(function=function, arguments=values):
+            kinds = {*map(time_value, values)} if FUNCTIONS[function].gives == "same" else {None}
+        case Case(values=values):
+            kinds = {*map(time_value, values)}
+        case _:
+            return None
+    return kinds.pop() if len(kinds) == 1 else None
+
+
 def released_columns(attributes: Iterable[Attribute]) -> set[str]:
     """The columns of ``engine.core.released.Released`` from which ``attributes`` are computed."""
     columns: set[str] = set()

@@ -9,10 +9,12 @@ from typing import Final
 
 from slackwater.engine.query.fields import (
     FIELDS,
+    TimeValue,
     attributes_in,
     is_time,
     named_attributes,
     own_attribute,
+    time_value,
     with_attributes,
 )
 from slackwater.engine.query.monitor_plan import MonitorPlan
@@ -66,6 +68,28 @@ def times_of(window: WindowPlan) -> set[str]:
         and (of := over_events(window, one)) is not None
         and is_time(of)
     }
+
+
+def _value_of(window: WindowPlan, one: Aggregate) -> TimeValue | None:
+    of = over_events(window, one)
+    kind = None if of is None or one.function in _NUMBERS else time_value(of)
+    if one.function == "stddev":
+        return kind and TimeValue.SPAN
+    return None if one.function == "sum" and kind is TimeValue.INSTANT else kind
+
+
+def time_values(plans: Iterable[Plan]) -> dict[str, TimeValue]:
+    """By name, the aggregates and computed values that are times for every plan that has them."""
+    found: dict[str, set[TimeValue | None]] = {}
+    for plan in map(asked_plan, plans):
+        for window in plan.windows:
+            for one in window.aggregates:
+                found.setdefault(one.label, set()).add(_value_of(window, one))
+        for branch in plan.branches:
+            for value in branch.computed:
+                found.setdefault(value.label, set()).add(time_value(value.expression))
+    alike = {name: min(kinds, key=str) for name, kinds in found.items() if len(kinds) == 1}
+    return {name: kind for name, kind in alike.items() if kind is not None}
 
 
 # What a plan says of its results to who reads them as events: when they come, and how long.
