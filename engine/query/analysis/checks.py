@@ -286,7 +286,8 @@ class _Reading:
             one = value(node, self.context)
             names = {attribute.alias for attribute in attributes_in(one)}
             if not names:
-                raise self.context.refuse(node.at, "this is the same for every result")
+                hint = "name an attribute, as in BY a.k, or leave BY out"
+                raise self.context.refuse(node.at, "this is the same for every result", hint)
             if RESULT in names:
                 hint = "name attributes of the pattern's events"
                 raise self.context.refuse(node.at, "results have no key of their own", hint)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from slackwater.engine.core.errors import UserError
 from tests.pattern.chain_lines import Line, results_of
 from tests.pattern.trees.definition import Record, Tree
 from tests.pattern.trees.drawn import Drawn, torn
@@ -82,6 +83,11 @@ def test_the_other_half_corrects_a_match_or_ends_it(tmp_path: Path) -> None:
     barrier = "bounded:1"
     assert told(results_of(tmp_path, correct, [*lines, c], barrier)[0]) == [whole]
     assert told(results_of(tmp_path, correct, lines, barrier)[0]) == [first]
+
+
+def test_what_may_be_half_known_for_ever_asks_for_within(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="query 'q1': 'a' may be half known, for ever: add WITHIN"):
+        results_of(tmp_path, "EVENT SEQ(A a STARTED BY B b)", [half("ibp", "A", 1, 1)])
 
 
 def lines_of(records: list[Record], arrivals: list[int]) -> list[Line]:

@@ -96,7 +96,9 @@ def check_negated(plan: SeqPlan) -> None:
         return
     for end in (plan.steps[0], plan.steps[-1]):
         if end.negated and plan.within_ns is None:
-            raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")
+            alias, half, _ = end.alias.partition("\0")  # as interval.trees names the other half
+            why = "may be half known, for ever" if half else "is negated at an end"
+            raise UserError(f"query {plan.name!r}: {alias!r} {why}: add WITHIN")
 
 
 # A query as tables of records, which the kernel walks (``search.construction``).
