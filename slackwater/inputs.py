@@ -52,17 +52,19 @@ class Input(ClosesItself, AsFrames):
         bad_count: lines or rows left out under ``on_bad="skip"``.
         numbered: whether the events have numbers of their own, as far as is known.
         counted: what was found of the events' numbers, of each lane where anything was.
+        dates: how tables of results have times; None: as numbers.
     """
 
     def __init__(
-        self, name: str, prepared: Prepared, time_unit: str, folder: Folder,
-        dates: Dates | None = None,
+        self, name: str, prepared: Prepared, time_unit: str | None, folder: Folder,
+        timezone: str | None = None,
     ) -> None:  # fmt: skip
-        """``dates``: how tables of results have times; None: as numbers."""
+        """``time_unit``, ``timezone``: None: the default."""
         self.name = name
-        self.dates = dates
-        self.time_unit = time_unit
+        self.time_unit = time_unit or DEFAULT_UNIT
         self.arrival_given = prepared.log.arrival_given
+        is_dated = prepared.dated and time_unit is None
+        self.dates = Dates(timezone or "UTC", self.arrival_given) if is_dated else None
         self.bad_count = prepared.bad_count
         self.counted = prepared.counted
         self.numbered = prepared.numbered
@@ -206,9 +208,7 @@ def read(
         folder.close()
         raise
     name = ", ".join(paths or [str(InputKind.TABLE)])
-    is_dated = prepared.dated and time_unit is None
-    dates = Dates(timezone or "UTC", prepared.log.arrival_given) if is_dated else None
-    return Input(name, prepared, time_unit or DEFAULT_UNIT, folder, dates)
+    return Input(name, prepared, time_unit, folder, timezone)
 
 
 def _optional_path(path: PathLike | None) -> Path | None:
