@@ -62,6 +62,8 @@ tags.room <> 'er' GROUP BY tags.room HAVING max(tags.floor) > 1 WINDOW TUMBLING 
 
 SELECT count(*) LOOKUP tags ON source = tags.room WINDOW TUMBLING 5 s
 
+SELECT v, tags.room LOOKUP tags ON tag = tags.tag EMIT AT MOST 1 EVERY 1 h BY tags.room
+
 SELECT sum(tags) LOOKUP tags ON tags = tags.tag WINDOW TUMBLING 5 s
 
 SELECT v, tags.room AS r LOOKUP tags ON tag = tags.tag WHERE tags.tag IS NULL
