@@ -19,6 +19,7 @@ from slackwater.engine.apps.sweep import cells as running
 from slackwater.engine.apps.sweep.cells import (
     Axis,
     CellAnswer,
+    ThresholdAnswer,
     answered,
     cells,
     jobs_of,
@@ -103,8 +104,9 @@ def test_seeds_give_confidence_intervals() -> None:
 
 def of_seeds(jitter: str, held: tuple[bool, ...], values: tuple[float, ...]) -> list[CellAnswer]:
     return [
-        CellAnswer((jitter,), seed, {"q: recall >= 0.9": (holds, f"it is {100 * value} %")},
-                   {"q": {"recall": value}})
+        CellAnswer((jitter,), seed, {"q: recall >= 0.9": ThresholdAnswer(
+            holds, f"it is {100 * value} %", "q: recall", value, ">= 0.9"
+        )}, {"q": {"recall": value}})
         for seed, (holds, value) in enumerate(zip(held, values, strict=True))
     ]  # fmt: skip
 
@@ -149,7 +151,10 @@ def test_the_headline_names_the_limit_and_cells_the_worst_seed() -> None:
 def test_limits_are_of_each_axis() -> None:
     axes = read_axes(["seed=1..4", "engine.order=sequence,none"])
     good = {("2", "sequence"), ("3", "sequence"), ("3", "none"), ("4", "none")}
-    answers = [CellAnswer(each, 1, {"a": (each in good, "it is 1")}, {}) for each in cells(axes)]
+    answers = [
+        CellAnswer(each, 1, {"a": ThresholdAnswer(each in good, "it is 1")}, {})
+        for each in cells(axes)
+    ]
     found = SweepFindings.of(axes, answers)
     assert assess(found, ("2", "sequence"))[1] == (
         "All thresholds hold at seed = 2, engine.order = sequence: from 2 to 3 of seed (at 1 one "
@@ -331,7 +336,7 @@ def test_the_least_change_is_the_nearest_cell_that_holds(seed: int, seeds: int) 
     for cell in cells(AXES):
         sure = draw.choice([0.0, 0.5, 1.0])
         for number in range(seeds):
-            claims = {text: (draw.random() < sure, "it is 1") for text in ("a", "b")}
+            claims = {text: ThresholdAnswer(draw.random() < sure, "it is 1") for text in ("a", "b")}
             error = "too many" if draw.random() < 0.05 else None
             claims = {} if error else claims
             answers.append(

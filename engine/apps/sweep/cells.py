@@ -16,7 +16,7 @@ from hashlib import blake2b
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.apps.scenario_run import load_file, read_options, scored_run
@@ -186,27 +186,39 @@ class Job:
     pairs: tuple[str, ...]
 
 
+class ThresholdAnswer(NamedTuple):
+    """Whether a threshold holds, and what it is, for people; ``metric`` is its name with the query,
+    ``value`` what was measured, ``bound`` what it must keep, as ``<= 2 s``.
+    """
+
+    holds: bool
+    detail: str
+    metric: str = ""
+    value: float | None = None
+    bound: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class CellAnswer:
     """What came of a job.
 
     Attributes:
         cell, seed: which it was.
-        claims: text of each threshold -> whether it holds, and what it is.
+        claims: by the text of each threshold.
         metrics: by query (or ``events``) and name.
         error: what made it impossible; None: nothing.
     """
 
     cell: Cell
     seed: int
-    claims: Mapping[str, tuple[bool, str]]
+    claims: Mapping[str, ThresholdAnswer]
     metrics: Mapping[str, Mapping[str, float]]
     error: str | None = None
 
     @property
     def holds(self) -> bool:
         """Whether every threshold holds."""
-        return self.error is None and all(holds for holds, _ in self.claims.values())
+        return self.error is None and all(each.holds for each in self.claims.values())
 
 
 def jobs_of(
@@ -302,7 +314,10 @@ def answer_of(path: str, job: Job) -> CellAnswer:
         return CellAnswer(job.cell, job.seed, {}, {}, str(error))
     except MemoryError:
         return CellAnswer(job.cell, job.seed, {}, {}, "there is not enough memory for its events")
-    claims = {claim.text: (claim.holds, claim.detail) for claim in score.claims}
+    claims = {
+        claim.text: ThresholdAnswer(claim.holds, claim.detail, tile.name, tile.value, tile.bound)
+        for claim, tile in zip(score.claims, score.tiles, strict=True)
+    }
     return CellAnswer(job.cell, job.seed, claims, score.facts["metrics"])
 
 
@@ -316,9 +331,7 @@ def _read(file: Path, job: Job) -> CellAnswer | None:
     """An answer that was kept; one that is damaged is made again."""
     try:
         kept: dict[str, Any] = json.loads(file.read_bytes())
-        claims = {
-            text: (bool(holds), str(detail)) for text, (holds, detail) in kept["claims"].items()
-        }
+        claims = {text: ThresholdAnswer(*each) for text, each in kept["claims"].items()}
         return CellAnswer(job.cell, job.seed, claims, kept["metrics"], kept["error"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -29,8 +28,6 @@ _T_95: Final = (
 """Student's t: 95 % of it lies within this, by degrees of freedom from 1 on; 1.96 beyond."""
 
 NOT_RUN: Final = "not run"
-_EVENTS: Final = "events"
-"""In place of a query: what is measured of all events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ class SweepFindings:
             if len(ran) < len(all_seeds):
                 errors[cell] = next(each.error for each in all_seeds if each.error) or ""
             for text in texts:
-                held = [each.claims[text][0] for each in ran]
+                held = [each.claims[text].holds for each in ran]
                 holding[text][cell] = sum(held) / len(all_seeds)
                 details[text][cell] = _measured(text, ran) if ran else NOT_RUN
             metrics[cell] = _spreads(ran)
@@ -120,27 +117,20 @@ class SweepFindings:
         return min(good, key=distance) if good else None
 
 
-_THRESHOLD: Final = re.compile(r"(?:([^:]+?)\s*:)?\s*(\w+)\s*([<>]=?|=)\s*.+")
-
-
 def _measured(text: str, seeds: Sequence[CellAnswer]) -> str:
     """What the threshold is about: with several seeds, its mean and the worst."""
-    found = _THRESHOLD.fullmatch(text)
-    if found is None or len(seeds) == 1:
-        return seeds[0].claims[text][1]
-    query, metric, op = found.groups()
-    values = [each.metrics.get(query or _EVENTS, {}).get(metric) for each in seeds]
-    known = [each for each in values if each is not None]
-    if not known:
-        return seeds[0].claims[text][1]
-    failing = [value for each, value in zip(seeds, values, strict=True)
-               if value is not None and not each.claims[text][0]]  # fmt: skip
-    if None in values:
+    answers = [each.claims[text] for each in seeds]
+    known = [each.value for each in answers if each.value is not None]
+    metric, bound = answers[0].metric, answers[0].bound
+    if len(answers) == 1 or not known:
+        return answers[0].detail
+    failing = [each.value for each in answers if each.value is not None and not each.holds]
+    if len(known) < len(answers):
         worst = "none"
-    elif op == "=":
+    elif bound[0] == "=":
         worst = with_unit(metric, (failing or known)[0])
     else:
-        worst = with_unit(metric, max(known) if op[0] == "<" else min(known))
+        worst = with_unit(metric, max(known) if bound[0] == "<" else min(known))
     return f"mean {with_unit(metric, mean(known))}, worst {worst}"
 
 
