@@ -77,10 +77,13 @@ class SlowClock:
         report = (record["offset"], unc, rate)
         if self.epochs and report == self.report and ts in (None, self.epochs[-1].anchor):
             return
-        if ts is not None and any(each.anchor == ts for each in self.epochs):
-            last = self.epochs[-1]
-            if last.anchor is None or ts + record["offset"] < last.anchor + last.offset:
-                return  # a report that comes once more, behind newer ones
+        last = self.epochs[-1] if self.epochs else None
+        if ts is not None and last is not None:
+            again = any(each.anchor == ts for each in self.epochs)
+            at = None if last.anchor is None else last.anchor + last.offset
+            if (again and at is None) or (at is not None and ts + record["offset"] < at
+                                          and (again or self.points)):  # fmt: skip
+                return  # behind newer ones: none here contradicts them by a microsecond
         self.report = report
         if ts is None:
             start = NEVER if newest is None else newest + 1

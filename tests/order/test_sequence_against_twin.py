@@ -161,6 +161,22 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+OVERTAKEN: list[Record] = [
+    {"source": "b", "seq": 0, "ts": 0, "arrival": 0},
+    {"kind": "sync", "source": "a", "ts": 11, "offset": 0, "delay": 0, "arrival": 0},
+    {"source": "a", "seq": None, "ts": 0, "arrival": 0},
+    {"kind": "sync", "source": "a", "ts": 0, "offset": 1, "delay": 0, "skew_error_ppb": 0,
+     "arrival": 0},
+]  # fmt: skip
+
+
+def test_a_sync_that_newer_ones_have_overtaken_by_less_than_a_microsecond_changes_nothing(
+    both: Callable[..., Any],
+) -> None:
+    done = both(fixed=0, latency=5, guard=None).agree(OVERTAKEN)
+    assert [unc for *_, unc, _, _ in done.kernel.released] == [0, 0]
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trace=st.one_of(networks(), any_traces()), options=OPTIONS, data=st.data())
 def test_any_records_cut_anywhere_give_what_the_twin_gives(
