@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slackwater.edge_agent.units import NS_PER
@@ -108,6 +108,7 @@ FRACTIONS = st.tuples(
 )
 
 
+@example(("us", -1, "0005"))
 @given(FRACTIONS)
 def test_fractions_go_to_the_nearest_ns(
     tmp_path_factory: pytest.TempPathFactory, fraction: tuple[str, int, str]

@@ -560,19 +560,22 @@ def _scaled(
 
 
 def _of_floats(field: str, values: np.ndarray, unit: int) -> tuple[pa.Array, Faults]:
-    """Floats of ``unit`` [ns], NaN for none, as ns: the shortest decimal that is the float."""
+    """Floats of ``unit`` [ns], NaN for none, as ns: the shortest decimal that is the float. Half a
+    ns goes away from 0, as in texts.
+    """
     given = ~np.isnan(values)
     limit = INT64_MAX // unit
     beyond = given & ~(np.abs(values) < limit)
     faults = dict.fromkeys(map(int, np.flatnonzero(beyond)), beyond_said(field))
     good = given & ~beyond
     values = np.where(good, values, 0.0)
+    sign, values = np.where(values < 0, -1, 1), np.abs(values)
     whole = np.floor(values)
     if unit == 1:
         fine = good & (values != whole)
         said = f"is not an integer; {FRACTION_OF_NS}"
         faults |= dict.fromkeys(map(int, np.flatnonzero(fine)), said)
-        return pa.array(whole.astype(np.int64), mask=~good | fine), faults
+        return pa.array(sign * whole.astype(np.int64), mask=~good | fine), faults
     ns = whole.astype(np.int64) * unit + np.rint((values - whole) * unit).astype(np.int64)
     left = good & (values != whole)
     for digits in range(1, 10):
@@ -588,4 +591,4 @@ def _of_floats(field: str, values: np.ndarray, unit: int) -> tuple[pa.Array, Fau
             rest = (2 * rest * unit + power) // (2 * power)
         ns = np.where(fits, units * unit + rest, ns)
         left &= ~fits
-    return pa.array(ns, mask=~good), faults
+    return pa.array(sign * ns, mask=~good), faults
