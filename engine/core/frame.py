@@ -123,6 +123,15 @@ def clock_names(batch: pa.RecordBatch) -> pa.Array:
     return pc.coalesce(*(batch.column(name).cast(pa.string()) for name in (r.CLOCK, r.SOURCE)))
 
 
+def attribute_type(type_: pa.DataType) -> str:
+    """``bool int float str``: which an attribute of a column of ``type_`` has."""
+    if pa.types.is_boolean(type_):
+        return "bool"
+    if pa.types.is_integer(type_):
+        return "int"
+    return "float" if pa.types.is_floating(type_) else "str"
+
+
 def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame]]]:
     """The frames of each site, in batches of ``rows`` or a frame more, or of ``FRAMES_AT_ONCE``;
     the last may be empty.

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame, attribute_type
 
 # Which numbers of a stream have come: one border, and a bounded list of islands beyond it.
 
@@ -190,7 +190,7 @@ class Recalled:
         types = self.attr_types.setdefault(frame.site, {})
         for column in frame.batch.schema:
             if column.name.startswith(ATTR_PREFIX):
-                types.setdefault(column.name.removeprefix(ATTR_PREFIX), _type_name(column.type))
+                types.setdefault(column.name.removeprefix(ATTR_PREFIX), attribute_type(column.type))
         self._take_numbers(frame)
         self.recent.append(frame)
         self._recent_rows += frame.rows
@@ -249,14 +249,6 @@ def _add(received: ReceivedSet, announced: np.ndarray, seq: np.ndarray) -> None:
             received.add(low, high + 1)
     while received.islands > _ISLANDS_MAX:
         received.give_up_first_gap()
-
-
-def _type_name(kind: pa.DataType) -> str:
-    if pa.types.is_boolean(kind):
-        return "bool"
-    if pa.types.is_integer(kind):
-        return "int"
-    return "float" if pa.types.is_floating(kind) else "str"
 
 
 def _codes(column: pa.Array) -> tuple[np.ndarray, list[str]]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame, attribute_type
 from slackwater.engine.query.analysis.typed import attribute_of
 from slackwater.engine.query.fields import FIELDS, OWN
 from slackwater.engine.query.language import syntax as s
@@ -68,7 +68,7 @@ class ReferenceTable:
     @property
     def types(self) -> dict[str, str]:
         """``int float bool str`` by column."""
-        return {name: _type_of(column.type) for name, column in self.columns.items()}
+        return {name: attribute_type(column.type) for name, column in self.columns.items()}
 
     def rows_of(self, key: str, values: pa.Array) -> np.ndarray:
         """The row whose ``key`` has each of ``values``; -1: none."""
@@ -122,17 +122,9 @@ Tables = Mapping[str, ReferenceTable]
 NO_TABLES: Final[Tables] = {}
 
 
-def _type_of(type_: pa.DataType) -> str:
-    if pa.types.is_boolean(type_):
-        return "bool"
-    if pa.types.is_integer(type_):
-        return "int"
-    return "float" if pa.types.is_floating(type_) else "str"
-
-
 def _rows_of_texts(by_text: dict[str, int], values: pa.Array) -> np.ndarray:
     if not pa.types.is_dictionary(values.type):
-        if _type_of(values.type) != "str":
+        if attribute_type(values.type) != "str":
             return np.full(len(values), -1)
         values = values.dictionary_encode()
     rows = [by_text.get(text, -1) for text in values.dictionary.to_pylist()]
@@ -144,7 +136,7 @@ def _rows_of_texts(by_text: dict[str, int], values: pa.Array) -> np.ndarray:
 def _rows_of_numbers(by_number: _Numbers, values: pa.Array) -> np.ndarray:
     """A whole number equals a fraction that is the same number, and no other."""
     rows = np.full(len(values), -1)
-    if _type_of(values.type) not in ("int", "float") or not len(by_number.keys):
+    if attribute_type(values.type) not in ("int", "float") or not len(by_number.keys):
         return rows
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     sought, exact = numbers, values.is_valid().to_numpy(zero_copy_only=False)

@@ -60,7 +60,7 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
         UserError: an attribute is unknown (the message names the ones there are), text is
             compared or calculated with as if it were a number, or the other way round.
     """
-    if getattr(plan, "lookups", ()):
+    if plan.lookups:
         known = _with_tables(plan, known)
     if isinstance(plan, JoinPlan):
         plan = plan.pair

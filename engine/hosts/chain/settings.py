@@ -81,7 +81,7 @@ class ChainSettings:
         windows = [window for plan in self.plans for window in plan.windows]
         asks = any(window.drift is not Drift.NONE for window in windows)
         object.__setattr__(self, "asks_delays", asks)
-        by_query = {plan.name: plan.lookups for plan in readers if getattr(plan, "lookups", ())}
+        by_query = {plan.name: plan.lookups for plan in readers if plan.lookups}
         lookups = together(by_query) if by_query else ()
         object.__setattr__(self, "lookups", lookups)
         looked_at = self.order.attributes(readers)

@@ -175,7 +175,9 @@ class Chain:
         """As ``process``, but of few records at a time while patterns find much, so that a caller
         that writes each piece before the next holds no more than some results.
         """
-        if all(getattr(each, "found", None) is None for each in self._operators):
+        operators: list[Any] = list(self._operators)
+        finders = [each for each in operators if getattr(each, "found", None) is not None]
+        if not finders:
             yield self._isolated(partial(self._process, frames))
             return
         waiting = deque(frame for frame in frames if frame.rows)
@@ -188,9 +190,9 @@ class Chain:
                     frame = frame.slice(0, room)
                 together.append(frame)
                 rows += frame.rows
-            before = sum(getattr(each, "found", None) or 0 for each in self._operators)
+            before = sum(each.found for each in finders)
             output = self._isolated(partial(self._process, together))
-            found = sum(getattr(each, "found", None) or 0 for each in self._operators) - before
+            found = sum(each.found for each in finders) - before
             if found > _MATCHES_AT_ONCE:
                 self._rows_at_once = max(1, rows * _MATCHES_AT_ONCE // found)
             elif found <= _MATCHES_AT_ONCE // 2:

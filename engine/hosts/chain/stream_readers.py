@@ -100,7 +100,7 @@ class StreamReaders:
         self._looked_up = {
             number: {name: of for each in plan.lookups for name, of in each.types.items()}
             for number, plan in enumerate(settings.readers)
-            if getattr(plan, "lookups", ())
+            if plan.lookups
         }
         self._clocks: dict[_Which, StreamClocks | None] = {}
         """None: nobody asks for them."""
