@@ -19,7 +19,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.core.units import unit_ns
+from slackwater.engine.core.units import exact_units, unit_ns
 
 # Running values within groups of rows, on whole columns.
 
@@ -252,7 +252,7 @@ def summary_tables(name: str, summary: LogSummary, time_unit: str = "ns") -> Ren
     Args:
         name: the log.
         summary: what ``describe`` found.
-        time_unit: of the instants shown (rounded down); durations choose their own.
+        time_unit: of the instants shown; durations choose their own.
     """
     whole = Table(title=escape(name), title_justify="left", show_header=False)
     whole.add_column()
@@ -278,7 +278,7 @@ def summary_tables(name: str, summary: LogSummary, time_unit: str = "ns") -> Ren
         known = [instant for instant in instants if instant is not None]
         if known:
             edge = min(known) if heading.startswith("first") else max(known)
-            whole.add_row(f"{heading} {escape(f'[{time_unit}]')}", str(edge // unit))
+            whole.add_row(f"{heading} {escape(f'[{time_unit}]')}", exact_units(edge, unit))
     whole.add_row("sites", f"{len(sites):,}")
     return Group(whole, _sites(summary))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CSV: Final = ".csv"
 PARQUET: Final = ".parquet"
+_LINES_AT_ONCE: Final = 1 << 13
 
 
 def write_table(
@@ -77,11 +78,13 @@ def cannot_write(out: Path, error: OSError) -> UserError:
 
 
 def _writer(
-    sink: object, schema: pa.Schema, ascends: bool, ending: str
-) -> pacsv.CSVWriter | pq.ParquetWriter:
+    sink: BinaryIO, schema: pa.Schema, ascends: bool, ending: str
+) -> pacsv.CSVWriter | pq.ParquetWriter | _DecimalCsv:
     if ending == CSV:
         import pyarrow.csv as pacsv  # noqa: PLC0415 - for few runs
 
+        if any(pa.types.is_decimal(field.type) for field in schema):
+            return _DecimalCsv(sink, schema)
         return pacsv.CSVWriter(sink, schema)
     integers = [field.name for field in schema if ascends and pa.types.is_integer(field.type)]
     # Without Arrow's own schema beside Parquet's, readers see texts, not the dictionaries of them.
@@ -94,6 +97,46 @@ def _writer(
         content = b64encode(plain.serialize().to_pybytes()).decode()
         made.add_key_value_metadata({"ARROW:schema": content})
     return made
+
+
+class _DecimalCsv(AbstractContextManager["_DecimalCsv"]):
+    """Writes as Arrow's ``CSVWriter``, but 1.25 for the decimal 1.250, and 0 for 0E-9."""
+
+    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+        self._sink = sink
+        self._write([pa.array([name]) for name in schema.names])
+
+    def write_table(self, table: pa.Table) -> None:
+        for batch in table.to_batches(max_chunksize=_LINES_AT_ONCE):
+            self._write(batch.columns)
+
+    def __exit__(self, *_: object) -> None:
+        """The sink stays open."""
+
+    def _write(self, columns: Iterable[pa.Array]) -> None:
+        texts = pc.binary_join_element_wise(*map(_csv_texts, columns), ",").to_pylist()
+        self._sink.write("".join(f"{text}\n" for text in texts).encode())
+
+
+def _csv_texts(values: pa.Array) -> pa.Array:
+    if pa.types.is_string(values.type):
+        quoted = pc.replace_substring(values, '"', '""')
+        texts = pc.binary_join_element_wise('"', quoted, '"', "")
+    elif pa.types.is_decimal(values.type):
+        texts = decimal_texts(values)
+    else:
+        texts = pc.cast(values, pa.string())
+    return texts.fill_null("")
+
+
+def decimal_texts(values: pa.Array) -> pa.Array:
+    """Decimals without exponents (Arrow writes 1E-9) and without zeros at their ends."""
+    text = pc.cast(values, pa.string())
+    tiny = pc.fill_null(pc.match_substring(text, "E"), fill_value=False)
+    if pc.any(tiny).as_py():
+        texts = [f"{value:f}" for value in values.filter(tiny).to_pylist()]
+        text = pc.replace_with_mask(text, tiny, pa.array(texts, pa.string()))
+    return pc.replace_substring_regex(text, r"\.?0+$", "")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -357,7 +357,7 @@ class AnswerTables:
         folder: a folder for each query in it.
         known: what ``state`` gave.
         every_s: so long may rows wait for a file.
-        unit_ns: of every time, rounded down.
+        unit_ns: of every time.
         times: of queries, by name, the aggregates that are times.
         tell: takes a line for people.
         clock: in seconds.
@@ -453,7 +453,9 @@ class AnswerTables:
     def _close(self, rows: _Rows) -> None:
         filed = rows.made - rows.files.end
         path = rows.files.file_of(filed)
-        columns = TypedColumns(rows.kind.schema, rows.kind.name, self._unit, self._times)
+        columns = TypedColumns(
+            rows.kind.schema, rows.kind.name, self._unit, self._times, open_ended=True
+        )
         for table in rows.waiting:
             columns.learn(table)
         try:

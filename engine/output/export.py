@@ -1,7 +1,7 @@
 """Results as JSONL (DESIGN "Results"), Parquet or CSV: by site, then order of emission.
 
-Times are whole numbers of the unit, rounded down where an instant (a deadline, say) falls
-between two. Memory holds one site's results of one micro-batch at a time.
+Times are exact numbers of the unit (``json_lines.in_unit``). Memory holds one site's results of one
+micro-batch at a time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def export_jsonl(
     Args:
         directory: the store, or its folder; results of an empty run are no lines.
         out: a path (which appears whole) or an open text stream.
-        time_unit: of every time, rounded down to whole numbers.
+        time_unit: of every time.
         queries: names in the order wanted; queries not named here follow in order of their names.
         times: of queries, by name, the aggregates that are times (``engine.query.fields``).
         dates: how other times are written; None: as numbers.
@@ -97,7 +97,7 @@ def export_table(
         directory: the store, or its folder; results of an empty run are no rows.
         out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
         kind: what the table holds: a name in ``engine.output.kinds``.
-        time_unit: of every time, rounded down to whole numbers.
+        time_unit: of every time.
         times: as of ``export_jsonl``.
         events: in CSV, the most that a match may have, so that the columns do not depend on which
             matches there are.

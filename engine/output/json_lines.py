@@ -15,7 +15,8 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.columns import without_nan
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame
-from slackwater.engine.log.row_export import record_columns
+from slackwater.engine.core.units import exact_units
+from slackwater.engine.log.row_export import decimal_texts, record_columns
 from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION, as_json
 
 # Floats as texts by columns, as Python and so JSON writes them.
@@ -238,17 +239,48 @@ def json_text(values: pa.Array) -> pa.Array:
         texts = float_texts(values.fill_null(0.0).to_numpy(zero_copy_only=False))
         if values.null_count:
             texts = pc.if_else(values.is_valid(), texts, _NOTHING)
+    elif pa.types.is_decimal(kind):
+        texts = decimal_texts(values)
     else:
         texts = pc.cast(values, pa.string())
     return texts.fill_null("null") if texts.null_count else texts
 
 
-def in_unit(times: pa.Array, unit: int) -> pa.Array:
-    """Times [ns] in whole units, rounded down; what is no whole number stays."""
+def fraction_type(unit: int) -> pa.Decimal128Type:
+    """Of times in units of so many ns: with the places from which each ns can be read again."""
+    return pa.decimal128(38, len(str(unit - 1)))
+
+
+def in_unit(times: pa.Array, unit: int, rows: np.ndarray | None = None) -> pa.Array:
+    """Times [ns] in units of so many ns; floats stay floats.
+
+    Whole numbers are int64 if all are whole in the unit, else of ``fraction_type``, exact.
+    ``rows``: where (bool) they are times; others stay as they are. None: everywhere.
+    """
+    units = unit if rows is None else np.where(rows, unit, 1)
+    if pa.types.is_floating(times.type):
+        return pc.divide(times, pa.scalar(float(unit)) if rows is None else pa.array(units * 1.0))
     if unit == 1 or not pa.types.is_integer(times.type):
         return times
     absent = np.asarray(times.is_null().to_numpy(zero_copy_only=False))
-    return pa.array(times.fill_null(0).to_numpy(zero_copy_only=False) // unit, mask=absent)
+    whole, rest = np.divmod(times.fill_null(0).to_numpy(zero_copy_only=False), units)
+    found = pa.array(whole, mask=absent)
+    if not rest.any():
+        return found
+    kind = fraction_type(unit)
+    if 10**kind.scale == unit:
+        digits = rest
+    else:
+        digits = np.zeros_like(rest)
+        for _ in range(kind.scale):
+            more, rest = np.divmod(rest * 10, units)
+            digits = digits * 10 + more
+        digits += 2 * rest + (whole >= 0) > units  # a half goes away from 0
+    # A decimal is its digits in 128 bits, the lower half first.
+    halves = np.stack([digits, np.zeros_like(digits)], axis=1)
+    part = pa.decimal128(kind.scale, kind.scale)
+    fractions = pa.Array.from_buffers(part, len(times), [None, pa.py_buffer(halves)])
+    return pc.add(found.cast(pa.decimal128(37, kind.scale)), fractions)
 
 
 def in_one_text(lines: pa.Array) -> str:
@@ -295,7 +327,7 @@ def result_lines(
     Args:
         table: of ``schema``; columns of ``JSON_FIELDS`` may be structs.
         schema: says the fields, and their order.
-        times: fields that are times, here and in lists; they are rounded down.
+        times: fields that are times, here and in lists.
         optional: fields that are left out where they are null.
         unit: of the times [ns].
         dates: see ``JsonTexts``.
@@ -346,9 +378,8 @@ def _inside(structs: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:
-    """Windows or rows whose values ``times`` (labels, by query) are in ``unit`` ns.
-
-    Whole numbers are rounded down, as all times are. Instants (``at``) stay.
+    """Windows or rows whose values ``times`` (labels, by query) are in ``unit`` ns, as of
+    ``in_unit``. Instants (``at``) stay.
     """
     if unit == 1 or not times:
         return table
@@ -356,58 +387,57 @@ def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -
     labels = {query: frozenset(times.get(query, ())) for query in dict.fromkeys(asked)}
     for name in [name for name in _NUMBERS if name in table.column_names]:
         values = in_one(table.column(name))
-        if not pa.types.is_struct(values.type):
+        if pa.types.is_struct(values.type):
+            divided = _fields_in_unit(values, unit, asked, labels)
+        else:
             texts = zip(values.to_pylist(), asked, strict=True)
             divided = pa.array(
-                [
-                    text and as_json(_divided(json.loads(text), unit, labels[q]))
-                    for text, q in texts
-                ],
+                [text and _text_in_unit(json.loads(text), unit, labels[q]) for text, q in texts],
                 pa.string(),
             )
-        else:
-            divided = values
-            for chosen in set(labels.values()):
-                mine = pa.array([labels[query] == chosen for query in asked])
-                divided = pc.if_else(mine, _quotients(values, unit, chosen), divided)
         table = table.set_column(table.schema.get_field_index(name), name, divided)
     return table
 
 
-def _quotients(values: pa.StructArray, unit: int, times: Collection[str]) -> pa.Array:
-    """Structs whose fields ``times`` are divided."""
+def _fields_in_unit(
+    values: pa.StructArray, unit: int, asked: Sequence[str], labels: Mapping[str, Collection[str]]
+) -> pa.Array:
+    """Structs of the queries ``asked``, whose fields ``labels`` are times."""
+    rows = {
+        label: None if all(label in of for of in labels.values())
+        else np.array([label in labels[query] for query in asked], bool)
+        for label in set[str]().union(*labels.values())
+    }  # fmt: skip
     names = [field.name for field in values.type]
     fields = [
-        _column_quotient(values.field(place), unit) if name in times else values.field(place)
-        for place, name in enumerate(names)
+        _member_in_unit(of, unit, rows[name]) if name in rows else of
+        for name, of in zip(names, values.flatten(), strict=True)
     ]
     return pa.StructArray.from_arrays(fields, names=names, mask=values.is_null())
 
 
-def _column_quotient(values: pa.Array, unit: int) -> pa.Array:
-    if pa.types.is_struct(values.type):
-        ends = [_column_quotient(values.field(place), unit) for place in range(len(values.type))]
-        return pa.StructArray.from_arrays(ends, fields=list(values.type))
-    return (
-        pc.divide(values, float(unit))
-        if pa.types.is_floating(values.type)
-        else in_unit(values, unit)
-    )
+def _member_in_unit(values: pa.Array, unit: int, rows: np.ndarray | None) -> pa.Array:
+    if not pa.types.is_struct(values.type):
+        return in_unit(values, unit, rows)
+    names = [field.name for field in values.type]
+    ends = [in_unit(of, unit, rows) for of in values.flatten()]
+    return pa.StructArray.from_arrays(ends, names=names, mask=values.is_null())
 
 
-def _divided(values: dict[str, Any], unit: int, times: Collection[str]) -> dict[str, Any]:
-    return {
-        label: _quotient(value, unit) if label in times else value
+def _text_in_unit(values: dict[str, Any], unit: int, times: Collection[str]) -> str:
+    """An object as JSON, as Python writes it, whose fields ``times`` are in ``unit``."""
+
+    def number(value: Any) -> str:
+        if isinstance(value, list):
+            return f"[{', '.join(map(number, value))}]"
+        return exact_units(value, unit) if isinstance(value, int) else as_json(value / unit)
+
+    members = (
+        f"{as_json(label)}: "
+        f"{number(value) if label in times and value is not None else as_json(value)}"
         for label, value in values.items()
-    }
-
-
-def _quotient(value: Any, unit: int) -> Any:
-    if isinstance(value, list):
-        return [_quotient(one, unit) for one in value]
-    if value is None:
-        return None
-    return value // unit if isinstance(value, int) else value / unit
+    )
+    return f"{{{', '.join(members)}}}"
 
 
 # Records as JSON lines.

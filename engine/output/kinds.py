@@ -40,7 +40,7 @@ class ResultKind(Struct, frozen=True):
         name: of its folder, and of its columns (``engine.core.operator.ResultColumns.kind``).
         mark: the field that its results have and no other kind's.
         schema: of its tables; columns may have other types where the query decides.
-        times: fields that are times [ns], shown in the unit asked for, rounded down.
+        times: fields that are times [ns], shown in the unit asked for.
         optional: fields that a line has only where they are not null.
     """
 

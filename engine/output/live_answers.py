@@ -72,7 +72,7 @@ class LiveAnswers:
     Args:
         lines: gets all of them.
         tables: gets them, too; None: there are no tables.
-        unit_ns: of every time, rounded down.
+        unit_ns: of every time.
         times: of queries, by name, the aggregates that are times.
         fed: gets the lines that were not there before.
         patient: how writing is tried again.

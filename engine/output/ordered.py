@@ -177,7 +177,7 @@ def export_ordered_jsonl(
     Args:
         directory: of the store, or itself.
         out: a path (which appears whole) or an open text stream.
-        time_unit: of every time, rounded down to whole numbers.
+        time_unit: of every time.
         files: which of its events.
 
     Returns:
@@ -201,7 +201,7 @@ def event_lines(site: str, shown: pa.Table, unit: int, files: EventFiles) -> Ite
     Args:
         site: its name.
         shown: what ``files.shown`` gave.
-        unit: of every time [ns], rounded down.
+        unit: of every time [ns].
         files: of which they are.
     """
     for batch in shown.combine_chunks().to_batches(max_chunksize=RECORDS_AT_ONCE):
@@ -228,7 +228,7 @@ def export_ordered_table(
     Args:
         directory: of the store, or itself.
         out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
-        time_unit: of every time, rounded down to whole numbers.
+        time_unit: of every time.
         files: which of its events.
 
     Raises:
@@ -237,8 +237,9 @@ def export_ordered_table(
     unit = unit_ns(time_unit)
     schemas: list[pa.Schema] = []
     for _, table in _tables(store_of(directory), files):
-        if table.schema not in schemas:
-            schemas.append(table.schema)
+        found = _in_units(table, unit, files).schema
+        if found not in schemas:
+            schemas.append(found)
     if not schemas:
         schemas.append(files.empty)
     try:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.output.json_lines import Dates, in_one, in_unit, in_units
+from slackwater.engine.output.json_lines import Dates, fraction_type, in_one, in_unit, in_units
 from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
 
 # Typed results as columns of plain values, for CSV.
@@ -111,16 +111,17 @@ class TypedColumns:
     Args:
         fields: of the tables: ``MATCH_SCHEMA`` or ``WINDOW_SCHEMA``; or of what lists in them hold.
         what: is in the tables, for messages.
-        unit_ns: of the times in the rows, rounded down.
+        unit_ns: of the times in the rows.
         times: of queries, by name, the aggregates that are times, too.
         dates: how other times are written; None: as numbers.
         values: types of computed values and aggregates that are times [ns], by name.
+        open_ended: more tables follow, so times in units have the type of fractions at once.
     """
 
     def __init__(
         self, fields: Iterable[pa.Field], what: str, unit_ns: int = 1,
         times: Mapping[str, Collection[str]] | None = None, dates: DateColumns | None = None,
-        values: Mapping[str, pa.DataType] | None = None,
+        values: Mapping[str, pa.DataType] | None = None, *, open_ended: bool = False,
     ) -> None:  # fmt: skip
         self._dates, self._value_types = dates, values or {}
         self._fields = [field for field in fields if field.name != POSITION]
@@ -129,8 +130,17 @@ class TypedColumns:
         """Elements of the longest list."""
         self._times = {name: labels for name, labels in (times or {}).items() if labels}
         self._objects = {f.name: pa.schema([]) for f in self._fields if f.name in _OBJECTS}
+        self._counted = [
+            field.name for field in self._fields
+            if dates is None and unit_ns > 1 and field.name in (*_TIMES, _SPAN)
+        ]  # fmt: skip
+        """Times that are numbers, not of ns."""
+        kind = fraction_type(unit_ns)
+        self._fractions = dict.fromkeys(self._counted if open_ended else (), kind)
         self._lists = {
-            field.name: TypedColumns(field.type.value_type, what, unit_ns, None, dates)
+            field.name: TypedColumns(
+                field.type.value_type, what, unit_ns, None, dates, open_ended=open_ended
+            )
             for field in self._fields
             if pa.types.is_list(field.type)
         }
@@ -145,7 +155,8 @@ class TypedColumns:
             for name, inner in self._lists.items()
             for path in inner.needed
         ]
-        return [*self._objects, *within] or [self._fields[0].name]
+        query = ["query"] if self._times else []
+        return [*query, *self._counted, *self._objects, *within] or [self._fields[0].name]
 
     def learn(self, table: pa.Table) -> None:
         """Takes note of the fields in the objects of ``table`` (the columns ``needed`` will do).
@@ -153,6 +164,14 @@ class TypedColumns:
         Raises:
             UserError: a field has types that do not go together.
         """
+        table = self._in_units(table)
+        kind = fraction_type(self._unit)
+        for name in self._counted:
+            if name not in self._fractions:
+                values = in_one(table[name])
+                ends = values.flatten() if name == _SPAN else [values]
+                if any(in_unit(each, self._unit).type == kind for each in ends):
+                    self._fractions[name] = kind
         for name, known in self._objects.items():
             try:
                 for fields in _fields_of(table[name]):
@@ -214,9 +233,11 @@ class TypedColumns:
 
     def _dated(self, field: pa.Field) -> pa.Field:
         """``field`` with the type that times have."""
-        if self._dates is None or field.name not in (*_TIMES, _SPAN):
+        kind = self._fractions.get(field.name)
+        if self._dates is not None and field.name in (*_TIMES, _SPAN):
+            kind = self._dates.type
+        if kind is None:
             return field
-        kind = self._dates.type
         if field.name == _SPAN:
             kind = pa.struct([pa.field(end.name, kind) for end in field.type])
         return pa.field(field.name, kind)
@@ -246,10 +267,10 @@ class TypedColumns:
                     absent = in_one(column).is_null()
                     columns[name] = pa.StructArray.from_arrays(arrays, fields=fields, mask=absent)
             elif name == _SPAN:
-                ends = [self._time(name, end) for end in in_one(column).flatten()]
-                columns[name] = pa.StructArray.from_arrays(
-                    ends, fields=list(self._dated(field).type)
-                )
+                inner = list(self._dated(field).type)
+                found = zip(inner, in_one(column).flatten(), strict=True)
+                ends = [self._time(name, end).cast(of.type) for of, end in found]
+                columns[name] = pa.StructArray.from_arrays(ends, fields=inner)
             else:
                 values = in_one(column)
                 values = self._time(name, values) if name in _TIMES else values

@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def bare(value: Any) -> Any:
     if isinstance(value, dict):
         kept = {name: bare(each) for name, each in value.items()}
         return {name: each for name, each in kept.items() if each not in (None, {})}
+    if isinstance(value, Decimal):  # JSON's fractions are floats to Python
+        return int(value) if value == int(value) else float(value)
     return [bare(each) for each in value] if isinstance(value, list) else value
 
 
@@ -98,7 +101,10 @@ def nested(row: dict[str, Any]) -> dict[str, Any]:
 def read_csv(path: Path) -> list[dict[str, Any]]:
     convert = pyarrow.csv.ConvertOptions(
         strings_can_be_null=True, quoted_strings_can_be_null=False,
-        column_types={name: pa.string() for name in header(path) if name.endswith("day")},
+        column_types={
+            name: pa.string() if name.endswith("day") else pa.decimal128(38, 6)
+            for name in header(path) if name.endswith(("day", ".m"))
+        },
     )  # fmt: skip
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     return pa.csv.read_csv(path, parse_options=parse, convert_options=convert).to_pylist()
@@ -380,7 +386,9 @@ def test_dates_in_dates_out(cli: Any, trace: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [("--time-unit", "s"), ("--times", "number")])
 def test_numbers_where_they_are_asked_for(given: tuple[str, ...], cli: Any, trace: Any) -> None:
     (line,) = cli(*PAIR, "--input", trace(*TWO), *given).lines
-    assert isinstance(line["events"][0]["ts"], int)
+    exact = 1_772_352_001.5 if given[0] == "--time-unit" else 1_772_352_001_500_000_000
+    assert line["events"][0]["ts"] == exact
+    assert isinstance(line["events"][1]["ts"], int)
     assert line["at"] == 2
     numbers = [record | {"ts": DAY + n} for n, record in enumerate(TWO)]
     (line,) = cli(*PAIR, "--input", trace(*numbers)).lines

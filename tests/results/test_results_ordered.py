@@ -83,12 +83,12 @@ def test_trace_records_with_ref_release_and_late(tmp_path: Path) -> None:
     )
     write_events(PartStore(tmp_path), 0, [released_table("main", batch)])
     assert exported(tmp_path, "us") == [
-        {"source": "dev", "type": "A", "ts": 0, "arrival": 1, "ref": -3, "release": 3,
+        {"source": "dev", "type": "A", "ts": 0, "arrival": 1.999, "ref": -2.5, "release": 3.001,
          "late": False, "attrs": {"b": True, "n": 2**62, "s": "x", "v": 1.5}},
-        {"source": "dev", "seq": 1, "ts": 1, "te": 1, "arrival": 2, "ref": -2, "release": 4,
-         "late": True, "attrs": {"b": False, "n": 1, "s": "é"}},
-        {"source": "dev", "seq": 2, "type": "A", "ts": 2, "arrival": 3, "ref": -1, "release": 5,
-         "late": True, "attrs": {"b": True, "n": 2, "v": 2.0}},
+        {"source": "dev", "seq": 1, "ts": 1, "te": 1.5, "arrival": 2.999, "ref": -1.5,
+         "release": 4.001, "late": True, "attrs": {"b": False, "n": 1, "s": "é"}},
+        {"source": "dev", "seq": 2, "type": "A", "ts": 2, "arrival": 3.999, "ref": -0.5,
+         "release": 5.001, "late": True, "attrs": {"b": True, "n": 2, "v": 2.0}},
     ]  # fmt: skip
     first = exported(tmp_path)[0]
     assert list(first) == ["source", "type", "ts", "arrival", "ref", "release", "late", "attrs"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
+    DecimalType,
     DoubleType,
     LongType,
     MapType,
@@ -24,6 +26,8 @@ from pyspark.sql.types import (
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Result
+from slackwater.engine.core.units import exact_units
+from slackwater.engine.output.json_lines import fraction_type
 from slackwater.engine.output.schema import ALERTS, ITEMS, SO_FAR, as_json
 from slackwater.engine.query.fields import FIELDS, ValueKind, own_attribute
 from slackwater.engine.query.plan import (
@@ -36,7 +40,7 @@ from slackwater.engine.query.plan import (
     asked_plan,
     checks_of,
 )
-from slackwater.engine.query.results_as_events import DerivedTypes
+from slackwater.engine.query.results_as_events import DerivedTypes, time_labels
 
 # Large payloads on their way from workers to the driver: through a folder, not through the JVM.
 #
@@ -131,7 +135,7 @@ class TypedOutput:
     Args:
         plans: of the queries.
         attributes: types (``int float bool str``) by name; None: not known.
-        unit_ns: of the times in the rows, rounded down.
+        unit_ns: of the times in the rows; but for ns they are decimals.
         shown: the attributes that events show; None: all.
 
     Raises:
@@ -140,12 +144,14 @@ class TypedOutput:
 
     def __init__(
         self,
-        plans: Iterable[Plan],
+        plans: Sequence[Plan],
         attributes: Mapping[str, str] | None,
         unit_ns: int,
         shown: frozenset[str] | None = None,
     ) -> None:
         self._unit = unit_ns
+        time = LongType() if unit_ns == 1 else DecimalType(38, fraction_type(unit_ns).scale)
+        times = time_labels(plans)
         values: dict[str, DataType] = {}
         aggregates: dict[str, DataType] = {}
         keys: dict[str, DataType] = {}
@@ -174,25 +180,32 @@ class TypedOutput:
                     _put(keys, key.name, _of_attribute(key, known))
             for branch in plan.branches:
                 for computed in branch.computed:
-                    _put(values, computed.label, _of_value(computed.expression, known))
+                    kind = _of_value(computed.expression, known)
+                    is_time = kind == LongType() and computed.label in times.get(each.name, ())
+                    _put(values, computed.label, time if is_time else kind)
         attrs: DataType | None = _TEXTS
         if attributes is not None:
             for name, of in _typed(attributes, shown).items():
                 _put(read, name, of)
             attrs = _struct({name: read[name] for name in sorted(read)})
-        event = [*_fields(_OF_EVENT), *([StructField("attrs", attrs)] if attrs is not None else [])]
+        event = [
+            *_fields(_OF_EVENT, time),
+            *([StructField("attrs", attrs)] if attrs is not None else []),
+        ]
         either = {name: ArrayType(kind) for name, kind in aggregates.items()}
         wide = {
-            "window": StructType(_fields({"start": "int", "end": "int"})), "key": _struct(keys),
+            "window": StructType(_fields({"start": "int", "end": "int"}, time)),
+            "key": _struct(keys),
             "value": _struct(values), "low": _struct(aggregates), "middle": _struct(aggregates),
             "high": _struct(aggregates), "bounds": _struct(either),
         }  # fmt: skip
-        so_far = ArrayType(StructType(_fields(_OF_SO_FAR)))
+        so_far = ArrayType(StructType(_fields(_OF_SO_FAR, time)))
         self.schema = StructType([
-            *_fields({**_BEFORE, **_OF_MATCH}), StructField("events", ArrayType(StructType(event))),
+            *_fields({**_BEFORE, **_OF_MATCH}, time),
+            StructField("events", ArrayType(StructType(event))),
             *(StructField(name, kind) for name, kind in wide.items() if kind is not None),
-            *_fields({"drift": "str", **_COUNTS}),  # R19's flag
-            *_fields((_OF_ALERT if monitored else {}) | (_OF_ITEM if derived else {})),
+            *_fields({"drift": "str", **_COUNTS}, time),  # R19's flag
+            *_fields((_OF_ALERT if monitored else {}) | (_OF_ITEM if derived else {}), time),
             *([StructField(SO_FAR, so_far)] if monitored else []),
             *([StructField(DOUBTFUL, ArrayType(StringType()))] if checked else []),
         ])  # fmt: skip
@@ -218,12 +231,16 @@ class TypedOutput:
         if isinstance(kind, DoubleType):
             return float(value)
         if isinstance(kind, LongType):
-            return int(value) // self._unit if name in _TIMES else int(value)
+            return int(value)
+        if isinstance(kind, DecimalType):
+            return Decimal(exact_units(int(value), self._unit))
         return value
 
 
-def _fields(types: Mapping[str, str]) -> list[StructField]:
-    return [StructField(name, _TYPES[kind]) for name, kind in types.items()]
+def _fields(types: Mapping[str, str], time: DataType) -> list[StructField]:
+    return [
+        StructField(name, time if name in _TIMES else _TYPES[kind]) for name, kind in types.items()
+    ]
 
 
 def _typed(types: Mapping[str, str], shown: frozenset[str] | None) -> dict[str, DataType]:

@@ -16,9 +16,10 @@ from msgspec import Struct, field
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import TIME_MAX_NS, Kind
 from slackwater.engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from slackwater.engine.core.units import exact_units
 from slackwater.engine.log.describe import Groups, carry_forward, group_rows, ints, string_codes
 from slackwater.engine.log.input.numbering import Numbering, digests
-from slackwater.engine.log.record.record_rules import Fault, add_fault, in_units, row_faults
+from slackwater.engine.log.record.record_rules import Fault, add_fault, row_faults
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]
@@ -107,7 +108,8 @@ class RowIntake(Struct):
                 before = line if first == 0 else int(lines[at[first - 1]])
                 given = _own_arrival(columns, int(at[place]))
                 own, last = (
-                    in_units(int(ns), self.unit_ns) for ns in (arrival[at[place]], reached[place])
+                    exact_units(int(ns), self.unit_ns)
+                    for ns in (arrival[at[place]], reached[place])
                 )
                 faults.append(Fault(int(lines[at[place]]), (
                     f'"arrival" {own}{given} lies before {last} of line {before}; records are '

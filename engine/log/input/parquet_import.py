@@ -157,6 +157,7 @@ class ParquetRead(RowRead):
             type_ = schema.field(column).type
             if field in TIME_FIELDS:
                 fits = _is_number(type_) or _is_instant(type_) or _is_text(type_)
+                fits = fits or pa.types.is_decimal(type_)
                 wanted = "numbers, timestamps or text"
             elif field in INT_FIELDS:
                 fits, wanted = _is_whole(type_), "integers"
@@ -216,7 +217,7 @@ class ParquetRead(RowRead):
     ) -> tuple[pa.Array, dict[int, str]]:
         if _is_instant(column.type):
             return self._times.instants(field, column)
-        if _is_text(column.type):
+        if _is_text(column.type) or pa.types.is_decimal(column.type):
             return self._times.texts(field, column.cast(pa.string()), lines)
         return self._times.numbers(field, column, lines)
 

@@ -6,7 +6,6 @@ Used for every kind of row-wise input: JSONL traces, CSV, Parquet.
 from __future__ import annotations
 
 from collections.abc import Collection
-from decimal import Decimal
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.columns import COUNTS, LIMITS, RANGES, beyond, without_nan
 from slackwater.engine.core.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
+from slackwater.engine.core.units import exact_units
 from slackwater.engine.log.describe import ints
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
@@ -107,12 +107,6 @@ def _sync_faults(found: dict[int, str], given: dict[str, np.ndarray], is_sync: n
     )  # fmt: skip
 
 
-def in_units(ns: int, unit_ns: int) -> str:
-    """A time as its user wrote it: in units of ``unit_ns``."""
-    whole, rest = divmod(ns, unit_ns)
-    return str(whole) if not rest else str(Decimal(ns) / unit_ns)
-
-
 def beyond_said(field: str) -> str:
     """Why a value outside ``field``'s range is refused."""
     if field in RANGES:
@@ -135,7 +129,7 @@ def _value_faults(found: dict[int, str], columns: dict[str, pa.Array], unit_ns: 
     if r.TE in columns and r.TS in columns:
         backwards = pc.fill_null(pc.less(columns[r.TE], columns[r.TS]), fill_value=False)
         for row in np.flatnonzero(backwards.to_numpy(zero_copy_only=False)):
-            ts, te = (in_units(columns[name][row].as_py(), unit_ns) for name in (r.TS, r.TE))
+            ts, te = (exact_units(columns[name][row].as_py(), unit_ns) for name in (r.TS, r.TE))
             found.setdefault(
                 int(row), f'"te" {te} lies before "ts" {ts}; an interval ends at or after its start'
             )
