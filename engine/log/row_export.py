@@ -93,7 +93,8 @@ def _writer(
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     )  # fmt: skip
     plain = pa.schema([pa.field(each.name, _plain(each.type)) for each in schema])
-    if "duration" in str(plain):  # which Parquet has not, so a schema with texts says it
+    # Parquet has neither durations nor zones but UTC, so a schema with texts says them.
+    if any(kind in str(plain) for kind in ("duration", "tz=")):
         content = b64encode(plain.serialize().to_pybytes()).decode()
         made.add_key_value_metadata({"ARROW:schema": content})
     return made

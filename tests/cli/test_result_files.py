@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+import slackwater
 from slackwater.engine.cli.terminal import ROWS_SHOWN, TableTimes, show_results
 
 EVENTS = [
@@ -371,6 +372,16 @@ def test_dates_in_dates_out(cli: Any, trace: Any, tmp_path: Path) -> None:
     for ending in (".csv", ".parquet"):
         assert cli(*windows, "--out", str(tmp_path / f"w{ending}")).code == 0
     assert '"2026-03-01T08:00:00Z","2026-03-01T08:01:00Z"' in (tmp_path / "w.csv").read_text()
+    berlin = ("--timezone", "Europe/Berlin", "--out", str(tmp_path / "b.parquet"))
+    assert cli(*windows, *berlin).code == 0
+    kind = pq.read_schema(tmp_path / "b.parquet").field("window").type.field("start").type
+    assert kind == pa.timestamp("ns", "Europe/Berlin")
+    with slackwater.read(name, timezone="Europe/Berlin") as events:
+        found = slackwater.query(events, "SELECT count(*) AS n WINDOW TUMBLING 1 min")
+        assert found.to_arrow().schema.field("at").type == kind
+        assert str(found.to_pandas(flat=True)["window.start"].dtype) == (
+            "datetime64[ns, Europe/Berlin]"
+        )
     schema = pq.read_schema(tmp_path / "w.parquet")
     assert schema.field("window").type.field("start").type == pa.timestamp("ns", "UTC")
     (start,) = (
