@@ -40,7 +40,7 @@ class Answers(Struct, frozen=True):
 
     ``final``: those that remain, each once, in order of time; else all insertions and retractions.
     ``dates``: how times are written; None: as numbers of the unit. ``table_dates``: the same, in
-    tables alone.
+    tables and files alone (iteration in Python gives numbers).
     """
 
     parts: PartStore
@@ -137,7 +137,11 @@ def check_name(out: Path) -> None:
 
 
 def write(output: Answers | StoredEvents, out: Path) -> int:
-    """Writes a table where the name ``out`` ends in that of one, else JSON lines."""
+    """Writes a table where the name ``out`` ends in that of one, else JSON lines. In files all
+    times are written alike.
+    """
+    if isinstance(output, Answers) and output.table_dates is not None:
+        output = structs.replace(output, dates=output.table_dates)
     return output.table(out) if out.suffix in TABLES else output.lines(out)
 
 

@@ -382,6 +382,10 @@ def test_dates_in_dates_out(cli: Any, trace: Any, tmp_path: Path) -> None:
         assert str(found.to_pandas(flat=True)["window.start"].dtype) == (
             "datetime64[ns, Europe/Berlin]"
         )
+        found.write(tmp_path / "p.jsonl")
+    asked = cli(*windows, "--timezone", "Europe/Berlin")
+    assert (tmp_path / "p.jsonl").read_text() == asked.out
+    assert '"start": "2026-03-01T09:00:00+01:00"' in asked.out
     schema = pq.read_schema(tmp_path / "w.parquet")
     assert schema.field("window").type.field("start").type == pa.timestamp("ns", "UTC")
     (start,) = (
