@@ -271,3 +271,19 @@ def test_what_changed_is_said(tmp_path: Path) -> None:
     assert said.replace("\N{NO-BREAK SPACE}", " ") == (
         "a #0: in order \N{RIGHTWARDS ARROW} dropped, its time 2 ms later"
     )
+
+
+def test_events_that_a_table_has_not_are_told_and_the_banner_is_amber() -> None:
+    Path("tags.csv").write_text("tag,room\nmilk,hall\nbread,hall\nwine,hall\n")
+    for rows, colour in (("", "care"), ("gum,till\n", "holds")):
+        with Path("tags.csv").open("a") as file:
+            file.write(rows)
+        asked = ("SELECT count(*) GROUP BY tags.room WINDOW TUMBLING 5 s "
+                 "LOOKUP tags ON tag = tags.tag")  # fmt: skip
+        code = command(["query", asked, "--input", "shop.jsonl", "--table",
+                        "tags=tags.csv", "--time-unit", "ms", "--out", "x.jsonl", "--quiet",
+                        "--report", f"rep{colour}"])  # fmt: skip
+        assert code == 0
+        page = Path(f"rep{colour}", "report.html").read_text(encoding="utf-8")
+        assert f'<section id="verdict" class="{colour}">' in page
+        assert ("2 found no row in the table tags" in page) == (colour == "care")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -197,6 +198,9 @@ def _run(
             }
         )
     of_main = counters[passes[0].label]["sites"]
+    lookup_missed = Counter[str]()
+    for site in of_main.values():
+        lookup_missed.update(site.get("lookup_missed", {}))
     return {
         "scenario": manifest.get("scenario"),
         "seed": manifest.get("seed"),
@@ -211,6 +215,7 @@ def _run(
         "sources": sum(
             len({lane["source"] for lane in site["lanes"]}) for site in of_main.values()
         ),
+        "lookup_missed": lookup_missed,
         "query_counters": {name: site.get("queries", {}) for name, site in of_main.items()},
         "quarantined": [row for site in of_main.values() for row in site.get("quarantined", ())],
     }

@@ -90,7 +90,7 @@ def how_many_sources(sources: int, worst: str = "") -> str:
     """For the heading of a table: ``each of 3 sources``, or which of too many it has."""
     if sources > ROWS_MAX:
         return f"{ROWS_MAX} of {sources:,} sources{worst}"
-    return f"each of {sources} sources"
+    return "the one source" if sources == 1 else f"each of {sources} sources"
 
 
 def _worst(sources: Mapping[str, Counts], badness: Callable[[Counts], Any]) -> Mapping[str, Counts]:
