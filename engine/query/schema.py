@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query.analysis.typed import attribute_of, to_compare, to_take
 from slackwater.engine.query.fields import (
@@ -134,6 +135,8 @@ def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
         return f"text goes in single quotes: '{wrong}'"
     if isinstance(plan, WindowPlan) and wrong in {one.label for one in plan.aggregates}:
         return f"conditions on aggregates go in HAVING: HAVING {wrong} > 3"
+    if wrong == r.ID:
+        return "the record's own id is not an attribute; --map attrs.id=id makes it one"
     if not known:
         return f"the events have no attributes; there is {', '.join(FIELDS)}"
     near = closest(wrong, [*known, *FIELDS])

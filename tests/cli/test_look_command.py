@@ -179,3 +179,45 @@ def test_a_file_with_more_bad_lines_than_good_ones_is_not_skipped(
     assert shown.code == 2
     assert "to go on" not in shown.out
     assert "this reads" not in cli("order", "--input", "t.jsonl", "--order", "none").err
+
+
+def test_numbers_of_which_some_are_texts_are_times(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "s.jsonl").write_text(
+        '{"timestamp": 1551129661.954561233, "v": 1}\n{"timestamp": "1551129661.9546", "v": 2}\n'
+        '{"timestamp": 1551129662, "v": 3}\n'
+    )
+    command = shlex.split(json.loads(cli("look", "s.jsonl", "--json").out)["command"])
+    assert command[-4:] == ["--map", "ts=timestamp", "--time-unit", "s"]
+    ran = cli(*command[1:])
+    assert ran.code == 0, ran.err
+    assert sum(row["value"]["count(*)"] for row in _rows(ran.out)) == 3
+
+
+def test_a_comma_in_a_file_that_commas_part_is_no_point(
+    here: Path, cli: Callable[..., Any]
+) -> None:
+    for name, delimiter, type_ in (("a.csv", ",", "text"), ("b.csv", ";", "number")):
+        rows = [("time", "t"), ("2026-03-01T12:00:00Z", '"20,5"'), ("2026-03-01T12:00:01Z", "21")]
+        (here / name).write_text("".join(f"{delimiter.join(row)}\n" for row in rows))
+        found = json.loads(cli("look", name, "--json").out)
+        assert [each["type"] for each in found["columns"]] == ["time", type_]
+        ran = cli(*shlex.split(found["command"])[1:])
+        assert ran.code == 0, ran.err
+
+
+def test_a_refusal_that_names_no_unit_changes_none(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "round.csv").write_text("ts,v\n0.0000000006,1\n1.0000000015,4\n")
+    shown = cli("look", "round.csv")
+    assert "not readable as it is: round.csv:2" in shown.out + shown.err
+    assert "Traceback" not in shown.err
+    assert "unknown time unit" not in shown.out + shown.err
+
+
+def test_the_remedy_for_an_id_works(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "i.jsonl").write_text('{"ts": 1, "id": "a"}\n{"ts": 2, "id": "b"}\n')
+    asked = ("query", "SELECT count(*) WHERE id = 'a' WINDOW TUMBLING 5 s", "--input", "i.jsonl")
+    refused = cli(*asked)
+    assert refused.code == 2
+    assert "--map attrs.id=id" in refused.err
+    ran = cli(*asked, "--map", "attrs.id=id")
+    assert [row["value"] for row in _rows(ran.out)] == [{"count(*)": 1}]

@@ -73,7 +73,7 @@ _WORDS_MAX: Final = 5
 _IS_NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]*)?([eE][+-]?[0-9]+)?")
 _NO_VALUE: Final = re.compile(r"(?i)unavailable|unknown|n/?a|none|err|error|offline|-+")
 _TYPES_MAX: Final = 50
-_REMEDIES: Final = re.compile(r"--(time-unit|sort|on-short) ([a-z]+)")
+_REMEDIES: Final = re.compile(r"--(time-unit(?= (?:ns|us|ms|s|min|h|d)\b)|sort|on-short) ([a-z]+)")
 """Options that a refusal names with their value."""
 
 
@@ -127,7 +127,7 @@ def look(sources: Sequence[str], given: InputForm) -> Look:
         found.summary = describe(open_input(files, given))
         return found
     form = given if kind is not InputKind.CSV or given.header else _headed(source, given)
-    columns = [_column(*each) for each in _samples(source, kind, form).items()]
+    columns = _columns(source, kind, form)
     found = Look(str(kind), columns, _guessed(columns, form))
     if len(files) > 1:
         found.form = _named_by_files(found, files, form)
@@ -222,6 +222,12 @@ def _headed(source: str, form: InputForm) -> InputForm:
 # A sample of rows, by column or key.
 
 
+def _columns(source: str, kind: InputKind, form: InputForm) -> list[Column]:
+    comma = kind is InputKind.CSV and read_form(source, form).delimiter != ","
+    samples = _samples(source, kind, form)
+    return [_column(name, values, comma=comma) for name, values in samples.items()]
+
+
 def _samples(source: str, kind: InputKind, form: InputForm) -> dict[str, list[Any]]:
     rows: dict[str, list[Any]] = {}
     if kind is InputKind.CSV:
@@ -266,13 +272,14 @@ def _objects(source: str, form: InputForm) -> Iterator[dict[str, Any]]:
 # What a column is.
 
 
-def _column(name: str, values: list[Any]) -> Column:
+def _column(name: str, values: list[Any], *, comma: bool) -> Column:
+    """``comma``: fractions may have one for the point, as ``ColumnTypes`` says."""
     some = [_sound(value) for value in values if value is not None]
     samples = list(dict.fromkeys(_shown(value) for value in some[:100]))[:SAMPLES]
-    type_, unit = _type_of(some)
+    type_, unit = _type_of(some, comma=comma)
     nulls = _words_among(some) if type_ == "text" else ()
     if nulls:
-        type_, unit = _type_of([value for value in some if value not in nulls])
+        type_, unit = _type_of([value for value in some if value not in nulls], comma=comma)
     return Column(name, type_, samples, unit, nulls=nulls)
 
 
@@ -297,7 +304,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 32 else text[:31] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def _type_of(values: Sequence[Any]) -> tuple[str, str | None]:
+def _type_of(values: Sequence[Any], *, comma: bool) -> tuple[str, str | None]:
     """The type of the values, and the unit of times that are numbers."""
     kinds = set(map(type, values))
     if not values:
@@ -306,10 +313,14 @@ def _type_of(values: Sequence[Any]) -> tuple[str, str | None]:
         return "bool", None
     if kinds <= {int, float}:
         return _number_type(np.array(values, np.float64), whole=kinds == {int})
+    if {str} < kinds <= {int, float, str}:
+        texts = [value if isinstance(value, str) else repr(value) for value in values]
+        type_, unit = _type_of(texts, comma=comma)
+        return ("mixed", None) if type_ == "text" else (type_, unit)
     if kinds != {str}:
         return ("list" if kinds & {list, dict} else "mixed"), None
     column = pa.array(values, pa.string())
-    narrow = ColumnTypes(["x"], None, comma=True)
+    narrow = ColumnTypes(["x"], None, comma=comma)
     narrow.learn({"x": column})
     found = narrow.found["x"]
     if found in ("int", "float", "comma"):
