@@ -41,6 +41,7 @@ from slackwater.engine.query.plan import (
     WindowPlan,
     asked_plan,
     checks_of,
+    lookups_of,
 )
 from slackwater.engine.query.purge_settings import PurgeSettings
 from slackwater.engine.query.reference_tables import TableLookup
@@ -127,7 +128,7 @@ def explain(
 
 
 def _text(plan: Plan, sections: list[Section]) -> str:
-    lookups = ("lookup", [*map(_looked_up, plan.lookups)])
+    lookups = ("lookup", [*map(_looked_up, lookups_of(plan))])
     every = [*sections, lookups, *check_sections(plan)]
     shown = [each for each in every if each[1] or not each[0]]
     return f"{plan.name}\n{''.join(_set(label, lines) for label, lines in shown)}"

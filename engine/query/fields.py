@@ -37,6 +37,7 @@ from slackwater.engine.query.plan import (
     Presence,
     SeqPlan,
     WindowPlan,
+    lookups_of,
 )
 from slackwater.engine.query.values import FUNCTIONS
 
@@ -258,7 +259,7 @@ def needed_attributes(plan: Plan) -> frozenset[str] | None:
 def named_attributes(plan: Plan) -> frozenset[str]:
     """The events' own attributes that ``plan`` names, those by which it looks up tables too."""
     names = {own_attribute(attribute.name) for attribute in attributes_of(plan)}
-    for lookup in plan.lookups:
+    for lookup in lookups_of(plan):
         names = (names - lookup.types.keys()) | {own_attribute(lookup.attribute)}
     return frozenset(name for name in names if name is not None)
 
@@ -266,7 +267,7 @@ def named_attributes(plan: Plan) -> frozenset[str]:
 def looked_up_attributes(plan: Plan) -> set[str]:
     """Those that ``plan`` names and events have of tables."""
     named = {attribute.name for attribute in attributes_of(plan)}
-    return {name for each in plan.lookups for name in each.types if name in named}
+    return {name for each in lookups_of(plan) for name in each.types if name in named}
 
 
 def named_types(plan: Plan) -> dict[str, None]:

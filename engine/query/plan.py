@@ -147,6 +147,12 @@ def checks_of(plan: Any) -> Checks | None:
     return found if found is not None and (found.rules or found.key) else None
 
 
+def lookups_of(plan: Any) -> tuple[TableLookup, ...]:
+    """What ``plan`` looks up in tables; one that is no query, as a dataflow, has nothing."""
+    found: tuple[TableLookup, ...] = getattr(plan, "lookups", ())
+    return found
+
+
 # The plan of a statement that reads the results of others.
 
 
@@ -184,7 +190,7 @@ class DerivedPlan(Struct, frozen=True):
     @property
     def lookups(self) -> tuple[TableLookup, ...]:
         """As of its sources: of results nothing is looked up."""
-        return tuple(each for source in self.sources for each in source.lookups)
+        return tuple(each for source in self.sources for each in lookups_of(source))
 
     @property
     def result_kind(self) -> str:

@@ -56,6 +56,7 @@ from slackwater.engine.query.plan import (
     WindowKind,
     WindowPlan,
     asked_plan,
+    lookups_of,
 )
 from slackwater.engine.query.repeat_plan import (
     BEFORE,
@@ -253,7 +254,7 @@ def render(plan: Plan) -> str:
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
     plan = asked_plan(plan)
-    return " ".join([_without_tables(plan), *map(render_table_lookup, plan.lookups)])
+    return " ".join([_without_tables(plan), *map(render_table_lookup, lookups_of(plan))])
 
 
 def _without_tables(plan: OwnPlan) -> str:

@@ -32,6 +32,7 @@ from slackwater.engine.query.plan import (
     WindowKind,
     WindowPlan,
     asked_plan,
+    lookups_of,
 )
 from slackwater.engine.query.render import default_label, render_expression
 from slackwater.engine.query.schema import check_attributes as check_own
@@ -266,7 +267,7 @@ class DerivedTypes:
     def read_by(self, plan: Plan) -> Known:
         """Of the attributes that the events of ``plan`` have."""
         if not isinstance(plan, DerivedPlan):
-            looked_up = {name: of for each in plan.lookups for name, of in each.types.items()}
+            looked_up = {name: of for each in lookups_of(plan) for name, of in each.types.items()}
             return self._attributes and {**self._attributes, **looked_up}
         return {name: kind for source in plan.sources for name, kind in self.made_by(source)}
 

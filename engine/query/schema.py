@@ -41,6 +41,7 @@ from slackwater.engine.query.plan import (
     Predicate,
     SeqPlan,
     WindowPlan,
+    lookups_of,
 )
 from slackwater.engine.query.render import render_attribute
 from slackwater.engine.query.repeat_plan import step_and_role
@@ -61,7 +62,8 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
         UserError: an attribute is unknown (the message names the ones there are), text is
             compared or calculated with as if it were a number, or the other way round.
     """
-    if plan.lookups:
+    queries = MonitorPlan | SeqPlan | OrPlan | WindowPlan
+    if isinstance(plan, queries) and plan.lookups:
         known = _with_tables(plan, known)
     if isinstance(plan, JoinPlan):
         plan = plan.pair
@@ -98,7 +100,7 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
 def _with_tables(plan: OwnPlan, known: Mapping[str, str]) -> Mapping[str, str]:
     """``known`` with what events get of tables, by attributes that they have."""
     found = dict(known)
-    for lookup in plan.lookups:
+    for lookup in lookups_of(plan):
         own, at = own_attribute(lookup.attribute), lookup.at
         attribute = Attribute(lookup.attribute, lookup.step, at)
         if own is not None and own not in known:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -226,21 +225,3 @@ def test_spill_of_a_step_is_in_the_state_store_alone() -> None:
         chain(queries=["EVENT SEQ(A a, !C c, B b) WITHIN 20"], spill="/tmp/folder")
     with pytest.raises(UserError, match="parts=2 needs one key"):
         chain(queries=["EVENT SEQ(A a, B b) WITHIN 20"], spill="state,parts=2")
-
-
-def test_times_of_rows_are_exact_in_the_unit() -> None:
-    plans = [query("EVENT SEQ(A a, B b) WITHIN 10 s", name="q")]
-    event = {"type": "A", "ts": -3_750_000_000, "te": 3 * 10**9, "ref": 2**61 + 1,
-             "attrs": {"at": 5 * 10**9}}  # fmt: skip
-    result = {"query": "q", "at": 1_250_000_000, "known_at": None, "events": [event]}
-    types = TypedOutput(plans, {"at": "int"}, 10**9)
-    assert types.schema["at"].dataType.simpleString() == "decimal(38,9)"
-    (row,) = types.rows([result])
-    (found,) = row.events
-    assert (row["at"], row.known_at) == (Decimal("1.25"), None)
-    assert (found.ts, found.te, found.ref) == (
-        Decimal("-3.75"), 3, Decimal("2305843009.213693953"),
-    )  # fmt: skip
-    assert found.attrs["at"] == 5 * 10**9  # an attribute of that name is no time
-    (row,) = TypedOutput(plans, {"at": "int"}, 1).rows([result])
-    assert (row["at"], row.events[0].ts) == (1_250_000_000, -3_750_000_000)

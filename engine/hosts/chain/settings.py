@@ -16,7 +16,7 @@ from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.base import Guards, OrderSettings
 from slackwater.engine.query.failures import QueryFailure
-from slackwater.engine.query.plan import Drift, Plan, checks_of, of_log
+from slackwater.engine.query.plan import Drift, Plan, checks_of, lookups_of, of_log
 from slackwater.engine.query.reference_tables import TableLookup, together
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ChainSettings:
         windows = [window for plan in self.plans for window in plan.windows]
         asks = any(window.drift is not Drift.NONE for window in windows)
         object.__setattr__(self, "asks_delays", asks)
-        by_query = {plan.name: plan.lookups for plan in readers if plan.lookups}
+        by_query = {plan.name: found for plan in readers if (found := lookups_of(plan))}
         lookups = together(by_query) if by_query else ()
         object.__setattr__(self, "lookups", lookups)
         looked_at = self.order.attributes(readers)

@@ -18,6 +18,7 @@ from slackwater.engine.core.timeline import in_stream
 from slackwater.engine.hosts.chain.settings import ChainSettings
 from slackwater.engine.query import check_attributes
 from slackwater.engine.query.failures import QueryFailures
+from slackwater.engine.query.plan import lookups_of
 from slackwater.engine.query.results_as_events import attributes_of_log
 
 if TYPE_CHECKING:
@@ -98,9 +99,9 @@ class StreamReaders:
         self._by_clock = settings.pattern.purge == "slack"
         self._certainty = settings.certainty
         self._looked_up = {
-            number: {name: of for each in plan.lookups for name, of in each.types.items()}
-            for number, plan in enumerate(settings.readers)
-            if plan.lookups
+            number: {name: of for each in found for name, of in each.types.items()}
+            for number, plan in enumerate(settings.readers if settings.lookups else ())
+            if (found := lookups_of(plan))
         }
         self._clocks: dict[_Which, StreamClocks | None] = {}
         """None: nobody asks for them."""

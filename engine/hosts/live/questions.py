@@ -33,7 +33,7 @@ from slackwater.engine.output.run_writer import FailedQueries
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.language.statements import several, statements
-from slackwater.engine.query.plan import Plan
+from slackwater.engine.query.plan import Plan, lookups_of
 from slackwater.engine.query.reference_tables import Tables
 from slackwater.engine.query.results_as_events import whole_text
 
@@ -196,7 +196,7 @@ class Questions(QueryOptions):
         found: dict[str, dict[str, Any]] = {}
         for plan in self.plans():
             found[plan.name] = {"query": whole_text(plan), **shared}
-            if lookups := plan.lookups:
+            if lookups := lookups_of(plan):
                 content = {each.table.name: each.table.digest for each in lookups}
                 found[plan.name]["table"] = content
         if self.late:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,6 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
-    DecimalType,
     DoubleType,
     LongType,
     MapType,
@@ -26,8 +24,6 @@ from pyspark.sql.types import (
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Result
-from slackwater.engine.core.units import exact_units
-from slackwater.engine.output.json_lines import fraction_type
 from slackwater.engine.output.schema import ALERTS, ITEMS, SO_FAR, as_json
 from slackwater.engine.query.fields import FIELDS, ValueKind, own_attribute
 from slackwater.engine.query.plan import (
@@ -40,7 +36,7 @@ from slackwater.engine.query.plan import (
     asked_plan,
     checks_of,
 )
-from slackwater.engine.query.results_as_events import DerivedTypes, time_labels
+from slackwater.engine.query.results_as_events import DerivedTypes
 
 # Large payloads on their way from workers to the driver: through a folder, not through the JVM.
 #
@@ -135,7 +131,7 @@ class TypedOutput:
     Args:
         plans: of the queries.
         attributes: types (``int float bool str``) by name; None: not known.
-        unit_ns: of the times in the rows; but for ns they are decimals.
+        unit_ns: of the times in the rows, rounded down.
         shown: the attributes that events show; None: all.
 
     Raises:
@@ -144,14 +140,12 @@ class TypedOutput:
 
     def __init__(
         self,
-        plans: Sequence[Plan],
+        plans: Iterable[Plan],
         attributes: Mapping[str, str] | None,
         unit_ns: int,
         shown: frozenset[str] | None = None,
     ) -> None:
         self._unit = unit_ns
-        time = LongType() if unit_ns == 1 else DecimalType(38, fraction_type(unit_ns).scale)
-        times = time_labels(plans)
         values: dict[str, DataType] = {}
         aggregates: dict[str, DataType] = {}
         keys: dict[str, DataType] = {}
@@ -180,32 +174,25 @@ class TypedOutput:
                     _put(keys, key.name, _of_attribute(key, known))
             for branch in plan.branches:
                 for computed in branch.computed:
-                    kind = _of_value(computed.expression, known)
-                    is_time = kind == LongType() and computed.label in times.get(each.name, ())
-                    _put(values, computed.label, time if is_time else kind)
+                    _put(values, computed.label, _of_value(computed.expression, known))
         attrs: DataType | None = _TEXTS
         if attributes is not None:
             for name, of in _typed(attributes, shown).items():
                 _put(read, name, of)
             attrs = _struct({name: read[name] for name in sorted(read)})
-        event = [
-            *_fields(_OF_EVENT, time),
-            *([StructField("attrs", attrs)] if attrs is not None else []),
-        ]
+        event = [*_fields(_OF_EVENT), *([StructField("attrs", attrs)] if attrs is not None else [])]
         either = {name: ArrayType(kind) for name, kind in aggregates.items()}
         wide = {
-            "window": StructType(_fields({"start": "int", "end": "int"}, time)),
-            "key": _struct(keys),
+            "window": StructType(_fields({"start": "int", "end": "int"})), "key": _struct(keys),
             "value": _struct(values), "low": _struct(aggregates), "middle": _struct(aggregates),
             "high": _struct(aggregates), "bounds": _struct(either),
         }  # fmt: skip
-        so_far = ArrayType(StructType(_fields(_OF_SO_FAR, time)))
+        so_far = ArrayType(StructType(_fields(_OF_SO_FAR)))
         self.schema = StructType([
-            *_fields({**_BEFORE, **_OF_MATCH}, time),
-            StructField("events", ArrayType(StructType(event))),
+            *_fields({**_BEFORE, **_OF_MATCH}), StructField("events", ArrayType(StructType(event))),
             *(StructField(name, kind) for name, kind in wide.items() if kind is not None),
-            *_fields({"drift": "str", **_COUNTS}, time),  # R19's flag
-            *_fields((_OF_ALERT if monitored else {}) | (_OF_ITEM if derived else {}), time),
+            *_fields({"drift": "str", **_COUNTS}),  # R19's flag
+            *_fields((_OF_ALERT if monitored else {}) | (_OF_ITEM if derived else {})),
             *([StructField(SO_FAR, so_far)] if monitored else []),
             *([StructField(DOUBTFUL, ArrayType(StringType()))] if checked else []),
         ])  # fmt: skip
@@ -231,16 +218,12 @@ class TypedOutput:
         if isinstance(kind, DoubleType):
             return float(value)
         if isinstance(kind, LongType):
-            return int(value)
-        if isinstance(kind, DecimalType):
-            return Decimal(exact_units(int(value), self._unit))
+            return int(value) // self._unit if name in _TIMES else int(value)
         return value
 
 
-def _fields(types: Mapping[str, str], time: DataType) -> list[StructField]:
-    return [
-        StructField(name, time if name in _TIMES else _TYPES[kind]) for name, kind in types.items()
-    ]
+def _fields(types: Mapping[str, str]) -> list[StructField]:
+    return [StructField(name, _TYPES[kind]) for name, kind in types.items()]
 
 
 def _typed(types: Mapping[str, str], shown: frozenset[str] | None) -> dict[str, DataType]:

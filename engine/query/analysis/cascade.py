@@ -28,6 +28,7 @@ from slackwater.engine.query.plan import (
     WindowPlan,
     asked_plan,
     checks_of,
+    lookups_of,
 )
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.render import render
@@ -247,7 +248,7 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
     """Refuses columns that the results have not, and what is not asked of results."""
     plan, columns = each.plan, {source.name: returned_columns(source) for source in sources}
     pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
-    for lookup in plan.lookups:
+    for lookup in lookups_of(plan):
         message = "LOOKUP is of events of the log, and this statement reads results"
         hint = "look it up in the statement that it reads, which names the columns in its results"
         raise refuse(each.statement.text, lookup.at, message, hint)
