@@ -225,3 +225,17 @@ def test_spill_of_a_step_is_in_the_state_store_alone() -> None:
         chain(queries=["EVENT SEQ(A a, !C c, B b) WITHIN 20"], spill="/tmp/folder")
     with pytest.raises(UserError, match="parts=2 needs one key"):
         chain(queries=["EVENT SEQ(A a, B b) WITHIN 20"], spill="state,parts=2")
+
+
+def test_times_of_rows_are_whole_numbers_of_the_unit_and_attributes_are_as_they_are() -> None:
+    plans = [query("EVENT SEQ(A a, B b) WITHIN 10 s", name="q")]
+    event = {"type": "A", "ts": -3_750_000_000, "te": 3 * 10**9, "ref": 2**61 + 1,
+             "attrs": {"at": 5 * 10**9}}  # fmt: skip
+    result = {"query": "q", "at": 1_250_000_000, "known_at": None, "events": [event]}
+    types = TypedOutput(plans, {"at": "int"}, 10**9)
+    assert types.schema["at"].dataType.simpleString() == "bigint"
+    (row,) = types.rows([result])
+    (found,) = row.events
+    assert (row["at"], row.known_at) == (1, None)
+    assert (found.ts, found.te, found.ref) == (-4, 3, 2_305_843_009)
+    assert found.attrs["at"] == 5 * 10**9  # an attribute of that name is no time

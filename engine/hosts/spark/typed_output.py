@@ -207,7 +207,11 @@ class TypedOutput:
         if value is None:
             return None
         if isinstance(kind, StructType):
-            fields = {f.name: self._shaped(value.get(f.name), f.dataType, f.name) for f in kind}
+            own = name == "attrs"  # an attribute may have the name of a time
+            fields = {
+                f.name: self._shaped(value.get(f.name), f.dataType, "" if own else f.name)
+                for f in kind
+            }
             return Row(*fields)(*fields.values())
         if isinstance(kind, ArrayType):
             return [self._shaped(each, kind.elementType, name) for each in value]
