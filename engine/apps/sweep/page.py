@@ -479,5 +479,5 @@ def _table(findings: SweepFindings) -> Table:
 
 def _in_table(findings: SweepFindings, text: str, cell: Cell) -> str:
     share = findings.holding[text][cell]
-    mark = "✓" if share == 1 else "✗" if share == 0 else f"{number(100 * share)} %"
+    mark = "✓" if share == 1 else "✗" if share == 0 else f"holds with {number(100 * share)} %:"
     return f"{mark} {_said(findings, text, cell)}"

@@ -104,7 +104,9 @@ _LEAST_NS: Final = 1
 _TELLING_SHARE: Final = 1e-3
 """Whether an error is an even smaller share of the least bound says nothing more."""
 _NAMED: Final = 8
-"""So many points have their names beside them."""
+"""So many points have their names beside them,"""
+_NAME_ROOM: Final = 3
+"""where no other point lies within this factor; else names would lie upon each other."""
 
 _MINUTE_NS: Final = 60 * 10**9
 _ROUND_NS: Final = (
@@ -285,20 +287,23 @@ def bound_figure(clock_error: Mapping[str, Any]) -> Figure | None:
     ends = [size for pair in sizes.values() for size in pair]
     line = ms((min(ends), max(ends)))
     middle = math.sqrt(min(ends) * max(ends))
+    few = len(sizes) <= _NAMED
+    named = [names[name] if _has_room(name, sizes) else "" for name in sizes] if few else None
     return Figure(
         "clock-bounds",
         "Declared bounds beside true errors",
         "A point per clock: what 99 % of its events do not exceed. Above the line the bound is "
         "wider than the error, so it holds; the further above, the less it says. "
-        f"Errors below {duration(least)} are drawn as that.",
+        f"Errors below {duration(least)} are drawn as that. Each point says its clock.",
         [
             {"x": line, "y": line, "mode": "lines", "line": {"width": 1, "color": NEUTRAL},
              "name": "bound = error", "hoverinfo": "skip"},
             {
                 "x": ms(error for error, _ in sizes.values()),
                 "y": ms(bound for _, bound in sizes.values()),
-                "text": [names[name] for name in sizes], "name": "clocks",
-                "mode": "markers+text" if len(sizes) <= _NAMED else "markers",
+                "text": named, "name": "clocks",
+                "hovertext": [names[name] for name in sizes],
+                "mode": "markers+text" if few else "markers",
                 "textposition": ["middle right" if error <= middle else "middle left"
                                  for error, _ in sizes.values()],
                 "cliponaxis": False,
@@ -307,13 +312,25 @@ def bound_figure(clock_error: Mapping[str, Any]) -> Figure | None:
                     "color": [COLOURS[0] if each["inside"] == each["with_truth"] else BAD
                               for each in judged.values()],
                 },
-                "hovertemplate": "%{text}: error %{x:.4g} ms, bound %{y:.4g} ms",
+                "hovertemplate": "%{hovertext}: error %{x:.4g} ms, bound %{y:.4g} ms",
             },
         ],
         {"showlegend": False, "xaxis": duration_axis("size of the error, p99", ends),
          "yaxis": duration_axis("declared bound, p99", ends)},
         height_px=320,
     )  # fmt: skip
+
+
+def _has_room(name: str, sizes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether no other point lies near that of ``name``; sizes are above 0."""
+    return not any(
+        all(
+            1 / _NAME_ROOM < mine / its < _NAME_ROOM
+            for mine, its in zip(at, sizes[name], strict=True)
+        )
+        for other, at in sizes.items()
+        if other != name
+    )
 
 
 def display_names(sources: Iterable[str]) -> dict[str, str]:
