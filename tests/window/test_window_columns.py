@@ -85,10 +85,10 @@ def test_times_among_the_aggregates_are_in_the_unit_asked_for() -> None:
     tables = [columns_of_windows(piece) for piece in (*found.pieces, *made.finish(9_100).pieces)]
     first, second = [json.loads(line) for table in tables for line in lines(table, 10, ["last"])]
     assert (first["window"], first["value"]["last"]) == ({"start": 600, "end": 700}, None)
-    assert first["bounds"]["last"] == [701, 701]
+    assert first["bounds"]["last"] == [701.2, 701.2]
     assert second["at"] == 910
-    assert (second["value"]["last"], second["value"]["n"]) == (799, 2)
-    assert second["bounds"]["last"] == [799, 799]
+    assert (second["value"]["last"], second["value"]["n"]) == (799.9, 2)
+    assert second["bounds"]["last"] == [799.9, 799.9]
     assert second["value"]["q"] == pytest.approx(5 + 0.3 * 6_995)
 
 
