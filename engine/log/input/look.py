@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
+from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.units import INT64_MAX
@@ -73,7 +74,7 @@ _WORDS_MAX: Final = 5
 _IS_NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]*)?([eE][+-]?[0-9]+)?")
 _NO_VALUE: Final = re.compile(r"(?i)unavailable|unknown|n/?a|none|err|error|offline|-+")
 _TYPES_MAX: Final = 50
-_REMEDIES: Final = re.compile(r"--(time-unit(?= (?:ns|us|ms|s|min|h|d)\b)|sort|on-short) ([a-z]+)")
+_REMEDIES: Final = re.compile(rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short) ([a-z]+)")
 """Options that a refusal names with their value."""
 
 
@@ -127,7 +128,8 @@ def look(sources: Sequence[str], given: InputForm) -> Look:
         found.summary = describe(open_input(files, given))
         return found
     form = given if kind is not InputKind.CSV or given.header else _headed(source, given)
-    columns = _columns(source, kind, form)
+    samples, comma = _samples(source, kind, form)
+    columns = [_column(name, values, comma=comma) for name, values in samples.items()]
     found = Look(str(kind), columns, _guessed(columns, form))
     if len(files) > 1:
         found.form = _named_by_files(found, files, form)
@@ -193,7 +195,7 @@ def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> Inpu
     if other is InputKind.LOG:
         return found.form  # the reader says what to do
     form = _headed(files[1], given) if other is InputKind.CSV and not given.header else given
-    names = _samples(files[1], other, form)
+    names, _ = _samples(files[1], other, form)
     alike = set(names) == {each.name for each in found.columns}
     alike = alike or any(each.field == r.TYPE for each in found.columns)
     field = r.SOURCE if alike else r.STREAM
@@ -222,21 +224,17 @@ def _headed(source: str, form: InputForm) -> InputForm:
 # A sample of rows, by column or key.
 
 
-def _columns(source: str, kind: InputKind, form: InputForm) -> list[Column]:
-    comma = kind is InputKind.CSV and read_form(source, form).delimiter != ","
-    samples = _samples(source, kind, form)
-    return [_column(name, values, comma=comma) for name, values in samples.items()]
-
-
-def _samples(source: str, kind: InputKind, form: InputForm) -> dict[str, list[Any]]:
+def _samples(source: str, kind: InputKind, form: InputForm) -> tuple[dict[str, list[Any]], bool]:
+    """The second: whether a comma may stand for the point in them."""
     rows: dict[str, list[Any]] = {}
     if kind is InputKind.CSV:
         csv = read_form(source, form)
         text = next(text_batches(source, csv))
         named = zip(csv.names, csv.keys, strict=True)
-        return {
+        rows = {
             name: text.columns[key].slice(0, SAMPLE_ROWS).to_pylist() for name, key in named if name
         }
+        return rows, csv.delimiter != ","
     if kind is InputKind.PARQUET:
         table = ParquetParts(source, table_files(source))
         for batch in islice(table.parts(table.schema.names), 1):
@@ -245,13 +243,13 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> dict[str, list[An
                 each.name: _plain(column)
                 for each, column in zip(part.schema, part.columns, strict=True)
             }
-        return rows
+        return rows, False
     for count, one in enumerate(islice(_objects(source, form), SAMPLE_ROWS)):
         for path, value in values_by_path(one):
             rows.setdefault(path, [None] * count).append(value)
         for values in rows.values():
             values.extend([None] * (count + 1 - len(values)))
-    return rows
+    return rows, False
 
 
 def _plain(column: pa.Array) -> list[Any]:
