@@ -112,9 +112,10 @@ def _numbers(report: Mapping[str, Any]) -> str:
     elif counts["missing"]:
         known = counts["missing"] + counts["arrived"]
         clauses.append(f"{percent(counts['missing'], known)} are declared lost")
-    for alias, missed in report["run"].get("lookup_missed", {}).items():
-        if missed:
-            clauses.append(f"{amount(missed)} found no row in the table {alias}")
+    clauses += [
+        f"{amount(missed)} found no row in the table {alias}"
+        for alias, missed in report["run"].get("lookup_missed", {}).items()
+    ]
     clock = report["clock_error"]
     if clock["with_truth"]:
         share = percent(clock["inside"], clock["with_truth"])

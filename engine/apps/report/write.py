@@ -215,7 +215,7 @@ def _run(
         "sources": sum(
             len({lane["source"] for lane in site["lanes"]}) for site in of_main.values()
         ),
-        "lookup_missed": lookup_missed,
+        "lookup_missed": +lookup_missed,
         "query_counters": {name: site.get("queries", {}) for name, site in of_main.items()},
         "quarantined": [row for site in of_main.values() for row in site.get("quarantined", ())],
     }

@@ -161,7 +161,7 @@ def _colour(report: Mapping[str, Any]) -> str:
     main = report["run"]["passes"][0]["label"]
     counts = report["conservation"]["passes"][main]["total"]
     lacking = counts["missing"] or counts["late_dropped"] or counts["residual_dropped"]
-    lacking = lacking or any(report["run"].get("lookup_missed", {}).values())
+    lacking = lacking or report["run"].get("lookup_missed")
     lacking = lacking and not report["verdict"]["claims"]
     return "care" if lacking or report["facts"].get("excluded") else "holds"
 
