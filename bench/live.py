@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from bench.soak.watched import family
 from slackwater.edge_agent import clock
-from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
+from slackwater.edge_agent.drivers.session_driver import Address, GatewayAddress, SessionDriver
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import Codes
 from slackwater.edge_agent.session import AgentSession
@@ -80,7 +80,7 @@ async def load(port: int) -> None:
     end.
     """
     streams = [StreamSchema("events", {"v": "float"})]
-    address = Address(host="127.0.0.1", port=port, ntp_port=port)
+    address = Address(gateways=(GatewayAddress("127.0.0.1", port, port),))
     drivers = []
     for number in range(SOURCES):
         settings = SessionSettings(source=f"s{number}")

@@ -60,6 +60,13 @@ class ClockReports:
             del self._bounds[next(iter(self._bounds))]
         return control_next
 
+    def by_gateway(self, number: int, clock: str, measured_at: int) -> m.Sync:
+        """What is known of a clock, by the agent's own sync with the present gateway."""
+        known = self._bounds.get((clock, False)) or self._bounds.get((clock, True))
+        if known is None:
+            return m.Sync(number, None, None, measured_at, 1, 0, clock)
+        return self._sync(number, known[0])
+
     def states(self, own: ClockStatus, now: Now) -> list[dict[str, Any]]:
         """What is known of the agent's clock, then of each device's: ``clock`` (empty: its own),
         ``offset`` (the gateway's clock minus it) and ``bound`` [ns] (None: unknown), ``status``.

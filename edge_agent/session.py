@@ -9,6 +9,10 @@ come from the wall clock only. The order of things:
 Data wait for the ack of the first time-sync report, so that the engine knows the source's clock
 before its first event (R19 3.2.2). Messages go round robin over the connections; what a
 lost connection carried and nobody acked is resent on another one.
+
+All connections go to one of the gateways that the driver knows. When none is open and one more
+cannot be opened, or is refused, the next gateway is tried. It has another clock, so data wait for
+the next time-sync round; and another log, which has what this one acks.
 """
 
 from __future__ import annotations
@@ -66,9 +70,13 @@ class SessionState(Enum):
 
 
 class Connect(NamedTuple):
-    """Open this connection of the pool, then call ``connected`` or ``disconnected``."""
+    """Open this connection of the pool, then call ``connected`` or ``disconnected``.
+
+    ``gateway``: to which, of those that the driver knows.
+    """
 
     connection: int
+    gateway: int = 0
 
 
 class SendBytes(NamedTuple):
@@ -157,10 +165,11 @@ class SyncReports:
         self._first = first
         self._newest: Outgoing | None = None
 
-    def put(self, report: SyncReport, control_next: int, ended: bool) -> int:
-        """Sends ``report``; one before it that is still unsent is said anew, in its place.
+    def put(self, report: SyncReport, control_next: int, ended: bool, urgent: bool = False) -> int:
+        """Sends ``report``; one before it that is still unsent is replaced.
 
-        Gives the next control number; ``ended``: no more of them may be taken.
+        Gives the next control number; ``ended``: no more of them may be taken; ``urgent``: it goes
+        before all that waits, as the first one does.
         """
         waiting = self._newest
         if waiting is not None and waiting.tries == 0 and not waiting.done:
@@ -170,7 +179,9 @@ class SyncReports:
             return control_next
         number = self._first if waiting is None else control_next
         data = wire.encode(_sync_message(number, report))
-        self._newest = self._unacked.add(m.CONTROL, number, 1, data, urgent=waiting is None)
+        self._newest = self._unacked.add(
+            m.CONTROL, number, 1, data, urgent=urgent or waiting is None
+        )
         return control_next + (waiting is not None)
 
 
@@ -225,6 +236,11 @@ class AgentSession:
         self._clocks = ClockReports(self._unacked)
         waits = settings.reconnect_ns, settings.reconnect_ns_max
         self._pool = Pool(settings.connections, *waits, jitter)
+        self._gateway = self._synced_with = 0
+        self._refused_by: set[int] = set()
+        """Gateways that refused for good since one has welcomed."""
+        self._awaits_sync = False
+        """Whether the present gateway's clock has not been compared yet, and another's was."""
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
         self._promising = [Promising(settings.promises) for _ in self.streams]
@@ -452,11 +468,19 @@ class AgentSession:
 
     def _connect(self, link: Link, now: Now) -> None:
         self._pool.asked(link, now.mono_ns + self.settings.hello_timeout_ns)
-        self._outputs.append(Connect(link.number))
+        self._outputs.append(Connect(link.number, self._gateway))
 
     def _lose(self, link: Link, now: Now) -> None:
+        was_ready = link.state is LinkState.READY
         self._pool.lost(link, now.mono_ns)
         self.counts["resent_messages"] += self._unacked.lost(link.number)
+        if was_ready or self._pool.ready or self.settings.gateways == 1:
+            return
+        self._gateway = (self._gateway + 1) % self.settings.gateways
+        for other in self._pool.links:  # they were asked of the gateway before
+            if other.state is not LinkState.ABSENT:
+                self._outputs.append(Close(other.number, "another gateway"))
+                self._pool.lost(other, now.mono_ns)
 
     def _drop(self, link: Link, reason: str, now: Now) -> None:
         self._outputs.append(Close(link.number, reason))
@@ -471,14 +495,7 @@ class AgentSession:
                     self._refused(link, self._numbers.foreign_start(), now)
                     return
                 self._acks((message.control_next, *message.next_seqs), None)
-                self._numbers.welcomed = True
-                link.knows_clocks = m.CLOCKS in message.can
-                was_cut_off = self._pool.welcomed(link)
-                if self.state is SessionState.CONNECTING:
-                    self.state = SessionState.SYNCING
-                if was_cut_off:
-                    self._sync.start(now)
-                    self._after_sync(now)
+                self._welcomed(link, message, now)
             case m.IntervalsRequest() if link.state is LinkState.READY:
                 answers = self.intervals.answer(message.intervals)
                 for data in answers:
@@ -491,6 +508,21 @@ class AgentSession:
             case _:
                 raise WireError("unexpected", type(message).__name__)
 
+    def _welcomed(self, link: Link, message: m.Welcome, now: Now) -> None:
+        self._numbers.welcomed = True
+        self._refused_by.clear()
+        link.knows_clocks = m.CLOCKS in message.can
+        was_cut_off = self._pool.welcomed(link)
+        if self.state is SessionState.CONNECTING:
+            self.state = SessionState.SYNCING
+        if self._gateway != self._synced_with:
+            self.counts["gateway_changed"] += 1
+            self._awaits_sync, self._synced_with = True, self._gateway
+            self._sync.restart(now)
+        elif was_cut_off:
+            self._sync.start(now)
+        self._after_sync(now)
+
     def _refused(self, link: Link, error: m.ErrorMessage, now: Now) -> None:
         again = error.retry
         # Of two connections that were refused alike, the second has nothing to change.
@@ -501,7 +533,9 @@ class AgentSession:
             for other in self._pool.links:
                 if again and other.is_open() and other is not link:
                     self._drop(other, error.reason, now)  # it said the former incarnation
-        if again:
+        self._refused_by.add(self._gateway)
+        elsewhere = above is None and len(self._refused_by) < self.settings.gateways
+        if again or elsewhere:
             self._drop(link, error.reason, now)
         else:
             self._fail(error)
@@ -536,13 +570,31 @@ class AgentSession:
     def _after_sync(self, now: Now) -> None:
         self._outputs += [SendDatagram(data, self._sync.place) for data in self._sync.requests()]
         for report in self._sync.reports():
-            self._control_next = self._reports.put(report, self._control_next, self._eos_made)
+            changed, self._awaits_sync = self._awaits_sync, False
+            self._control_next = self._reports.put(
+                report, self._control_next, self._eos_made, urgent=changed
+            )
             if not self._eos_made:
                 self._control_next = self._clocks.own(report, now, self._control_next)
+            if changed:
+                self._say_clocks_again(report)
         self._pump(now)
+
+    def _say_clocks_again(self, report: SyncReport) -> None:
+        """Syncs without an ack compare clocks with that of another gateway than is sent to now."""
+        for waiting in self._unacked.of_lane(m.CONTROL):
+            said = wire.decode(waiting.data[wire.PREFIX_BYTES :])
+            if not isinstance(said, m.Sync):
+                continue
+            sync = _sync_message(said.number, report)
+            if said.clock is not None:
+                sync = self._clocks.by_gateway(said.number, said.clock, said.measured_at)
+            self._unacked.replace(waiting, wire.encode(sync))
 
     def _pump(self, now: Now) -> None:
         """Give waiting messages to connections; before RUNNING only the first sync report."""
+        if self._awaits_sync:
+            return
         running, unacked, mono_ns = self.state is SessionState.RUNNING, self._unacked, now.mono_ns
         gated = not (running or self.state is SessionState.FINISHING)
         while self._pool.ready and (unacked.fresh or unacked.others):

@@ -162,6 +162,8 @@ class SessionSettings:
     """A message unacked for so long condemns the connection that it was given to."""
     ack_timeout_min_ns: int = 0
     """Above 0: the wait fits how long acks take (RFC 6298), from this to ``ack_timeout_ns``."""
+    gateways: int = 1
+    """How many the driver can connect to: the next one is tried where one is not there."""
     reconnect_ns: int = 100_000_000
     reconnect_ns_max: int = 10_000_000_000
 
@@ -175,6 +177,8 @@ class SessionSettings:
         check_name(self.site, "site")
         if not 1 <= self.connections <= 64:
             raise SettingsError(f"connections must be 1 to 64, is {self.connections}")
+        if self.gateways < 1:
+            raise SettingsError(f"gateways must be at least 1, is {self.gateways}")
         for name in ("hello_timeout_ns", "ack_timeout_ns", "reconnect_ns", "unacked_bytes_max"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} must be above 0, is {getattr(self, name)}")

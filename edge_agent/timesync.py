@@ -186,6 +186,13 @@ class TimeSync:
         if not self._active:
             self._begin(now)
 
+    def restart(self, now: Now) -> None:
+        """The gateway is another one: what was measured before says nothing of its clock."""
+        self._last = self._measured_mono = None
+        self._told = False
+        self.state = SyncState.ACQUIRING
+        self._begin(now)
+
     def stop(self) -> None:
         """No more rounds: nothing is asked and nothing is due any more."""
         self.due = None

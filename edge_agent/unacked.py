@@ -156,23 +156,29 @@ class Unacked:
     ) -> Outgoing:  # fmt: skip
         """Numbers [first, first + count) of ``lane``; ``size``: bytes of ``data``, where known.
 
-        An ``urgent`` message is sent before all others; its numbers are the lane's lowest.
+        An ``urgent`` message is sent before all others. Its numbers are the lane's lowest, or, as
+        of all others, its highest.
         """
         cost = (len(data) if size is None else size) + OVERHEAD_BYTES
         message = Outgoing(lane, first, count, data, urgent, self._made, cost)
         self._made += 1
         self.bytes += cost
+        queue = self._lanes[lane]
+        if queue and queue[0].first > first:
+            queue.appendleft(message)
+        else:
+            queue.append(message)
         if urgent:
-            self._lanes[lane].appendleft(message)
             self._wait(message)
         else:
-            self._lanes[lane].append(message)
             self.fresh.append(message)
         return message
 
     def replace(self, message: Outgoing, data: bytes) -> None:
-        """Says something newer in a message that was never sent."""
-        assert message.tries == 0
+        """Says something newer in a message that waits: it was never sent, or not to the gateway
+        that is sent to now.
+        """
+        assert message.connection == NOT_SENT
         more = len(data) - len(message.data)
         self.bytes += more
         message.cost += more
@@ -196,6 +202,10 @@ class Unacked:
         if head is None or head.tries != 1 or head.first + head.count > next_number:
             return None
         return head.sent_mono_ns
+
+    def of_lane(self, lane: int) -> list[Outgoing]:
+        """All of ``lane``, in the order of their numbers."""
+        return list(self._lanes[lane])
 
     def forget(self, message: Outgoing) -> None:
         """The message will not be resent, acked or not."""

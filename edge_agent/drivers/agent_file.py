@@ -11,7 +11,7 @@ from typing import Any, Final
 from slackwater.edge_agent.abstraction.machine import ABSTRACTIONS_MAX
 from slackwater.edge_agent.abstraction.settings import KINDS, AbstractSettings
 from slackwater.edge_agent.drivers.metrics import PORT as METRICS_PORT
-from slackwater.edge_agent.drivers.session_driver import TimeServer
+from slackwater.edge_agent.drivers.session_driver import GatewayAddress, TimeServer
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.inputs.base import Surroundings
 from slackwater.edge_agent.inputs.registry import NamedInput, read_inputs
@@ -123,9 +123,8 @@ class AgentSettings:
     """What an agent is told."""
 
     session: SessionSettings
-    host: str
-    port: int
-    ntp_port: int
+    gateways: tuple[GatewayAddress, ...]
+    """In the order in which they are tried."""
     time_servers: tuple[TimeServer, ...]
     """Standard NTP servers, asked in this order where the gateway does not answer."""
     tls: TlsFiles | None
@@ -196,9 +195,8 @@ def _read(
         metrics = read_listening(whole.table("metrics"), METRICS_PORT)
     ahead_ns, fast_ppb = _bent(whole.table("clock"))
     gateway = whole.table("gateway")
-    host = gateway.text("host", "127.0.0.1")
-    port = gateway.integer("port", PORT, 1, 65_535)
-    ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
+    gateways = _gateways(gateway)
+    session = replace(session, gateways=len(gateways))
     drain_max = gateway.integer("drain_max", 0)
     tls = read_tls(whole.table("tls"), folder)
     read_streams, when_full = _streams(whole)
@@ -226,7 +224,7 @@ def _read(
     if not inputs:
         raise whole.wrong("input", "there is none: write [[input]] with its kind")
     return AgentSettings(
-        session=session, host=host, port=port, ntp_port=ntp_port, time_servers=servers,
+        session=session, gateways=gateways, time_servers=servers,
         tls=tls, streams=streams, when_full=when_full, inputs=inputs, abstracts=abstracts,
         stop_ns=stop_ns,
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
@@ -338,14 +336,35 @@ def _server(table: Table, text: str) -> TimeServer:
         raise table.wrong("servers", str(error)) from error
 
 
-def read_server(text: str) -> TimeServer:
-    """``host``, ``host:port``, ``[address]:port``.
+def _gateways(table: Table) -> tuple[GatewayAddress, ...]:
+    """``host``, or ``hosts``, which may have ports of their own."""
+    port = table.integer("port", PORT, 1, 65_535)
+    has_ntp_port = "ntp_port" in table
+    ntp_port = table.integer("ntp_port", port, 1, 65_535)
+    if "hosts" not in table:
+        return (GatewayAddress(table.text("host", "127.0.0.1"), port, ntp_port),)
+    if "host" in table:
+        raise table.wrong("hosts", "goes without host: name all gateways in hosts")
+    found = []
+    for text in table.texts("hosts", []):
+        try:
+            at = read_server(text, port)
+        except SettingsError as error:
+            raise table.wrong("hosts", str(error)) from error
+        found.append(GatewayAddress(at.host, at.port, ntp_port if has_ntp_port else at.port))
+    if not found or len(set(found)) < len(found):
+        raise table.wrong("hosts", 'name each gateway once, as in ["gate-1", "gate-2:9751"]')
+    return tuple(found)
+
+
+def read_server(text: str, port: int = NTP_PORT) -> TimeServer:
+    """``host``, ``host:port``, ``[address]:port``; ``port``: where the text names none.
 
     Raises:
         SettingsError: none of these.
     """
     found = _SERVER.fullmatch(text)
-    port = int(found[3] or NTP_PORT) if found else 0
+    port = int(found[3] or port) if found else 0
     if found is None or not 1 <= port <= 65_535:
         raise SettingsError(f'{text!r:.100} is no server: write "name" or "name:port"')
     return TimeServer(found[1] or found[2], port)

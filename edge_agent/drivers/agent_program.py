@@ -105,10 +105,7 @@ def _channel(
     settings: AgentSettings, tellings: Tellings, machines: Sequence[Abstraction]
 ) -> Channel:
     tls = None if settings.tls is None else settings.tls.context()
-    address = Address(
-        host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls,
-        time_servers=settings.time_servers,
-    )  # fmt: skip
+    address = Address(gateways=settings.gateways, tls=tls, time_servers=settings.time_servers)
     if settings.outbox is None:
         session = AgentSession(
             settings.session, settings.streams, clock.read().wall_ns, _cookie, jitter
@@ -220,7 +217,7 @@ async def _watch(
 
 
 def _state_line(settings: AgentSettings, driver: SessionDriver) -> str:
-    where = f"{settings.host} port {settings.port}"
+    where = f"{driver.gateway.host} port {driver.gateway.port}"
     source = f"{settings.session.site}/{settings.session.source}"
     state = driver.session.state
     if state is not SessionState.RUNNING:

@@ -168,13 +168,19 @@ class StreamSocket(asyncio.Protocol):
 # (``unacked_bytes_max``), as a message stays there until it is acked.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where the gateway is. ``tls`` None: TCP as it is."""
+class GatewayAddress(NamedTuple):
+    """Where a gateway is."""
 
     host: str
     port: int
     ntp_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the gateways are, in the order in which they are tried. ``tls`` None: TCP as it is."""
+
+    gateways: tuple[GatewayAddress, ...]
     tls: ssl.SSLContext | None = None
     time_servers: tuple[TimeServer, ...] = ()
 
@@ -190,13 +196,15 @@ class SessionDriver:
         """``connected``, ``not_connected``, ``no_ntp_socket``, ``answers_left_out``."""
         self.last_error = ""
         """Why a connection was last not opened, or was lost."""
+        self.gateway = address.gateways[0]
+        """The one connected to, or tried, last."""
         self.local_address = ""
         """This device's own address on the connection opened last."""
         self._address = address
         self._links: dict[int, _Link] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._datagrams: asyncio.DatagramTransport | None = None
-        self._asked_host = ""
+        self._asked_at = ("", 0)
         self._servers = TimeServers(address.time_servers, self.answered, self._not_asked)
         self._chrony: asyncio.Task[None] | None = None
         self._alarm = Alarm(self._wake)
@@ -254,8 +262,8 @@ class SessionDriver:
         self.before_sending()
         for output in self.session.outputs():
             match output:
-                case Connect(number):
-                    self._spawn(number)
+                case Connect(number, place):
+                    self._spawn(number, self._address.gateways[place])
                 case SendBytes(number, data, spare):
                     self._send(self._links[number], data, spare=spare)
                 case Close(number, _):
@@ -308,8 +316,9 @@ class SessionDriver:
         else:
             link.send(data)
 
-    def _spawn(self, number: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._connect(number))
+    def _spawn(self, number: int, gateway: GatewayAddress) -> None:
+        self.gateway = gateway
+        task = asyncio.get_running_loop().create_task(self._connect(number, gateway))
         self._connecting[number] = task
         task.add_done_callback(partial(self._connected, number))
 
@@ -329,39 +338,39 @@ class SessionDriver:
                 seconds = self.session.settings.hello_timeout_ns / 1e9
                 asyncio.get_running_loop().call_later(seconds, link.abort)
 
-    async def _connect(self, number: int) -> None:
-        address, loop = self._address, asyncio.get_running_loop()
+    async def _connect(self, number: int, at: GatewayAddress) -> None:
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.session.settings.hello_timeout_ns / 1e9):
                 _, link = await loop.create_connection(
-                    lambda: _Link(self, number), address.host, address.port, ssl=address.tls
+                    lambda: _Link(self, number), at.host, at.port, ssl=self._address.tls
                 )
         except (OSError, TimeoutError) as error:
             self.counts["not_connected"] += 1
-            self.last_error = f"{address.host} port {address.port}: {_told(error)}"
+            self.last_error = f"{at.host} port {at.port}: {_told(error)}"
             self.session.disconnected(number, clock.read())
             self.carry_out()
             return
-        await self._open_datagrams(link.peer)
+        await self._open_datagrams(link.peer, at.ntp_port)
         if self._links.get(number) is link:
             self.session.connected(number, clock.read())
             self.carry_out()
 
-    async def _open_datagrams(self, host: str) -> None:
+    async def _open_datagrams(self, host: str, port: int) -> None:
         """Questions go where the connection went: a name may have several addresses."""
         if self._datagrams is not None and not self._datagrams.is_closing():
-            if self._asked_host == host:
+            if self._asked_at == (host, port):
                 return
             self._datagrams.abort()
         try:
             made, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: _Questions(self), remote_addr=(host, self._address.ntp_port)
+                lambda: _Questions(self), remote_addr=(host, port)
             )
         except OSError as error:
             self.counts["no_ntp_socket"] += 1
             self.last_error = f"time sync with {host}: {_told(error)}"
             return
-        self._datagrams, self._asked_host = made, host
+        self._datagrams, self._asked_at = made, (host, port)
 
     def _ask(self, data: bytes, place: int) -> None:
         if place == CHRONY:

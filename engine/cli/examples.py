@@ -59,6 +59,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "log import": ("slackwater log import rows.csv --map ts=when --time-unit us --out rows.log",),
     "log export": ("slackwater log export short.log --out short.csv",),
+    "log merge": (
+        "slackwater log export short.log --out copy.jsonl",
+        "slackwater log import copy.jsonl --out copy.log",
+        "slackwater log merge short.log copy.log --apart 5ms --out both.log",
+    ),
     "log forget": (
         "slackwater log import rows.csv --time-unit us --out door.log",
         "slackwater log forget door.log main/s1",

@@ -28,7 +28,7 @@ from slackwater.engine.cli.terminal import PlainConsole, watched
 from slackwater.engine.cli.visible import json_out, print_stderr, visible
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.core.units import unit_ns
+from slackwater.engine.core.units import parse_duration, unit_ns
 from slackwater.engine.hosts.warnings import of_counted
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.describe import describe, summary_tables
@@ -41,6 +41,7 @@ from slackwater.engine.log.row_export import write_rows
 from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.output.export import text_out
 from slackwater.engine.output.json_lines import write_trace
+from slackwater.engine.server.merged_logs import MergedLogs
 
 log_app = typer.Typer(
     no_args_is_help=True,
@@ -167,6 +168,42 @@ def show_log(
         PlainConsole().print(summary_tables(name, summary, read.unit))
 
 
+@log_app.command(
+    "merge", short_help="One log of those of several gateways.", epilog=epilog("log merge")
+)
+def merge_logs(
+    logs: Annotated[
+        list[Path], typer.Argument(metavar="LOG LOG...", help="Arrival logs of gateways.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new arrival log.")],
+    apart: Annotated[
+        str,
+        typer.Option(metavar="D", help="How far the gateways' clocks may be apart; 0s: one clock."),
+    ],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Merges the logs of gateways that agents use in turn: each event once, by arrival.
+
+    Times are by the clock of the first log's gateway. Bounds of clocks that another gateway
+    measured become wider by --apart.
+    """
+    if out.exists():
+        raise UserError(f"{out}: exists already; choose a new folder")
+    if len(set(map(Path.resolve, logs))) < max(len(logs), 2):
+        raise UserError("name two logs or more, each once")
+    if apart.strip().isdigit() and int(apart):
+        raise UserError(f"--apart {apart}: write its unit, as in {apart}ms")
+    merged = MergedLogs(logs, parse_duration(apart))
+    frames, records = _write_log(merged, out, quiet=quiet)
+    if as_json:
+        numbers = {"frames": frames, "records": records, "copies": merged.copies}
+        typer.echo(json.dumps({"logs": list(map(str, logs)), "log": str(out)} | numbers))
+        return
+    copies = f"; {merged.copies:,} events were in two logs" if merged.copies else ""
+    typer.echo(f"{visible(str(out))}: {records:,} records in {frames:,} frames{copies}")
+
+
 @log_app.command("forget", short_help="A source's newest start goes.", epilog=epilog("log forget"))
 def forget_source(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="Arrival log that no server writes.")],
@@ -206,7 +243,9 @@ def _format(out: Path | None, wanted: str | None) -> str:
     return suffix
 
 
-def _write_log(log: InputRead | LogReader, out: Path, *, quiet: bool) -> tuple[int, int]:
+def _write_log(
+    log: InputRead | LogReader | MergedLogs, out: Path, *, quiet: bool
+) -> tuple[int, int]:
     """Frames and records of the log, which takes its name only when it is complete."""
     unfinished = out.with_name(f".{out.name}.importing")
     frames = records = 0

@@ -9,7 +9,7 @@ import pytest
 
 from slackwater.edge_agent import ntp
 from slackwater.edge_agent.clock import Now
-from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
+from slackwater.edge_agent.drivers.session_driver import Address, GatewayAddress, SessionDriver
 from slackwater.edge_agent.errors import NtpRefused
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.session import AgentSession
@@ -87,7 +87,7 @@ def test_the_program_is_run(
     async def asked() -> SessionDriver:
         settings = SessionSettings(source="d", time_places=(CHRONY,))
         session = AgentSession(settings, [StreamSchema("events")], 1, lambda: 1)
-        driver = SessionDriver(session, Address(host="127.0.0.1", port=1, ntp_port=1))
+        driver = SessionDriver(session, Address(gateways=(GatewayAddress("127.0.0.1", 1, 1),)))
         session._sync.start(Now(1, 1))
         session._after_sync(Now(1, 1))
         driver.carry_out()

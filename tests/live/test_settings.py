@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent
+from slackwater.edge_agent.drivers.session_driver import GatewayAddress
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.settings_file import quantity, shown_ns
@@ -36,7 +37,7 @@ def an_agent(folder: Path, text: str) -> AgentSettings:
 def test_an_agent_of_few_words_has_defaults(tmp_path: Path) -> None:
     found = an_agent(tmp_path, INPUT)
     assert (found.session.site, found.session.source) == ("main", "device-1")
-    assert (found.host, found.port, found.ntp_port) == ("127.0.0.1", 9750, 9750)
+    assert found.gateways == (GatewayAddress("127.0.0.1", 9750, 9750),)
     assert found.streams == (StreamSchema("events"),)
     assert found.session.heartbeat_ns == 0  # nobody said how late events are read
 

@@ -135,12 +135,13 @@ _IP_MTU: Final = 14
 
 
 class GatewayPath:
-    """Questions while ``run`` runs; ``findings`` at any time."""
+    """Questions to the first gateway while ``run`` runs; ``findings`` at any time."""
 
     def __init__(
         self, settings: AgentSettings, clock: DeviceClock, precision_ns: int, train_s: float
     ) -> None:
         self._settings = settings
+        self._gateway = settings.gateways[0]
         self._clock = clock
         self._precision_ns = precision_ns
         self._train_s = train_s
@@ -208,7 +209,7 @@ class GatewayPath:
         self._burst = BurstFindings(probe.sent, probe.answers, size, spread_ns)
 
     async def _endpoint(self, probe: PathProbe) -> asyncio.DatagramTransport | None:
-        where = (self._settings.host, self._settings.ntp_port)
+        where = (self._gateway.host, self._gateway.ntp_port)
         try:
             transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
                 lambda: _Answers(probe, self._clock), remote_addr=where
@@ -228,11 +229,11 @@ class GatewayPath:
             try:
                 async with asyncio.timeout(TIMEOUT_NS / 1e9):
                     _, writer = await asyncio.open_connection(
-                        self._settings.host, self._settings.port, ssl=tls
+                        self._gateway.host, self._gateway.port, ssl=tls
                     )
             except (OSError, TimeoutError, ssl.SSLError) as error:
                 said = str(getattr(error, "strerror", None) or error or "no answer")
-                self._connect_error = f"{self._settings.host} port {self._settings.port}: {said}"
+                self._connect_error = f"{self._gateway.host} port {self._gateway.port}: {said}"
                 return
             self._connect_ns.append(round((loop.time() - begun) * 1e9))
             link = writer.get_extra_info("socket")
@@ -246,9 +247,8 @@ class GatewayPath:
         ended = self._ended_ns or self._clock.read().mono_ns
         lost = probe.late(ended, TIMEOUT_NS)
         up, down = probe.reordered()
-        settings = self._settings
         return PathFindings(
-            host=settings.host, port=settings.port, ntp_port=settings.ntp_port,
+            **self._gateway._asdict(),
             exchanges=probe.exchanges(), asked=probe.answers + lost, lost=lost,
             reordered_up=up, reordered_down=down, refused=dict(probe.refused),
             stratum=probe.stratum, error=self._error, connect_ns=tuple(self._connect_ns),

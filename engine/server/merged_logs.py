@@ -1,0 +1,210 @@
+"""The logs of several gateways as one: in order of arrival, each numbered event once.
+
+An agent sends to one gateway at a time, and to the next when that one is gone, so each log has a
+part of a site, and some events are in two. Gateways stamp arrivals by clocks of their own, which
+are ``apart`` by so much at most. The first log's clock is the reference:
+
+* a sync that another gateway measured is wrong by ``apart`` more;
+* a promise or an end says that all before it has come. What came before it at another gateway may
+  be stamped later, by ``apart`` at most, so it counts so much later;
+* where a gateway says that the numbers of a start begin, it is where they began there: the smallest
+  is where the start began.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from math import inf
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.edge_agent import records as r
+from slackwater.edge_agent.records import DELAY_MAX_NS, Kind
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.recall import ReceivedSet
+from slackwater.engine.log.arrival_log import LogReader
+
+Start = tuple[str, str, str, int]
+"""Site, source, stream, incarnation."""
+_KEY: Final = (r.SOURCE, r.STREAM, r.INCARNATION)
+_LATER_KINDS: Final = (int(Kind.POG), int(Kind.EOS))
+
+
+class MergedLogs:
+    """The frames of the logs ``folders``; iterate once, then ``copies`` says what was left out.
+
+    Memory holds what of one log is ahead of the others, and the gaps in the numbers.
+
+    Raises:
+        UserError: not a log, or one without arrivals.
+    """
+
+    kind: Final = "log"
+    arrival_given: Final = True
+
+    def __init__(self, folders: Sequence[Path], apart_ns: int) -> None:
+        self.copies = 0
+        """Events that another log, or the same one, had before."""
+        self._apart = apart_ns
+        self._logs = [LogReader(folder) for folder in folders]
+        for log in self._logs:
+            if not log.arrival_given:
+                raise UserError(
+                    f"{log.directory}: was imported from a file without arrivals, so nothing says "
+                    "where its records belong among those of a gateway"
+                )
+        self._received: dict[Start, ReceivedSet] = {}
+
+    def __iter__(self) -> Iterator[Frame]:
+        first_seqs = self._first_seqs()
+        waiting: dict[str, list[pa.Table]] = defaultdict(list)
+        for site, log, frame, until in self._by_arrival():
+            waiting[site].append(self._on_one_clock(site, log, frame, first_seqs))
+            table = _in_order(site, waiting[site])
+            ready = int(np.searchsorted(table[r.ARRIVAL].to_numpy(), until))
+            waiting[site] = [table.slice(ready)] if ready < table.num_rows else []
+            yield from self._frames(site, table.slice(0, ready))
+
+    def _by_arrival(self) -> Iterator[tuple[str, int, Frame, float]]:
+        """(site, number of the log, frame, arrival before which all of the site has been given)."""
+        spans = [list(log.spans()) for log in self._logs]
+        firsts: list[dict[str, list[int]]] = []  # of each log by site, the next one last
+        for of_log in spans:
+            by_site: dict[str, list[int]] = defaultdict(list)
+            for site, first, _ in reversed(of_log):
+                by_site[site].append(first)
+            firsts.append(by_site)
+        frames = [iter(log) for log in self._logs]
+        places = [0] * len(spans)
+        while left := [n for n, of_log in enumerate(spans) if places[n] < len(of_log)]:
+            log = min(left, key=lambda n: spans[n][places[n]][1])
+            site = spans[log][places[log]][0]
+            places[log] += 1
+            firsts[log][site].pop()
+            until = min((each[site][-1] for each in firsts if each[site]), default=inf)
+            yield site, log, next(frames[log]), until
+
+    def _first_seqs(self) -> dict[Start, int]:
+        """The smallest number that a log says a start of a source began with."""
+        found: dict[Start, int] = {}
+        for log in self._logs:
+            for frame in log:
+                if r.FIRST_SEQ not in frame.batch.schema.names:
+                    continue
+                table = _whole(pa.table(frame.batch))
+                table = table.filter(pc.is_valid(table[r.FIRST_SEQ]))
+                columns = (table[name].to_pylist() for name in (*_KEY, r.FIRST_SEQ))
+                for *key, first in zip(*columns, strict=True):
+                    start: Start = (frame.site, *key)
+                    found[start] = min(first, found.get(start, first))
+        return found
+
+    def _on_one_clock(
+        self, site: str, log: int, frame: Frame, first_seqs: dict[Start, int]
+    ) -> pa.Table:
+        table = _whole(pa.table(frame.batch))
+        later = pc.is_in(table[r.KIND], pa.array(_LATER_KINDS, pa.int8()))
+        arrival = pc.if_else(later, pc.add(table[r.ARRIVAL], self._apart), table[r.ARRIVAL])
+        table = _with(table, r.ARRIVAL, arrival)
+        if log and r.DELAY in table.column_names:
+            wider = pc.min_element_wise(
+                pc.add(table[r.DELAY], 2 * self._apart), pa.scalar(DELAY_MAX_NS), skip_nulls=False
+            )
+            table = _with(table, r.DELAY, wider)
+        if r.FIRST_SEQ in table.column_names:
+            firsts = table[r.FIRST_SEQ].to_pylist()
+            keys = zip(*(table[name].to_pylist() for name in _KEY), strict=True)
+            said = [
+                None if first is None else first_seqs[(site, *key)]
+                for key, first in zip(keys, firsts, strict=True)
+            ]
+            table = _with(table, r.FIRST_SEQ, pa.chunked_array([pa.array(said, pa.int64())]))
+        return table
+
+    def _frames(self, site: str, table: pa.Table) -> Iterator[Frame]:
+        """What is left of ``table`` without events that came before."""
+        new = self._new(site, table)
+        self.copies += len(new) - int(new.sum())
+        if not new.all():
+            table = table.filter(pa.array(new))
+        encoded = [
+            column.dictionary_encode() if pa.types.is_string(column.type) else column
+            for column in table.columns
+        ]
+        table = pa.table(encoded, table.column_names).combine_chunks()
+        for batch in table.to_batches():
+            yield Frame(site, batch)
+
+    def _new(self, site: str, table: pa.Table) -> np.ndarray:
+        """Of each row whether it is no event with a number that came before."""
+        new = np.ones(table.num_rows, np.bool_)
+        seq = pc.fill_null(table[r.SEQ], -1).to_numpy()
+        numbered = np.flatnonzero((seq >= 0) & (table[r.KIND].to_numpy() == Kind.EVENT))
+        if not len(numbered):
+            return new
+        keys = table.select(_KEY).take(pa.array(numbered))
+        codes = np.stack([_codes(keys[name]) for name in _KEY])
+        order = np.lexsort((np.arange(len(numbered)), seq[numbered], *codes))
+        ends = np.flatnonzero((np.diff(codes[:, order]) != 0).any(axis=0)) + 1
+        for rows in np.split(order, ends):
+            start: Start = (site, *(keys[name][int(rows[0])].as_py() for name in _KEY))
+            received = self._received.setdefault(start, ReceivedSet())
+            numbers = seq[numbered[rows]]
+            is_first = np.append(True, np.diff(numbers) > 0)
+            came = np.zeros(len(rows), np.bool_)
+            runs = np.flatnonzero(np.append(True, np.diff(numbers) > 1))
+            for low, high in zip(runs, [*runs[1:], len(rows)], strict=True):
+                first, end = int(numbers[low]), int(numbers[high - 1]) + 1
+                for a, b in received.new_parts(first, end):
+                    came |= (numbers >= a) & (numbers < b)
+                received.add(first, end)
+            new[numbered[rows]] = is_first & came
+        return new
+
+
+def _whole(table: pa.Table) -> pa.Table:
+    """With the columns that a frame may leave out where all its rows say the same."""
+    rows = table.num_rows
+    absent = {
+        r.KIND: (int(Kind.EVENT), pa.int8()),
+        r.STREAM: (r.DEFAULT_STREAM, pa.string()),
+        r.INCARNATION: (0, pa.int64()),
+    }
+    for name, (value, type_) in absent.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([value] * rows, type_))
+    return table
+
+
+def _with(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    field = table.schema.field(name)
+    return table.set_column(table.column_names.index(name), field, column.cast(field.type))
+
+
+def _in_order(site: str, tables: list[pa.Table]) -> pa.Table:
+    """By arrival; of one arrival, in the order in which they came."""
+    plain = []
+    for table in tables:
+        types = [
+            pa.field(field.name, pa.string()) if pa.types.is_dictionary(field.type) else field
+            for field in table.schema
+        ]
+        plain.append(table.cast(pa.schema(types)))
+    try:
+        table = pa.concat_tables(plain, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise UserError(
+            f"site {site!r}: an attribute has another type in one log than in another: {error}"
+        ) from error
+    return table.take(pc.array_sort_indices(table[r.ARRIVAL].combine_chunks()))
+
+
+def _codes(column: pa.ChunkedArray) -> np.ndarray:
+    encoded = column.combine_chunks().dictionary_encode()
+    return np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False))
