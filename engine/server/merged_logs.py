@@ -29,6 +29,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.recall import ReceivedSet
 from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.log.files.log_files import LOCK, log_files
 
 Start = tuple[str, str, str, int]
 """Site, source, stream, incarnation."""
@@ -42,7 +43,7 @@ class MergedLogs:
     Memory holds what of one log is ahead of the others, and the gaps in the numbers.
 
     Raises:
-        UserError: not a log, or one without arrivals.
+        UserError: not a log, or one without arrivals; or all are empty.
     """
 
     kind: Final = "log"
@@ -52,7 +53,9 @@ class MergedLogs:
         self.copies = 0
         """Events that another log, or the same one, had before."""
         self._apart = apart_ns
-        self._logs = [LogReader(folder) for folder in folders]
+        self._logs = [LogReader(folder) for folder in folders if not _is_unused(folder)]
+        if not self._logs:
+            raise UserError(f"{', '.join(map(str, folders))}: nothing came to these gateways")
         for log in self._logs:
             if not log.arrival_given:
                 raise UserError(
@@ -166,6 +169,11 @@ class MergedLogs:
                 received.add(first, end)
             new[numbered[rows]] = is_first & came
         return new
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether it is the log of a gateway to which nothing came, as to one that stands by."""
+    return (folder / LOCK).exists() and not log_files(folder)
 
 
 def _whole(table: pa.Table) -> pa.Table:

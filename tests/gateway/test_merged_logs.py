@@ -179,3 +179,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out)["copies"] == 2
     assert [row["seq"] for row in rows_of(LogReader(out))] == list(range(6))
     assert run([*merge, *logs, "--out", out, "--apart", "5ms"]) == 2
+
+
+def test_a_gateway_that_stood_by_has_nothing_to_add(tmp_path: Path) -> None:
+    row = {"site": "a", "kind": 0, "source": "s", "seq": 0, "ts": 1, "arrival": 1, "v": 1}
+    one = written(tmp_path / "one", [row], Random(1))
+    LogWriter(tmp_path / "two").close()
+    assert [each["seq"] for each in rows_of(MergedLogs([one, tmp_path / "two"], 0))] == [0]
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UserError, match="the folder is empty"):
+        MergedLogs([one, tmp_path / "other"], 0)
+    with pytest.raises(UserError, match="nothing came"):
+        MergedLogs([tmp_path / "two"], 0)
