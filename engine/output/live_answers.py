@@ -24,15 +24,16 @@ from slackwater.engine.query.failures import QueryFailure
 # Where an engine begins in a log whose oldest files were retired.
 
 
-def check_begin(log: Path, answers: Path, queries: Iterable[str]) -> None:
-    """Answers are to be made from the log's beginning: it must still be there, or there are none.
+def check_begin(log: Path, answers: Path, queries: Iterable[str], begin: int = 0) -> None:
+    """Answers are to be made from the log's file behind ``begin``: it must still be there, or there
+    are none.
 
     Raises:
         UserError: files of the log were retired, and the answers that were made of them would be
             replaced by those that the rest of the log gives.
     """
     upto = retired(log).upto
-    for name in queries if upto else ():
+    for name in queries if upto > begin else ():
         folder = answers / name
         if any(folder.glob(f"*{SUFFIX}")):
             raise UserError(
@@ -76,12 +77,14 @@ class LiveAnswers:
         times: of queries, by name, the aggregates that are times.
         fed: gets the lines that were not there before.
         patient: how writing is tried again.
+        silent: queries whose answers go nowhere.
         failed: gets the queries that fail.
     """
 
     def __init__(
         self, lines: AnswerLines, tables: AnswerTables | None, unit_ns: int,
         times: Mapping[str, Collection[str]], fed: Fed, patient: Patient, failed: FailedQueries,
+        silent: Collection[str] = (),
     ) -> None:  # fmt: skip
         self._lines = lines
         self._tables = tables
@@ -89,12 +92,13 @@ class LiveAnswers:
         self._times = times
         self._fed = fed
         self._failed = failed
+        self._silent = frozenset(silent)
         self.patient = patient
         """For what else must be written."""
 
     def take(self, parts: Sequence[OutputPart]) -> None:
         """Writes the results among ``parts``: each site's in the order of emission."""
-        for key, kind, table in _pieces(parts):
+        for key, kind, table in self._pieces(parts):
             lines = self._lines_of(key, kind, table)
             new = self.patient(partial(self._lines.append, key, lines))
             if new:
@@ -103,7 +107,7 @@ class LiveAnswers:
                 self._tables.add(key, kind, table)
         for key, lines in self._aside(parts):
             self.patient(partial(self._lines.append, key, lines))
-        for site, failures in _failures(parts):
+        for site, failures in self._failures(parts):
             self.patient(partial(self._failed.add, site, failures))
         self.rest()
 
@@ -122,10 +126,10 @@ class LiveAnswers:
         Args:
             end: what the end of the log would give.
         """
-        for site, failures in _failures(end):
+        for site, failures in self._failures(end):
             self._failed.at_end(site, failures)
         lines: dict[tuple[str, str], bytes] = {}
-        for key, kind, table in _pieces(end):
+        for key, kind, table in self._pieces(end):
             lines[key] = lines.get(key, b"") + self._lines_of(key, kind, table)
         for key, more in self._aside(end):
             lines[key] = lines.get(key, b"") + more
@@ -141,6 +145,19 @@ class LiveAnswers:
         """
         tables = {} if self._tables is None else self._tables.state()
         return {"lines": self._lines.state(), "tables": tables, "failed": self._failed.state()}
+
+    def _pieces(
+        self, parts: Sequence[OutputPart]
+    ) -> Iterator[tuple[tuple[str, str], ResultKind, pa.Table]]:
+        """(query, site), kind and rows of the results among ``parts`` that go somewhere."""
+        return (piece for piece in _pieces(parts) if piece[0][0] not in self._silent)
+
+    def _failures(self, parts: Sequence[OutputPart]) -> Iterator[tuple[str, list[QueryFailure]]]:
+        """Site, and its queries that have failed and whose answers go somewhere."""
+        for part in parts:
+            if part.kind == FAILED:
+                failures = [QueryFailure(**row) for row in part.content()]
+                yield part.site, [each for each in failures if each.query not in self._silent]
 
     def _lines_of(self, key: tuple[str, str], kind: ResultKind, table: pa.Table) -> bytes:
         pieces = kind.lines(table, self._unit, self._times.get(key[0], ()))
@@ -172,13 +189,6 @@ def _pieces(parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], Resu
             for name in names:
                 mine = table if len(names) == 1 else table.filter(pc.field("query") == name)
                 yield (name, site), KINDS[kind_name], mine
-
-
-def _failures(parts: Sequence[OutputPart]) -> Iterator[tuple[str, list[QueryFailure]]]:
-    """Site, and its queries that have failed."""
-    for part in parts:
-        if part.kind == FAILED:
-            yield part.site, [QueryFailure(**row) for row in part.content()]
 
 
 def _tables(part: OutputPart) -> Iterator[tuple[ResultKind, pa.Table]]:

@@ -137,11 +137,17 @@ OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
 
 @dataclass(frozen=True, slots=True)
 class EnginePlace:
-    """Where an engine works: the log, its own file of state, how often that is saved."""
+    """Where an engine works: the log, its own file of state, how often that is saved.
+
+    ``begin``: number of the log's last file that it does not read. ``files_at_once``: so many it
+    reads before it is another engine's turn; None: there is no other.
+    """
 
     log: Path
     state: Path
     save_every_s: float
+    begin: int = 0
+    files_at_once: int | None = None
 
     @property
     def chunks(self) -> Path:
@@ -189,7 +195,7 @@ class EmbeddedEngine:
         self._chains.clear()
         self._snapshots.clear()
         self._watch = AttributeWatch(self._settings, {})
-        self.done = skipped(self._place.log, 0, self._tell)
+        self.done = skipped(self._place.log, self._place.begin, self._tell)
         return answers
 
     def _gone_on(self, state: dict[str, Any], open_answers: OpenAnswers) -> LiveAnswers:
@@ -225,17 +231,19 @@ class EmbeddedEngine:
         return None if stores is None else lambda query: ChunksApart(stores[query])
 
     def upto(self, number: int) -> None:
-        """Takes the log's files up to that number.
+        """Takes the log's files up to that number, or as many as it may take at once.
 
         Raises:
             UserError: a damaged file.
         """
         self.done = skipped(self._place.log, self.done, self._tell)
-        for frames, done in self._batches(number):
+        most = self._place.files_at_once
+        end = number if most is None else min(number, self.done + most)
+        for frames, done in self._batches(end):
             self._process(frames)
             self.done = done
             self._save_if_due()
-        if not self._caught_up:
+        if not self._caught_up and self.done >= number:
             self._caught_up = True
             self._answers.caught_up()
             for line in self._watch.missing():

@@ -10,9 +10,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from slackwater.engine.core.errors import SlackwaterError
 from slackwater.engine.core.units import unit_ns
-from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch, OpenAnswers
-from slackwater.engine.hosts.live.questions import Questions, claim
+from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch
+from slackwater.engine.hosts.live.questions import QueryGroup, Questions, claim, query_groups
 from slackwater.engine.kernels.jit import loading, when_compiling
 from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.whole_file import sync_folder
@@ -33,7 +33,6 @@ from slackwater.engine.output.run_writer import Failed, FailedQueries
 from slackwater.engine.query.results_as_events import time_labels
 
 if TYPE_CHECKING:
-    from slackwater.engine.hosts.chain import ChainSettings
     from slackwater.engine.hosts.spark.live_engine import SparkEngine
 
 
@@ -109,6 +108,8 @@ ATTRIBUTES: Final = "attributes"
 _RETRY_S: Final = 1.0
 _COMPILING_EVERY_S: Final = 1.0
 _IDLE_S: Final = 1.0
+_FILES_AT_ONCE: Final = 16
+"""Of the log, which a group of queries reads before it is another one's turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,8 @@ class Task:
     save_every_s: float
     parquet_every_s: float
     master: str
+    from_now: tuple[str, ...] = ()
+    """Queries that begin behind the log as it is when they are added."""
 
     def as_line(self) -> bytes:
         """For the process."""
@@ -135,7 +138,8 @@ class Task:
         asked["queries"] = tuple((name, text) for name, text in asked["queries"])
         asked["clock"] = tuple(asked["clock"])
         asked["table"] = tuple(asked["table"])
-        return cls(**{**values, "questions": Questions(**asked)})
+        from_now = tuple(values["from_now"])
+        return cls(**{**values, "questions": Questions(**asked), "from_now": from_now})
 
 
 class _OverError(Exception):
@@ -227,9 +231,6 @@ def _say_while_compiling(outlet: _Outlet) -> None:
 
 def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     log, folder = Path(task.log), Path(task.answers)
-    settings = task.questions.chain_settings()
-    unit, times = unit_ns(task.questions.time_unit), time_labels(settings.plans)
-    names = task.questions.folders
     patient = _patient(folder, notices, outlet.tell)
     if task.kind == "spark":
         _begin_spark(task)
@@ -237,60 +238,111 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
         return
     sync_folder(log)  # a file that a killed server has renamed is to stay
     patient(lambda: claim(folder, log, task.questions.of_each()))
-
-    def opened(known: dict[str, Any]) -> LiveAnswers:
-        if not known:
-            check_begin(log, folder, names)
-        lines = AnswerLines(folder, names, known.get("lines", {}), outlet.tell)
-        tables = None
-        if task.parquet_every_s:
-            tables = AnswerTables(
-                folder, known.get("tables", {}), task.parquet_every_s, unit, times, outlet.tell
+    groups = [QueryGroup(state=task.kind, begin=0, queries=task.questions.queries)]
+    if task.kind == "embedded":
+        groups = patient(
+            lambda: query_groups(
+                folder / STATE, task.kind, task.questions, task.from_now, notices.number
             )
-        failed = FailedQueries(
-            folder, names, known.get("failed"), again=not retired(log).upto, tell=outlet.tell,
-            changed=outlet.failed,
-        )  # fmt: skip
-        return LiveAnswers(lines, tables, unit, times, outlet.lines, patient, failed)
-
-    engine = _engine(task, settings, opened, outlet.tell)
+        )
+    of_group = _GroupEngine(task, patient, outlet, _FILES_AT_ONCE if len(groups) > 1 else None)
+    engines = list(map(of_group.of, groups))
     gc.collect()
     gc.freeze()  # what is loaded stays: going through it costs 0.1 s, in which no answer comes
-    saved = -1
     watch = None
     if task.kind == "spark":
-        watch = LogWatch(settings, log, folder / STATE / ATTRIBUTES, engine.done)
-    caught_up = False
+        settings = task.questions.chain_settings()
+        watch = LogWatch(settings, log, folder / STATE / ATTRIBUTES, engines[0].done)
+    _answer(engines, watch, patient, notices, outlet)
+    for engine in engines:
+        patient(engine.close)
+
+
+def _answer(
+    engines: list[EmbeddedEngine | SparkEngine], watch: LogWatch | None,
+    patient: Callable[[Callable[[], Any]], Any], notices: Notices, outlet: _Outlet,
+) -> None:  # fmt: skip
+    """Until no more notices come, and all that they have said is answered."""
+    saved, caught_up = -1, False
     while True:
-        if engine.saved != saved:
-            saved = engine.saved
+        now_saved = min(engine.saved for engine in engines)
+        if now_saved != saved:
+            saved = now_saved
             outlet.saved(saved)
-        if not caught_up or notices.beyond(engine.done, _IDLE_S):
+        if not caught_up or notices.beyond(min(engine.done for engine in engines), _IDLE_S):
             number = notices.number
             if watch is not None:
-                patient(partial(watch.see, engine.done, number))
-            engine.upto(number)
+                patient(partial(watch.see, engines[0].done, number))
+            for engine in engines:
+                engine.upto(number)
             if watch is not None and not caught_up:
                 for line in watch.missing():
                     outlet.tell(f"warning: {line}, so far")
             caught_up = True
         elif notices.ended:
-            break
+            return
         else:
-            engine.idle()
-    patient(engine.close)
+            for engine in engines:
+                engine.idle()
 
 
-def _engine(
-    task: Task, settings: ChainSettings, opened: OpenAnswers, tell: Callable[[str], None]
-) -> EmbeddedEngine | SparkEngine:
-    log, state = Path(task.log), Path(task.answers) / STATE / task.kind
-    if task.kind == "embedded":
-        return EmbeddedEngine(EnginePlace(log, state, task.save_every_s), settings, opened, tell)
-    # pyspark and a JVM only on request
-    from slackwater.engine.hosts.spark.live_engine import SparkEngine  # noqa: PLC0415
+@dataclass(frozen=True)
+class _GroupEngine:
+    """Makes the engine of a group of queries."""
 
-    return SparkEngine(log, state, settings, opened, task.master, tell)
+    task: Task
+    patient: Callable[[Callable[[], Any]], Any]
+    outlet: _Outlet
+    files_at_once: int | None
+    failed: dict[str, list[Failed]] = field(default_factory=dict)
+    """Of all groups, by the names of their states."""
+
+    def of(self, group: QueryGroup) -> EmbeddedEngine | SparkEngine:
+        """It goes on where the group's state ends, or begins."""
+        task, tell = self.task, self.outlet.tell
+        # What is late, or set aside, is so for all queries: the first chain says it.
+        late = task.questions.late and group.state == task.kind
+        questions = replace(task.questions, queries=group.queries, late=late)
+        settings = questions.chain_settings()
+        log, state = Path(task.log), Path(task.answers) / STATE / group.state
+        opened = partial(self._opened, group, questions.folders, time_labels(settings.plans))
+        if task.kind == "embedded":
+            place = EnginePlace(
+                log, state, task.save_every_s, begin=group.begin, files_at_once=self.files_at_once
+            )
+            return EmbeddedEngine(place, settings, opened, tell)
+        # pyspark and a JVM only on request
+        from slackwater.engine.hosts.spark.live_engine import SparkEngine  # noqa: PLC0415
+
+        return SparkEngine(log, state, settings, opened, task.master, tell)
+
+    def _opened(
+        self, group: QueryGroup, names: Collection[str], times: Mapping[str, Collection[str]],
+        known: dict[str, Any],
+    ) -> LiveAnswers:  # fmt: skip
+        task, tell, silent = self.task, self.outlet.tell, group.silent_statements
+        log, folder = Path(task.log), Path(task.answers)
+        names = [name for name in names if name not in silent]
+        if not known:
+            check_begin(log, folder, names, group.begin)
+        lines = AnswerLines(folder, names, known.get("lines", {}), tell)
+        unit, tables = unit_ns(task.questions.time_unit), None
+        if task.parquet_every_s:
+            tables = AnswerTables(
+                folder, known.get("tables", {}), task.parquet_every_s, unit, times, tell
+            )
+
+        def changed(failed: list[Failed]) -> None:
+            self.failed[group.state] = failed
+            self.outlet.failed([each for mine in self.failed.values() for each in mine])
+
+        failed = FailedQueries(
+            folder, names, known.get("failed"), again=retired(log).upto <= group.begin, tell=tell,
+            changed=changed,
+        )  # fmt: skip
+        return LiveAnswers(
+            lines, tables, unit, times, self.outlet.lines, self.patient, failed, silent
+        )
 
 
 def _begin_spark(task: Task) -> None:

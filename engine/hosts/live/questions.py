@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -204,6 +205,94 @@ class Questions(QueryOptions):
             for name in SIDE_OUTPUT.folders:
                 found[name] = {"events": name, **of_order}
         return found
+
+
+# Queries that began together have one chain per site, and one state. A query that is added later
+# has a chain of its own, which begins with the log that is there, or behind it: so the others go on
+# as they are, also where the log's first files are gone.
+
+
+_GROUPS: Final = "groups.json"
+LOG: Final = "log"
+NOW: Final = "now"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryGroup:
+    """Queries that one chain per site answers.
+
+    ``state``: name of the file of its state. ``begin``: number of the log's last file that it does
+    not read. ``silent``: queries without output, which others refer to, or which are not asked for
+    any more: a chain answers all its queries or none.
+    """
+
+    state: str
+    begin: int
+    queries: tuple[tuple[str, str], ...]
+    silent: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> tuple[tuple[str, str], ...]:
+        """(name, text) of those with output."""
+        return tuple(pair for pair in self.queries if pair[0] not in self.silent)
+
+    @property
+    def silent_statements(self) -> frozenset[str]:
+        """Names of the statements of those without output."""
+        without = [(name, text) for name, text in self.queries if name in self.silent]
+        return frozenset(each.stream or name for name, text in without for each in statements(text))
+
+
+def query_groups(
+    folder: Path, kind: str, questions: Questions, from_now: Collection[str], done: int
+) -> list[QueryGroup]:
+    """The groups of ``questions``: those before, as far as they are asked for, then new ones.
+
+    Args:
+        folder: of the engine's state, in which they are remembered.
+        kind: of the engine.
+        questions: of a site.
+        from_now: names of the queries that begin behind the log as it is when they are added.
+        done: number of the log's last file now.
+
+    Raises:
+        UserError: what was remembered is damaged.
+        OSError: it cannot be written.
+    """
+    path, left, groups = folder / _GROUPS, set(questions.queries), list[QueryGroup]()
+    for known in _read(path).get(kind, ()):
+        group = QueryGroup(**{**known, "queries": tuple(map(tuple, known["queries"]))})
+        asked = left.intersection(group.answered)
+        if asked:
+            silent = tuple(pair[0] for pair in group.queries if pair not in asked)
+            groups.append(replace(group, silent=silent))
+            left -= asked
+        else:
+            for gone in (folder / group.state, folder / f"{group.state}.chunks"):
+                shutil.rmtree(gone) if gone.is_dir() else gone.unlink(missing_ok=True)
+    for is_now, begin in ((False, 0), (True, done)):
+        new = [q for q in questions.queries if q in left and (done and q[0] in from_now) == is_now]
+        if new:
+            taken = {group.state for group in groups}
+            names = (kind, *(f"{kind}-{number}" for number in range(2, len(groups) + 2)))
+            state = next(name for name in names if name not in taken)
+            groups.append(_new_group(questions, state, begin, new))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as sink:
+        sink.write(json.dumps({kind: list(map(asdict, groups))}, indent=1).encode())
+    return groups
+
+
+def _new_group(
+    questions: Questions, state: str, begin: int, new: list[tuple[str, str]]
+) -> QueryGroup:
+    """With all other queries, where one refers to another that is in no state of its own."""
+    try:
+        replace(questions, queries=tuple(new)).plans()
+    except UserError:
+        silent = tuple(pair[0] for pair in questions.queries if pair not in new)
+        return QueryGroup(state=state, begin=begin, queries=questions.queries, silent=silent)
+    return QueryGroup(state=state, begin=begin, queries=tuple(new))
 
 
 # How long disk and engine take here from a closed frame to its answers' lines.
