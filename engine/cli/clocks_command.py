@@ -22,8 +22,7 @@ from slackwater.engine.apps.validate.logs.clocks_page import (
 from slackwater.engine.cli.options import InputOptions, ending_with_a_command, takes_options, typed
 from slackwater.engine.cli.terminal import PlainConsole, watched
 from slackwater.engine.cli.visible import json_out
-from slackwater.engine.cli.work_folder import work_folder
-from slackwater.engine.hosts.pipeline import prepare
+from slackwater.engine.hosts.pipeline import prepare, work_folder
 from slackwater.engine.log.input.several import files_of
 
 _WIDTH: Final = 200

@@ -29,12 +29,11 @@ from slackwater.engine.cli.options import (
 from slackwater.engine.cli.query_commands import Input
 from slackwater.engine.cli.terminal import PlainConsole, print_compiling, watched
 from slackwater.engine.cli.visible import json_out
-from slackwater.engine.cli.work_folder import work_folder
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.options import Clock, Guard, read_guards
-from slackwater.engine.hosts.pipeline import prepare
+from slackwater.engine.hosts.pipeline import prepare, work_folder
 from slackwater.engine.hosts.warnings import of_counted
 from slackwater.engine.log.input.several import files_of
 

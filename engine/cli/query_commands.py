@@ -35,7 +35,6 @@ from slackwater.engine.cli.terminal import (
     watched,
 )
 from slackwater.engine.cli.visible import print_stderr
-from slackwater.engine.cli.work_folder import work_folder
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.clock_faults import excluded_lines
@@ -54,6 +53,7 @@ from slackwater.engine.hosts.pipeline import (
     run_pass,
     warnings_after,
     with_default_order,
+    work_folder,
 )
 from slackwater.engine.hosts.result_files import (
     TABLES,

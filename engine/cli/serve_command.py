@@ -16,7 +16,7 @@ from slackwater.engine.hosts.live.questions import check_claim
 from slackwater.engine.hosts.pipeline import attribute_types, check_order, check_plans
 from slackwater.engine.log.files.log_files import log_files
 from slackwater.engine.query.fields import named_attributes
-from slackwater.engine.server.demo.demonstration import demonstrate
+from slackwater.engine.server.demonstration import demonstrate
 from slackwater.engine.server.engine_process import EngineSettings
 from slackwater.engine.server.serving import serve
 from slackwater.engine.server.site_file import read_site

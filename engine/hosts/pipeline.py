@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -85,6 +87,31 @@ def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
     """The same failure, all that Spark said being in the file ``log`` now."""
     failure.log.rename(log)
     return SparkFailure(failure.cause, log)
+
+
+@contextmanager
+def work_folder(work: Path | None) -> Iterator[Path]:
+    """The folder of log, checkpoint and parts.
+
+    Args:
+        work: the user's, made if absent; None: a new one, of which only the log of a failure stays.
+
+    Raises:
+        UserError: it cannot be a folder.
+    """
+    if work is not None:
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            said = f"cannot be a folder for --work: {error.strerror}"
+            raise UserError(f"{work}: {said}") from error
+        yield work
+        return
+    with tempfile.TemporaryDirectory(prefix="slackwater-") as name:
+        try:
+            yield Path(name)
+        except SparkFailure as failure:
+            raise with_log_kept(failure, Path(f"{name}.spark.log")) from failure
 
 
 class Prepared(Struct, frozen=True):

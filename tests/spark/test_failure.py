@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from slackwater.engine.cli.work_folder import work_folder
 from slackwater.engine.core.errors import SparkFailure, UserError
+from slackwater.engine.hosts.pipeline import work_folder
 from slackwater.engine.hosts.spark.host import spark_failure, wait_for
 
 HEAD = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted.

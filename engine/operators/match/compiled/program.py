@@ -14,8 +14,16 @@ from slackwater.engine.core.released import Strings
 from slackwater.engine.operators.match.compiled.table_builder import Read, aliases_of, chosen, flag
 from slackwater.engine.operators.match.search import machine
 from slackwater.engine.operators.match.search import machine as clocked
-from slackwater.engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT, Programs
-from slackwater.engine.operators.match.verdict.outcomes import EQUAL, LESS, MORE
+from slackwater.engine.operators.match.search.machine import (
+    ABSENT,
+    EQUAL,
+    FLOAT,
+    INT,
+    LESS,
+    MORE,
+    TEXT,
+    Programs,
+)
 from slackwater.engine.query.clocked import (
     Coefficients,
     by_event,

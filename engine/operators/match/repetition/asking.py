@@ -29,7 +29,9 @@ from slackwater.engine.operators.match.search.machine import (
     FLOAT,
     POSSIBLY,
     Errors,
+    bits_of,
     holds,
+    real_of,
 )
 from slackwater.engine.operators.match.search.state import (
     CERTAIN,
@@ -38,7 +40,6 @@ from slackwater.engine.operators.match.search.state import (
     apart_error,
     lasts_within,
 )
-from slackwater.engine.operators.match.verdict.outcomes import bits_of, real_of
 
 HALF: Final = 32
 LOW_HALF: Final = 2**32 - 1

@@ -1,6 +1,6 @@
 """What a reader of the demonstration's shop prints.
 
-``python -m slackwater.engine.server.demo.readings`` starts it. Things are read at the shelf, at the
+``python -m slackwater.engine.server.shop_readings`` starts it. Things are read at the shelf, at the
 checkout and at the exit; a few are not paid for. All readers draw the same walks from the same
 seed, so that they agree without talking to one another.
 """

@@ -104,7 +104,7 @@ def _agent_file(reader: DemoReader, port: int, start: float) -> str:
     command = [
         sys.executable,
         "-m",
-        "slackwater.engine.server.demo.readings",
+        "slackwater.engine.server.shop_readings",
         reader.place,
         f"{start:.3f}",
     ]
