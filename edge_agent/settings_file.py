@@ -195,6 +195,8 @@ class Table:
         self.name = name
         self.effective: dict[str, Any] = {}
         """What was asked for, as it is in force; inner tables as such."""
+        self.given: Mapping[str, Any] = values
+        """As the file has it: for another process, which reads it again."""
         self._left = dict(values)
 
     def __contains__(self, key: str) -> bool:
