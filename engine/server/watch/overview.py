@@ -15,8 +15,13 @@ from slackwater.engine.gateway.core import GatewayCore
 from slackwater.engine.gateway.peers import Source
 from slackwater.engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
 from slackwater.engine.log.input.numbering import CountedLane
-from slackwater.engine.server.watch.source_figures import NEVER, ClockPoint, Means, SourceFigures
-from slackwater.engine.server.watch.stamping_clocks import DeviceRow
+from slackwater.engine.server.watch.source_figures import (
+    NEVER,
+    ClockPoint,
+    DeviceRow,
+    Means,
+    SourceFigures,
+)
 
 # Whether queries are answered: what the page, the metrics and ``/readyz`` say of the engine.
 
