@@ -31,7 +31,8 @@ ROOMS = {
     "order": {"core", "kernels", "query"},
     "output": {"core", "kernels", "log", "order", "query"},
     "query": {"barrier", "core"},
-    "server": {"core", "gateway", "hosts", "log"},
+    "server": {"core", "gateway", "hosts", "log", "sinks"},
+    "sinks": {"core", "log", "output"},
 }  # fmt: skip
 
 

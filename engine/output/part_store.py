@@ -69,6 +69,7 @@ def wait_for_sole_use(
     until: ExitStack,
     over_within: Callable[[float], bool],
     tell: Callable[[str], None],
+    user: str = "the engine",
 ) -> bool:
     """``sole_use`` as soon as the folder is free, however long that takes.
 
@@ -79,6 +80,7 @@ def wait_for_sole_use(
         until: the folder is this pass's until it is closed.
         over_within: waits so many seconds; True: nobody wants the folder any more.
         tell: takes a line for people.
+        user: what an earlier server has started here.
 
     Returns:
         whether it is this pass's; False: nobody wants it any more.
@@ -93,7 +95,7 @@ def wait_for_sole_use(
         except FolderInUseError:
             looks += 1
             if looks == _QUIET_LOOKS:
-                tell(f"{folder} is in use by the engine of an earlier server: waits for it to end")
+                tell(f"{folder} is in use by {user} of an earlier server: waits for it to end")
             if over_within(_LOOK_S):
                 return False
         else:

@@ -1,7 +1,8 @@
-"""The engine as a child process of the server, so that receiving and acking never wait for it.
+"""Engine and sinks as child processes of the server: receiving and acking never wait for them.
 
-It receives how far the log is durable, and returns lines of answers for the live page. When it ends
-by itself the server restarts it, with a growing delay: the cause may be fixed meanwhile.
+The engine receives how far the log is durable, and returns lines of answers for the live page. The
+sinks read the answers' files. What ends by itself is restarted, with a growing delay: the cause may
+be fixed meanwhile.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import asyncio
 import json
 import re
 import sys
+from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +25,7 @@ from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
 from slackwater.engine.hosts.live.questions import Questions
 from slackwater.engine.server.watch.overview import AnswersState
+from slackwater.engine.sinks.program import SinkTask
 
 # ``[engine]`` and ``[[query]]`` of a site's settings.
 
@@ -168,6 +172,9 @@ def spark_ready() -> None:
         raise UserError(f"[engine] kind spark: {error}") from error
 
 
+# Processes of the server.
+
+
 OnResults = Callable[[Sequence[bytes]], None]
 """Takes lines of answers that have just been written, each a JSON object without its newline."""
 _AGAIN_S: Final = (1.0, 15.0)
@@ -178,91 +185,80 @@ ENDED: Final = 1
 _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
 STOP_S: Final = 45.0
-"""So long the engine may take to answer what is in the log, when the server stops."""
+"""So long it may take to do what there is, as to answer the log, when the server stops."""
+_LINE_MAX: Final = 1 << 20
+"""Bytes of a line that a process says."""
 COMPILING_STOP_S: Final = 240.0
 """The same, with what it compiles meanwhile: that would be lost, and compiled at the next start."""
 
 
-class EngineProcess:
-    """From ``start`` to ``stop``, on one event loop.
+class ChildProcess(ABC):
+    """A program of ours, from ``start`` to ``stop`` on one event loop; it is started again when it
+    ends by itself. The end of its standard input says that it is to stop.
 
     Args:
-        task: what it is to do.
-        durable: number of the log's last file so far.
+        module: that is run.
+        name: for messages.
+        first: what it is to do, a line.
         tell: takes a line for people.
-        on_results: takes new answers.
-        state: is kept up to date.
     """
 
-    def __init__(
-        self, task: Task, durable: int, tell: Callable[[str], None], on_results: OnResults,
-        state: AnswersState,
-    ) -> None:  # fmt: skip
-        self._task = task
-        self._number = durable
-        self.saved = 0
-        """The log's files up to this number are needed no more, not by a restart either."""
+    unfinished = "not all is done yet; the next start goes on"
+    """What to say when it was killed, or waited for its next start."""
+
+    def __init__(self, module: str, name: str, first: bytes, tell: Callable[[str], None]) -> None:
+        self._module = module
+        self._name = name
+        self._first = first
         self._tell = tell
-        self._on_results = on_results
-        self._state = state
-        state.running = False
         self._process: Process | None = None
         self._stopping = asyncio.Event()
-        self._compiled_at = -COMPILING_STOP_S
         self._was_at_work = False
         self._before: set[str] = set()
         self._said: set[str] = set()
-        """Lines of the engine's life, and of the one before: what each says again is said once."""
+        """Lines of its life, and of the one before: what each says again is said once."""
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """The engine runs from now on."""
+        """It runs from now on."""
         self._running = asyncio.create_task(self._run())
 
-    def durable(self, number: int) -> None:
-        """The log is durable up to the file of that number."""
-        self._number = number
-        self._notify()
-
     async def stop(self) -> None:
-        """Returns when the engine has answered all that is durable and ended, or took too long."""
+        """Returns when it has done what there is and ended, or took too long."""
         assert self._running is not None
         self._stopping.set()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-        if not await self._ended_in_time() and self._process is not None:
+        if not await self._ended_in_time(self._running) and self._process is not None:
             self._process.kill()
         await self._running
 
-    async def _ended_in_time(self) -> bool:
-        assert self._running is not None
-        now = asyncio.get_running_loop().time
-        begun, reported = now(), False
-        while (left := max(begun, self._compiled_at) + STOP_S - now()) > 0:
-            if now() > begun + COMPILING_STOP_S:
-                break
-            done, _ = await asyncio.wait([self._running], timeout=min(left, 1.0))
-            if done:
-                return True
-            if self._compiled_at > begun and not reported:
-                reported = True
-                self._tell("answers: waits until the engine has compiled, which is kept")
-        return False
+    async def _ended_in_time(self, running: asyncio.Task[None]) -> bool:
+        done, _ = await asyncio.wait([running], timeout=STOP_S)
+        return bool(done)
+
+    @abstractmethod
+    async def _hear(self, stdout: asyncio.StreamReader) -> None:
+        """Takes what the process says, until it says no more.
+
+        Raises:
+            IncompleteReadError: it has ended within a message.
+        """
+
+    def _begin(self, process: Process) -> None:
+        """It has been started."""
+        assert process.stdin is not None
+        process.stdin.write(self._first)
+
+    def _end(self) -> None:
+        """It has ended."""
+        self._process = None
 
     def _say(self, line: str) -> None:
-        """Unless the engine's life before said so: it may end four times a minute, for days."""
+        """Unless its life before said so: it may end four times a minute, for days."""
         if line not in self._before:
             self._tell(line)
         self._said.add(line)
-
-    def _notify(self) -> None:
-        if self._process is not None and not self._stopping.is_set():
-            self._say_number(self._process)
-
-    def _say_number(self, process: Process) -> None:
-        assert process.stdin is not None
-        if self._number:
-            process.stdin.write(b"%d\n" % self._number)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -278,53 +274,134 @@ class EngineProcess:
                 wait_s, self._before = _AGAIN_S[0], set()
             if self._was_at_work:
                 wait_s = min(wait_s, _AGAIN_AFTER_ANSWERS_S)
-            self._say(f"answers: the engine ended ({code}); starts again in {wait_s:.0f} s")
+            self._say(f"{self._name} ended ({code}); starts again in {wait_s:.0f} s")
             self._before, self._said = self._said, set()
             done = asyncio.create_task(self._stopping.wait())
             await asyncio.wait([done], timeout=wait_s)
             done.cancel()
             wait_s = min(2 * wait_s, _AGAIN_S[1])
-        # It was killed, waited for its next start, or for an earlier server's engine to end.
-        self._tell("answers: not all are written yet; the next start goes on")
+        # It was killed, waited for its next start, or for that of an earlier server to end.
+        self._tell(self.unfinished)
 
     async def _once(self) -> int:
         """One life of the process; gives its exit code."""
         try:
             process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "slackwater.engine.hosts.live.program",
-                stdin=PIPE, stdout=PIPE, start_new_session=True,
+                sys.executable, "-m", self._module, stdin=PIPE, stdout=PIPE,
+                start_new_session=True, limit=_LINE_MAX,
             )  # fmt: skip
         except OSError as error:
-            self._tell(f"answers: the engine cannot be started: {error.strerror}")
+            self._tell(f"{self._name} cannot be started: {error.strerror}")
             return ENDED
-        assert process.stdin is not None
-        process.stdin.write(self._task.as_line())
-        self._say_number(process)  # also one that is to stop answers what there is
-        if self._stopping.is_set():
+        self._begin(process)
+        if self._stopping.is_set() and process.stdin is not None:
             process.stdin.close()
-        await self._hear(process)
-        self._process = None
-        self._state.running = False
+        assert process.stdout is not None
+        with suppress(asyncio.IncompleteReadError):
+            await self._hear(process.stdout)
+        self._end()
         return await process.wait()
 
-    async def _hear(self, process: Process) -> None:
-        """Takes what the process says, until it says no more."""
-        assert process.stdout is not None
-        try:
-            while True:
-                head = await process.stdout.readexactly(HEAD)
-                content = await process.stdout.readexactly(int.from_bytes(head[1:], "big"))
-                if head[:1] == LINES:
-                    self._on_results(content.splitlines())
-                elif head[:1] == SAVED:
-                    self.saved = int(content)
-                elif head[:1] == FAILED:
-                    self._state.failed = json.loads(content)
-                elif head[:1] == RUNS:
-                    self._state.running = self._was_at_work = True
-                elif head[:1] == COMPILING:
-                    self._compiled_at = asyncio.get_running_loop().time()
-                else:
-                    self._say(content.decode())
-        except asyncio.IncompleteReadError:
-            return
+
+class EngineProcess(ChildProcess):
+    """The engine that answers.
+
+    Args:
+        task: what it is to do.
+        durable: number of the log's last file so far.
+        tell: takes a line for people.
+        on_results: takes new answers.
+        state: is kept up to date.
+    """
+
+    unfinished = "answers: not all are written yet; the next start goes on"
+
+    def __init__(
+        self, task: Task, durable: int, tell: Callable[[str], None], on_results: OnResults,
+        state: AnswersState,
+    ) -> None:  # fmt: skip
+        module = "slackwater.engine.hosts.live.program"
+        super().__init__(module, "answers: the engine", task.as_line(), tell)
+        self._number = durable
+        self.saved = 0
+        """The log's files up to this number are needed no more, not by a restart either."""
+        self._on_results = on_results
+        self._state = state
+        state.running = False
+        self._compiled_at = -COMPILING_STOP_S
+
+    def durable(self, number: int) -> None:
+        """The log is durable up to the file of that number."""
+        self._number = number
+        if self._process is not None and not self._stopping.is_set():
+            self._say_number(self._process)
+
+    async def _ended_in_time(self, running: asyncio.Task[None]) -> bool:
+        now = asyncio.get_running_loop().time
+        begun, reported = now(), False
+        while (left := max(begun, self._compiled_at) + STOP_S - now()) > 0:
+            if now() > begun + COMPILING_STOP_S:
+                break
+            done, _ = await asyncio.wait([running], timeout=min(left, 1.0))
+            if done:
+                return True
+            if self._compiled_at > begun and not reported:
+                reported = True
+                self._tell("answers: waits until the engine has compiled, which is kept")
+        return False
+
+    def _begin(self, process: Process) -> None:
+        super()._begin(process)
+        self._say_number(process)  # also one that is to stop answers what there is
+
+    def _say_number(self, process: Process) -> None:
+        assert process.stdin is not None
+        if self._number:
+            process.stdin.write(b"%d\n" % self._number)
+
+    def _end(self) -> None:
+        super()._end()
+        self._state.running = False
+
+    async def _hear(self, stdout: asyncio.StreamReader) -> None:
+        while True:
+            head = await stdout.readexactly(HEAD)
+            content = await stdout.readexactly(int.from_bytes(head[1:], "big"))
+            if head[:1] == LINES:
+                self._on_results(content.splitlines())
+            elif head[:1] == SAVED:
+                self.saved = int(content)
+            elif head[:1] == FAILED:
+                self._state.failed = json.loads(content)
+            elif head[:1] == RUNS:
+                self._state.running = self._was_at_work = True
+            elif head[:1] == COMPILING:
+                self._compiled_at = asyncio.get_running_loop().time()
+            else:
+                self._say(content.decode())
+
+
+class SinksProcess(ChildProcess):
+    """The sinks, which take answers to other programs.
+
+    Args:
+        task: what they are to do.
+        tell: takes a line for people.
+        state: is kept up to date.
+    """
+
+    unfinished = "sinks: not all is delivered yet; the next start goes on"
+
+    def __init__(self, task: SinkTask, tell: Callable[[str], None], state: AnswersState) -> None:
+        super().__init__("slackwater.engine.sinks.program", "sinks: their process",
+                         task.as_line(), tell)  # fmt: skip
+        self._state = state
+
+    async def _hear(self, stdout: asyncio.StreamReader) -> None:
+        while line := await stdout.readline():
+            message = json.loads(line)
+            if "line" in message:
+                self._say(message["line"])
+            else:
+                self._was_at_work = True
+                self._state.sinks = message["figures"]

@@ -11,7 +11,7 @@ import asyncio
 import gc
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -26,7 +26,13 @@ from slackwater.engine.hosts.live.questions import check_claim
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.files.log_files import log_files
-from slackwater.engine.server.engine_process import EngineProcess, OnResults, spark_ready
+from slackwater.engine.server.engine_process import (
+    ChildProcess,
+    EngineProcess,
+    OnResults,
+    SinksProcess,
+    spark_ready,
+)
 from slackwater.engine.server.log_keeper import LogKeeper, LogThread
 from slackwater.engine.server.ntp_responder import NtpResponder
 from slackwater.engine.server.result_feed import ResultFeed
@@ -72,6 +78,8 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         feed = ResultFeed(unit_ns=unit_ns(asked.questions.time_unit) if asked else 1)
         answers = AnswersState()
         engine = _engine(settings, writer.files, tell, feed.publish, answers)
+        sinks = None if settings.sinks is None else SinksProcess(settings.sinks, tell, answers)
+        children = [child for child in (engine, sinks) if child is not None]
         log = LogThread(writer, settings.gateway.sink_retry_ns)
         figures = SourceFigures(log, settings.gateway.sources_max)
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
@@ -81,7 +89,7 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
             settings.log, settings.keep, lambda: None if engine is None else engine.saved, tell
         )
         with keeper:
-            asyncio.run(_serve(core, log, settings, tls, page, tell, engine))
+            asyncio.run(_serve(core, log, settings, tls, page, tell, engine, children))
 
 
 def _within_open_files(settings: SiteSettings, tell: Tell) -> SiteSettings:
@@ -126,6 +134,7 @@ async def _serve(
     page: PageServer | None,
     tell: Tell,
     engine: EngineProcess | None,
+    children: Sequence[ChildProcess],
 ) -> None:
     host = TcpHost(core, refusals=RefusalLines(tell))
     listen = settings.gateway.listen
@@ -156,8 +165,8 @@ async def _serve(
         await host.stop(written)
         raise
     responder.start()
-    if engine is not None:
-        engine.start()
+    for child in children:
+        child.start()
     gc.collect()
     gc.freeze()  # what is loaded stays: nobody is to wait while it is gone through
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
@@ -175,8 +184,8 @@ async def _serve(
                 "agents will send it again"
             ) from error
         finally:
-            if engine is not None:
-                await engine.stop()
+            for child in children:  # the engine first: the sinks deliver its last answers
+                await child.stop()
             if page is not None:  # which shows the last answers
                 await page.stop()
     tell("stopped; everything that came is in the log")

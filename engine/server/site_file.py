@@ -16,6 +16,8 @@ from slackwater.engine.log.input.numbering import BITS
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.server.engine_process import EngineSettings, read_engine
 from slackwater.engine.server.log_keeper import KeepSettings
+from slackwater.engine.sinks.base import read_sinks
+from slackwater.engine.sinks.program import SinkTask
 
 # ``[log]`` of a site's settings: how its files are kept.
 
@@ -142,6 +144,8 @@ class SiteSettings:
     """None: no page."""
     engine: EngineSettings | None
     """Who answers what; None: the log is all that is written."""
+    sinks: SinkTask | None
+    """What takes the answers elsewhere; None: nothing, or nobody answers."""
     printed: str
     """The settings in effect, as TOML; tokens are not shown."""
 
@@ -195,6 +199,7 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     page = read_page(whole.table("page"), given=given, has_tls=tls is not None)
     keep = read_keep(whole.table("log"))
     engine = read_engine(whole, folder, log, kind)
+    sinks = _sinks(whole, engine)
     whole.done()
     return SiteSettings(
         gateway=GatewaySettings(
@@ -213,7 +218,25 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
         tls=tls,
         page=page,
         engine=engine,
+        sinks=sinks,
         printed=whole.printed(),
+    )
+
+
+def _sinks(whole: Table, engine: EngineSettings | None) -> SinkTask | None:
+    """``[[sink]]``, which are read again where they run."""
+    tables = whole.tables("sink")
+    if tables and "query" not in whole.given:
+        raise tables[0].wrong("kind", "there are no answers to take away: add a [[query]]")
+    queries = () if engine is None else engine.questions.folders
+    found = read_sinks(tables, None if engine is None else queries)
+    if not found or engine is None:
+        return None
+    return SinkTask(
+        answers=str(engine.answers.resolve()),
+        file=tables[0].file,
+        tables=tuple(table.given for table in tables),
+        queries=queries,
     )
 
 

@@ -32,10 +32,12 @@ class AnswersState:
 
     ``running``: the engine is at work, or there are no queries; False: nobody answers, for now.
     ``failed``: queries that are set aside at a site (``engine.output.run_writer``).
+    ``sinks``: figures of each (``engine.sinks.forwarding.SinkFigures``).
     """
 
     running: bool = True
     failed: list[dict[str, str]] = field(default_factory=list)
+    sinks: list[dict[str, Any]] = field(default_factory=list)
 
 
 # What a gateway looks like at one instant: a row for every source, and the sums of its events.

@@ -1,0 +1,164 @@
+"""The kinds of sink that come with the program: each reads its settings and delivers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from hashlib import blake2b
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from time import time
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from slackwater.edge_agent.errors import SettingsError
+from slackwater.edge_agent.listening import TlsFiles, read_tls
+from slackwater.edge_agent.settings_file import HIDDEN, Table
+from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.sinks.base import RefusedError, RetryError, SinkItem
+
+# ``http``: a POST of a JSON array.
+
+
+_REFUSES: Final = frozenset({400, 413, 415, 422})
+"""Statuses that are about what was sent. Others may pass, or are faults of the settings (a wrong
+token, a wrong path): with them no result is lost to the dead letters.
+"""
+_TEXT_MAX: Final = 200
+_AFTER_MAX_S: Final = 3600.0
+
+
+class HttpReceiver:
+    """Posts to one URL over one connection, which stays open.
+
+    Args:
+        url: ``http`` or ``https``.
+        headers: of every request.
+        timeout_s: for each answer.
+        tls: of ``https``.
+    """
+
+    def __init__(
+        self, url: SplitResult, headers: Mapping[str, str], timeout_s: float, tls: TlsFiles | None
+    ) -> None:
+        self._url = url
+        self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        self._headers = {"Content-Type": "application/json", **headers}
+        self._timeout_s = timeout_s
+        self._tls = tls
+        self._connection: HTTPConnection | None = None
+
+    def deliver(self, items: Sequence[SinkItem]) -> None:
+        body = b"[" + b",\n".join(item.json() for item in items) + b"]\n"
+        keys = "\n".join(item.key for item in items).encode()
+        headers = {
+            **self._headers, "Idempotency-Key": blake2b(keys, digest_size=16).hexdigest()
+        }  # fmt: skip
+        is_kept = self._connection is not None
+        try:
+            status, text, after_s = self._post(body, headers)
+        except (OSError, HTTPException) as error:
+            self.close()
+            if is_kept:  # the receiver may just have closed what stood idle
+                self.deliver(items)
+                return
+            raise RetryError(f"{self._url.netloc}: {error or type(error).__name__}") from error
+        if 200 <= status < 300:
+            return
+        why = f"{self._url.netloc} answers {status}: {text}".rstrip(": ")
+        raise RefusedError(why) if status in _REFUSES else RetryError(why, after_s)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str, float]:
+        """Status, first words and Retry-After [s] of the answer."""
+        if self._connection is None:
+            self._connection = self._open()
+        self._connection.request("POST", self._path, body, headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        return (
+            answer.status,
+            content[:_TEXT_MAX].decode(errors="replace").strip(),
+            _retry_after_s(answer),
+        )
+
+    def _open(self) -> HTTPConnection:
+        assert self._url.hostname is not None
+        if self._url.scheme == "http":
+            return HTTPConnection(self._url.hostname, self._url.port, timeout=self._timeout_s)
+        context = ssl.create_default_context() if self._tls is None else self._tls.context()
+        return HTTPSConnection(
+            self._url.hostname, self._url.port, timeout=self._timeout_s, context=context
+        )
+
+
+def _retry_after_s(answer: HTTPResponse) -> float:
+    """0: it does not say, or what it says is no time."""
+    text = (answer.getheader("Retry-After") or "").strip()
+    if text.isascii() and text.isdigit():
+        wait = float(text[:9])
+    else:
+        try:
+            wait = parsedate_to_datetime(text).timestamp() - time()
+        except ValueError:
+            return 0.0
+    return min(max(wait, 0.0), _AFTER_MAX_S)
+
+
+def http_sink(table: Table, name: str) -> HttpReceiver:
+    """The settings ``url``, ``headers``, ``token``, ``timeout`` and ``tls``."""
+    del name
+    url = read_url(table, ("http", "https"))
+    if url.username is not None or url.password is not None:
+        raise table.wrong("url", "without user and password: write them as a header, or token")
+    given = table.table("headers")
+    headers = {key: given.text(key, secret=True) for key in given.keys()}  # noqa: SIM118 - a Table
+    for key, value in headers.items():
+        if not (key.isascii() and value.isascii() and key.isprintable() and value.isprintable()):
+            raise given.wrong(key, "must be of printable ASCII")
+    if token := table.secret("token", Path(table.file).parent):
+        headers["Authorization"] = f"Bearer {token}"
+    timeout_s = table.duration_ns("timeout", 30 * NS_PER["s"], low=NS_PER["ms"]) / 1e9
+    tls = read_sink_tls(table)
+    if tls is not None and url.scheme == "http":
+        raise table.wrong("tls", "an http address has no TLS; write https")
+    return HttpReceiver(url, headers, timeout_s, tls)
+
+
+# What several kinds read.
+
+
+def read_url(table: Table, schemes: Sequence[str]) -> SplitResult:
+    """The setting ``url``, whose password is not printed.
+
+    Raises:
+        SettingsError: it is none of these ``schemes``, or has no host.
+    """
+    text = table.text("url")
+    try:
+        url = urlsplit(text)
+        host, _ = url.hostname, url.port
+    except ValueError as error:
+        raise table.wrong("url", str(error)) from error
+    if url.scheme not in schemes or not host or not text.isascii() or not text.isprintable():
+        example = f"{schemes[0]}://HOST/..."
+        raise table.wrong("url", f'write "{example}" ({" or ".join(schemes)})')
+    if url.password:
+        table.effective["url"] = text.replace(f":{url.password}@", f":{HIDDEN}@")
+    return url
+
+
+def read_sink_tls(table: Table) -> TlsFiles | None:
+    """The table ``tls``, as of agents; its files are read now, so that a mistake is found."""
+    tls = read_tls(table.table("tls"), Path(table.file).parent)
+    if tls is not None:
+        try:
+            tls.context()
+        except SettingsError as error:
+            raise table.wrong("tls", str(error)) from error
+    return tls
