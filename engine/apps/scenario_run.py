@@ -23,8 +23,7 @@ from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.clock_faults import excluded_lines
-from slackwater.engine.hosts.pipeline import Advanced, Host, check_plans
-from slackwater.engine.hosts.upcoming_clocks import with_upcoming_clocks
+from slackwater.engine.hosts.pipeline import Advanced, Host, check_plans, with_upcoming_clocks
 from slackwater.engine.hosts.warnings import of_clocks, of_promises
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl

@@ -26,7 +26,7 @@ from slackwater.engine.operators.window.emitted import (
     emit_keys,
     forget_emitted,
 )
-from slackwater.engine.operators.window.panes import (
+from slackwater.engine.operators.window.panes.state import (
     MADE,
     MORE_PANES,
     free_panes,

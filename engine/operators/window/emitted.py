@@ -12,7 +12,7 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, numbers_of
-from slackwater.engine.operators.window.panes import Entries, Panes
+from slackwater.engine.operators.window.panes.state import Entries, Panes
 from slackwater.engine.operators.window.settings import PART_BITS
 from slackwater.engine.operators.window.state.cells import HEADER, TALLY, Cells
 from slackwater.engine.operators.window.state.content import (

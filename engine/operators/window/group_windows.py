@@ -19,7 +19,7 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import Record
 from slackwater.engine.operators.window.assign import Agenda, Rows
 from slackwater.engine.operators.window.base import OUTBOX_MAX, Windows
-from slackwater.engine.operators.window.panes import new_entries
+from slackwater.engine.operators.window.panes.state import new_entries
 from slackwater.engine.operators.window.rows_read import no_rows
 from slackwater.engine.operators.window.settings import Geometry, WindowSettings, horizon_ns
 from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows, no_values

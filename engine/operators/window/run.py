@@ -13,8 +13,8 @@ from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import closing
 from slackwater.engine.operators.window.emitted import PLACES_SPARE, PassState
 from slackwater.engine.operators.window.emitted import SPARE as RESULTS_SPARE
-from slackwater.engine.operators.window.panes import PANES_SPARE as PANE_SPARE
-from slackwater.engine.operators.window.panes import (
+from slackwater.engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
+from slackwater.engine.operators.window.panes.state import (
     SPAN_MAX,
     Entries,
     add_to_pane,

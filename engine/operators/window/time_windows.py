@@ -32,7 +32,7 @@ from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.base import FIRST, OUTBOX_MAX, Windows
 from slackwater.engine.operators.window.output.results import picked_codes
-from slackwater.engine.operators.window.panes import Panes, new_entries, new_panes
+from slackwater.engine.operators.window.panes.state import Panes, new_entries, new_panes
 from slackwater.engine.operators.window.rows_read import no_rows
 from slackwater.engine.operators.window.run import run
 from slackwater.engine.operators.window.settings import (

@@ -9,7 +9,7 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, numbers_of, record
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
-from slackwater.engine.operators.window.panes import Entries
+from slackwater.engine.operators.window.panes.state import Entries
 from slackwater.engine.operators.window.row_windows.bounds import DoubtfulPlaces
 from slackwater.engine.operators.window.settings import CERTAIN, WHOLE
 from slackwater.engine.operators.window.state.aggregate import QUANTILE, interpolated

@@ -9,7 +9,7 @@ from slackwater.engine.kernels.tables import push
 from slackwater.engine.operators.window.assign import clocks_of, keeps_all
 from slackwater.engine.operators.window.emitted import settle
 from slackwater.engine.operators.window.group_windows import OwnBatch, put_extent
-from slackwater.engine.operators.window.panes import merge_cell
+from slackwater.engine.operators.window.panes.state import merge_cell
 from slackwater.engine.operators.window.session.state import (
     SEVERAL,
     SessionBook,

@@ -9,7 +9,7 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, numbers_of, record
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
-from slackwater.engine.operators.window.panes import Entries
+from slackwater.engine.operators.window.panes.state import Entries
 from slackwater.engine.operators.window.state.content import REFUTED, Content, Held
 
 # What is known of each session beside its sums: where it lies, and what its clocks leave open.

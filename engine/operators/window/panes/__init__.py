@@ -1,0 +1,1 @@
+"""Panes: what the windows that slide have in common."""
