@@ -20,7 +20,9 @@ from slackwater.edge_agent.units import NS_PER
 GROUP: Final = "slackwater.sinks"
 _KINDS: Final = "slackwater.engine.sinks.kinds"
 OURS: Final[dict[str, Kind]] = {
+    "exec": Kind(f"{_KINDS}:exec_sink"),
     "http": Kind(f"{_KINDS}:http_sink"),
+    "mqtt": Kind("slackwater.engine.sinks.mqtt:mqtt_sink", ("mqtt",)),
 }
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 _EMISSION: Final = ("op", "at")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import ssl
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from tempfile import TemporaryFile
 from time import time
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.listening import TlsFiles, read_tls
@@ -123,14 +127,86 @@ def http_sink(table: Table, name: str) -> HttpReceiver:
             raise given.wrong(key, "must be of printable ASCII")
     if token := table.secret("token", Path(table.file).parent):
         headers["Authorization"] = f"Bearer {token}"
-    timeout_s = table.duration_ns("timeout", 30 * NS_PER["s"], low=NS_PER["ms"]) / 1e9
     tls = read_sink_tls(table)
     if tls is not None and url.scheme == "http":
         raise table.wrong("tls", "an http address has no TLS; write https")
-    return HttpReceiver(url, headers, timeout_s, tls)
+    return HttpReceiver(url, headers, read_timeout_s(table), tls)
+
+
+# ``exec``: a program that is started for each batch.
+
+
+_STDERR: Final = 200
+"""So much of the end of what it says goes into messages."""
+
+
+class ProgramReceiver:
+    """A program that reads JSON lines from its standard input, and ends with 0 when all are safe.
+
+    It is started for each batch: lines in the pipe of a program that stays would be lost with it,
+    and nobody would know how many.
+
+    Args:
+        command: with its arguments.
+        timeout_s: it is killed after that, with its children.
+    """
+
+    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+        self._command = list(command)
+        self._timeout_s = timeout_s
+
+    def deliver(self, items: Sequence[SinkItem]) -> None:
+        lines = b"".join(item.json() + b"\n" for item in items)
+        with TemporaryFile() as said:
+            try:
+                program = Popen(  # noqa: S603 - the command is the user's
+                    self._command, stdin=PIPE, stdout=DEVNULL, stderr=said, start_new_session=True
+                )
+            except OSError as error:
+                raise RetryError(f"{self._command[0]}: {error.strerror}") from error
+            try:
+                program.communicate(lines, self._timeout_s)
+            except TimeoutExpired as error:
+                os.killpg(program.pid, signal.SIGKILL)
+                program.communicate()
+                raise RetryError(f"{self._command[0]} took over {self._timeout_s:g} s") from error
+            said.seek(max(said.seek(0, os.SEEK_END) - _STDERR, 0))
+            words = said.read().decode(errors="replace").strip()
+        if program.returncode:
+            why = f"{self._command[0]} ended with {program.returncode}: {words}".rstrip(": ")
+            raise RefusedError(why) if program.returncode == os.EX_DATAERR else RetryError(why)
+
+    def close(self) -> None:
+        """Nothing is open between batches."""
+
+
+def exec_sink(table: Table, name: str) -> ProgramReceiver:
+    """The settings ``command`` and ``timeout``."""
+    del name
+    command = table.texts("command")
+    if not command or "\0" in "".join(command):
+        raise table.wrong("command", 'write the program and its arguments: ["./store.py", "-v"]')
+    return ProgramReceiver(command, read_timeout_s(table))
 
 
 # What several kinds read.
+
+
+def read_timeout_s(table: Table) -> float:
+    """The setting ``timeout``."""
+    return table.duration_ns("timeout", 30 * NS_PER["s"], low=NS_PER["ms"]) / 1e9
+
+
+def read_password(table: Table, url: SplitResult) -> str:
+    """That in ``url``, or the setting ``password`` or ``password_file``.
+
+    Raises:
+        SettingsError: both are there.
+    """
+    given = table.secret("password", Path(table.file).parent)
+    if given and url.password:
+        raise table.wrong("password", "there is one in url, too")
+    return given or unquote(url.password or "")
 
 
 def read_url(table: Table, schemes: Sequence[str]) -> SplitResult:
