@@ -11,6 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from slackwater.edge_agent import wire
+from slackwater.engine.sinks.forwarding import SinkFigures
 from tests.gateway.conftest import a_data, a_hello
 from tests.page.conftest import EPOCH, S, Site, a_result
 
@@ -144,3 +145,26 @@ async def test_sources_beyond_the_limit_have_no_series(site: Site) -> None:
             assert len(family.samples) == 7, name
     (total,) = found["slackwater_events_recorded"].samples
     assert total.value == 20
+
+
+async def test_each_sink_has_its_figures(site: Site) -> None:
+    figures = SinkFigures("crm", 7, 3, 2, 1000, 1.5, is_far_behind=True)
+    site.overview.answers.sinks = [figures.plain(), SinkFigures("other").plain()]
+    found = await families(site)
+    values = {
+        sample.name: sample.value
+        for family in found.values()
+        for sample in family.samples
+        if sample.labels == {"sink": "crm"}
+    }
+    assert values == {
+        "slackwater_sink_delivered_total": 7,
+        "slackwater_sink_retries_total": 3,
+        "slackwater_sink_dead_total": 2,
+        "slackwater_sink_behind_bytes": 1000,
+        "slackwater_sink_behind_seconds": 1.5,
+        "slackwater_sink_far_behind": 1,
+    }
+    async with site.client() as client:
+        state = await (await client.get("/state")).json()
+    assert [sink["name"] for sink in state["answers"]["sinks"]] == ["crm", "other"]

@@ -146,7 +146,7 @@ async def test_attack_02_and_03_readiness_is_of_the_answers_too(site: Site) -> N
         state = (await (await client.get("/state", headers=headers)).json())["answers"]
         assert state == {
             "running": True, "failed_total": 1,
-            "failed": [{"query": "q", "site": "evil", "reason": "secret"}],
+            "failed": [{"query": "q", "site": "evil", "reason": "secret"}], "sinks": [],
         }  # fmt: skip
 
 

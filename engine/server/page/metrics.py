@@ -27,6 +27,15 @@ EVENTS: Final = {
     "reused": "Recorded events whose number another event of their source had; kept without it.",
 }
 """Counts of events (``Sums.events``): what each of them is."""
+SINK_FIGURES: Final[dict[str, tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str]]] = {
+    "delivered": (CounterMetricFamily, "delivered", "Results that the receiver has."),
+    "retries": (CounterMetricFamily, "retries", "Deliveries that failed and are tried again."),
+    "dead": (CounterMetricFamily, "dead", "Results that the receiver refused, kept in a file."),
+    "behind_bytes": (GaugeMetricFamily, "behind_bytes", "Bytes of answers not delivered yet."),
+    "behind_s": (GaugeMetricFamily, "behind_seconds", "So long some were not delivered yet."),
+    "is_far_behind": (GaugeMetricFamily, "far_behind", "1: more than behind_max are not."),
+}
+"""By name in ``engine.sinks.forwarding.SinkFigures``."""
 
 
 class GatewayCollector:
@@ -45,6 +54,7 @@ class GatewayCollector:
         self._overview.refresh()
         yield from self._of_the_gateway()
         yield from self._of_answers()
+        yield from self._of_sinks()
         yield from self._of_sources()
 
     def _of_the_gateway(self) -> Iterator[Metric]:
@@ -130,6 +140,15 @@ class GatewayCollector:
         yield failed
         yield _counter("slackwater_results_inserted", "Results with op +.", self._feed.inserted)
         yield _counter("slackwater_results_retracted", "Results with op -.", self._feed.retracted)
+
+    def _of_sinks(self) -> Iterator[Metric]:
+        sinks = self._overview.answers.sinks
+        names = [sink["name"] for sink in sinks]
+        for field, (kind, name, help_) in SINK_FIGURES.items():
+            family = kind(f"slackwater_sink_{name}", help_, labels=["sink"])
+            for label, sink in zip(names, sinks, strict=True):
+                family.add_metric([label], float(sink[field]))
+            yield family
 
     def _of_sources(self) -> Iterator[Metric]:
         number = min(len(self._overview), self._sources_max)

@@ -177,6 +177,7 @@ def _answers(answers: AnswersState) -> dict[str, Any]:
             {name: each[name][:TEXT_MAX] for name in ("query", "site", "reason")}
             for each in answers.failed[:ROWS]
         ],
+        "sinks": answers.sinks,
     }
 
 
