@@ -37,6 +37,7 @@ MAIN = {
     "slackwater.edge_agent": (
         "import runpy; runpy.run_module('slackwater.edge_agent', run_name='__main__')"
     ),
+    "slackwater": "import runpy; runpy.run_module('slackwater', run_name='__main__')",
 }
 
 
@@ -75,6 +76,15 @@ def test_output_that_cannot_be_written_is_a_failure_that_is_told(
     assert whole in told.splitlines()
     assert "Traceback" not in told
     assert "Exception ignored" not in told
+
+
+@pytest.mark.parametrize(("command", "code"), [(ORDER, 0), (CHECK, 0), (f"{ORDER} --x", 2)])
+def test_the_package_runs_as_the_command_does(place: Path, command: str, code: int) -> None:
+    arguments = command.split(maxsplit=1)[1]
+    word = "agent " if command is CHECK else ""
+    by_package = ran(f"slackwater {word}{arguments}", "", place)
+    assert by_package == ran(command, "", place)
+    assert by_package[0] == code
 
 
 @pytest.mark.parametrize("command", [ORDER, AGENT])

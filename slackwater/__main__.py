@@ -1,0 +1,8 @@
+"""``python -m slackwater`` is the command ``slackwater``."""
+
+from __future__ import annotations
+
+from slackwater.edge_agent.entry import main
+
+if __name__ == "__main__":
+    main()
