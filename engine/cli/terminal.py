@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,7 +23,7 @@ from slackwater.edge_agent.standard_streams import writing_output
 from slackwater.engine.cli.options import spoken_host
 from slackwater.engine.cli.visible import print_stderr, visible
 from slackwater.engine.core.errors import Interrupted
-from slackwater.engine.core.units import exact_units, unit_ns
+from slackwater.engine.core.units import date, date_digits, exact_units, is_date, unit_ns
 from slackwater.engine.hosts.pipeline import Host
 from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
 from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
@@ -150,8 +148,6 @@ _INSTANTS: Final = frozenset({"start", "end", "ts", "te", "ref", "at", "known_at
 _OF_ARRIVAL: Final = frozenset({"at", "known_at", "arrival", "release"})
 _ALIKE: Final = frozenset({"query", "site", "op"})
 """Left out where all rows have the same."""
-_DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
-"""1990 to 2100: instants that lie there are shown as dates, others as numbers."""
 _P_MOST: Final = 0.999
 _OF_ROW: Final = ("query", "site", "op", "at", "value", "certainty", "clock_status", "doubtful")
 """Of a row of a SELECT without WINDOW, behind its event."""
@@ -235,8 +231,8 @@ def shown_rows(lines: Path, times: TableTimes, most: int = ROWS_SHOWN) -> ShownR
         records = [json.loads(line) for line in islice(file, most)]
         more = sum(1 for _ in file)
     rows = [_columns(record, times.labels.get(record.get("query", ""), ())) for record in records]
-    dates = [each for row in rows for each in _times_in(row) if _is_date(each)]
-    digits = max(map(_digits, dates), default=0)
+    dates = [each for row in rows for each in _times_in(row) if is_date(each)]
+    digits = max(map(date_digits, dates), default=0)
     left_out = {name for name in _ALIKE if len({str(row.get(name)) for row in rows}) <= 1}
     if "op" in left_out and any("op" in row for row in rows):
         left_out |= {"at", "known_at"}
@@ -348,8 +344,8 @@ def _short(text: str) -> str:
 def _text(name: str, value: Any, times: TableTimes, digits: int) -> str:
     if value is None:
         return "\N{EN DASH}"
-    if isinstance(value, _Instant | _Span) and _is_date(value):
-        return _date(value, times.zone, digits)
+    if isinstance(value, _Instant | _Span) and is_date(value):
+        return date(value, times.zone, digits)
     if isinstance(value, _Instant | _Span):
         return exact_units(value, unit_ns(times.unit))
     if isinstance(value, float):
@@ -361,27 +357,6 @@ def _text(name: str, value: Any, times: TableTimes, digits: int) -> str:
     if isinstance(value, list) and (name == "ref" or name.endswith(" .. to")):
         return " .. ".join(_text("", each, times, digits) for each in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _is_date(ns: int) -> bool:
-    return _DATES_NS[0] <= ns < _DATES_NS[1]
-
-
-def _digits(ns: int) -> int:
-    """So many digits of a second it takes to write a time: none, 3, 6 or 9."""
-    return next(digits for digits in (0, 3, 6, 9) if not ns % 10 ** (9 - digits))
-
-
-def _date(ns: int, zone: str, digits: int) -> str:
-    """ISO 8601.
-
-    >>> _date(1_772_352_001_500_000_000, "UTC", 3)
-    '2026-03-01T08:00:01.500Z'
-    """
-    seconds, rest = divmod(ns, 10**9)
-    whole = datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
-    fraction = f".{rest:09d}"[: digits + 1] if digits else ""
-    return f"{whole[:19]}{fraction}{whole[19:]}".replace("+00:00", "Z")
 
 
 # What a pass over an input met, on standard error: counts, slips of the pen.

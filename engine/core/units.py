@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from slackwater.edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
 from slackwater.engine.core.errors import UserError
@@ -16,6 +18,8 @@ DURATION_MAX_NS: Final = 2**60
 _DIGITS_MAX: Final = 40
 _NEAT_DIGITS: Final = 3
 _NEAT_UNITS: Final = ("ns", "us", "ms", "s", "h")
+_DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
+"""1990 to 2100: instants that lie there are shown as dates, others as numbers."""
 
 
 def unit_ns(name: str) -> int:
@@ -155,3 +159,25 @@ def percent(part: int, whole: int) -> str:
         return "> 99.99 %"
     decimals = 1 if 1 <= share < 99 else 2
     return f"{share:.{decimals}f} %"
+
+
+def is_date(ns: int) -> bool:
+    """Whether people read an instant as a date: small numbers are times of another beginning."""
+    return _DATES_NS[0] <= ns < _DATES_NS[1]
+
+
+def date_digits(ns: int) -> int:
+    """So many digits of a second it takes to write an instant: none, 3, 6 or 9."""
+    return next(digits for digits in (0, 3, 6, 9) if not ns % 10 ** (9 - digits))
+
+
+def date(ns: int, zone: str, digits: int) -> str:
+    """ISO 8601.
+
+    >>> date(1_772_352_001_500_000_000, "UTC", 3)
+    '2026-03-01T08:00:01.500Z'
+    """
+    seconds, rest = divmod(ns, 10**9)
+    whole = datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
+    fraction = f".{rest:09d}"[: digits + 1] if digits else ""
+    return f"{whole[:19]}{fraction}{whole[19:]}".replace("+00:00", "Z")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,20 @@ def test_time_lines_choose_their_unit(span: int, unit: str, place: float) -> Non
     time = TimeLine.of(START_NS, START_NS + span * SECOND)
     assert (time.unit, time.place(START_NS + span * SECOND)) == (unit, place)
     assert time.place(START_NS - SECOND) < 0
+
+
+@pytest.mark.parametrize(
+    ("origin", "date"),
+    [
+        ("2026-03-01T10:00:00", "\n0 is 2026-03-01 10:00:00 UTC"),
+        ("2026-03-01T10:00:00.250000", "\n0 is 2026-03-01 10:00:00.250 UTC"),
+        ("2026-03-01T10:00:00.000001", "\n0 is 2026-03-01 10:00:00.000 UTC"),
+        ("1970-01-01T00:00:05", ""),  # times that count from another beginning
+        ("1969-12-31T23:59:00", ""),
+    ],
+)
+def test_axes_of_time_say_the_date_of_their_zero(origin: str, date: str) -> None:
+    since = datetime.fromisoformat(f"{origin}+00:00") - datetime(1970, 1, 1, tzinfo=UTC)
+    first = since // timedelta(microseconds=1) * 1000
+    title = TimeLine.of(first, first + SECOND, "event").title
+    assert title == f"time since the first event [s]{date}"

@@ -11,7 +11,15 @@ from typing import Any, Final
 import numpy as np
 from msgspec import json
 
-from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.core.units import (
+    amount,
+    date,
+    date_digits,
+    duration,
+    is_date,
+    number,
+    percent,
+)
 from slackwater.engine.scenario import Tile
 
 # What a table shows, and times of a run.
@@ -48,8 +56,12 @@ class TimeLine:
 
     @property
     def title(self) -> str:
-        """Of an axis."""
-        return f"time since the first {self.since} [{self.unit}]"
+        """Of an axis: what its numbers count, and the date at its 0 where instants are dates."""
+        said = f"time since the first {self.since} [{self.unit}]"
+        if not is_date(self.origin_ns):
+            return said
+        at = date(self.origin_ns, "UTC", min(date_digits(self.origin_ns), 3))
+        return f"{said}\n0 is {at.replace('T', ' ').replace('Z', ' UTC')}"
 
     @property
     def whole(self) -> list[float]:
