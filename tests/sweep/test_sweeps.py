@@ -140,9 +140,9 @@ def test_the_headline_names_the_limit_and_cells_the_worst_seed() -> None:
     )
     write_sweep(found, "Ours", ("10ms",), "slackwater run", Path("written"), 2)
     page = Path("written/sweep.html").read_text()
-    assert '"holds with every seed"' in page
-    assert '"with some"' in page
-    assert '"with none"' not in page
+    assert '"name": "holds"' in page
+    assert '"name": "holds with some seeds"' in page
+    assert '"name": "fails"' not in page
     assert "mean 71 %\\u003cbr\\u003eworst 50 %" in page.replace("<", "\\u003c").replace(
         ">", "\\u003e"
     )

@@ -152,6 +152,10 @@ JSON: Final = "sweep.json"
 ALL: Final = "all thresholds together"
 FACETS_MAX: Final = 24
 """Maps of one threshold that are drawn; the table has all cells."""
+_WORDED: Final = 12
+"""With so many columns a map's cells say their values,"""
+_NARROW: Final = 6
+"""with so many also on a phone. The table has all of them."""
 _CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells", **CHAPTER}
 Point = tuple[float, float]
 _SOME: Final = "#e9c46a"
@@ -281,7 +285,8 @@ def _kpis(findings: SweepFindings, own: Cell) -> list[Kpi]:
     return made + [
         Kpi(
             name, len(held) / len(cells), "share", f"{len(held)} of {len(cells)}",
-            f"cells; {'also' if own in held else 'not'} the file's own", "more", holds=own in held,
+            f"cells; {'holds' if own in held else 'fails'} with the file's settings", "more",
+            holds=own in held,
         )
         for name, held in rows
     ]  # fmt: skip
@@ -367,7 +372,8 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
         {
             "type": "heatmap", "x": places_x, "y": places_y, "text": said,
             "z": [[_step(share) for share in row] for row in shares], "customdata": shares,
-            "texttemplate": "%{text}" if len(places_x) <= 12 else "",
+            "texttemplate": "%{text}" if len(places_x) <= _WORDED else "",
+            "textfont": {"size": 12}, "meta": {"narrow": _without_words(said)},
             "zmin": 0, "zmax": 1, "colorscale": _SCALE, "xgap": 2, "ygap": 2,
             "showscale": False,
             "hovertemplate": f"%{{text}}\nholds with %{{customdata:.0%}} of the seeds{ONE_BOX}",
@@ -386,7 +392,7 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
         )  # fmt: skip
     layout: dict[str, Any] = {
         "xaxis": _ticks(x_axis),
-        "yaxis": _ticks(y_axis) | {"showticklabels": len(findings.axes) > 1},
+        "yaxis": _ticks(y_axis) if len(findings.axes) > 1 else {"visible": False},
     }
     if list(own[2:]) == others:
         x, y = x_axis.values.index(own[0]), y_axis.values.index(own[1]) if len(own) > 1 else 0
@@ -399,11 +405,24 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
     return Figure(
         f"map-{number_of}" + (f"-{facet}" if facet else ""),
         text + (f"; {where}" if where else ""),
-        "The line is where it stops holding; the frame is nearest to what the file says.",
+        "The line is where it stops holding; the frame is the cell nearest to the file's own "
+        "settings."
+        + (
+            " Two values in a cell: the mean over the seeds, and the worst."
+            if any("\n" in each for row in said for each in row)
+            else ""
+        ),
         data,
         layout,
         height_px=max(180, 60 * len(places_y) + 110),
     )
+
+
+def _without_words(said: list[list[str]]) -> list[list[str]]:
+    """What cells say where a map is as wide as a phone: values alone, as far as they have room."""
+    if len(said[0]) > _NARROW:
+        return [[""] * len(row) for row in said]
+    return [[each.replace("mean ", "").replace("worst ", "") for each in row] for row in said]
 
 
 def _step(share: float) -> float:
@@ -414,9 +433,9 @@ def _step(share: float) -> float:
 def _legend(shares: set[float]) -> list[dict[str, Any]]:
     """What the colours mean that a map has."""
     some = {share for share in shares if 0 < share < 1}
-    named = {"holds with every seed": (1.0, GOOD), "with none": (0.0, BAD)}
+    named = {"holds": (1.0, GOOD), "fails": (0.0, BAD)}
     known = [(name, colour) for name, (share, colour) in named.items() if share in shares]
-    known[1:1] = [("with some", _SOME)] if some else []
+    known[1:1] = [("holds with some seeds", _SOME)] if some else []
     return [
         {
             "name": name, "x": [None], "y": [None], "mode": "markers", "showlegend": True,
@@ -473,7 +492,7 @@ def _table(findings: SweepFindings) -> Table:
         f" Could not be run: {', '.join(cell)}: {why}." for cell, why in findings.errors.items()
     )
     return Table("", headings, tuple(rows), "With several seeds: the mean and the worst value, "
-                 "behind the share of them with which it holds. sweep.json has every metric "
+                 "and the share of the seeds with which it holds. sweep.json has every metric "
                  f"with its mean and 95 % confidence interval.{errors}")  # fmt: skip
 
 

@@ -50,6 +50,13 @@
       if (typeof aim === "string" && aim[0] === "#") { location.hash = aim; }
     });
   }
+  // Cells of a map say less where their columns are narrow.
+  function fitting(place, data) {
+    if (place.clientWidth > 600) { return data; }
+    return data.map(function (each) {
+      return each.meta ? Object.assign({}, each, { text: each.meta.narrow, textfont: { size: 11 } }) : each;
+    });
+  }
   // What is folded is drawn when it is opened: a page of many figures is there at once.
   function draw(again) {
     if (!window.Plotly) { return; }
@@ -58,7 +65,7 @@
       var place = document.getElementById("plot-" + spec.name);
       if (!place || place.closest("details:not([open])") || (spec.drawn && !again)) { return; }
       spec.drawn = true;
-      Plotly.react(place, spec.data, layout(spec, now), config).then(function () { follow(place); });
+      Plotly.react(place, fitting(place, spec.data), layout(spec, now), config).then(function () { follow(place); });
     });
   }
   unpacked(function () { draw(false); });
