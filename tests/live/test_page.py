@@ -118,6 +118,13 @@ def test_the_demonstration_shows_bent_clocks_and_leaves_nothing(
         assert abs(found[source] - offset) < 0.1
     until(lambda: state(port)["sums"]["inserted"] > 0, "a result", 120)
     assert state(port)["sums"]["balance"] == 0
+
+    def windows() -> list[dict[str, Any]]:
+        files = field.folder.glob("slackwater-demo-*/*.answers/reads/*.jsonl")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    until(lambda: len({each["window"]["start"] for each in windows()}) > 1, "two windows", 90)
+    assert all(each["ambiguous"] <= 1 for each in windows()), "clocks keep within their bounds"
     assert demo.end(signal.SIGINT) == 0
     assert demo.said[-1] == "the demonstration has ended; nothing of it is left"
     assert list(field.folder.glob("slackwater-demo-*")) == []
