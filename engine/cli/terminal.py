@@ -362,6 +362,9 @@ def _text(name: str, value: Any, times: TableTimes, digits: int) -> str:
 # What a pass over an input met, on standard error: counts, slips of the pen.
 
 
+_SOURCES_SHOWN: Final = 3
+
+
 def print_summary(counters: dict[str, Any], host: Host) -> None:
     """One line per thing worth knowing, on standard error."""
     lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
@@ -379,7 +382,10 @@ def print_summary(counters: dict[str, Any], host: Host) -> None:
         "quarantined": total("quarantined_future", "quarantined_jump"),
         "promises before their events": total("promises_unproven"),
     }
-    found = ", ".join(f"{value:,} {name}" for name, value in counts.items() if value)
+    found = ", ".join(
+        f"{value:,} {name}{_sources_that_miss(lanes) if name == 'missing' else ''}"
+        for name, value in counts.items() if value
+    )  # fmt: skip
     events = f"{total('arrived'):,} events {spoken_host(host)}"
     print_stderr(f"{events}{': ' + found if found else ''}\n")
     earlier = total("earlier_start")
@@ -392,6 +398,19 @@ def print_summary(counters: dict[str, Any], host: Host) -> None:
     for name, value in sorted(_refusals(counters).items()):
         of_results = any(word in name for word in ("matches", "checks", "doubtful", "limit"))
         print_stderr(f"{name}: {value:,}{'' if of_results else ' events'}\n")
+
+
+def _sources_that_miss(lanes: Sequence[dict[str, Any]]) -> str:
+    """Whose events are missing, and how many where several sources miss some."""
+    of = Counter[str]()
+    for lane in lanes:
+        of[lane["source"]] += lane.get("missing_total", 0) - lane.get("missing_filled", 0)
+    if len(of) < 2:
+        return ""
+    most = [(name, value) for name, value in of.most_common() if value > 0]
+    names = [name if len(most) == 1 else f"{name}: {value:,}" for name, value in most]
+    more = [f"{len(names) - _SOURCES_SHOWN:,} more"] if len(names) > _SOURCES_SHOWN else []
+    return f" ({', '.join([*names[:_SOURCES_SHOWN], *more])})"
 
 
 def print_unseen_types(
