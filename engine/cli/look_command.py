@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec.structs import replace
 from rich.markup import escape
 from rich.table import Table
 
@@ -19,6 +20,7 @@ from slackwater.engine.cli.options import InputOptions, takes_options
 from slackwater.engine.cli.terminal import PlainConsole
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.describe import LogSummary, readable_duration
 from slackwater.engine.log.input.input_read import PLAIN_FORM
 from slackwater.engine.log.input.look import UNFIT, Column, Look, look, options_of
@@ -34,6 +36,14 @@ _WINDOWS: Final = tuple(
     for count in counts
 )  # fmt: skip
 _WINDOWS_SHOWN: Final = 40
+_UNITS: Final = ("s", "ms")
+_FAR: Final = 1_000
+"""So many times as long as the rest takes is what some wrong times make of it."""
+_AVERAGES_MAX: Final = 4
+_CODE: Final = re.compile(
+    r"(?i)(.*[a-z]_|.*(?=Id$|No$|Nr$))?(id|no|nr|number|code|index|table|port)"
+)
+"""Names of whole numbers that are no measures."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DATES_FROM: Final = NS_PER["d"] * 365
 """Times beyond are dates; those before may count from any start."""
@@ -53,10 +63,12 @@ def look_at(
     """Says what is in a file: columns, times, sources, disorder, and the command to go on with."""
     found = look(source, read.form())
     command = None if found.fault and not found.skipped else going_on(source, found)
+    others = [] if command is None else alternatives(source, found)
     if as_json:
         about = {
             "input": ", ".join(source), "kind": found.kind, "fault": found.fault,
             "command": command,
+            "alternatives": [{"if": reason, "command": other} for reason, other in others],
             "columns": [
                 {"name": each.name, "type": each.type, "read_as": each.field, "why": each.why,
                  "unit": each.unit, "samples": each.samples} for each in found.columns
@@ -65,39 +77,77 @@ def look_at(
         }  # fmt: skip
         json_out().write(json.dumps(about, ensure_ascii=False) + "\n")
     else:
-        _print(", ".join(source), found, command)
+        _print(", ".join(source), found, command, others)
     if found.fault:
         raise typer.Exit(2)
 
 
-def going_on(sources: Sequence[str], found: Look) -> str:
-    """A command that answers a first question of what was looked at."""
-    options = options_of(PLAIN_FORM, found.form)
+def going_on(sources: Sequence[str], found: Look, unit: str | None = None, *more: str) -> str:
+    """A command that answers a first question of what was looked at.
+
+    ``unit``: of times that were read as ns; ``more``: its last words.
+    """
+    form = found.form if unit is None else replace(found.form, unit=unit)
     inputs = [word for source in sources for word in ("--input", source)]
     skip = ["--on-bad", "skip"] if found.skipped else []
-    return shlex.join(["slackwater", "query", _question(found), *inputs, *options, *skip])
+    words = [_question(found, NS_PER[unit or "ns"]), *inputs, *options_of(PLAIN_FORM, form), *skip]
+    return shlex.join(["slackwater", "query", *words, *more])
 
 
-def _question(found: Look) -> str:
-    """Averages and counts of the first numbers, for each source. Where lines are bad, a column
-    need not have numbers alone.
+def alternatives(sources: Sequence[str], found: Look) -> list[tuple[str, str]]:
+    """What only the user knows, and the command that is right if it is so: in which unit numbers
+    are that are no dates, and how the clocks of several sources differ.
+    """
+    if found.summary is None:
+        return []
+    commands = []
+    first, last = _span(found.summary)
+    number = any(each.field == r.TS and each.type == "int" for each in found.columns)
+    if number and found.form.unit is None and first is not None and last is not None:
+        for unit in _UNITS if last < _DATES_FROM else ():
+            if last <= INT64_MAX // NS_PER[unit]:
+                long = readable_duration((last - first) * NS_PER[unit])
+                reason = f"its times are in {unit} ({long} long) and not in ns"
+                commands.append((reason, going_on(sources, found, unit)))
+    names = sorted(_sources(found.summary))
+    if len(names) < 2 or found.summary.kinds["sync"]:
+        return commands
+    if any(each.field == r.ARRIVAL for each in found.columns):
+        if not found.skipped:
+            words = ["slackwater", "clocks", *sources, *options_of(PLAIN_FORM, found.form)]
+            commands.append(("some clock may be wrong", shlex.join(words)))
+        return commands
+    exact = going_on(sources, found, None, "--clock", "exact")
+    off = going_on(sources, found, None, "--clock", f"{names[0]}=-3.2s±0.1s")
+    return [
+        *commands,
+        ("one clock stamped all", exact),
+        (f"the clock of {names[0]} is off, as here 3.2 s fast, give or take 0.1 s", off),
+    ]
+
+
+def _question(found: Look, scale: int) -> str:
+    """Averages of what is measured, and counts, for each source, of times that are ``scale`` times
+    as long as found. Where lines are bad, a column need not have numbers alone.
     """
     numbers = [
         each for each in found.columns
         if each.field is None and each.type in ("number", "int") and not found.skipped
+        and not (each.type == "int" and _CODE.fullmatch(each.name.rpartition(".")[2]))
     ]  # fmt: skip
+    numbers = [each for each in numbers if each.distinct > 1] or numbers
     numbers.sort(key=lambda each: each.type == "int")  # which may be a code or a count
     kept = found.form.attrs
     named = [_name(each) for each in numbers if kept is None or each.name in kept]
     group = " GROUP BY source" if len(_sources(found.summary)) > 1 else ""
-    values = ", ".join([*(f"avg({name})" for name in named[:1]), "count(*)"])
-    size = _window(found.summary)
+    values = ", ".join([*(f"avg({name})" for name in named[:_AVERAGES_MAX]), "count(*)"])
+    size = _window(found.summary, scale)
     return f"SELECT {values}{group} WINDOW TUMBLING {size}"
 
 
 def _name(column: Column) -> str:
     """An attribute as a query writes it."""
-    name = column.name.replace(".", "_")
+    name = column.attribute
     if _PLAIN.fullmatch(name):
         try:
             read_statements([f"SELECT avg({name}) WINDOW TUMBLING 1 s"], "ns")
@@ -108,10 +158,21 @@ def _name(column: Column) -> str:
     return json.dumps(name, ensure_ascii=False)
 
 
-def _window(summary: LogSummary | None) -> str:
+def _window(summary: LogSummary | None, scale: int) -> str:
     first, last = _span(summary)
     span = 0 if first is None or last is None else last - first
-    return next((text for text, ns in _WINDOWS if ns * _WINDOWS_SHOWN >= span), _WINDOWS[-1][0])
+    if summary is not None and _has_far_times(summary):
+        span = 2 * summary.half_ns
+    return next(
+        (text for text, ns in _WINDOWS if ns * _WINDOWS_SHOWN >= span * scale), _WINDOWS[-1][0]
+    )
+
+
+def _has_far_times(summary: LogSummary) -> bool:
+    """Whether few times lie so far from the others that they are most likely wrong."""
+    first, last = _span(summary)
+    half = summary.half_ns
+    return first is not None and last is not None and 0 < _FAR * half < last - first
 
 
 def _sources(summary: LogSummary | None) -> set[str]:
@@ -127,7 +188,9 @@ def _span(summary: LogSummary | None) -> tuple[int | None, int | None]:
     return min(firsts, default=None), max(lasts, default=None)
 
 
-def _print(source: str, found: Look, command: str | None) -> None:
+def _print(
+    source: str, found: Look, command: str | None, others: Sequence[tuple[str, str]]
+) -> None:
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
 
     def say(text: str) -> None:
@@ -135,13 +198,15 @@ def _print(source: str, found: Look, command: str | None) -> None:
 
     say(", ".join([f"{source}: {found.kind}", *_facts(found.summary)]))
     if found.columns:
-        console.print(_table(found.columns))
+        console.print(_table(found.columns, found.summary))
     if found.fault:
         say(f"not readable as it is: {found.fault}")
     if found.skipped:
         say(f"to go on without the {found.skipped:,} bad:\n  {command}")
     elif command:
         say(f"to go on:\n  {command}")
+    for reason, other in others:
+        say(f"if {reason}:\n  {other}")
 
 
 def _facts(summary: LogSummary | None) -> Iterator[str]:
@@ -152,7 +217,8 @@ def _facts(summary: LogSummary | None) -> Iterator[str]:
     if first is not None and last is not None:
         if first >= _DATES_FROM:
             yield f"{instant_text(first)} to {instant_text(last)}"
-        yield f"{readable_duration(last - first)} long"
+        half = f", half of it within {readable_duration(summary.half_ns)}"
+        yield f"{readable_duration(last - first)} long{half if _has_far_times(summary) else ''}"
     sources = sorted(_sources(summary))
     if sources != [r.DEFAULT_SOURCE]:
         more = f" and {len(sources) - 5} more" if len(sources) > 5 else ""
@@ -162,13 +228,21 @@ def _facts(summary: LogSummary | None) -> Iterator[str]:
     yield f"{late:,} out of order{most}"
 
 
-def _table(columns: Sequence[Column]) -> Table:
+def _table(columns: Sequence[Column], summary: LogSummary | None) -> Table:
     shown = Table(box=None, padding=(0, 2, 0, 2))
     for heading in ("column", "type", "is", "samples"):
         shown.add_column(heading, overflow="fold")
     for each in columns:
-        role = "left out" if each.type in UNFIT else "attribute"
+        role = "left out" if each.type in UNFIT else f"attribute{_nulls(each, summary)}"
         role = role if each.field is None else f"{each.field} ({each.why})"
         cells: list[Any] = [each.name, each.type, role, ", ".join(each.samples)]
         shown.add_row(*(escape(str(cell)) for cell in cells))
     return shown
+
+
+def _nulls(column: Column, summary: LogSummary | None) -> str:
+    """How many events have no value of the column, empty or a word as N/A."""
+    if summary is None:
+        return ""
+    nulls = summary.kinds["event"] - summary.values[column.attribute]
+    return f" ({nulls:,} null)" if nulls > 0 else ""

@@ -18,7 +18,7 @@ from rich.table import Table
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.edge_agent.units import NS_PER
-from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.core.units import exact_units, unit_ns
 
 # Running values within groups of rows, on whole columns.
@@ -95,6 +95,8 @@ def ints(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 QUANTILES: Final = (0.5, 0.99, 1.0)
+_FRAME_TIMES: Final = 256
+"""Event times that are kept of a frame."""
 _SUB_BITS: Final = 7
 """Lateness is counted in 128 steps per doubling: quantiles are within 1 % (and never too small)."""
 
@@ -153,6 +155,17 @@ class LogSummary:
     """Events without a number."""
     sites: dict[str, SiteSummary] = field(default_factory=dict)
     lateness: LatenessCounts = field(default_factory=LatenessCounts)
+    values: Counter[str] = field(default_factory=Counter)
+    """How many records have a value, by attribute."""
+    some_ts: list[np.ndarray] = field(default_factory=list)
+    """Event times of each frame, evenly chosen."""
+
+    @property
+    def half_ns(self) -> int:
+        """The shortest time in which half of the events lie [ns], from ``some_ts``."""
+        times = np.sort(np.concatenate(self.some_ts)) if self.some_ts else np.zeros(1, np.int64)
+        half = len(times) // 2
+        return int((times[half:] - times[: len(times) - half]).min())
 
     @property
     def records(self) -> int:
@@ -211,6 +224,10 @@ def _add(frame: Frame, site: SiteSummary, summary: LogSummary) -> None:
     if not len(ts):
         return
     site.events += len(ts)
+    summary.some_ts.append(ts[:: -(-len(ts) // _FRAME_TIMES)])
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name.startswith(ATTR_PREFIX):
+            summary.values[name.removeprefix(ATTR_PREFIX)] += len(column) - column.null_count
     seq, numbered = ints(batch.column(r.SEQ))
     summary.unnumbered += int(((kinds == Kind.EVENT) & ~(numbered & (seq >= 0))).sum())
     clock = np.maximum.accumulate(ts)

@@ -221,3 +221,85 @@ def test_the_remedy_for_an_id_works(here: Path, cli: Callable[..., Any]) -> None
     assert "--map attrs.id=id" in refused.err
     ran = cli(*asked, "--map", "attrs.id=id")
     assert [row["value"] for row in _rows(ran.out)] == [{"count(*)": 1}]
+
+
+SYNCED = (
+    '{"kind": "sync", "source": "a", "offset": 0, "delay": 1, "arrival": 1}\n'
+    '{"source": "a", "ts": 1700000000000000000, "arrival": 2}\n'
+    '{"source": "b", "ts": 1700000000000000001, "arrival": 3}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("one.csv", "time,host,v\n2026-03-01,a,1\n2026-03-02,a,2\n", []),
+        (
+            "two.csv", "time,host,v\n2026-03-01,a,1\n2026-03-02,b,2\n",
+            ["one clock stamped all", "the clock of a is off"],
+        ),
+        (
+            "arrived.csv",
+            "time,received_at,host\n2026-03-01T08:00,2026-03-01T08:01,a\n2026-03-01T08:02,2026-03-01T08:02,b\n",
+            ["some clock may be wrong"],
+        ),
+        (
+            "synced.jsonl",
+            SYNCED, [],
+        ),
+        ("small.jsonl", '{"ts": 0}\n{"ts": 90}\n', ["its times are in s (1.5 min long)",
+                                                   "its times are in ms (90 ms long)"]),
+        ("negative.csv", "ts,v\n-90,1\n0,2\n", ["its times are in s (1.5 min long)",
+                                               "its times are in ms (90 ms long)"]),
+        ("large.jsonl", '{"ts": 0}\n{"ts": 90000000000}\n', ["its times are in ms (1,041.666 d"]),
+        ("dates.jsonl", '{"ts": 1700000000000}\n{"ts": 1700000000001}\n', []),
+        ("before.csv", "ts,v\n1960-03-01,1\n1960-03-02,2\n", []),
+    ],
+)  # fmt: skip
+def test_what_only_the_user_knows_has_a_command_of_its_own(
+    name: str, text: str, said: list[str], here: Path, cli: Callable[..., Any]
+) -> None:
+    (here / name).write_text(text)
+    shown = cli("look", name).out
+    found = json.loads(cli("look", name, "--json").out)
+    assert len(said) == len(found["alternatives"])
+    for words, each in zip(said, found["alternatives"], strict=True):
+        assert each["if"].startswith(words)
+        assert f"if {each['if']}:\n  {each['command']}\n" in shown
+        ran = cli(*shlex.split(each["command"])[1:])
+        assert ran.code == 0, ran.err
+
+
+def test_ids_and_constants_are_not_averaged(here: Path, cli: Callable[..., Any]) -> None:
+    rows = "".join(f"{n},{n % 2},7,{20 + n},{n}.5\n" for n in range(5))
+    (here / "c.csv").write_text("ts,orderId,port,temp,v_no\n" + rows)
+    command = json.loads(cli("look", "c.csv", "--json").out)["command"]
+    assert "SELECT avg(v_no), avg(temp), count(*) " in command
+
+
+def test_a_few_times_far_off_do_not_size_the_windows(here: Path, cli: Callable[..., Any]) -> None:
+    rows = [*(f"2026-03-01T08:00:{n:02d}Z,{n}" for n in range(20)), "1980-01-06T00:00:00Z,1"]
+    (here / "far.csv").write_text("\n".join(["time,v", *rows]) + "\n")
+    shown = cli("look", "far.csv").out
+    assert " d long, half of it within 10 s, 1 out of order" in shown
+    assert "TUMBLING 1 s" in shown
+    (here / "same.csv").write_text("time,v\n" + "2026-03-01T08:00:00Z,1\n" * 5 + rows[-1] + "\n")
+    assert "TUMBLING 10 d" in cli("look", "same.csv").out
+
+
+def test_texts_of_many_kinds_are_no_types(here: Path, cli: Callable[..., Any]) -> None:
+    for kinds, said in ((50, "type (by its name)"), (51, "attribute")):
+        rows = "".join(f"2026-03-01,a,x{n}\n" for n in range(kinds))
+        (here / f"{kinds}.csv").write_text("time,host,state\n" + rows)
+        line = next(each for each in cli("look", f"{kinds}.csv").out.splitlines() if "x0" in each)
+        assert said in line
+
+
+def test_nulls_of_each_column_are_counted(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "n.csv").write_text("ts,v,w\n1,N/A,a\n2,,b\n3,5,c\n4,x,\n5,6,d\n6,7,e\n")
+    lines = {each.split()[0]: each for each in cli("look", "n.csv").out.splitlines()[2:5]}
+    assert "attribute (3 null)" in lines["v"], "N/A, empty and the x that --null makes one"
+    assert "attribute (1 null)" in lines["w"]
+    (here / "n.jsonl").write_text('{"ts": 1, "a": {"b": 1}}\n{"ts": 2}\n{"ts": 3, "c": 1}\n')
+    shown = cli("look", "n.jsonl").out
+    assert shown.count("attribute (2 null)") == 2

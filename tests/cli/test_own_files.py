@@ -15,6 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ class Second(NamedTuple):
     """What the second command gave."""
 
     rows: list[dict[str, Any]]
+    out: str
     err: str
     command: list[str]
 
@@ -72,7 +74,7 @@ def _second(here: Path, cli: Callable[..., Any]) -> Callable[..., Second]:
             words[2] = question
         ran = cli(*words[1:])
         assert ran.code == 0, ran.err
-        return Second([row for row in ran.lines if row["op"] == "+"], ran.err, words)
+        return Second([row for row in ran.lines if row["op"] == "+"], ran.out, ran.err, words)
 
     return run
 
@@ -119,10 +121,9 @@ def compare(ran: Second, events: Iterable[Event], average: str) -> None:
 
 def excel() -> Iterator[Event]:
     for row in table("01_excel_eu.csv", ";"):
-        at = datetime.strptime(row["Zeitstempel"] + "000", "%d.%m.%Y %H:%M:%S,%f")
-        yield Event(
-            row["Sensor"], at.replace(tzinfo=UTC), float(row["Temperatur"].replace(",", "."))
-        )
+        day, month, rest = row["Zeitstempel"].split(".")
+        at = instant(f"{rest[:4]}-{month}-{day}{rest[4:].replace(',', '.')}")
+        yield Event(row["Sensor"], at, float(row["Temperatur"].replace(",", ".")))
 
 
 def with_zones() -> Iterator[Event]:
@@ -227,4 +228,261 @@ def test_what_came_twice_and_what_is_missing(second: Callable[..., Second]) -> N
     assert (again, missing) == (14, 10)
     err = second("10_dups.jsonl").err
     assert "14 duplicates" in err
-    assert "10 missing" in err
+    lost = {sensor: max(each) + 1 - len(each) for sensor, each in numbers.items()}
+    assert lost == {"a": 5, "b": 5}
+    assert "10 missing (a: 5, b: 5)" in err
+
+
+# Alarms of doors: open, and no badge in the room within 5 s.
+
+ALARMS = "EVENT SEQ(door_open d, !badge b) WHERE b.room = d.room WITHIN 5 s"
+
+
+def alarms(doors: list[dict[str, str]], badges: list[dict[str, str]], fast: float) -> set[datetime]:
+    """When doors opened without a badge, of badges whose clock is ``fast`` [s]."""
+    seen = [(row["room"], instant(row["time"]) - timedelta(seconds=fast)) for row in badges]
+    opened = [(row["room"], instant(row["time"])) for row in doors]
+    return {
+        at for room, at in opened
+        if not any(
+            where == room and at < when <= at + timedelta(seconds=5) for where, when in seen
+        )
+    }  # fmt: skip
+
+
+def found_alarms(ran: Second) -> dict[datetime, str]:
+    found = {ran.at(row["events"][0]["ts"]): row["certainty"] for row in ran.rows}
+    assert len(found) == len(ran.rows)
+    return found
+
+
+def test_doors_of_one_clock(second: Callable[..., Second]) -> None:
+    rows = {
+        type_: [row for row in table("07_doors.csv") if row["event"] == type_]
+        for type_ in ("door_open", "badge")
+    }
+    right = alarms(rows["door_open"], rows["badge"], 0)
+    assert len(right) == 15
+    exact = second("07_doors.csv", question=ALARMS, after="if one clock stamped all")
+    assert found_alarms(exact) == dict.fromkeys(right, "confirmed")
+    nothing_said = second("07_doors.csv", question=ALARMS)
+    assert found_alarms(nothing_said) == dict.fromkeys(right, "unknown"), "nobody measured it"
+
+
+def test_doors_and_badges_whose_server_is_fast(second: Callable[..., Second]) -> None:
+    files = "08_door.csv", "08_badge.csv"
+    right = alarms(table(files[0]), table(files[1]), 3.2)
+    assert len(right) == 15
+    ran = second(*files, question=ALARMS, after="if the clock of 08_badge is off")
+    assert found_alarms(ran) == dict.fromkeys(right, "confirmed")
+
+
+# Whose clock is off, and whose events are missing.
+
+
+def test_whose_events_are_missing(second: Callable[..., Second]) -> None:
+    numbers: dict[str, set[int]] = {}
+    for row in table("09_gateway.csv"):
+        numbers.setdefault(row["device_id"], set()).add(int(row["counter"]))
+    lost = {device: max(each) + 1 - len(each) for device, each in numbers.items()}
+    assert lost == {"d1": 3, "d2": 0, "d3": 0}
+    assert "3 missing (d1)\n" in second("09_gateway.csv").err
+
+
+@pytest.mark.parametrize(("shift", "said"), [(0, "2.5 s slow"), (5, "2.5 s fast")])
+def test_whose_clock_is_off(shift: int, said: str, here: Path, cli: Callable[..., Any]) -> None:
+    """09c is 09 with 5 s on the times of d2, which are 2.5 s back in 09."""
+    lines = (FILES / "09_gateway.csv").read_text().splitlines()
+    rows = list(csv.DictReader(lines))
+    delays: dict[str, list[timedelta]] = {}
+    for row in rows:
+        if row["device_id"] == "d2":
+            later = instant(row["device_time"]) + timedelta(seconds=shift)
+            row["device_time"] = later.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        delay = instant(row["received_at"]) - instant(row["device_time"])
+        delays.setdefault(row["device_id"], []).append(delay)
+    with (here / "09.csv").open("w", newline="") as file:
+        out = csv.DictWriter(file, list(rows[0]))
+        out.writeheader()
+        out.writerows(rows)
+    shown = cli("look", "09.csv").out.splitlines()
+    (place,) = (n for n, line in enumerate(shown) if line.startswith("if some clock may be wrong"))
+    words = shlex.split(shown[place + 1])
+    assert words[:2] == ["slackwater", "clocks"]
+    ran = cli(*words[1:])
+    assert ran.out.splitlines()[0] == f"d2 is about {said}."
+    found = {each["name"]: each for each in json.loads(cli(*words[1:], "--json").out)["clocks"]}
+    least = {device: min(each).total_seconds() for device, each in delays.items()}
+    assert least["d2"] - least["d1"] == pytest.approx(2.5 - shift, abs=0.03)
+    assert {device: each["events"] for device, each in found.items()} == {
+        device: len(each) for device, each in delays.items()
+    }
+
+
+def test_a_column_for_each_sensor(second: Callable[..., Second]) -> None:
+    ran = second("13_wide.csv")
+    found = {ran.at(row["window"]["start"]): row["value"] for row in ran.rows}
+    inside: dict[datetime, list[dict[str, str]]] = {}
+    (length,) = {ran.at(row["window"]["end"]) - ran.at(row["window"]["start"]) for row in ran.rows}
+    for row in table("13_wide.csv"):
+        at = instant(row["time"])
+        inside.setdefault(at - (at - EPOCH) % length, []).append(row)
+    assert found == {
+        start: {
+            f"avg({name})": pytest.approx(sum(float(row[name]) for row in rows) / len(rows))
+            for name in ("temp_a", "temp_b", "temp_c")
+        } | {"count(*)": len(rows)}
+        for start, rows in inside.items()
+    }  # fmt: skip
+
+
+# Public reports.
+
+
+@pytest.mark.parametrize("seconds", [1, 2, 3])
+def test_case_02_a_join_has_no_row_with_null_beside_a_pair(
+    seconds: int, second: Callable[..., Second]
+) -> None:
+    ran = second(
+        "case-02-orders.csv", "case-02-items.csv",
+        question='SELECT o.order_id, i.product FROM "case-02-orders" o LEFT JOIN "case-02-items" i '
+        f"ON o.order_id = i.order_id WITHIN {seconds} s",
+    )  # fmt: skip
+    pairs = [("1", "Foo"), ("1", "Bar"), ("1", "Baz"), ("2", "Foo")]
+    right = pairs if seconds >= 2 else [("1", None), ("2", None)]
+    found = Counter((str(row["value"]["order_id"]), row["value"]["product"]) for row in ran.rows)
+    assert found == Counter(right)
+
+
+def test_case_06_few_stamps_of_1980_make_no_windows_of_days(second: Callable[..., Second]) -> None:
+    ran = second("case-06-imu.csv")
+    right: dict[int, list[float]] = {}
+    for row in table("case-06-imu.csv"):
+        if int(row["stamp"]) > 1_700_000_000 * 10**9:
+            right.setdefault(int(row["stamp"]) // 10**9, []).append(float(row["ax"]))
+    assert sum(map(len, right.values())) == 61
+    assert {row["window"]["start"] // 10**9: row["value"] for row in ran.rows} == {
+        at: {"avg(ax)": pytest.approx(sum(each) / len(each)), "count(*)": len(each)}
+        for at, each in right.items()
+    }
+    assert "too late: 19 events" in ran.err
+
+
+def test_case_09_the_first_read_on_either_mat(second: Callable[..., Second]) -> None:
+    question = "SELECT min(ts) AS finish, first(mat) AS mat GROUP BY chip WINDOW SESSION 1 d"
+    ran = second("case-09-reads.csv", question=question)
+    first: dict[int, tuple[datetime, str]] = {}
+    for row in table("case-09-reads.csv"):
+        read = instant(row["time"]), row["mat"]
+        first[int(row["chip"])] = min(first.get(int(row["chip"]), read), read)
+    assert {
+        row["key"]["chip"]: (ran.at(row["value"]["finish"]), row["value"]["mat"])
+        for row in ran.rows
+    } == first
+
+
+def test_case_10_an_export_of_influxdb(second: Callable[..., Second]) -> None:
+    size = "GROUP BY source WINDOW TUMBLING 1 min"
+    minutes = {
+        ("host1", 10): (65, 2), ("host1", 11): (70, 1), ("host2", 10): (30, 1),
+        ("host2", 11): (34, 1),
+    }  # fmt: skip
+    for name, column in (("case-10-export.csv", "used"), ("case-10-one-table.csv", "_value")):
+        assert f"avg({column})" in second(name).command[2]
+        ran = second(name, question=f"SELECT avg({column}) AS mean, count({column}) AS n {size}")
+        found = {
+            (row["key"]["source"], ran.at(row["window"]["start"]).minute):
+            (row["value"]["mean"], row["value"]["n"])
+            for row in ran.rows if row["value"]["n"]
+        }  # fmt: skip
+        assert found == minutes
+
+
+def test_case_10_before_1970(second: Callable[..., Second]) -> None:
+    question = "SELECT sum(v) AS s, count(*) AS n WINDOW TUMBLING 1 min"
+    ran = second("case-10-before-1970.csv", question=question)
+    right: dict[datetime, list[float]] = {}
+    for row in table("case-10-before-1970.csv"):
+        minute = instant(row["ts"]).replace(second=0, microsecond=0)
+        right.setdefault(minute, []).append(float(row["v"]))
+    assert [len(each) for each in right.values()] == [3, 1, 1, 1]
+    found = {ran.at(row["window"]["start"]): row["value"] for row in ran.rows}
+    assert found == {
+        minute: {"s": pytest.approx(sum(each)), "n": len(each)} for minute, each in right.items()
+    }
+
+
+def test_case_11_counters_without_a_key_for_0(second: Callable[..., Second]) -> None:
+    ran = second("case-11-up.jsonl", question="SELECT count(*) AS n WINDOW TUMBLING 1 d")
+    assert [row["value"]["n"] for row in ran.rows] == [7]
+    assert "1 missing" in ran.err
+    assert "duplicate" not in ran.err
+    ran = second("case-11-abp.jsonl", question="SELECT count(*) AS n WINDOW TUMBLING 1 d")
+    assert [row["value"]["n"] for row in ran.rows] == [3]
+
+
+def test_case_13_words_among_temperatures(second: Callable[..., Second]) -> None:
+    question = "SELECT avg(state) AS t, count(state) AS n WINDOW TUMBLING 1 h"
+    ran = second("case-13-temp.csv", question=question)
+    assert {ran.at(row["window"]["start"]).hour: row["value"] for row in ran.rows} == {
+        7: {"t": pytest.approx((20.9 + 21.3 + 21.5) / 3), "n": 3}, 8: {"t": 22.1, "n": 1},
+    }  # fmt: skip
+
+
+def test_case_13_how_long_a_door_was_open(second: Callable[..., Second]) -> None:
+    ran = second(
+        "case-13-history.csv",
+        question='EVENT SEQ("on" a, "off" b) WHERE a.source = b.source WITHIN 1 d CONTIGUITY NEXT '
+        "RETURN a.source AS door, b.ts - a.ts AS open_ns",
+    )
+    found = [row["value"] for row in ran.rows]
+    assert found == [{"door": "binary_sensor.door", "open_ns": 150 * 10**9}]
+
+
+def test_case_17_one_alarm_an_hour(here: Path, second: Callable[..., Second]) -> None:
+    rows = [
+        {
+            "type": "V",
+            "ts": 60 * n,
+            "arrival": 60 * n,
+            "id": "s1",
+            "v": 60 if 10 <= n <= 200 else 20,
+        }
+        for n in range(240)
+    ]
+    (here / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = second(
+        "in.jsonl", after="if its times are in s ",
+        question="EVENT SEQ(V a, !V b) WHERE a.v > 50 AND b.v <= 50 AND b.id = a.id WITHIN 30 s "
+        "EMIT AT MOST 1 EVERY 1 h BY a.id",
+    )  # fmt: skip
+    assert [row["events"][0]["ts"] / 60 for row in ran.rows] == [10, 70, 130, 190]
+
+
+def test_case_18_every_distinct(second: Callable[..., Second]) -> None:
+    question = "EVENT SCAN s EMIT AT MOST 1 EVERY 1 s BY s.sig"
+    ran = second("case-18-in.jsonl", question=question, after="if its times are in ms ")
+    assert [row["events"][0]["ts"] for row in ran.rows] == [0, 1200, 2400, 9000]
+
+
+def test_case_21_times_to_the_nanosecond(second: Callable[..., Second]) -> None:
+    ran = second("case-21-ns.jsonl", question="SELECT v, ts")
+    assert [row["value"]["ts"] for row in ran.rows] == [1641667732350000000, 1641667732350000001]
+    ran = second("case-21-s.csv", question="SELECT v, ts")
+    exact = [json.loads(line, parse_float=Decimal) for line in ran.out.splitlines()]
+    assert [row["value"]["ts"] * 10**9 for row in exact] == [
+        (Decimal(row["timestamp"]) * 10**9).to_integral_value() for row in table("case-21-s.csv")
+    ]
+
+
+def test_case_21_times_of_two_units_are_named(second: Callable[..., Second]) -> None:
+    ran = second("case-21-mixed-units.csv")
+    assert sum(row["value"]["count(*)"] for row in ran.rows) == 4
+    assert "2 bad lines skipped" in ran.err
+
+
+def test_case_29_metadata_two_columns_short_rows_and_1970(second: Callable[..., Second]) -> None:
+    question = 'SELECT count(*) AS n WHERE Confirmed = 1 AND "Left" < 100 WINDOW TUMBLING 1 min'
+    ran = second("case-29-obs.csv", question=question)
+    found = {ran.at(row["window"]["start"]): row["value"]["n"] for row in ran.rows}
+    assert found == {instant("2020-11-24T16:32:00Z"): 2}

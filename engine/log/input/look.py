@@ -64,7 +64,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "seq", "sequence", "seqno", "sequencenumber", "counter", "fcnt", "framecounter", "msgno",
         "messageno", "packetno", "packetnumber", "sampleno",
     ),
-    r.TYPE: ("type", "event", "eventtype", "eventname", "measurement"),
+    r.TYPE: ("type", "event", "eventtype", "eventname", "measurement", "state"),
 }  # fmt: skip
 """How devices, gateways and databases call what a record calls so; the first are the likeliest."""
 _NO_EVENT_TIME: Final = ("start", "stop", "end")
@@ -83,7 +83,7 @@ class Column(Struct):
     it is read.
 
     ``unit``: of times that are numbers; None: they are dates, or no times. ``nulls``: words among
-    numbers.
+    numbers. ``distinct``: how many values the sample has.
     """
 
     name: str
@@ -93,6 +93,12 @@ class Column(Struct):
     field: str | None = None
     why: str = ""
     nulls: tuple[str, ...] = ()
+    distinct: int = 0
+
+    @property
+    def attribute(self) -> str:
+        """Its name as an attribute."""
+        return self.name.replace(".", "_")
 
 
 class Look(Struct):
@@ -278,7 +284,7 @@ def _column(name: str, values: list[Any], *, comma: bool) -> Column:
     nulls = _words_among(some) if type_ == "text" else ()
     if nulls:
         type_, unit = _type_of([value for value in some if value not in nulls], comma=comma)
-    return Column(name, type_, samples, unit, nulls=nulls)
+    return Column(name, type_, samples, unit, nulls=nulls, distinct=len(set(map(str, some))))
 
 
 def _words_among(texts: Sequence[str]) -> tuple[str, ...]:
@@ -348,15 +354,18 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
         for each in columns:
             if each.name == name and not target.startswith(ATTR_PREFIX):
                 each.field, each.why = target, "as --map says"
+    names = {each.name for each in columns}
     for each in columns:
-        if each.name in FIELDS and each.name not in mapping and each.field is None:
+        if each.name == r.ID and r.KIND not in names and each.name not in mapping.values():
+            mapping[ATTR_PREFIX + r.ID] = r.ID  # only intervals have ids
+        elif each.name in FIELDS and each.name not in mapping and each.field is None:
             each.field, each.why = each.name, "named so"
     fits: dict[str, Callable[[Column], bool]] = {
         r.ARRIVAL: lambda each: each.type == "time",
         r.TS: lambda each: each.type in ("time", "day", "int", "number"),
         r.SOURCE: lambda each: each.type in ("text", "int"),
         r.SEQ: lambda each: each.type == "int",
-        r.TYPE: lambda each: each.type == "text" and len(each.samples) <= _TYPES_MAX,
+        r.TYPE: lambda each: each.type == "text" and each.distinct <= _TYPES_MAX,
     }
     for target in (r.TS, r.ARRIVAL, r.SOURCE, r.SEQ, r.TYPE):
         if target in form.mapping or any(each.field == target for each in columns):
