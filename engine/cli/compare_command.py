@@ -144,8 +144,10 @@ def _print(found: OrdersCompared, *, swept: bool) -> None:
     for name, said in arrival_facts(found):
         console.print(f"[dim]{escape(name)}:[/] {escape(said)}", highlight=False)
     choice = found.choice
-    colour = "green" if choice.suits and not found.arrivals.excluded else "yellow"
-    console.print(f"\n[bold {colour}]Recommended:[/] {escape(found.headline)}", highlight=False)
+    excluded = found.arrivals.excluded
+    colour = "green" if choice.suits and not excluded else "yellow"
+    word = "Recommended" if choice.suits or excluded else "No order is recommended"
+    console.print(f"\n[bold {colour}]{word}:[/] {escape(found.headline)}", highlight=False)
     console.print(escape(choice.reason), highlight=False)
     for heading, enough in (("Complete enough too:", True), ("Not complete enough:", False)):
         costs = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,3 +198,22 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
     assert (ran.code, ran.out, ran.left) == (2, "", {})
     assert says in ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("future", [True, False])
+def test_where_no_order_is_complete_none_is_recommended(
+    future: bool, cli: Any, trace: Any, here: Path
+) -> None:
+    """Of events in the future a remedy is recommended, and no order either."""
+    moved = 10**6 if future else -1000
+    rows = [
+        {"ts": 10_000 + 100 * n + (moved if n % 6 == 5 else 0), "arrival": 10_005 + 100 * n}
+        for n in range(30)
+    ]
+    command = ("compare", "--input", trace(*rows), "--time-unit", "ms", "--order", "none")
+    ran = cli(*command, "--out", "c")
+    said = next(line for line in ran.out.splitlines() if "None of these orders puts 99.9 %" in line)
+    assert said.startswith("Recommended: 5 of 30 events" if future else "No order is recommended: ")
+    assert '<p class="word">NO ORDER IS RECOMMENDED</p>' in (here / "c/compare.html").read_text()
+    cli(*command, "--order", f"kslack:{10**6}ms", "--guard", "off", "--out", "d")
+    assert '<p class="word">RECOMMENDED</p>' in (here / "d/compare.html").read_text()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.apps.report.measure.matches import (
     KEPT_MAX,
     POINTS_SHOWN,
@@ -179,6 +180,25 @@ def test_what_comes_from_outside_is_escaped(tmp_path: Path, rich_run: Any) -> No
     for name in ("title", "what", "query", "text", "claim", "detail", "table", "head", "cell"):
         assert f"{name} {evil}" in words
     assert page.script("report-data")["facts"] == {f"fact {evil}": evil}
+
+
+@pytest.mark.parametrize("ref", [1_773_352_000 * 10**9 + 5, 4_102_444_800 * 10**9, 7, -(10**15)])
+def test_times_of_quarantined_events_are_dates_or_since_the_first_arrival(
+    ref: int, rich_run: Any
+) -> None:
+    rows = [{"reason": "future", "source": "s", "seq": 5, "ref": ref}]
+    change = lambda counters: counters["sites"]["main"].update(quarantined=rows)  # noqa: E731
+    rich_run.change_json("runs/sequence/counters.json", change)
+    made, page = report(rich_run)
+    assert made["run"]["quarantined"] == rows, "ns for programs"
+    (line,) = (each for each in page.texts if '"reason": "future"' in each)
+    shown = json.loads(line)["ref"]
+    if ref == 1_773_352_000_000_000_005:
+        assert shown == "2026-03-12T21:46:40.000000005Z"
+    else:
+        value, unit = shown.split("\N{NO-BREAK SPACE}")
+        since = float(value.replace(",", "")) * NS_PER[unit]
+        assert since == pytest.approx(ref - made["run"]["first_arrival_ns"], rel=1e-9, abs=1e3)
 
 
 def test_a_broken_count_is_shown_as_not_balanced(rich_run: Any) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from slackwater.engine.apps.report.numbers import TimeLine, places_of, with_anchors
 from slackwater.engine.apps.report.page.document import document
 from slackwater.engine.apps.report.page.figures import (
@@ -49,6 +51,7 @@ from slackwater.engine.apps.report.page.run_tables import (
     source_tables,
 )
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
+from slackwater.engine.log.record.times import dates_in, instant_text
 
 _CHAPTERS: Final = {
     "verdict": "Verdict", "story": "Before and after", "matches": "Matches", "windows": "Windows",
@@ -119,9 +122,16 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
         clocks_judged=sum(bool(each.get("with_truth")) for each in clocks_of.values()),
         sources_listed=how_many_sources(len(report["sources"])).capitalize(),
         quarantined=[
-            json.dumps(row, ensure_ascii=False) for row in run["quarantined"][:_QUARANTINED_SHOWN]
+            json.dumps({name: _when(of, time) if name == "ref" else of for name, of in row.items()},
+                       ensure_ascii=False)
+            for row in run["quarantined"][:_QUARANTINED_SHOWN]
         ],
     )  # fmt: skip
+
+
+def _when(ns: int, time: TimeLine) -> str:
+    """A date; of times that count from elsewhere, where it lies."""
+    return instant_text(ns) if dates_in(np.array([ns])) == "ns" else time.text(ns)
 
 
 def _slow(clocks: Mapping[str, Any]) -> str:
