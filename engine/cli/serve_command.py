@@ -19,7 +19,7 @@ from slackwater.engine.query.fields import named_attributes
 from slackwater.engine.server.demonstration import demonstrate
 from slackwater.engine.server.engine_process import EngineSettings
 from slackwater.engine.server.serving import serve
-from slackwater.engine.server.site_file import read_site
+from slackwater.engine.server.site_file import SiteSettings, read_site
 
 if TYPE_CHECKING:
     from slackwater.simulator.emulator.settings import Emulation
@@ -128,7 +128,11 @@ def serve_site(
         return
     if config is None:
         raise UserError("--config FILE must be given; --demo shows what it is like")
-    settings = read_site(config, None if engine is None else engine.value)
+
+    def read() -> SiteSettings:
+        return read_site(config, None if engine is None else engine.value)
+
+    settings = read()
     if check:
         if settings.tls is not None:
             settings.tls.context()
@@ -136,7 +140,7 @@ def serve_site(
             _check(settings.engine, settings.log)
         typer.echo(settings.printed, nl=False)
         return
-    serve(settings, say)
+    serve(settings, say, read)
 
 
 def _check(engine: EngineSettings, log: Path) -> None:

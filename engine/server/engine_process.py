@@ -23,7 +23,7 @@ from slackwater.edge_agent.settings_file import Table
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
-from slackwater.engine.hosts.live.questions import Questions
+from slackwater.engine.hosts.live.questions import LOG, NOW, Questions
 from slackwater.engine.server.watch.overview import AnswersState
 from slackwater.engine.sinks.program import SinkTask
 
@@ -48,9 +48,11 @@ class EngineSettings:
     save_every_ns: int
     parquet_every_ns: int
     master: str
+    from_now: tuple[str, ...] = ()
+    """Queries that begin behind the log as it is when they are added."""
 
-    def task(self, log: Path) -> Task:
-        """For the process that answers."""
+    def task(self, log: Path, durable: int) -> Task:
+        """For the process that answers; ``durable``: number of the log's last file."""
         return Task(
             kind=self.kind,
             log=str(log.resolve()),
@@ -59,6 +61,8 @@ class EngineSettings:
             save_every_s=self.save_every_ns / 1e9,
             parquet_every_s=self.parquet_every_ns / 1e9,
             master=self.master,
+            from_now=self.from_now,
+            durable=durable,
         )
 
 
@@ -96,6 +100,13 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     if "jsonl" not in formats or not set(formats) <= {"jsonl", "parquet"}:
         raise table.wrong("formats", 'write ["jsonl"] or ["jsonl", "parquet"]')
     kind = said if kind is None else kind
+    from_now = [
+        name
+        for (name, _), each in zip(asked, tables, strict=True)
+        if each.text("begin", LOG, among=(LOG, NOW)) == NOW
+    ]
+    if from_now and kind == "spark":
+        raise table.wrong("kind", f'begin = "now" of query {from_now[0]} needs {_EMBEDDED}')
     settings = EngineSettings(
         kind=kind,
         questions=Questions(queries=asked, **options),
@@ -103,6 +114,7 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
         save_every_ns=table.duration_ns("save_every", _SAVE_NS, low=10**6),
         parquet_every_ns=parquet_every if "parquet" in formats else 0,
         master=table.text("master", "local[*]"),
+        from_now=tuple(from_now),
     )
     if asked:
         try:
@@ -308,7 +320,6 @@ class EngineProcess(ChildProcess):
 
     Args:
         task: what it is to do.
-        durable: number of the log's last file so far.
         tell: takes a line for people.
         on_results: takes new answers.
         state: is kept up to date.
@@ -317,12 +328,11 @@ class EngineProcess(ChildProcess):
     unfinished = "answers: not all are written yet; the next start goes on"
 
     def __init__(
-        self, task: Task, durable: int, tell: Callable[[str], None], on_results: OnResults,
-        state: AnswersState,
-    ) -> None:  # fmt: skip
+        self, task: Task, tell: Callable[[str], None], on_results: OnResults, state: AnswersState
+    ) -> None:
         module = "slackwater.engine.hosts.live.program"
         super().__init__(module, "answers: the engine", task.as_line(), tell)
-        self._number = durable
+        self._number = task.durable
         self.saved = 0
         """The log's files up to this number are needed no more, not by a restart either."""
         self._on_results = on_results

@@ -3,6 +3,7 @@
 A start reads from the log what the gateway must know of it (``engine.gateway.recall``). SIGTERM and
 Ctrl-C stop it in good order: what came is made durable and acked, then connections are closed.
 A kill loses nothing that was acked, as an ack follows the fsync of the file that has the events.
+SIGHUP reads the settings again: queries and sinks change while the gateway goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import gc
 import signal
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -27,9 +28,7 @@ from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.files.log_files import log_files
 from slackwater.engine.server.engine_process import (
-    ChildProcess,
     EngineProcess,
-    OnResults,
     SinksProcess,
     spark_ready,
 )
@@ -48,12 +47,119 @@ Tell = Callable[[str], None]
 """Takes a line for people, without its newline."""
 
 
-def serve(settings: SiteSettings, tell: Tell) -> None:
+class _Children:
+    """The processes beside the gateway: the engine, if there are queries, and that of sinks."""
+
+    def __init__(
+        self, settings: SiteSettings, files: int, tell: Tell, feed: ResultFeed,
+        answers: AnswersState,
+    ) -> None:  # fmt: skip
+        self._files = files
+        self._tell = tell
+        self._feed = feed
+        self._answers = answers
+        self._reloading = asyncio.Lock()
+        self._engine: EngineProcess | None = None
+        self._sinks: SinksProcess | None = None
+        self._make(settings)
+
+    def _make(self, settings: SiteSettings) -> None:
+        self._settings = settings
+        asked = settings.engine
+        self._answers.running, self._answers.failed = True, []
+        self._engine = self._sinks = None
+        if asked is not None:
+            self._feed.unit_ns = unit_ns(asked.questions.time_unit)
+            task = asked.task(settings.log, self._files)
+            publish = self._feed.publish
+            self._engine = EngineProcess(task, self._tell, publish, self._answers)
+        if settings.sinks is not None:
+            self._sinks = SinksProcess(settings.sinks, self._tell, self._answers)
+
+    @property
+    def saved(self) -> int | None:
+        """The log's files up to this number are needed no more; None: nobody reads them."""
+        return None if self._engine is None else self._engine.saved
+
+    def durable(self, files: int) -> None:
+        """The log is durable up to the file of that number."""
+        self._files = files
+        if self._engine is not None:
+            self._engine.durable(files)
+
+    def start(self) -> None:
+        """They run from now on."""
+        for child in (self._engine, self._sinks):
+            if child is not None:
+                child.start()
+
+    async def stop(self) -> None:
+        """The engine first: the sinks deliver its last answers."""
+        async with self._reloading:
+            for child in (self._engine, self._sinks):
+                if child is not None:
+                    await child.stop()
+
+    async def reload(self, reread: Callable[[], SiteSettings]) -> None:
+        """They go on with what the settings say now; a mistake in these changes nothing."""
+        async with self._reloading:
+            try:
+                settings = reread()
+                _check_engine(settings)
+            except UserError as error:
+                self._tell(f"settings are not reloaded: {error}")
+                return
+            before = self._settings
+            if _beside(settings) != _beside(before):
+                self._tell("of the settings, [engine], [[query]], [[table]] and [[sink]] count now")
+            settings = replace(before, engine=settings.engine, sinks=settings.sinks)
+            if settings == before:
+                self._tell("settings are reloaded: no query and no sink has changed")
+                return
+            for child in (self._engine, self._sinks):
+                if child is not None:
+                    await child.stop()
+            self._make(settings)
+            self.start()
+            self._tell(f"settings are reloaded: {_changes(before, settings)}")
+
+
+def _beside(settings: SiteSettings) -> SiteSettings:
+    """What counts at the next start alone."""
+    return replace(settings, engine=None, sinks=None, printed="")
+
+
+def _changes(before: SiteSettings, after: SiteSettings) -> str:
+    """In words, which queries have come and gone."""
+    old, new = (
+        {} if each.engine is None else dict(each.engine.questions.queries)
+        for each in (before, after)
+    )
+    come = ", ".join(name for name in new if name not in old)
+    gone = ", ".join(name for name in old if name not in new)
+    said = [f"{len(new)} queries"]
+    said += [f"new: {come}"] if come else []
+    said += [f"gone: {gone}"] if gone else []
+    return "; ".join(said)
+
+
+def _check_engine(settings: SiteSettings) -> None:
+    asked = settings.engine
+    if asked is not None:
+        if asked.kind == "spark":
+            spark_ready()
+        check_claim(asked.answers, settings.log, asked.questions.of_each())
+
+
+def serve(
+    settings: SiteSettings, tell: Tell, reread: Callable[[], SiteSettings] | None = None
+) -> None:
     """Runs a gateway, and the engine that answers its queries, until a signal stops it.
 
     Args:
         settings: of the site.
         tell: takes a line for people.
+        reread: reads the settings again, at SIGHUP; None: they stay.
 
     Raises:
         UserError: the log's folder, an address or a certificate is not as it must be.
@@ -62,8 +168,6 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
     keep_private()
     for seen, remedy in plain_tokens(settings):
         tell(f"warning: {seen}: {remedy}")
-    if settings.engine is not None and settings.engine.kind == "spark":
-        spark_ready()
     tls = None if settings.tls is None else settings.tls.context()
     settings = _within_open_files(settings, tell)
     with LogWriter(settings.log) as writer, _opened(settings.dead_letters) as letters:
@@ -74,22 +178,16 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
 
         room = max(settings.dead_letters_max - letters.tell(), 0)
         recalled = _recalled(settings.log)
-        asked = settings.engine
-        feed = ResultFeed(unit_ns=unit_ns(asked.questions.time_unit) if asked else 1)
-        answers = AnswersState()
-        engine = _engine(settings, writer.files, tell, feed.publish, answers)
-        sinks = None if settings.sinks is None else SinksProcess(settings.sinks, tell, answers)
-        children = [child for child in (engine, sinks) if child is not None]
+        feed, answers = ResultFeed(), AnswersState()
+        _check_engine(settings)
+        children = _Children(settings, writer.files, tell, feed, answers)
         log = LogThread(writer, settings.gateway.sink_retry_ns)
         figures = SourceFigures(log, settings.gateway.sources_max)
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
         page = _page(settings, Overview(core, figures, answers), feed, tell)
-        keeper = LogKeeper(
-            settings.log, settings.keep, lambda: None if engine is None else engine.saved, tell
-        )
-        with keeper:
-            asyncio.run(_serve(core, log, settings, tls, page, tell, engine, children))
+        with LogKeeper(settings.log, settings.keep, lambda: children.saved, tell):
+            asyncio.run(_serve(core, log, settings, tls, page, tell, children, reread))
 
 
 def _within_open_files(settings: SiteSettings, tell: Tell) -> SiteSettings:
@@ -108,16 +206,6 @@ def _within_open_files(settings: SiteSettings, tell: Tell) -> SiteSettings:
     return replace(settings, gateway=gateway)
 
 
-def _engine(
-    settings: SiteSettings, files: int, tell: Tell, on_results: OnResults, answers: AnswersState
-) -> EngineProcess | None:
-    asked = settings.engine
-    if asked is None:
-        return None
-    check_claim(asked.answers, settings.log, asked.questions.of_each())
-    return EngineProcess(asked.task(settings.log), files, tell, on_results, answers)
-
-
 def _opened(path: Path) -> TextIO:
     """The file of dead letters, to be gone on with."""
     try:
@@ -133,8 +221,8 @@ async def _serve(
     tls: ssl.SSLContext | None,
     page: PageServer | None,
     tell: Tell,
-    engine: EngineProcess | None,
-    children: Sequence[ChildProcess],
+    children: _Children,
+    reread: Callable[[], SiteSettings] | None,
 ) -> None:
     host = TcpHost(core, refusals=RefusalLines(tell))
     listen = settings.gateway.listen
@@ -144,8 +232,7 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
 
     def durable(flushes: int, files: int) -> None:
-        if engine is not None:
-            engine.durable(files)
+        children.durable(files)
         host.flushed(flushes)
 
     over = log.start(durable, host.flush_failed)
@@ -165,8 +252,14 @@ async def _serve(
         await host.stop(written)
         raise
     responder.start()
-    for child in children:
-        child.start()
+    children.start()
+    reloads = set[asyncio.Task[None]]()
+    if reread is not None:
+
+        def reload() -> None:
+            reloads.add(asyncio.create_task(children.reload(reread)))
+
+        loop.add_signal_handler(signal.SIGHUP, reload)
     gc.collect()
     gc.freeze()  # what is loaded stays: nobody is to wait while it is gone through
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
@@ -184,8 +277,8 @@ async def _serve(
                 "agents will send it again"
             ) from error
         finally:
-            for child in children:  # the engine first: the sinks deliver its last answers
-                await child.stop()
+            await asyncio.gather(*reloads)
+            await children.stop()
             if page is not None:  # which shows the last answers
                 await page.stop()
     tell("stopped; everything that came is in the log")

@@ -78,9 +78,9 @@ class Engine:
         self.lives = 0
         task = Task(
             kind="embedded", log="", answers="", questions=Questions(queries=()), save_every_s=1,
-            parquet_every_s=0, master="",
+            parquet_every_s=0, master="", durable=1,
         )  # fmt: skip
-        self.process = EngineProcess(task, 1, self.said.append, lambda _: None, self.state)
+        self.process = EngineProcess(task, self.said.append, lambda _: None, self.state)
         start = asyncio.create_subprocess_exec
 
         async def started(*_: str, **options: Any) -> asyncio.subprocess.Process:

@@ -124,7 +124,9 @@ class Task:
     parquet_every_s: float
     master: str
     from_now: tuple[str, ...] = ()
-    """Queries that begin behind the log as it is when they are added."""
+    """Queries that begin behind the log's file ``durable``, if they are new."""
+    durable: int = 0
+    """Number of the log's last file when this was asked."""
 
     def as_line(self) -> bytes:
         """For the process."""
@@ -242,7 +244,7 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     if task.kind == "embedded":
         groups = patient(
             lambda: query_groups(
-                folder / STATE, task.kind, task.questions, task.from_now, notices.number
+                folder / STATE, task.kind, task.questions, task.from_now, task.durable
             )
         )
     of_group = _GroupEngine(task, patient, outlet, _FILES_AT_ONCE if len(groups) > 1 else None)

@@ -252,8 +252,8 @@ def query_groups(
         folder: of the engine's state, in which they are remembered.
         kind: of the engine.
         questions: of a site.
-        from_now: names of the queries that begin behind the log as it is when they are added.
-        done: number of the log's last file now.
+        from_now: names of the queries that begin behind the log's file ``done``, if they are new.
+        done: number of a file.
 
     Raises:
         UserError: what was remembered is damaged.
@@ -286,13 +286,16 @@ def query_groups(
 def _new_group(
     questions: Questions, state: str, begin: int, new: list[tuple[str, str]]
 ) -> QueryGroup:
-    """With all other queries, where one refers to another that is in no state of its own."""
+    """With all other queries, without output, where one refers to a stream that others make."""
+    beside = {plan.name: whole_text(plan) for plan in questions.plans()}
     try:
-        replace(questions, queries=tuple(new)).plans()
-    except UserError:
-        silent = tuple(pair[0] for pair in questions.queries if pair not in new)
-        return QueryGroup(state=state, begin=begin, queries=questions.queries, silent=silent)
-    return QueryGroup(state=state, begin=begin, queries=tuple(new))
+        alone = {p.name: whole_text(p) for p in replace(questions, queries=tuple(new)).plans()}
+    except UserError:  # a CHECK of a query that is not there
+        alone = {}
+    if alone and all(beside.get(name) == text for name, text in alone.items()):
+        return QueryGroup(state=state, begin=begin, queries=tuple(new))
+    silent = tuple(pair[0] for pair in questions.queries if pair not in new)
+    return QueryGroup(state=state, begin=begin, queries=questions.queries, silent=silent)
 
 
 # How long disk and engine take here from a closed frame to its answers' lines.

@@ -1,0 +1,163 @@
+"""SIGHUP: queries come and go while the gateway and the other queries go on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+from slackwater.engine.hosts.live.questions import Questions, query_groups
+from tests.live.conftest import Field, Program, until
+from tests.live.test_answers import COUNTS, PAIRS, answered, asked, assert_all_answered
+
+CHECKS = "EVENT SEQ(A a, A b) WHERE b.v = a.v + 7 WITHIN 1 s"
+
+
+class Served:
+    """A gateway whose queries change."""
+
+    def __init__(self, field: Field, queries: dict[str, str], more: str = "") -> None:
+        self.field = field
+        self._more = more
+        self._settings(queries)
+        self.program: Program = field.serve()
+
+    def _settings(self, queries: dict[str, str], after: str = "") -> None:
+        head = '[limits]\nframe_every = "10 ms"\n'
+        text = asked(queries).replace(head, head + self._more) if queries else head + self._more
+        self.field.site(text + after)
+
+    def reload(
+        self, queries: dict[str, str], says: str = "settings are reloaded: ", after: str = ""
+    ) -> str:
+        said = len(self.program.said)
+        self._settings(queries, after)
+        self.program.process.send_signal(signal.SIGHUP)
+
+        def line() -> str | None:
+            return next((each for each in self.program.said[said:] if says in each), None)
+
+        return str(until(line, f"{says!r} of\n{self.program.text}"))
+
+
+def test_a_query_that_is_added_answers_the_whole_log_and_one_that_is_removed_nothing_more(
+    field: Field,
+) -> None:
+    served = Served(field, {"q2": COUNTS})
+    field.run_through("door", range(200))
+    until(lambda: answered(field, "q2"), "answers")
+    assert "2 queries; new: q1" in served.reload({"q2": COUNTS, "q1": PAIRS})
+    field.run_through("gate", range(200))
+    until(lambda: answered(field, "q1"), "answers of the new query")
+    assert "gone: q2" in served.reload({"q1": PAIRS})
+    at_removal = answered(field, "q2")
+    field.run_through("porch", range(200))
+    assert served.program.end() == 0
+    assert at_removal
+    assert answered(field, "q2") == at_removal
+    assert_all_answered(field, {"q1": PAIRS})
+
+
+def test_a_query_removed_beside_another_and_added_again_has_all_its_answers(field: Field) -> None:
+    both = {"q1": COUNTS, "q2": PAIRS}
+    served = Served(field, both)
+    field.run_through("door", range(200))
+    until(lambda: answered(field, "q1") and answered(field, "q2"), "answers")
+    served.reload({"q1": COUNTS})
+    at_removal = answered(field, "q2")
+    field.run_through("gate", range(200))
+    served.reload(both)
+    field.run_through("porch", range(200))
+    assert served.program.end() == 0
+    assert answered(field, "q2").startswith(at_removal)
+    assert_all_answered(field, both)
+    served = Served(field, both)  # the same groups go on after a start
+    field.run_through("yard", range(100))
+    assert served.program.end() == 0
+    assert "from scratch" not in served.program.text
+    assert_all_answered(field, both)
+
+
+def test_one_that_begins_now_answers_nothing_of_before(field: Field) -> None:
+    served = Served(field, {"q1": COUNTS})
+    field.run_through("door", range(200))
+    until(lambda: answered(field, "q1"), "answers")
+    new = f"[[query]]\nname = 'q2'\ntext = '''{PAIRS}'''\nbegin = 'now'\n"
+    assert "new: q2" in served.reload({"q1": COUNTS}, after=new)
+    field.run_through("gate", range(200))
+    assert served.program.end() == 0
+    lines = (answered(field, "q2") + answered(field, "q2", ".end")).splitlines()
+    sources = {event["source"] for line in lines for event in json.loads(line)["events"]}
+    assert sources == {"gate"}
+    assert_all_answered(field, {"q1": COUNTS})
+
+
+def test_a_mistake_changes_nothing(field: Field) -> None:
+    served = Served(field, {"q1": COUNTS})
+    line = served.reload({"q1": "SELECT"}, "not reloaded")
+    assert "site.toml" in line
+    assert "no query and no sink" in served.reload({"q1": COUNTS})
+    field.run_through("door", range(200))
+    assert served.program.end() == 0
+    assert_all_answered(field, {"q1": COUNTS})
+
+
+def test_other_text_under_a_name_with_answers_is_refused(field: Field) -> None:
+    served = Served(field, {"q1": COUNTS})
+    field.run_through("door", range(200))
+    until(lambda: answered(field, "q1"), "answers")
+    line = served.reload({"q1": PAIRS}, "not reloaded")
+    assert "answers with another query: give the query another name" in line
+    assert served.program.end() == 0
+    assert_all_answered(field, {"q1": COUNTS})
+
+
+def test_the_first_query_comes_and_the_last_one_goes(field: Field) -> None:
+    served = Served(field, {})
+    field.run_through("door", range(200))
+    assert "1 queries; new: q1" in served.reload({"q1": COUNTS})
+    until(lambda: answered(field, "q1"), "answers")
+    assert "gone: q1" in served.reload({})
+    field.run_through("gate", range(20))
+    assert served.program.end() == 0
+
+
+def test_the_gateways_own_settings_wait_for_the_next_start(field: Field) -> None:
+    served = Served(field, {"q1": COUNTS})
+    after = "[tokens]\n'main/door' = 'x'\n"
+    assert "count now" in served.reload({"q1": COUNTS}, "of the settings", after=after)
+    field.run_through("door", range(20))
+    assert served.program.end() == 0
+
+
+def questions(**queries: str) -> Questions:
+    return Questions(queries=tuple(queries.items()), order="none")
+
+
+def test_groups(tmp_path: Path) -> None:
+    def groups(done: int, *now: str, **queries: str) -> list[tuple[object, ...]]:
+        found = query_groups(tmp_path, "embedded", questions(**queries), now, done)
+        return [(g.state, g.begin, [n for n, _ in g.queries], list(g.silent)) for g in found]
+
+    assert groups(0, "a", a=COUNTS) == [("embedded", 0, ["a"], [])]
+    two = [("embedded", 0, ["a"], []), ("embedded-2", 0, ["b"], [])]
+    assert groups(5, a=COUNTS, b=PAIRS) == two
+    three = [*two, ("embedded-3", 7, ["c"], [])]
+    assert groups(7, "c", a=COUNTS, b=PAIRS, c=CHECKS) == three
+    (tmp_path / "embedded-2").write_text("state")
+    assert groups(8, a=COUNTS, c=CHECKS) == [two[0], three[2]]
+    assert not (tmp_path / "embedded-2").exists()
+    again = [two[0], three[2], ("embedded-2", 0, ["b", "d"], [])]
+    assert groups(9, a=COUNTS, c=CHECKS, b=PAIRS, d=PAIRS) == again
+    again[2] = ("embedded-2", 0, ["b", "d"], ["b"])
+    assert groups(9, a=COUNTS, c=CHECKS, d=PAIRS) == again
+    assert groups(9, a=PAIRS, c=CHECKS, d=PAIRS)[-1] == ("embedded", 0, ["a"], [])
+
+
+def test_one_that_refers_to_a_query_of_before_has_that_without_output(tmp_path: Path) -> None:
+    pairs = f"CREATE STREAM pairs AS {PAIRS}"
+    count = "SELECT count(*) FROM pairs WINDOW TUMBLING 1 s"
+    query_groups(tmp_path, "embedded", questions(a=pairs), (), 3)
+    second = query_groups(tmp_path, "embedded", questions(a=pairs, b=count), (), 4)[1]
+    assert (second.silent, dict(second.answered)) == (("a",), {"b": count})
+    assert second.silent_statements == {"pairs"}
