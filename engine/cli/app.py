@@ -296,7 +296,9 @@ def run(arguments: Sequence[str]) -> int:
             return int(error.exit_code)
         context = getattr(error, "ctx", None)
         command = "slackwater" if context is None else context.command_path
-        print_stderr(f"slackwater: {said}; see {command} --help\n")
+        files = [each for each in arguments if each.startswith("-") and Path(each).is_file()]
+        remedy = "".join(f"; {each} is a file: name it ./{each}" for each in files)
+        print_stderr(f"slackwater: {said}{remedy}; see {command} --help\n")
         return int(error.exit_code)
     except Interrupted as error:
         print_stderr(f"slackwater: {error}\n")

@@ -99,6 +99,15 @@ FILES: dict[str, tuple[str, bytes | None, tuple[str, ...]]] = {
     "binary without suffix": ("t", b"\x7fELF\x02\x01\x01\0", ("t:1: not JSON",)),
     "UTF-16 without mark": ("t.jsonl", '{"ts": 1}\n'.encode("utf-16-le"), ("t.jsonl:1: not JSON",)),
     "cut gzip": ("t.jsonl.gz", gzip.compress(GOOD)[:-9], ("t.jsonl.gz: cannot be read: ", "ended")),
+    "cut gzip of CSV": (
+        "t.csv.gz", gzip.compress(b"ts,v\n" + bytes(range(48, 58)) * 9000)[:-9],
+        ("t.csv.gz: ", "get it again, or take what is whole: gzip -dc FILE > NEW"),
+    ),
+    "zip": ("t.csv", b"PK\x03\x04rest", ("t.csv: is a zip archive (as .xlsx is): unpack it",)),
+    "bzip2": ("t.csv.bz2", b"BZh91AY", ("t.csv.bz2: is packed by bzip2: unpack it with bunzip2",)),
+    "xz": ("t.jsonl", b"\xfd7zXZ\0", ("t.jsonl: is packed by xz: unpack it with xz -d",)),
+    "CR": ("t.jsonl", GOOD.replace(b"\n", b"\r"), ("t.jsonl:1: more than one value", "tr '")),
+    "CSV of CR": ("t.csv", b"ts,v\r1,2\r3,4\r", ("t.csv:1: the line that must", "tr '\\r' ")),
     "no gzip": ("t.jsonl.gz", b"\x1f\x8b junk", ("t.jsonl.gz: cannot be read: ",)),
     "cut Parquet": ("t.parquet", b"PAR1 and no more", ("t.parquet: damaged Parquet file: ",)),
     "CSV empty": ("t.csv", b"", ("t.csv:1: the file is empty; its first line must name the col",)),
@@ -340,3 +349,10 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     assert ": No space left on device; free some" in ran.err
     assert "making" not in ran.err
     assert "writing" not in ran.err
+
+
+def test_a_file_named_as_an_option_is_no_option(here: Path, cli: Any) -> None:
+    (here / "-dash.jsonl").write_bytes(GOOD)
+    refused(cli("look", "-dash.jsonl"), "No such option: -d", "name it ./-dash.jsonl; see")
+    assert cli("look", "./-dash.jsonl").code == 0
+    refused(cli("look", "-other.jsonl"), "No such option: -o; see slackwater look --help")

@@ -140,6 +140,9 @@ def test_what_cannot_be_read_says_how_to_write_it(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=where):
             read_clock(text)
     (tmp_path / "c.toml").write_text('badge = "-3.2s±0.1s"\n"r/wall" = "1ms +- 2us"\n')
+    right = read_clock(["door=exact", "badge=-3.2s"])
+    assert right == read_clock(["door=0s", "badge=-3.2s±0s"])
+    assert not right.exact, "of other clocks nothing is said"
     choice = read_clock([str(tmp_path / "c.toml"), "x=5"], "ms")
     assert choice.declared == (
         ("badge", -3_200_000_000, 100_000_000), ("r/wall", 1_000_000, 2_000), ("x", 5_000_000, 0),

@@ -15,7 +15,7 @@ from slackwater.engine.core.units import parse_duration
 EXACT_WORD: Final = "exact"
 _HOW: Final = (
     "write exact (one clock stamped everything), NAME=OFFSET±BOUND as in badge=-3.2s±0.1s (also "
-    "+-; OFFSET is added to its times), or a TOML file with such lines"
+    "+-; OFFSET is added to its times) or NAME=exact, or a TOML file with such lines"
 )
 _DECLARED: Final = re.compile(r"([+-]?)([^±+-]+)(?:(?:±|\+-|\+/-)(.+))?")
 
@@ -105,7 +105,9 @@ def read_table(
 
 
 def _offset(text: str, time_unit: str, where: str) -> tuple[int, int]:
-    """(offset, bound) [ns] of ``-3.2s±0.1s``; without a bound it is 0."""
+    """(offset, bound) [ns] of ``-3.2s±0.1s``; without a bound it is 0; of ``exact`` both are."""
+    if text.strip() == EXACT_WORD:
+        return 0, 0
     parts = _DECLARED.fullmatch(text.replace(" ", "").replace("\N{MINUS SIGN}", "-"))
     if parts is None:
         raise UserError(f"{where}: {_HOW}")

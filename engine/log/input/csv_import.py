@@ -23,7 +23,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import STRING
 from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.input.input_read import InputForm, InputKind
-from slackwater.engine.log.input.lines import UNREADABLE, open_bytes
+from slackwater.engine.log.input.lines import open_bytes
 from slackwater.engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
@@ -37,7 +37,7 @@ from slackwater.engine.log.input.row_import import (
 )
 from slackwater.engine.log.record.record_rules import TIME_FIELDS, Fault
 from slackwater.engine.log.record.times import Times, instants_of, is_date
-from slackwater.engine.log.record.trace_record import INT64_MIN, INT_FIELDS
+from slackwater.engine.log.record.trace_record import INT64_MIN, INT_FIELDS, LINES_OF_CR
 
 # Types of CSV's columns, from all of their values; and its rows in those types.
 #
@@ -354,19 +354,16 @@ def _top_of(path: str, given: InputForm) -> _Top:
     delimiter = given.delimiter or ("\t" if given.format == "tsv" else None)
     comment, skipped = "", given.skip_lines
     with open_bytes(path) as stream:
-        try:
-            for _ in range(skipped):
-                stream.readline(_BLOCK_BYTES)
+        for _ in range(skipped):
+            stream.readline(_BLOCK_BYTES)
+        line = _line_of(path, stream.readline(_BLOCK_BYTES), skipped)
+        while skipped < _COMMENTS_MAX and line.startswith(_PASSED_OVER):
+            if line.startswith("sep="):
+                delimiter = delimiter or line[4:5]
+            else:
+                comment = line
+            skipped += 1
             line = _line_of(path, stream.readline(_BLOCK_BYTES), skipped)
-            while skipped < _COMMENTS_MAX and line.startswith(_PASSED_OVER):
-                if line.startswith("sep="):
-                    delimiter = delimiter or line[4:5]
-                else:
-                    comment = line
-                skipped += 1
-                line = _line_of(path, stream.readline(_BLOCK_BYTES), skipped)
-        except UNREADABLE as error:
-            raise UserError(f"{path}: damaged file: {error}") from error
     if not line.strip():
         raise UserError(
             f"{path}:{skipped + 1}: the file is empty; its first line must name the columns"
@@ -380,6 +377,8 @@ def _top_of(path: str, given: InputForm) -> _Top:
         )
     except csv.Error as error:
         said = f"the line that must name the columns: {error}"
+        if "\r" in line:
+            said = f"the line that must name the columns: {LINES_OF_CR}"
         raise UserError(f"{path}:{skipped + 1}: {said}") from error
     return _Top(cells, sign, padded, skipped, above)
 
@@ -492,8 +491,6 @@ def text_batches(path: str, form: Form) -> Iterator[Text]:
                 yield _filled(text, numbered.passed(), form)
         except pa.ArrowInvalid as error:
             raise UserError(f"{path}: not readable as CSV: {error}") from error
-        except UNREADABLE as error:
-            raise UserError(f"{path}: damaged file: {error}") from error
     nothing = Text(empty, np.empty(0, np.int64), {})
     yield _filled(nothing, numbered.passed(ended=True), form)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.input.input_read import InputKind
-from slackwater.engine.log.input.lines import CHUNK_LINES, UNREADABLE, open_bytes, read_chunks
+from slackwater.engine.log.input.lines import CHUNK_LINES, open_bytes, read_chunks
 from slackwater.engine.log.input.trace import ObjectPart, TraceRead
 from slackwater.engine.log.record.record_rules import Fault
 from slackwater.engine.log.record.trace_record import objects_of
@@ -36,8 +36,6 @@ class JsonRead(TraceRead):
                 raise UserError(
                     f"{self.name}: not UTF-8 at byte {error.start + 1}; save the file as UTF-8"
                 ) from error
-            except UNREADABLE as error:
-                raise UserError(f"{self.name}: damaged file: {error}") from error
         try:
             found = list(objects_of(text))
         except json.JSONDecodeError as error:

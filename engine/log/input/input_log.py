@@ -21,6 +21,7 @@ from slackwater.engine.log.input.input_read import (
     InputRead,
 )
 from slackwater.engine.log.input.lines import (
+    GET_AGAIN,
     STDIN,
     UNREADABLE,
     is_spooled,
@@ -65,7 +66,7 @@ def input_kind(path: str | Path) -> InputKind:
         try:
             head = stream.read(_HEAD_BYTES)
         except UNREADABLE as error:
-            raise UserError(f"{name}: cannot be read: {error}") from error
+            raise UserError(f"{name}: cannot be read: {error}; {GET_AGAIN}") from error
     if head.startswith(_PARQUET_MAGIC):
         if name == STDIN:
             raise UserError("Parquet cannot be read from standard input; save it as a file")

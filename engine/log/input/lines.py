@@ -35,9 +35,16 @@ LINE_BYTES_MAX: Final = 1 << 20
 KEPT_BYTES_OF_LONG_LINE: Final = 1_000
 UNREADABLE: Final = (EOFError, OSError, zlib.error)
 """What reading a file raises that is damaged or packed in another way than it says."""
+GET_AGAIN: Final = "get it again, or take what is whole: gzip -dc FILE > NEW (or zstd -dc)"
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_PACKED: Final = {
+    b"PK\x03\x04": "a zip archive (as .xlsx is): unpack it, or save the sheet as CSV",
+    b"BZh": "packed by bzip2: unpack it with bunzip2",
+    b"\xfd7zXZ\x00": "packed by xz: unpack it with xz -d",
+}
+"""What other files begin with, and what to do with them."""
 _UTF8_BYTES_MAX: Final = 4
 _BOM: Final = "\ufeff"
 _SPOOLED: Final[WeakKeyDictionary[BinaryIO, int]] = WeakKeyDictionary()
@@ -57,8 +64,17 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
     """The bytes of ``path`` (``-``: standard input), unpacked when they are gzip or zstd.
 
     Raises:
-        UserError: no such file, a directory, or not readable.
+        UserError: no such file, a directory, not readable, or damaged where it is read.
     """
+    try:
+        with _open_bytes(path) as stream:
+            yield stream
+    except UNREADABLE as error:
+        raise UserError(f"{path}: damaged file: {error}; {GET_AGAIN}") from error
+
+
+@contextmanager
+def _open_bytes(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
         spooled = _SPOOLED.get(sys.stdin.buffer)
         if spooled is None:
@@ -156,7 +172,11 @@ class _FromUtf16(io.RawIOBase):
 @contextmanager
 def _decompressed(raw: BinaryIO) -> Iterator[BinaryIO]:
     peekable = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("Any", raw))
-    head = peekable.peek(len(_ZSTD_MAGIC))
+    head = peekable.peek(max(map(len, _PACKED)))
+    for magic, said in _PACKED.items():
+        if head.startswith(magic):
+            name = getattr(raw, "name", None)
+            raise UserError(f"{name if isinstance(name, str) else '<stdin>'}: is {said}")
     if head.startswith(_GZIP_MAGIC):
         with gzip.open(peekable, "rb") as unpacked:
             yield cast("BinaryIO", unpacked)
@@ -224,7 +244,7 @@ def _read(stream: BinaryIO, name: str) -> bytes:
     try:
         return stream.read(_BLOCK_BYTES)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{name}: damaged gzip file: {error}") from error
+        raise UserError(f"{name}: damaged gzip file: {error}; {GET_AGAIN}") from error
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
 

@@ -91,6 +91,11 @@ def parse_all(texts: Sequence[str]) -> list[Any] | None:
     return records if keys == sum(map(str.count, texts, repeat(":"))) else None
 
 
+LINES_OF_CR: Final = (
+    "it has CR without LF; if all lines end so, as on old Macs: tr '\\r' '\\n' < FILE > NEW"
+)
+
+
 def parse(text: str) -> Any:
     """The JSON value of ``text``, which holds nothing else.
 
@@ -112,6 +117,8 @@ def parse(text: str) -> Any:
         # Python's own limit on the digits of an integer (4300).
         raise ValueError("a number in it is beyond 64 bits: it has thousands of digits") from None
     if end != len(stripped):
+        if stripped[end] == "\r":
+            raise ValueError(f"more than one value in the line: {LINES_OF_CR}")
         raise ValueError(_not_json("extra text", end))
     return value
 
