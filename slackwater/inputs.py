@@ -157,6 +157,7 @@ def read(
     null: Sequence[str] = (),
     on_short: str = "bad",
     date: str | None = None,
+    encoding: str | None = None,
     on_bad: str = "stop",
     dead_letter: str | os.PathLike[str] | None = None,
 ) -> Input:
@@ -184,6 +185,7 @@ def read(
         null: texts that are no values.
         on_short: rows of CSV with too few values are ``bad``, or end with ``null``.
         date: of times that are a time of day alone.
+        encoding: of text that is not UTF-8, as ``cp1252``.
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file for those skipped.
 
@@ -198,6 +200,7 @@ def read(
     form = InputForm(
         time_unit, mapping or {}, attrs, delimiter, header, sort, timezone, read_seq_bits(seq_bits),
         named_by_file(source_from, stream_from), format, skip_lines, tuple(null), on_short, date,
+        encoding,
     )  # fmt: skip
     paths = _paths(source)
     folder = Folder()

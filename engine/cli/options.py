@@ -243,6 +243,10 @@ class InputOptions:
     date: Annotated[
         str | None, typer.Option(metavar="DATE", help="Of times of day alone, as 2026-03-01.")
     ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of text that is not UTF-8, as cp1252 (Windows)."),
+    ] = None
     file_format: Annotated[
         str | None,
         typer.Option("--format", metavar="FORMAT", help=_FORMAT_HELP),
@@ -274,6 +278,7 @@ class InputOptions:
             tuple(_names(self.null) or ()),
             self.on_short,
             self.date,
+            self.encoding,
         )
 
 

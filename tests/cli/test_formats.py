@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import slackwater as sw
@@ -278,3 +281,71 @@ def test_formats_in_python(here: Path) -> None:
         ]
     with pytest.raises(UserError, match="on_short"):
         sw.read(here / "t.dat", on_short="fill")
+
+
+ROOMS = ("K\u00fcche", "Stra\u00dfe", "Caf\u00e9", "plain")
+TEXTS = {
+    "t.csv": "ts,room,v\n" + "".join(f"{n},{room},{n}\n" for n, room in enumerate(ROOMS)),
+    "t.jsonl": "".join(f'{{"ts": {n}, "room": "{room}"}}\n' for n, room in enumerate(ROOMS)),
+    "t.json": json.dumps(
+        [{"ts": n, "room": room} for n, room in enumerate(ROOMS)], ensure_ascii=False, indent=1
+    ),
+    "t.lp": "".join(f"m,room={room} v=1 {n}\n" for n, room in enumerate(ROOMS)),
+}
+ENCODINGS = ("cp1252", "latin-1", "cp437", "utf-16", "utf-16-le", "utf-8")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_of_another_encoding_reads_as_utf8(
+    name: str, encoding: str, here: Path, cli: Callable[..., Any]
+) -> None:
+    options = ("--order", "none", "--time-unit", "s", "--input")
+    (here / name).write_text(TEXTS[name], encoding="utf-8")
+    right = cli("order", *options, name)
+    assert (right.code, len(right.lines)) == (0, len(ROOMS)), right.err
+    (here / name).write_bytes(TEXTS[name].encode(encoding))
+    assert cli("order", *options, name, "--encoding", encoding).out == right.out
+    (here / f"{name}.gz").write_bytes(gzip.compress(TEXTS[name].encode(encoding)))
+    assert cli("order", *options, f"{name}.gz", "--encoding", encoding).out == right.out
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_look_sees_text_that_is_not_utf8(name: str, here: Path, cli: Callable[..., Any]) -> None:
+    (here / name).write_bytes(TEXTS[name].encode("cp1252"))
+    shown = cli("look", name)
+    assert (shown.code, "K\u00fcche" in shown.out) == (0, True), shown.out
+    command = json.loads(cli("look", name, "--json").out)["command"]
+    assert "--encoding cp1252" in command
+    ran = cli(*shlex.split(command)[1:])
+    assert sum(row["value"]["count(*)"] for row in ran.lines if row["op"] == "+") == len(ROOMS)
+
+
+def test_damage_is_no_encoding(here: Path, cli: Callable[..., Any]) -> None:
+    """A few bytes among letters of UTF-8, files of both kinds, zeros: no other encoding helps."""
+    good = TEXTS["t.csv"].encode()
+    old = TEXTS["t.csv"].encode("cp1252")
+    (here / "a.csv").write_bytes(good + b"9,\xff,9\n")
+    (here / "b.csv").write_bytes(old + b"9,\0,9\n")
+    (here / "c.csv").write_bytes(good)
+    (here / "d.csv").write_bytes(old)
+    for files in (("a.csv",), ("b.csv",), ("c.csv",), ("c.csv", "d.csv")):
+        assert "--encoding" not in cli("look", *files).out.replace("name its --encoding", "")
+    (here / "e.csv").write_bytes(b"ts,v\n1,a\n2,\x81\n")
+    bad = cli("order", "--order", "none", "--input", "e.csv", "--encoding", "cp1252")
+    assert (bad.code, 'e.csv:3: column "v": not UTF-8' in bad.err) == (2, True), bad.err
+
+
+def test_encodings_that_cannot_be(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "t.csv").write_text("ts,v\n1,2\n")
+    for encoding in ("nosuch", "base64", "hex"):
+        ran = cli("order", "--input", "t.csv", "--encoding", encoding)
+        assert (ran.code, f"unknown --encoding {encoding}; use cp1252" in ran.err) == (2, True)
+    ran = cli("order", "--input", "t.csv", "--encoding", "utf-16")
+    assert (ran.code, "t.csv: UTF-16 stream does not start with BOM" in ran.err) == (2, True)
+    pq.write_table(pa.table({"ts": [1]}), here / "t.parquet")
+    ran = cli("order", "--input", "t.parquet", "--encoding", "latin-1")
+    assert (ran.code, "--encoding is for files of text" in ran.err) == (2, True)
+    with pytest.raises(UserError, match="unknown encoding nosuch"):
+        sw.read(here / "t.csv", encoding="nosuch")
+    assert len(sw.read(here / "t.csv", encoding="latin-1")) == 1

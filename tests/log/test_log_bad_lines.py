@@ -164,7 +164,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     file.write_bytes(b'{"ts": 1}\n{"ts": 2, "type": "\xff"}\n{"ts": 3, "type": "\xc3\xa9"}\n')
     with pytest.raises(UserError) as raised:
         list(TraceRead(file))
-    assert str(raised.value) == f"{file}:2: not UTF-8 at byte 20; save the file as UTF-8"
+    assert str(raised.value) == f"{file}:2: not UTF-8 at byte 20; {lines.NOT_UTF8}"
     (frame,) = list(TraceRead(file, on_bad="skip", dead_letter=letters))
     assert frame.batch.column("type").to_pylist() == [None, "é"]
     assert json.loads(letters.read_text())["text"] == '{"ts": 2, "type": "\\xff"}'

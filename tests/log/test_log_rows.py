@@ -158,8 +158,8 @@ def test_mapping_prefix_and_choice_of_attributes(tmp_path: Path) -> None:
         ("ts,v\n1,2.5\n2,1e999\n", {}, '3: column "v": "1e999" is beyond what a float holds'),
         ("ts,arrival\n1,9\n2,8\n", {}, '3: "arrival" 8 lies before 9 of line 2; records are in order of arrival: --sort arrival puts them so'),
         ("ts,te\n1,2\n2,1\n", {}, '3: "te" 1 lies before "ts" 2; an interval ends at or after its start'),
-        (b"ts,v\n1,a\n2,\xff\n", {}, '3: column "v": not UTF-8; save the file as UTF-8'),
-        (b"ts,\xff\n1,a\n", {}, "1: not UTF-8 at byte 4"),
+        (b"ts,v\n1,a\n2,\xff\n", {}, '3: column "v": not UTF-8; save the file as UTF-8, or name its --encoding, as cp1252 (Windows, Latin-1)'),
+        (b"ts,\xff\n1,a\n", {}, "1: not UTF-8 at byte 4; save the file as UTF-8, or name its --encoding, as cp1252 (Windows, Latin-1)"),
         ("ts,v\n1,a\n", {"mapping": {"tz": "ts"}}, 'cannot map "ts" to "tz": not a record field; did you mean "ts"? (or attrs.NAME)'),
     ],
 )  # fmt: skip

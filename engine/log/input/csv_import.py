@@ -23,7 +23,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import STRING
 from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.input.input_read import InputForm, InputKind
-from slackwater.engine.log.input.lines import open_bytes
+from slackwater.engine.log.input.lines import NOT_UTF8, open_bytes
 from slackwater.engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
@@ -271,7 +271,7 @@ class Form:
     ``names``: of its columns, "" for one without; ``keys``: the same, unique; ``first``: its first
     row of data (a header is row 1); ``padded``: blanks follow the delimiter. ``skipped``: lines
     before the header, or before the first row of data. ``nulls``: texts that are no values;
-    ``fills``: short rows end with nulls.
+    ``fills``: short rows end with nulls. ``encoding``: of the text; None: UTF-8.
     """
 
     names: list[str]
@@ -282,6 +282,7 @@ class Form:
     skipped: int = 0
     nulls: tuple[str, ...] = ()
     fills: bool = False
+    encoding: str | None = None
 
 
 def read_form(path: str, given: InputForm) -> Form:
@@ -309,7 +310,7 @@ def read_form(path: str, given: InputForm) -> Form:
     keys = [name or f"{_MARK}{number}" for number, name in enumerate(names)]
     return Form(
         names, keys, top.delimiter, first, top.padded, top.skipped, tuple(given.nulls),
-        given.on_short == "null",
+        given.on_short == "null", given.encoding,
     )  # fmt: skip
 
 
@@ -323,9 +324,9 @@ def header_names(path: str, given: InputForm) -> list[str] | None:
     return None if len(top.comment) == len(top.cells) else _names_of(top.cells)
 
 
-def lines_before(path: str) -> int:
+def lines_before(path: str, encoding: str | None) -> int:
     """How many lines stand before the table, as those of a table have as many values."""
-    with open_bytes(path) as stream:
+    with open_bytes(path, encoding) as stream:
         lines = [stream.readline(_BLOCK_BYTES).decode("utf-8-sig", "replace") for _ in range(20)]
     sign = max(DELIMITERS, key="".join(lines).count)
     counts = [line.count(sign) for line in lines]
@@ -353,7 +354,7 @@ def _top_of(path: str, given: InputForm) -> _Top:
     """Passes over the lines that the user says, ``sep=;`` and comments (``#``, ``//``)."""
     delimiter = given.delimiter or ("\t" if given.format == "tsv" else None)
     comment, skipped = "", given.skip_lines
-    with open_bytes(path) as stream:
+    with open_bytes(path, given.encoding) as stream:
         for _ in range(skipped):
             stream.readline(_BLOCK_BYTES)
         line = _line_of(path, stream.readline(_BLOCK_BYTES), skipped)
@@ -387,7 +388,8 @@ def _line_of(path: str, line: bytes, before: int) -> str:
     try:
         return line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}:{before + 1}: not UTF-8 at byte {error.start + 1}") from error
+        said = f"not UTF-8 at byte {error.start + 1}; {NOT_UTF8}"
+        raise UserError(f"{path}:{before + 1}: {said}") from error
 
 
 def _names_of(cells: Sequence[str]) -> list[str] | None:
@@ -473,7 +475,7 @@ def text_batches(path: str, form: Form) -> Iterator[Text]:
     numbered = _Numbered(form.first, form.skipped)
     empty = {name: pa.array([], pa.string()) for name in form.keys}
     with ExitStack() as stack:
-        plain = stack.enter_context(open_bytes(path))
+        plain = stack.enter_context(open_bytes(path, form.encoding))
         for _ in range(form.skipped):
             plain.readline(_BLOCK_BYTES)
         stream = _Marked(plain)
@@ -555,7 +557,7 @@ def _decoded(batch: pa.RecordBatch, lines: np.ndarray, *, marked: bool) -> Text:
         holds = pc.fill_null(pc.match_substring(column, _MARK), fill_value=False)
         for row in np.flatnonzero(holds.to_numpy(zero_copy_only=False)):
             keep[row] = False
-            why = f'column "{name}": not UTF-8; save the file as UTF-8'
+            why = f'column "{name}": not UTF-8; {NOT_UTF8}'
             broken[int(lines[row])] = (why, column[int(row)].as_py().replace(_MARK, "\ufffd"))
     kept = pa.array(keep)
     columns = zip(batch.schema.names, batch.columns, strict=True)

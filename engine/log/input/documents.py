@@ -17,7 +17,7 @@ import numpy as np
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.input.input_read import InputKind
-from slackwater.engine.log.input.lines import CHUNK_LINES, open_bytes, read_chunks
+from slackwater.engine.log.input.lines import CHUNK_LINES, NOT_UTF8, open_bytes, read_chunks
 from slackwater.engine.log.input.trace import ObjectPart, TraceRead
 from slackwater.engine.log.record.record_rules import Fault
 from slackwater.engine.log.record.trace_record import objects_of
@@ -29,12 +29,12 @@ class JsonRead(TraceRead):
     kind = InputKind.JSON
 
     def parts(self) -> Iterator[ObjectPart]:
-        with open_bytes(self.path) as stream:
+        with open_bytes(self.path, self.form.encoding) as stream:
             try:
                 text = stream.read().decode("utf-8-sig")
             except UnicodeDecodeError as error:
                 raise UserError(
-                    f"{self.name}: not UTF-8 at byte {error.start + 1}; save the file as UTF-8"
+                    f"{self.name}: not UTF-8 at byte {error.start + 1}; {NOT_UTF8}"
                 ) from error
         try:
             found = list(objects_of(text))
@@ -76,7 +76,7 @@ class LineProtocolRead(TraceRead):
     kind = InputKind.LINE_PROTOCOL
 
     def parts(self) -> Iterator[ObjectPart]:
-        for chunk in read_chunks(self.path, self.name):
+        for chunk in read_chunks(self.path, self.name, self.form.encoding):
             points: list[Any] = []
             lines: list[int] = []
             faults = [Fault(chunk.first + index, why) for index, why in chunk.faults.items()]
@@ -201,7 +201,7 @@ class AnnotatedRead(TraceRead):
                     yield line, *_typed_row(names, row, about)
 
     def _chunks(self) -> Iterator[Any]:
-        return read_chunks(self.path, self.name)
+        return read_chunks(self.path, self.name, self.form.encoding)
 
 
 def _typed_row(

@@ -41,7 +41,7 @@ _TRACE_SUFFIXES: Final = {".jsonl", ".ndjson", ".json"}
 _CSV_SUFFIXES: Final = {".csv", ".tsv"}
 
 
-def input_kind(path: str | Path) -> InputKind:
+def input_kind(path: str | Path, encoding: str | None = None) -> InputKind:
     """What ``path`` is: by its being a folder, its first bytes, then its suffix.
 
     A named pipe can be read only once, so it is not looked into: it is a trace. Standard input is
@@ -62,7 +62,7 @@ def input_kind(path: str | Path) -> InputKind:
         return _folder_kind(Path(name))
     elif Path(name).exists() and not Path(name).is_file():
         return InputKind.TRACE
-    with open_bytes(name) as stream:
+    with open_bytes(name, encoding) as stream:
         try:
             head = stream.read(_HEAD_BYTES)
         except UNREADABLE as error:
@@ -99,7 +99,7 @@ def kind_of(path: str | Path, form: InputForm) -> InputKind:
         UserError: an unknown format; as of ``input_kind``.
     """
     if form.format is None or Path(path).is_dir():
-        return input_kind(path)
+        return input_kind(path, form.encoding)
     if form.format not in FORMATS:
         hint = did_you_mean(form.format, FORMATS)
         raise UserError(f"unknown --format {form.format}{hint}; use {', '.join(FORMATS)}")
@@ -142,7 +142,7 @@ def open_input(
             if len(files) > 1 or form.named_by_file:
                 return SeveralRead(files, open_input, form, on_bad, dead_letter)
             name = files[0]
-        kind = input_kind(name) if form.format is None else kind_of(name, form)
+        kind = kind_of(name, form)
     if kind is InputKind.LOG and not form.of_log:
         raise UserError(
             f"{name}: is an arrival log, whose records are as they were received; --map, --attrs, "
@@ -152,6 +152,8 @@ def open_input(
         raise UserError(f"{name}: is a {kind}; --delimiter and --header are for CSV")
     if kind is not InputKind.CSV and (form.skip_lines or form.on_short != "bad"):
         raise UserError(f"{name}: is a {kind}; --skip-lines and --on-short are for CSV")
+    if form.encoding and kind in (InputKind.PARQUET, InputKind.TABLE):
+        raise UserError(f"{name}: is a {kind}; --encoding is for files of text")
     if isinstance(path, pa.Table):
         from slackwater.engine.log.input.parquet_import import TableRead
 

@@ -35,6 +35,7 @@ LINE_BYTES_MAX: Final = 1 << 20
 KEPT_BYTES_OF_LONG_LINE: Final = 1_000
 UNREADABLE: Final = (EOFError, OSError, zlib.error)
 """What reading a file raises that is damaged or packed in another way than it says."""
+NOT_UTF8: Final = "save the file as UTF-8, or name its --encoding, as cp1252 (Windows, Latin-1)"
 GET_AGAIN: Final = "get it again, or take what is whole: gzip -dc FILE > NEW (or zstd -dc)"
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -60,15 +61,23 @@ class Chunk(Struct):
 
 
 @contextmanager
-def open_bytes(path: str) -> Iterator[BinaryIO]:
+def open_bytes(path: str, encoding: str | None = None) -> Iterator[BinaryIO]:
     """The bytes of ``path`` (``-``: standard input), unpacked when they are gzip or zstd.
+
+    ``encoding``: of its text, which comes as UTF-8, unless UTF-16 has its mark; bytes that are no
+    text in it stay.
 
     Raises:
         UserError: no such file, a directory, not readable, or damaged where it is read.
     """
     try:
         with _open_bytes(path) as stream:
-            yield stream
+            if encoding is None or isinstance(getattr(stream, "raw", None), _AsUtf8):
+                yield stream
+            else:
+                yield cast("BinaryIO", io.BufferedReader(_AsUtf8(stream, encoding)))
+    except UnicodeError as error:
+        raise UserError(f"{path}: {error}; name another --encoding") from error
     except UNREADABLE as error:
         raise UserError(f"{path}: damaged file: {error}; {GET_AGAIN}") from error
 
@@ -127,7 +136,7 @@ def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
             except UNREADABLE as error:
                 stream = cast("BinaryIO", io.BufferedReader(_Damaged(error)))
         if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            yield cast("BinaryIO", io.BufferedReader(_FromUtf16(stream)))
+            yield cast("BinaryIO", io.BufferedReader(_AsUtf8(stream, "utf-16", "replace")))
         else:
             yield stream
 
@@ -146,12 +155,19 @@ class _Damaged(io.RawIOBase):
         raise self._error
 
 
-class _FromUtf16(io.RawIOBase):
-    """UTF-16 with its mark as UTF-8."""
+class _AsUtf8(io.RawIOBase):
+    """Text of another encoding."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, encoding: str, errors: str = "surrogateescape") -> None:
         self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        try:
+            "".encode(encoding)  # others are no encodings of text
+            self._decoder = codecs.getincrementaldecoder(encoding)(errors)
+        except LookupError as error:
+            raise UserError(
+                f"unknown --encoding {encoding}; use cp1252 (Windows), latin-1, utf-16 or another "
+                "of Python's"
+            ) from error
         self._waiting = b""
 
     def readable(self) -> bool:
@@ -160,7 +176,9 @@ class _FromUtf16(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self._waiting:
             block = self._stream.read(_BLOCK_BYTES)
-            self._waiting = self._decoder.decode(block, final=not block).encode()
+            self._waiting = self._decoder.decode(block, final=not block).encode(
+                errors="surrogateescape"
+            )
             if not block:
                 break
         taken = self._waiting[: len(buffer)]
@@ -188,7 +206,7 @@ def _decompressed(raw: BinaryIO) -> Iterator[BinaryIO]:
         yield cast("BinaryIO", peekable)
 
 
-def read_chunks(path: str, name: str) -> Iterator[Chunk]:
+def read_chunks(path: str, name: str, encoding: str | None) -> Iterator[Chunk]:
     """Lines of ``path``, called ``name``, in chunks of at most ``CHUNK_LINES``; memory stays
     bounded.
 
@@ -199,7 +217,7 @@ def read_chunks(path: str, name: str) -> Iterator[Chunk]:
         UserError: no such file, or a damaged gzip or zstd file.
     """
     chunk = Chunk(first=1)
-    with open_bytes(path) as stream:
+    with open_bytes(path, encoding) as stream:
         for texts, faults in _blocks(stream, name):
             start = 0
             while start < len(texts):
@@ -260,7 +278,7 @@ def _decode(whole: bytes, *, at_start: bool) -> tuple[list[str], dict[int, str]]
                 texts.append(line.decode())
             except UnicodeDecodeError as error:
                 texts.append(line.decode(errors="backslashreplace"))
-                faults[index] = f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8"
+                faults[index] = f"not UTF-8 at byte {error.start + 1}; {NOT_UTF8}"
     if at_start:
         texts[0] = texts[0].removeprefix(_BOM)
     if max(map(len, texts)) > LINE_BYTES_MAX // _UTF8_BYTES_MAX:

@@ -6,11 +6,13 @@ guess has a reason, and none is used before the user has seen it.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +37,7 @@ from slackwater.engine.log.input.csv_import import (
 from slackwater.engine.log.input.flat import values_by_path
 from slackwater.engine.log.input.input_log import kind_of, open_input
 from slackwater.engine.log.input.input_read import InputForm, InputKind
-from slackwater.engine.log.input.lines import table_files
+from slackwater.engine.log.input.lines import open_bytes, table_files
 from slackwater.engine.log.input.parquet_import import ParquetParts
 from slackwater.engine.log.input.row_import import FIELDS
 from slackwater.engine.log.input.several import files_of
@@ -74,6 +76,11 @@ _WORDS_MAX: Final = 5
 _IS_NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]*)?([eE][+-]?[0-9]+)?")
 _NO_VALUE: Final = re.compile(r"(?i)unavailable|unknown|n/?a|none|err|error|offline|-+")
 _TYPES_MAX: Final = 50
+_WINDOWS: Final = "cp1252"
+"""Latin-1 with the signs that Windows has beside it."""
+_BLOCK_BYTES: Final = 1 << 20
+_LETTER: Final = re.compile(r"[^\x00-\x7f]")
+_STRANGE: Final = re.compile("[\udc80-\udcff]")
 _REMEDIES: Final = re.compile(rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short) ([a-z]+)")
 """Options that a refusal names with their value."""
 
@@ -133,7 +140,8 @@ def look(sources: Sequence[str], given: InputForm) -> Look:
         found = Look(str(kind), [], given)
         found.summary = describe(open_input(files, given))
         return found
-    form = given if kind is not InputKind.CSV or given.header else _headed(source, given)
+    form = given if given.encoding else replace(given, encoding=_encoding_of(files, kind))
+    form = form if kind is not InputKind.CSV or given.header else _headed(source, form)
     samples, comma = _samples(source, kind, form)
     columns = [_column(name, values, comma=comma) for name, values in samples.items()]
     found = Look(str(kind), columns, _guessed(columns, form))
@@ -154,6 +162,24 @@ def look(sources: Sequence[str], given: InputForm) -> Look:
             return found
     _skip_bad(found, files)
     return found
+
+
+def _encoding_of(files: Sequence[str], kind: InputKind) -> str | None:
+    """The likeliest encoding of text with more letters that are not UTF-8 than letters that are."""
+    strange = letters = 0
+    texts = [file for file in files if kind is not InputKind.PARQUET and Path(file).is_file()]
+    for file in texts:
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        with open_bytes(file) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                if b"\0" in block:
+                    return None
+                text = decoder.decode(block)
+                if not text.isascii():
+                    found = len(_STRANGE.findall(text))
+                    strange += found
+                    letters += len(_LETTER.findall(text)) - found
+    return _WINDOWS if strange > letters else None
 
 
 def _skip_bad(found: Look, files: Sequence[str]) -> None:
@@ -186,7 +212,17 @@ def options_of(given: InputForm, form: InputForm) -> list[str]:
             words += [f"--{each}-from", "name"]
     if form.nulls != given.nulls:
         words += ["--null", ",".join(form.nulls)]
-    plain = ("skip_lines", "on_short", "format", "date", "unit", "sort", "delimiter", "timezone")
+    plain = (
+        "skip_lines",
+        "on_short",
+        "format",
+        "date",
+        "unit",
+        "sort",
+        "delimiter",
+        "timezone",
+        "encoding",
+    )
     for name in plain:
         value = getattr(form, name)
         if value is not None and value != getattr(given, name):
@@ -221,7 +257,7 @@ def _repaired(form: InputForm, fault: str) -> InputForm:
 
 def _headed(source: str, form: InputForm) -> InputForm:
     """``form`` with names of columns, where the first line has none, and less what is before."""
-    before = 0 if form.skip_lines else lines_before(source)
+    before = 0 if form.skip_lines else lines_before(source, form.encoding)
     form = replace(form, skip_lines=before) if before else form
     names = header_names(source, form)
     return form if names is None else replace(form, header=names)
@@ -290,6 +326,8 @@ def _column(name: str, values: list[Any], *, comma: bool) -> Column:
 def _words_among(texts: Sequence[str]) -> tuple[str, ...]:
     """The few words among texts that are numbers else."""
     words = Counter(text for text in texts if not _IS_NUMBER.fullmatch(text))
+    if not all(map(str.isprintable, words)):
+        return ()  # damaged, and no words
     few = len(words) <= _WORDS_MAX and 2 * words.total() < len(texts)
     return tuple(words) if few or all(map(_NO_VALUE.fullmatch, words)) else ()
 

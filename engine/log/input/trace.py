@@ -60,7 +60,7 @@ class TraceRead(InputRead):
 
     def parts(self) -> Iterator[ObjectPart]:
         """The objects in parts of bounded size."""
-        for chunk in read_chunks(self.path, self.name):
+        for chunk in read_chunks(self.path, self.name, self.form.encoding):
             yield _parse(chunk)
 
     def _nothing(self) -> Exception:
