@@ -228,15 +228,14 @@ def _sinks(whole: Table, engine: EngineSettings | None) -> SinkTask | None:
     tables = whole.tables("sink")
     if tables and "query" not in whole.given:
         raise tables[0].wrong("kind", "there are no answers to take away: add a [[query]]")
-    queries = () if engine is None else engine.questions.folders
-    found = read_sinks(tables, None if engine is None else queries)
+    found = read_sinks(tables, None if engine is None else engine.questions.folders)
     if not found or engine is None:
         return None
     return SinkTask(
         answers=str(engine.answers.resolve()),
         file=tables[0].file,
         tables=tuple(table.given for table in tables),
-        queries=queries,
+        queries=engine.questions.names(),
     )
 
 

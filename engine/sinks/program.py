@@ -39,7 +39,7 @@ class SinkTask:
     """What the process is to do.
 
     ``answers``: their folder; ``file``: of the settings; ``tables``: its ``[[sink]]`` as they are
-    written; ``queries``: names of all that is answered.
+    written; ``queries``: what sinks follow that name none.
     """
 
     answers: str
@@ -57,9 +57,9 @@ class SinkTask:
         return cls(**json.loads(line))
 
     def sinks(self) -> tuple[SinkSettings, ...]:
-        """As the tables say."""
+        """As the tables say, which were read before."""
         tables = [Table(values, self.file, "sink") for values in self.tables]
-        return read_sinks(tables, self.queries)
+        return read_sinks(tables, None)
 
 
 class _Lines:

@@ -152,7 +152,7 @@ class Questions(QueryOptions):
                 raise UserError(f"query {name}: {error}") from error
         return tuple(found)
 
-    def _names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Of all statements."""
         return tuple(plan.name for plan in self.plans())
 
@@ -183,7 +183,7 @@ class Questions(QueryOptions):
     @property
     def folders(self) -> tuple[str, ...]:
         """Of answers, beside one another."""
-        names = self._names()
+        names = self.names()
         return (*names, *SIDE_OUTPUT.folders) if self.late else names
 
     def of_each(self) -> dict[str, dict[str, Any]]:
