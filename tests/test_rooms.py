@@ -20,7 +20,7 @@ ROOMS = {
     "barrier": {"core", "kernels"},
     "cli": {
         "apps", "barrier", "core", "hosts", "kernels", "log", "order", "output", "query",
-        "server",
+        "server", "sinks",
     },
     "core": {"kernels"},
     "gateway": {"core", "log"},

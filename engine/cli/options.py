@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
+from slackwater.edge_agent.settings_file import HIDDEN
 from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
@@ -451,9 +453,13 @@ def print_against(against: Path | None, now: Path) -> None:
     print_stderr(f"{now / HTML}\n")
 
 
+_PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):[^\s/@]*@")
+
+
 def typed() -> str:
-    """The command as it was typed, to be repeated."""
-    return shlex.join(["slackwater", *sys.argv[1:]])
+    """The command as it was typed, to be repeated; passwords in addresses are not shown."""
+    words = [_PASSWORD.sub(rf"\1:{HIDDEN}@", word) for word in sys.argv[1:]]
+    return shlex.join(["slackwater", *words])
 
 
 # Options that are a share: ``5 %`` or ``0.05``.

@@ -90,6 +90,7 @@ Input = Annotated[
     ),
 ]
 _SHOWN: Final = "shown.jsonl"
+_SENT: Final = "sent.jsonl"
 TIMES: Final = ("iso", "number")
 _BY_TIME: Final = (
     "the events have no numbers, so they go by their time (--order {}); --order sequence takes "
@@ -140,6 +141,18 @@ TimesOption = Annotated[
         metavar="|".join(TIMES),
         help="Times of the output: ISO 8601 in --timezone, typed in Parquet, the default where the "
         "input has dates and there is no --time-unit; or numbers in --time-unit.",
+    ),
+]
+
+
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sink",
+        metavar="TARGET",
+        help="Send the results there instead of standard output: http://HOST/PATH, "
+        "mqtt://HOST/TOPIC, postgres://USER@HOST/DATABASE, exec:'PROGRAM ARGUMENTS', or a .toml "
+        "file with a [[sink]].",
     ),
 ]
 
@@ -218,6 +231,7 @@ def query(
     constraints: ConstraintsFile = None,
     changes: Changes = None,
     times: TimesOption = None,
+    sink: SinkOption = None,
     run: PassOptions,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
@@ -232,6 +246,7 @@ def query(
     files = files_of(source)
     run.check_files(files, plans)
     run.page.check()
+    sending = None if sink is None else _sending(sink, quiet=run.quiet)
     if times not in (None, *TIMES):
         raise UserError(f"--times {times}: write {' or '.join(TIMES)}")
     on_spark = host.master is not None
@@ -252,7 +267,7 @@ def query(
         is_iso = given.dated and run.input.time_unit is None if times is None else times == "iso"
         return Answers(parts, plans, unit, final, dates if is_iso else None)
 
-    _run(request, settings, run, host, before, answers)
+    _run(request, settings, run, host, before, answers, sending)
 
 
 @takes_options
@@ -274,10 +289,12 @@ def _run(
     host: Host,
     before: Callable[[Prepared], None],
     output: Callable[[Prepared, PartStore], Answers | StoredEvents],
+    sending: Callable[[Answers | StoredEvents, Path], None] | None = None,
 ) -> None:
     """One pass from an input to its files, its report and its warnings.
 
     ``before``: called with the input, ahead of the pass. ``output``: what of the pass is written.
+    ``sending``: takes it elsewhere; gets a folder for the while, which may have it in a file.
     """
     files, form, letters = request.files, run.input.form(), run.letters(request.files)
     is_kept = run.work is not None or run.page.report is not None
@@ -299,15 +316,20 @@ def _run(
             run.input.unit, run.input.timezone or "UTC",
             {plan.name: time_columns(plan) for plan in request.plans}, given.log.arrival_given,
         )  # fmt: skip
-        with output_to(run.out, answers, folder / _SHOWN, host, times) as export:
+        sent = None if sending is None else folder / _SENT
+        with output_to(run.out or sent, answers, folder / _SHOWN, host, times) as export:
             goes_on = run.work is not None and host.master is not None
             saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
             with saying, watched(verb, quiet=run.quiet) as advanced:
                 counters = run_pass(given, settings, host, parts, advanced)
             shown = export()
-        retracted = 0
-        if isinstance(answers, Answers) and answers.final and not run.quiet:
-            retracted = (answers.changes - shown) // 2
+        if sending is not None:
+            sending(answers, folder)
+        retracted = (
+            (answers.changes - shown) // 2
+            if isinstance(answers, Answers) and answers.final and not run.quiet
+            else 0
+        )
         if run.late is not None:
             write(StoredEvents(parts, run.input.unit, SIDE_OUTPUT), run.late)
         excluded = excluded_lines(counters, given.log)
@@ -332,6 +354,24 @@ def _run(
         print_against(run.page.against, report)
         if not run.quiet:
             print_stderr(f"{report / 'report.html'}\n")
+
+
+def _sending(target: str, *, quiet: bool) -> Callable[[Answers | StoredEvents, Path], None]:
+    """What sends results to ``target``, which is read now, so that a mistake in it is found."""
+    from slackwater.engine.sinks.sending import read_target, send  # noqa: PLC0415 - not for all
+
+    sink = read_target(target)
+
+    def sending(answers: Answers | StoredEvents, folder: Path) -> None:
+        results = folder / _SENT
+        if not results.exists():
+            write(answers, results)
+        count = send(results, sink, folder / "sink", lambda line: print_stderr(f"{line}\n"))
+        results.unlink()
+        if not quiet:
+            print_stderr(f"{count:,} results delivered to {sink.name}\n")
+
+    return sending
 
 
 def _warn(doubts: Iterable[str]) -> None:

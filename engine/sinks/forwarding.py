@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from threading import Event
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from slackwater.edge_agent.inputs.base import Backoff
 from slackwater.engine.log.whole_file import load, save
@@ -71,6 +70,16 @@ def _jitter(most: int) -> int:
     return random.randint(most // 2, most)  # noqa: S311 - no secret
 
 
+class Stopping(Protocol):
+    """A ``threading.Event``, or what is used as one."""
+
+    def is_set(self) -> bool:
+        """Whether to end when all that is there is delivered."""
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long, or until it is set; whether it is."""
+
+
 class Forwarder:
     """One sink.
 
@@ -80,11 +89,13 @@ class Forwarder:
         queries: names of the folders in it that are followed.
         tell: takes a line for people.
         clock: in seconds.
+        dead: file of what is refused; None: beside the answers.
     """
 
     def __init__(
         self, settings: SinkSettings, answers: Path, queries: Collection[str],
         tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        dead: Path | None = None,
     ) -> None:  # fmt: skip
         self.figures = SinkFigures(settings.name)
         self._settings = settings
@@ -95,17 +106,18 @@ class Forwarder:
         first, most = (round(wait * 1e9) for wait in settings.retry_s)
         self._backoff = Backoff(first, most, _jitter)
         self._state = answers / FOLDER / f"{settings.name}.state"
-        self._dead = answers / FOLDER / f"{settings.name}.dead.jsonl"
+        self._dead = dead or answers / FOLDER / f"{settings.name}.dead.jsonl"
         self._positions: dict[tuple[str, str], Position] = {}
         self._runs: dict[str, tuple[tuple[int, int, int], str]] = {}
         self._files: dict[tuple[str, str], FollowedFile] = {}
         self._forgotten = False
         self._is_unsaved = False
         self._saved_at = self._current_at = clock()
-        self._waits = ""
+        self.waits = ""
+        """Why nothing is delivered; empty: nothing has failed lately."""
         self._load()
 
-    def run(self, stopping: Event) -> None:
+    def run(self, stopping: Stopping) -> None:
         """Delivers what comes until ``stopping``, and then what is there."""
         while True:
             begun = self._clock()
@@ -209,7 +221,7 @@ class Forwarder:
         for query, name, state in known or ():
             self._positions[query, name] = Position.of_state(state)
 
-    def _save(self, stopping: Event) -> bool:
+    def _save(self, stopping: Stopping) -> bool:
         """Keeps where it is; tries again on a full disk. False: it was stopped before."""
 
         def written() -> None:
@@ -221,7 +233,7 @@ class Forwarder:
         self._is_unsaved, self._saved_at = False, self._clock()
         return True
 
-    def _patiently(self, write: Callable[[], None], stopping: Event) -> bool:
+    def _patiently(self, write: Callable[[], None], stopping: Stopping) -> bool:
         while True:
             try:
                 write()
@@ -234,7 +246,7 @@ class Forwarder:
 
     # --- delivery
 
-    def _deliver(self, batch: list[tuple[FollowedFile, SinkItem]], stopping: Event) -> bool:
+    def _deliver(self, batch: list[tuple[FollowedFile, SinkItem]], stopping: Stopping) -> bool:
         """Returns when all are delivered or dead; False: it was stopped before."""
         files = dict.fromkeys(file for file, _ in batch)
         released = [file.release() for file in files]
@@ -253,7 +265,7 @@ class Forwarder:
         return self._save(stopping) if due else True
 
     def _taken(
-        self, items: Sequence[SinkItem], stopping: Event
+        self, items: Sequence[SinkItem], stopping: Stopping
     ) -> Iterator[Sequence[SinkItem]]:  # fmt: skip
         """Those that the receiver has taken, some at a time; an empty one: it was stopped."""
         left = [items]
@@ -279,12 +291,12 @@ class Forwarder:
                     return
                 continue
             self._backoff.reset()
-            if self._waits:
-                self._waits = ""
+            if self.waits:
+                self.waits = ""
                 self._tell("delivers again")
             yield some
 
-    def _bury(self, item: SinkItem, why: str, stopping: Event) -> bool:
+    def _bury(self, item: SinkItem, why: str, stopping: Stopping) -> bool:
         """Keeps what the receiver refuses; False: it was stopped before."""
         line = json.dumps({"reason": why}).encode()[:-1] + b", " + item.json()[1:] + b"\n"
 
@@ -303,8 +315,8 @@ class Forwarder:
 
     def _wait_for(self, why: str) -> None:
         """Says once why nothing is delivered."""
-        if why != self._waits:
-            self._waits = why
+        if why != self.waits:
+            self.waits = why
             self._tell(f"waits, and tries again: {why}")
 
     def _tell(self, line: str) -> None:
