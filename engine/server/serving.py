@@ -105,7 +105,8 @@ class _Children:
         async with self._reloading:
             try:
                 settings = reread()
-                _check_engine(settings)
+                _check_kind(settings)
+                _check_answers(settings)
             except UserError as error:
                 self._tell(f"settings are not reloaded: {error}")
                 return
@@ -143,11 +144,14 @@ def _changes(before: SiteSettings, after: SiteSettings) -> str:
     return "; ".join(said)
 
 
-def _check_engine(settings: SiteSettings) -> None:
+def _check_kind(settings: SiteSettings) -> None:
+    if settings.engine is not None and settings.engine.kind == "spark":
+        spark_ready()
+
+
+def _check_answers(settings: SiteSettings) -> None:
     asked = settings.engine
     if asked is not None:
-        if asked.kind == "spark":
-            spark_ready()
         check_claim(asked.answers, settings.log, asked.questions.of_each())
 
 
@@ -168,6 +172,7 @@ def serve(
     keep_private()
     for seen, remedy in plain_tokens(settings):
         tell(f"warning: {seen}: {remedy}")
+    _check_kind(settings)
     tls = None if settings.tls is None else settings.tls.context()
     settings = _within_open_files(settings, tell)
     with LogWriter(settings.log) as writer, _opened(settings.dead_letters) as letters:
@@ -179,7 +184,7 @@ def serve(
         room = max(settings.dead_letters_max - letters.tell(), 0)
         recalled = _recalled(settings.log)
         feed, answers = ResultFeed(), AnswersState()
-        _check_engine(settings)
+        _check_answers(settings)
         children = _Children(settings, writer.files, tell, feed, answers)
         log = LogThread(writer, settings.gateway.sink_retry_ns)
         figures = SourceFigures(log, settings.gateway.sources_max)

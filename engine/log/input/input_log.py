@@ -142,7 +142,8 @@ def open_input(
             if len(files) > 1 or form.named_by_file:
                 return SeveralRead(files, open_input, form, on_bad, dead_letter)
             name = files[0]
-        kind = kind_of(name, form)
+        of_itself = form.format is None
+        kind = input_kind(name, form.encoding) if of_itself else kind_of(name, form)
     if kind is InputKind.LOG and not form.of_log:
         raise UserError(
             f"{name}: is an arrival log, whose records are as they were received; --map, --attrs, "

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 from weakref import WeakKeyDictionary, finalize
@@ -70,37 +70,22 @@ def open_bytes(path: str, encoding: str | None = None) -> Iterator[BinaryIO]:
     Raises:
         UserError: no such file, a directory, not readable, or damaged where it is read.
     """
-    try:
-        with _open_bytes(path) as stream:
-            if encoding is None or isinstance(getattr(stream, "raw", None), _AsUtf8):
-                yield stream
-            else:
-                yield cast("BinaryIO", io.BufferedReader(_AsUtf8(stream, encoding)))
-    except UnicodeError as error:
-        raise UserError(f"{path}: {error}; name another --encoding") from error
-    except UNREADABLE as error:
-        raise UserError(f"{path}: damaged file: {error}; {GET_AGAIN}") from error
-
-
-@contextmanager
-def _open_bytes(path: str) -> Iterator[BinaryIO]:
-    if path == STDIN:
-        spooled = _SPOOLED.get(sys.stdin.buffer)
-        if spooled is None:
-            with _unpacked(sys.stdin.buffer) as stream:
-                yield stream
-            return
-        with os.fdopen(os.dup(spooled), "rb") as again:
-            again.seek(0)
-            with _unpacked(again) as stream:
-                yield stream
-        return
-    try:
-        raw = Path(path).open("rb")  # noqa: SIM115 - closed below; only opening is the user's fault
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    with raw, _unpacked(raw) as stream:
-        yield stream
+    raw: BinaryIO = sys.stdin.buffer
+    with ExitStack() as opened:
+        if path != STDIN:
+            try:
+                raw = opened.enter_context(Path(path).open("rb"))
+            except OSError as error:
+                raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        elif (spooled := _SPOOLED.get(raw)) is not None:
+            raw = opened.enter_context(os.fdopen(os.dup(spooled), "rb"))
+            raw.seek(0)
+        try:
+            yield opened.enter_context(_unpacked(raw, encoding))
+        except UnicodeError as error:
+            raise UserError(f"{path}: {error}; name another --encoding") from error
+        except UNREADABLE as error:
+            raise UserError(f"{path}: damaged file: {error}; {GET_AGAIN}") from error
 
 
 def spool_stdin() -> None:
@@ -127,7 +112,7 @@ def is_spooled() -> bool:
 
 
 @contextmanager
-def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
+def _unpacked(raw: BinaryIO, encoding: str | None) -> Iterator[BinaryIO]:
     with _decompressed(raw) as unpacked:
         stream, head = unpacked, b""
         if isinstance(stream, io.BufferedReader | gzip.GzipFile):
@@ -137,6 +122,8 @@ def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
                 stream = cast("BinaryIO", io.BufferedReader(_Damaged(error)))
         if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             yield cast("BinaryIO", io.BufferedReader(_AsUtf8(stream, "utf-16", "replace")))
+        elif encoding is not None:
+            yield cast("BinaryIO", io.BufferedReader(_AsUtf8(stream, encoding)))
         else:
             yield stream
 
