@@ -288,3 +288,24 @@ def test_units_are_right(name: str, tmp_path: Path) -> None:
         [verify, "verify", str(unit)], capture_output=True, text=True, check=False
     )
     assert f"{name}.service:" not in read.stderr, read.stderr
+
+
+def test_alarms_are_of_metrics_that_are_there_and_are_explained() -> None:
+    text = (SAMPLES / "alerts.yml").read_text()
+    names = re.findall(r"- alert: (\w+)", text)
+    page = (ROOT / "docs/operations.md").read_text()
+    assert re.findall(r"^\| `([A-Z]\w+)` \|", page, flags=re.MULTILINE) == names
+    known = set(re.findall(r"`(slackwater_\w+)`", (ROOT / "docs/reference/metrics.md").read_text()))
+    used = set(re.findall(r"slackwater_\w+", text))
+    assert used
+    assert used <= known
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (of prometheus)")
+def test_prometheus_understands_the_alarms() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(SAMPLES / "alerts.yml")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "12 rules found" in done.stdout
