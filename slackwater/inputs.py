@@ -164,11 +164,10 @@ def read(
     """Reads ``source`` once, to be asked as often as you like; each option is the command line's.
 
     Args:
-        source: path of a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet
-            files or an arrival log; a list of paths, a glob or a folder, whose rows are put in
-            order together; or a table: of Arrow, pandas or polars, a dict of columns or a list
-            of dicts. Records stand in order of arrival, columns have the names of a trace's
-            fields, and others become attributes.
+        source: path of a trace (``-``: standard input), CSV, a folder or file of Parquet, or an
+            arrival log; a list of paths, a glob or a folder, whose rows are put in order together;
+            or a table: Arrow, pandas, polars, a dict of columns, a list of dicts. Records stand in
+            order of arrival; columns are named as a trace's fields, others become attributes.
         time_unit: of times that are numbers, of durations without one, and of results: ``ns us ms
             s min h d``; None: ns, and an input whose times are dates only in another is refused.
         mapping: record field, or ``attrs.NAME``, -> the column or key that it is.
@@ -189,8 +188,7 @@ def read(
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file for those skipped.
 
-    >>> events = read({"type": ["A", "B"], "t": [1, 3]}, time_unit="s", mapping={"ts": "t"})
-    >>> events
+    >>> read({"type": ["A", "B"], "t": [1, 3]}, time_unit="s", mapping={"ts": "t"})
     <slackwater.Input of table, times in s>
 
     Raises:
@@ -199,8 +197,8 @@ def read(
     unit_ns(time_unit or DEFAULT_UNIT)
     form = InputForm(
         time_unit, mapping or {}, attrs, delimiter, header, sort, timezone, read_seq_bits(seq_bits),
-        named_by_file(source_from, stream_from), format, skip_lines, tuple(null), on_short, date,
-        encoding,
+        named_by_file(source_from, stream_from), format, skip_lines, tuple(null), on_short,
+        date, encoding,
     )  # fmt: skip
     paths = _paths(source)
     folder = Folder()
@@ -210,8 +208,7 @@ def read(
     except BaseException:
         folder.close()
         raise
-    name = ", ".join(paths or [str(InputKind.TABLE)])
-    return Input(name, prepared, time_unit, folder, timezone)
+    return Input(", ".join(paths or [str(InputKind.TABLE)]), prepared, time_unit, folder, timezone)
 
 
 def _optional_path(path: PathLike | None) -> Path | None:
