@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +303,41 @@ def test_nulls_of_each_column_are_counted(here: Path, cli: Callable[..., Any]) -
     (here / "n.jsonl").write_text('{"ts": 1, "a": {"b": 1}}\n{"ts": 2}\n{"ts": 3, "c": 1}\n')
     shown = cli("look", "n.jsonl").out
     assert shown.count("attribute (2 null)") == 2
+
+
+NO_TIME = "is not an integer, nor a time such as"
+EITHER = "day and month come in either order; write the year first"
+
+
+@pytest.mark.parametrize(
+    ("times", "line", "either"),
+    [
+        (("03/11/2026 08:00:00", "03/12/2026 08:00:00"), 2, True),
+        (("10.03.2026 08:00", "3/11/26 08:00", "3/12/26 08:00"), 3, True),
+        (("2026-03-01T08:00Z", "2026-03-01T08:01Z", "11-03-2026"), 4, True),
+        (("2026-03-01T08:00Z", "soon 1"), 3, False),
+        (("5 o'clock", "6 o'clock"), 2, False),
+    ],
+)
+def test_times_in_notations_that_cannot_be_read_are_named_with_their_line(
+    times: Sequence[str], line: int, either: bool, here: Path, cli: Callable[..., Any]
+) -> None:
+    (here / "t.csv").write_text("v,time\n" + "".join(f"1,{time}\n" for time in times))
+    shown = cli("look", "t.csv").out
+    assert (
+        f'not readable as it is: t.csv:{line}: column "time": "{times[line - 2]}" {NO_TIME}'
+        in shown
+    )
+    assert (EITHER in shown) == either
+    objects = "".join(json.dumps({"v": 1, "time": time}) + "\n" for time in times)
+    (here / "t.jsonl").write_text(objects)
+    shown = cli("look", "t.jsonl").out
+    assert f't.jsonl:{line - 1}: "ts" ' in shown
+    assert (EITHER in shown) == either
+
+
+def test_texts_without_digits_are_no_times(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "t.csv").write_text("time,v\nnoon,1\nnight,2\n")
+    assert 'no column is "ts", the event time; say which' in cli("look", "t.csv").out
+    (here / "u.csv").write_text("time,at_station,v\nround 1,2026-03-01T08:00Z,1\n")
+    assert "--map ts=at_station" in cli("look", "u.csv").out

@@ -415,6 +415,8 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
             best = None
         if best is None and target == r.TS:
             best, why = _only_time(free), "the only time"
+        if best is None and target == r.TS:
+            best, why = _like_a_time(columns), "by its name"
         if target == r.TS and (best is None or best.type == "day"):
             form = _by_time_of_day(columns, best, form, mapping)
             continue
@@ -449,6 +451,7 @@ def _by_time_of_day(
 
 
 _NO_RANK: Final = 1_000
+_DIGIT: Final = re.compile("[0-9]")
 _TODAY: Final = "1970-01-01"
 """The date of times of day where nobody says it."""
 
@@ -461,6 +464,18 @@ def _rank(name: str, target: str) -> int:
     known = _NAMES[target]
     places = [known.index(each) for each in (whole, last) if each in known]
     return min(places, default=_NO_RANK)
+
+
+def _like_a_time(columns: Sequence[Column]) -> Column | None:
+    """A column of texts with digits that is called as event times are: the reader says which of
+    them it cannot read.
+    """
+    texts = [
+        each for each in columns
+        if each.field is None and each.type == "text" and _rank(each.name, r.TS) < _NO_RANK
+        and all(map(_DIGIT.search, each.samples))
+    ]  # fmt: skip
+    return min(texts, key=lambda each: _rank(each.name, r.TS), default=None)
 
 
 def _only_time(columns: Sequence[Column]) -> Column | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zoneinfo
 from collections.abc import Sequence
 from decimal import Decimal
@@ -207,6 +208,7 @@ _LINES_SHOWN: Final = 3
 INSTANTS: Final = (r.TS, r.TE, r.ARRIVAL)
 """Times that are dates; the others are durations."""
 NOT_TIME: Final = "is not an integer, nor a time such as 2026-03-01T12:00:00Z"
+_EITHER_WAY: Final = re.compile(r"[0-9]{1,2}([/-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})\b.*")
 FRACTION_OF_NS: Final = (
     "write whole numbers in a finer --time-unit, or give the --time-unit that it is in"
 )
@@ -292,7 +294,7 @@ class Times:
         found, wrong = instants_of(rest, self.zone, self.date)
         self.dated = self.dated or found.null_count < len(found)
         return pc.coalesce(whole, exact, rough, found), faults | {
-            row: why or NOT_TIME for row, why in wrong.items()
+            row: why or _no_time(rest[row].as_py()) for row, why in wrong.items()
         }
 
     def values(
@@ -464,6 +466,13 @@ class Times:
                 f"{DEFAULT_UNIT}, if that is what it is)"
                 + (kinds + ", ".join(others) if others else "")
             )
+
+
+def _no_time(text: str) -> str:
+    """Why ``text`` is no instant."""
+    if _EITHER_WAY.fullmatch(text):
+        return f"{NOT_TIME}: day and month come in either order; write the year first"
+    return NOT_TIME
 
 
 def _lines(numbers: np.ndarray) -> str:
