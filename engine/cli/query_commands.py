@@ -29,6 +29,7 @@ from slackwater.engine.cli.terminal import (
     if_interrupted,
     output_to,
     print_compiling,
+    print_nulls,
     print_summary,
     print_unseen_types,
     print_unused_streams,
@@ -349,6 +350,7 @@ def _run(
                 f"{shown:,} results; retracted on the way (see --changes): {retracted:,}\n"
             )
         print_unused_streams(request.plans, counters)
+        print_nulls(request.plans, given.nulls)
     report = run.page.report
     if report is not None:
         print_against(run.page.against, report)

@@ -29,6 +29,7 @@ from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, w
 from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
 from slackwater.engine.kernels.jit import when_compiling
 from slackwater.engine.log.following import Log
+from slackwater.engine.query.fields import attributes_of, own_attribute
 from slackwater.engine.query.plan import Plan
 
 # A console of rich on which texts out of data do nothing but stand there.
@@ -430,6 +431,14 @@ def print_unused_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> Non
     """A stream of a query that nothing came of is most likely a slip of the pen."""
     for line in of_streams(plans, counters):
         print_stderr(f"{line}\n")
+
+
+def print_nulls(plans: Sequence[Plan], nulls: Mapping[str, int]) -> None:
+    """Of how many rows a number that a query names is no value: words may have become none."""
+    named = {own_attribute(one.name) for plan in plans for one in attributes_of(plan)}
+    for name, rows in sorted(nulls.items()):
+        if name in named:
+            print_stderr(f"{name}: null in {rows:,} rows (empty, or a word such as N/A)\n")
 
 
 _OF_SIZE: Final = (

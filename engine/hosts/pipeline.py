@@ -43,7 +43,7 @@ from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.describe import describe
 from slackwater.engine.log.following import HeldLog, Log, gathered, held, opened
 from slackwater.engine.log.input.input_log import open_input
-from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm
+from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputRead
 from slackwater.engine.log.input.numbering import CountedLane
 from slackwater.engine.log.whole_file import parquet_files, sync_folder
 from slackwater.engine.order.base import Guards
@@ -206,7 +206,7 @@ class Prepared(Struct, frozen=True):
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
     ``counted``: what was found of the numbers of an input that was no log yet; ``numbered``:
     whether it has any, as far as is known. ``ends``: nothing will be added to it. ``dated``:
-    some of its times were dates, no numbers.
+    some of its times were dates, no numbers. ``nulls``: as an ``InputRead`` has them.
     """
 
     log: Log
@@ -215,6 +215,7 @@ class Prepared(Struct, frozen=True):
     numbered: bool = True
     ends: bool = True
     dated: bool = False
+    nulls: Mapping[str, int] = {}
 
     @property
     def directory(self) -> Path:
@@ -259,9 +260,7 @@ def prepare(
         found, frames = held(frames)
         if found is not None:
             log_held = HeldLog(found, given.arrival_given)
-            return Prepared(
-                log_held, given.bad_count, given.counted, given.numbered, dated=given.dated
-            )
+            return _prepared(log_held, given)
     log, unfinished = work / "log", work / ".log.making"
     try:
         with taking_name(unfinished, log):
@@ -278,8 +277,13 @@ def prepare(
                 raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    return _prepared(LogReader(log), given)
+
+
+def _prepared(log: Log, given: InputRead) -> Prepared:
+    """A log with all that was ``given``."""
     return Prepared(
-        LogReader(log), given.bad_count, given.counted, given.numbered, dated=given.dated
+        log, given.bad_count, given.counted, given.numbered, dated=given.dated, nulls=+given.nulls
     )
 
 

@@ -319,6 +319,24 @@ def test_whose_clock_is_off(shift: int, said: str, here: Path, cli: Callable[...
     }
 
 
+def test_numbers_that_are_none_are_counted(here: Path, second: Callable[..., Second]) -> None:
+    nulls = sum(event.value is None for event in messy())
+    assert nulls == 14
+    assert (
+        f"value: null in {nulls} rows (empty, or a word such as N/A)\n"
+        in second("11_messy.csv").err
+    )
+    rest = "SELECT count(*) WINDOW TUMBLING 10 s"
+    assert "null in" not in second("11_messy.csv", question=rest).err, "it does not ask for it"
+    ran = second("case-13-temp.csv", question="SELECT avg(state) AS t WINDOW TUMBLING 1 h")
+    assert "state: null in 2 rows" in ran.err
+    for name in ("a", "b"):
+        (here / f"{name}.csv").write_text("ts,v,room\n1,NA,r\n2,,\n3,7,r\n")
+    ran = second("a.csv", "b.csv", question="SELECT v, room WHERE v > 0")
+    assert "v: null in 4 rows" in ran.err
+    assert "room" not in ran.err, "a text may be none"
+
+
 def test_a_column_for_each_sensor(second: Callable[..., Second]) -> None:
     ran = second("13_wide.csv")
     found = {ran.at(row["window"]["start"]): row["value"] for row in ran.rows}

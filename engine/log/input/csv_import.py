@@ -223,7 +223,11 @@ class CsvRead(RowRead):
             for column in plan.fields.values():
                 if column not in text.columns:
                     text.columns[column] = _joined(text.columns, column)
-            yield typed_rows(text, plan, types, self._times)
+            rows = typed_rows(text, plan, types, self._times)
+            for name, values in rows.attrs.items():
+                if types[plan.attrs[name]] in ("int", "float", "comma"):
+                    self.nulls[name] += values.null_count
+            yield rows
 
     def _learn(self, form: Form) -> tuple[ColumnPlan, dict[str, str]]:
         """Which column is what, and the types of attributes and interval ids."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
@@ -349,6 +350,7 @@ class InputRead(ABC):
 
     Attributes:
         records: records taken so far.
+        nulls: rows of CSV so far without a value of an attribute that is a number, by its name.
 
     Raises:
         UserError: here or while iterating: ``FILE:LINE: what is wrong``, or a file that cannot be
@@ -372,6 +374,7 @@ class InputRead(ABC):
 
     def _begin(self) -> None:
         self.records = 0
+        self.nulls = Counter[str]()
         self._has_begun = False
         self._times = Times(self.name, self.form.unit, self.form.timezone, self.form.date)
         self._intake = RowIntake(self._times.unit_ns, Numbering(self.form.seq_bits))

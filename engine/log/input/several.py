@@ -112,6 +112,7 @@ class SeveralRead(InputRead):
                     for name, column in fields.items()
                 }
                 yield texts, self._fitting(path, attrs), lines
+            self.nulls += reader.nulls
 
     def _named(self, field: str, path: str, fields: dict[str, pa.Array], rows: int) -> pa.Array:
         """The name of the file as the rows' ``field``; ticks have none."""
