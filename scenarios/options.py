@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slackwater.scenario import UserError, parse_duration
+from slackwater.engine.core.units import exact_units
+from slackwater.scenario import NS_PER, UserError, parse_duration
 
 
 def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,3 +65,12 @@ def duration_ns(options: Mapping[str, Any], name: str) -> int:
     if text.replace(".", "").isdigit() and length_ns:
         raise UserError(f"--set {name}={text}: give a unit, as in {name}={text}s")
     return length_ns
+
+
+def in_seconds(duration_ns: int) -> str:
+    """A duration as orders and queries take it, exact.
+
+    >>> in_seconds(144_000_000_000), in_seconds(1_500_000_001)
+    ('144s', '1.500000001s')
+    """
+    return f"{exact_units(duration_ns, NS_PER['s'])}s"

@@ -14,7 +14,7 @@ from slackwater.scenarios.bookstore.alarm_scoring import score_run
 from slackwater.scenarios.bookstore.alarm_truth import BOOKS, QUERY
 from slackwater.scenarios.bookstore.network import Conditions, bookstore_scenario, opened
 from slackwater.scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Book, Shop
-from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.simulation import TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
@@ -98,7 +98,7 @@ class Bookstore:
         return {
             QUERY: (
                 "EVENT SEQ(SHELF s, !COUNTER c, EXIT e) WHERE s.tag = e.tag AND c.tag = s.tag "
-                f"WITHIN {WITHIN_NS // shop.compression} ns"
+                f"WITHIN {in_seconds(WITHIN_NS // shop.compression)}"
             )
         }
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.scenarios.elder_care.homes import homes_scenario
 from slackwater.scenarios.elder_care.scoring import QUERY, WITHIN_NS, score_run
-from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.simulation import simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
@@ -65,7 +65,7 @@ class ElderCare:
                 "EVENT ISEQ[d.te < w.ts, w.te < s.ts, d.te < m.ts, m.te < s.ts]"
                 "(DINNER d, WASH w, !MEDICINE m, SLEEP s) "
                 "WHERE d.person = w.person AND d.person = s.person AND m.person = d.person "
-                f"WITHIN {WITHIN_NS} ns"
+                f"WITHIN {in_seconds(WITHIN_NS)}"
             )
         }
 

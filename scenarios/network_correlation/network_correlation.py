@@ -16,7 +16,7 @@ from slackwater.scenarios.network_correlation.scoring import (
     score_run,
 )
 from slackwater.scenarios.network_correlation.seen import incidents_of
-from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.simulation import TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
@@ -74,11 +74,11 @@ class NetworkCorrelation:
             ROOT_QUERY: (
                 "EVENT ISEQ[a BEFORE o, o.ts < f.ts, f.ts < x.ts, x.ts < f.te]"
                 "(NETWORK_ATTACK a, SERVER_OVERLOAD o, FAN_FAILURE f, SERVER_FAILURE x) "
-                f"WHERE {same} AND o.server = f.server WITHIN {WITHIN_NS} ns"
+                f"WHERE {same} AND o.server = f.server WITHIN {in_seconds(WITHIN_NS)}"
             ),
             FAN_QUERY: (
                 "EVENT ISEQ[x DURING f](FAN_FAILURE f, SERVER_FAILURE x) "
-                f"WHERE f.server = x.server WITHIN {WITHIN_NS} ns"
+                f"WHERE f.server = x.server WITHIN {in_seconds(WITHIN_NS)}"
             ),
         }
 

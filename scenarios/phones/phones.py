@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slackwater.scenario import Pass, Score, UserError
-from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.scenarios.phones.announcing import write_other_log
 from slackwater.scenarios.phones.importing import phone_table, session_frames, truth_table
 from slackwater.scenarios.phones.recording import (
@@ -67,10 +67,10 @@ class Phones:
         )  # fmt: skip
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
-        latency_ns = duration_ns(read_options(options, DEFAULTS), "latency")
+        latency = in_seconds(duration_ns(read_options(options, DEFAULTS), "latency"))
         return (
-            Pass(MAIN, f"sequence:timeout=fixed:{latency_ns}ns"),
-            Pass(LEARNT, f"sequence:latency={latency_ns}ns"),
+            Pass(MAIN, f"sequence:timeout=fixed:{latency}"),
+            Pass(LEARNT, f"sequence:latency={latency}"),
             Pass(SHORT, "sequence:latency=500ms"),
             Pass(UNORDERED, "none"),
         )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.scenarios.soccer.goal_scoring import INCIDENTS
 from slackwater.scenarios.soccer.goal_truth import QUERY as GOALS
 from slackwater.scenarios.soccer.heard import match_of
@@ -66,7 +66,7 @@ class Soccer:
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         latency_ns = duration_ns(read_options(options, DEFAULTS), "latency")
         return (
-            Pass(MAIN, f"sequence:latency={latency_ns}ns,late=pass"),
+            Pass(MAIN, f"sequence:latency={in_seconds(latency_ns)},late=pass"),
             Pass(UNORDERED, "none"),
         )
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.scenarios.mimic.scoring import GUARD
-from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.scenarios.ward.charted import make_log
 from slackwater.scenarios.ward.scoring import (
     CHARTED,
@@ -71,13 +71,14 @@ class Ward:
             return {
                 CULTURE_QUERY: (
                     "EVENT ISEQ[v.ts < a.ts, a.te < v.te, v.ts < c.ts, c.te < v.te, a.ts < c.ts]"
-                    f"(VENTILATION v, ANTIBIOTIC a, CULTURE c) WITHIN {CHARTED_WITHIN_NS} ns"
+                    "(VENTILATION v, ANTIBIOTIC a, CULTURE c) "
+                    f"WITHIN {in_seconds(CHARTED_WITHIN_NS)}"
                 )
             }
         exams = ("b", "c", "d")
         asked = [f"a.te < {exam}.ts" for exam in exams] + [f"{exam}.te > e.ts" for exam in exams]
         same = " AND ".join(f"a.patient = {other}.patient" for other in (*exams, "e"))
-        within = f"b.price < c.price WITHIN {WITHIN_NS} ns"
+        within = f"b.price < c.price WITHIN {in_seconds(WITHIN_NS)}"
         still = " AND ".join(f"{exam}.te > e.ts" for exam in exams)
         return {
             FLOW_QUERY: (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.scenarios.options import duration_ns, read_options
+from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.scenarios.warehouse.devices import warehouse_scenario, with_readings
 from slackwater.scenarios.warehouse.losses import simulate_both
 from slackwater.scenarios.warehouse.scoring import CONTAINED, CROSSED, score_run
@@ -71,11 +71,11 @@ class Warehouse:
         return {
             CONTAINED: (
                 "EVENT ISEQ[h.ts < s.ts, s.te < h.te](HIGH h, STAY s) WHERE h.zone = s.zone "
-                f"WITHIN {within_ns} ns"
+                f"WITHIN {in_seconds(within_ns)}"
             ),
             CROSSED: (
                 "EVENT ISEQ[h OVERLAPS d](HIGH h, DRY d) WHERE h.zone = d.zone "
-                f"WITHIN {within_ns} ns"
+                f"WITHIN {in_seconds(within_ns)}"
             ),
         }
 

@@ -94,11 +94,11 @@ def test_a_folder_gets_a_page_and_json(cli: Any, trace: Any) -> None:
     assert page.count("<table") >= 5
     assert 'id="plot-trade-off"' in page
     assert "slack swept: p99" in page
-    assert '<div class="value">kslack:40ms</div>' in page
+    assert '<div class="value">kslack:<wbr>40ms</div>' in page
     assert '<div class="value">9.5 %</div>' in page
     assert "Again: <code>slackwater" in page
     assert "Done on 20" in page
-    assert page.count('">kslack:40ms</th>') == 2  # outcome and cost
+    assert page.count('">kslack:<wbr>40ms</th>') == 2  # outcome and cost
     for line in page.split("<script")[0].splitlines():
         assert "http" not in line.replace("http-equiv", "")
     again = cli("compare", "--input", name, *TWO, "--out", "made/here", "--quiet")

@@ -91,7 +91,7 @@ def test_the_report_of_a_rich_run(rich_run: Any) -> None:
     assert verdict["headline"] == "All 2 claims hold and every sum balances."
     assert verdict["numbers"].startswith("570 events of 3 sources arrived, 48.9 % of them out of")
     assert "“sequence” left none out of order" in verdict["numbers"]
-    assert "5.0 % never arrived; 100 % of the clock errors lie within" in verdict["numbers"]
+    assert "5.0 % never arrived. 100 % of the clock errors lie within" in verdict["numbers"]
     assert "goal: 2 matches, 1 confirmed and 1 uncertain, as the clocks'" in verdict["numbers"]
     assert verdict["numbers"].endswith("(true: 2).")
     words = " ".join(page.texts)

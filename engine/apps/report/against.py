@@ -17,7 +17,7 @@ from slackwater.engine.apps.report.numbers import as_json, plain, versions
 from slackwater.engine.apps.report.page.document import document, write_text
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE, LATE_DROPPED, RESIDUAL
-from slackwater.engine.core.units import amount, duration, percent
+from slackwater.engine.core.units import amount, duration, number, percent
 from slackwater.engine.log.whole_file import parquet_files, whole_file
 from slackwater.engine.scenario import Table
 
@@ -280,7 +280,7 @@ def _change(old: float, new: float, unit: str) -> str:
             size = f"{sign}{100 * more:.3g} % points"
         case _:
             size = f"{sign}{amount(round(more))}"
-    return f"{size} ({sign}{100 * more / old:.3g} %)" if old and unit != "share" else size
+    return f"{size} ({sign}{number(100 * more / old)} %)" if old and unit != "share" else size
 
 
 def _results(old: QueryAnswers, new: QueryAnswers, *, timed: bool) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def _headline(found: Report) -> str:
         parts.insert(0, in_words("events", found["events"], "events"))
     better = sum(each["better"] is True for each in found["kpis"])
     worse = sum(each["better"] is False for each in found["kpis"])
-    parts.append(f"{better} key number{'' if better == 1 else 's'} better, {worse} worse")
+    parts.insert(0, f"{better} key number{'' if better == 1 else 's'} better, {worse} worse")
     return "; ".join(parts) + "."
 
 
@@ -423,7 +423,7 @@ def page(found: Mapping[str, Any]) -> str:
     rows = [_row(name, each) for name, each in found["queries"].items()]
     of_events = () if found["events"] is None else (_row("events", found["events"]),)
     runs = tuple(
-        (of, found["before"][of], found["now"][of])
+        (of.replace("_at", ""), found["before"][of], found["now"][of])
         for of in ("folder", "title", "made_at", "command")
     )
     worse = any(each["better"] is False for each in found["kpis"])
@@ -433,16 +433,15 @@ def page(found: Mapping[str, Any]) -> str:
         Path(HTML), f"Two runs: {found['now']['title']}", _CHAPTERS, found, JSON,
         state="fails" if worse or lost else "holds",
         tables={
-            "kpis": Table("", ("key number", "before", "now", "change", ""), kpis),
+            "kpis": Table("", ("key number", "before", "now", "change", "better or worse"), kpis),
             "events": Table(
                 "", ("", *_COUNTED), of_events,
-                "Changed: late, dropped or in order otherwise than before, or at another time. "
-                "Sooner: by how much the order let an event of both go sooner now.",
+                "Changed: in order, late or dropped, and not so before; or at another time. "
+                "Sooner: by how much the order releases an event sooner now; negative: later.",
             ),
             "results": Table(
                 "", ("query", *_COUNTED), tuple(rows),
-                "Sooner: by how much a result of both was emitted sooner now; a negative time is "
-                "later.",
+                "Sooner: by how much a result is emitted sooner now; negative: later.",
             ),
             "runs": Table("", ("", "before", "now"), runs),
         },

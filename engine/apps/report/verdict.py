@@ -1,4 +1,4 @@
-"""The verdict: every claim, whether the sums balance, and one sentence with the key numbers."""
+"""The verdict: every claim, whether the sums balance, and the key numbers in words."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _answered(report: Mapping[str, Any]) -> str:
 
 
 def _numbers(report: Mapping[str, Any]) -> str:
-    """What happened, in one sentence of plain words."""
+    """What happened, in plain words."""
     main = report["run"]["passes"][0]["label"]
     counts = report["conservation"]["passes"][main]["total"]
     disorder, holds = report["disorder"], report["holds"][main]["hold_ns"]
@@ -86,20 +86,26 @@ def _numbers(report: Mapping[str, Any]) -> str:
     sources = report["run"]["sources"]
     source = "source" if sources == 1 else "sources"
     text = f"{amount(counts['arrived'])} events of {amount(sources)} {source} arrived"
+    clauses = [text]
     if arrived["events"]:
-        text += f", {percent(arrived['out_of_order'], arrived['events'])} of them out of order; "
+        out_of_order = percent(arrived["out_of_order"], arrived["events"])
         left = released["in_time_out_of_order"]
+        rest = percent(left, released["events"]) if left else "none"
+        clauses = [
+            f"{text}, {out_of_order} of them out of order",
+            f"“{main}” left {rest} out of order",
+        ]
         marked = released["late"] + released["residual"]
-        text += (
-            f"“{main}” left {percent(left, released['events']) if left else 'none'} out of order"
-        )
         if marked:
             share = percent(marked, released["events"])
-            text += f", but for {share} that came too late for their place and are marked so,"
-    if holds["p50"] is not None and report["run"]["arrival_given"]:
+            clauses[-1] += f", apart from {share} that came too late and are marked as late"
+    if holds["max"] is not None and report["run"]["arrival_given"]:
         median, most = (duration(holds[name]) for name in ("p50", "p99"))
-        text += f" and held half of them at most {median}, 99 % at most {most}"
-    clauses = [text]
+        clauses.append(
+            f"It held half of the events for at most {median}, 99 % for at most {most}"
+            if holds["max"]
+            else "It held none"
+        )
     dropped = counts["late_dropped"] + counts["residual_dropped"]
     if dropped:
         share = percent(dropped, counts["arrived"])
@@ -108,7 +114,7 @@ def _numbers(report: Mapping[str, Any]) -> str:
     if lost is not None:
         numbered = report["conservation"]["before"]["total"]["accepted"]
         never = f"{percent(lost, numbered)} never arrived"
-        clauses.append(never if lost else "every event that was numbered arrived")
+        clauses.append(never if lost else "Every numbered event arrived")
     elif counts["missing"]:
         known = counts["missing"] + counts["arrived"]
         clauses.append(f"{percent(counts['missing'], known)} are declared lost")
@@ -127,7 +133,7 @@ def _numbers(report: Mapping[str, Any]) -> str:
         for query, found in report["matches"].items()
         if found["true"] and found["uncertain"]
     ]
-    return "; ".join(clauses) + "."
+    return " ".join(f"{each}." for each in clauses)
 
 
 # The verdict for CI: JUnit's XML, which every CI shows, or Markdown.

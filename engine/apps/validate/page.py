@@ -60,8 +60,9 @@ def write_page(found: Validation, out: Path, command: str) -> None:
     plain = as_plain(found, versions())
     kpis, care = key_numbers(found)
     figures = {
-        "bounds": _bounds(plain), "offset": _offset(plain), "known": _known(plain),
-        "allan": _allan(plain), "transit": _transit(plain),
+        "bounds": _bounds(plain) if found.setup.synced else None,
+        "offset": _offset(plain), "known": _known(plain), "allan": _allan(plain),
+        "transit": _transit(plain),
     }  # fmt: skip
     made = {
         "queries": query_table(found), "clocks": clock_table(found), "links": link_table(found),

@@ -145,7 +145,8 @@ def query_table(found: Validation) -> Table:
             (
                 each.asked.name, each.fitness.words, duration(each.order_gap_ns or None),
                 duration(own),
-                duration(each.smallest_ns), f"{percent(each.share)}{source}",
+                duration(each.smallest_ns if found.setup.synced else None),
+                f"{percent(each.share)}{source}",
                 duration(each.timeout_ns), duration(each.hold_ns),
                 duration(each.detection_p95_ns),
             )

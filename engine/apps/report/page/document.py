@@ -23,6 +23,7 @@ from slackwater.engine.scenario import Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 # How a page was made: the command to repeat, the date, the versions; the page's last section.
@@ -198,8 +199,8 @@ def _templates(folder: Path) -> Environment:
     )  # fmt: skip
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
     made.filters |= {
-        "anchor": anchor, "laid_out": laid_out, "number": number, "percent": percent,
-        "spoken": spoken,
+        "anchor": anchor, "breakable": breakable, "laid_out": laid_out, "number": number,
+        "percent": percent, "spoken": spoken,
     }  # fmt: skip
     return made
 
@@ -217,6 +218,17 @@ def laid_out(
             for row in texts]  # fmt: skip
     head = [(text, at > 0 and all(row[at][1] for row in body)) for at, text in enumerate(headings)]
     return head, body
+
+
+def breakable(text: str) -> Markup:
+    """A name that a narrow place breaks between its parts.
+
+    >>> breakable("kslack:160ms")
+    Markup('kslack:<wbr>160ms')
+    """
+    from markupsafe import Markup, escape  # noqa: PLC0415 - of the extra [report]
+
+    return Markup(re.sub(r"([:=]|,(?=[a-z]))(?=\S)", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped
 
 
 def anchor(name: str) -> str:

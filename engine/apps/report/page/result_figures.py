@@ -70,6 +70,7 @@ def _chart_figure(name: str, chart: Mapping[str, Any]) -> Figure:
 
 def _chart_trace(at: int, series: Mapping[str, Any]) -> Spec:
     colour = COLOURS[at % len(COLOURS)]
+    is_named = list(series["names"]) != [series["name"]]  # else the legend has the name
     if not series["names"]:
         return {
             "name": short(series["name"]),
@@ -84,7 +85,7 @@ def _chart_trace(at: int, series: Mapping[str, Any]) -> Spec:
         "x": digits(series["x"]),
         "y": digits(series["y"]),
         "text": series["names"],
-        "mode": "lines+markers+text" if series["joined"] else "markers+text",
+        "mode": "+".join(["lines"] * series["joined"] + ["markers"] + ["text"] * is_named),
         "textposition": "top center",
         "marker": {"size": 11, "color": colour, "symbol": _SYMBOLS[at % len(_SYMBOLS)]},
         "line": {"width": 1.5, "color": colour, "dash": "dot"},

@@ -182,4 +182,6 @@ def _word(report: Mapping[str, Any]) -> str:
         return "FAIL"
     if report["verdict"]["claims"]:
         return "PASS"
+    if report["facts"].get("excluded"):
+        return "INCOMPLETE"
     return "ANSWERED" if report["run"]["queries"] else "ORDERED"

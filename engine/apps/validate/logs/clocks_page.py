@@ -33,7 +33,7 @@ def clocks_table(found: Sequence[ClockReport]) -> Table:
     """A row per clock, the furthest off first."""
     headings = (
         "clock", "events", "offset", "known by", "skew", "steps", "resolution", "jitter", "syncs",
-        "left alone", "bound", "lag at least", "to go on with",
+        "longest without sync", "bound", "lag at least", "option to use",
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = [
         (

@@ -28,7 +28,7 @@ def write_two_logs(found: TwoLogs, a: Path, b: Path, out: Path, command: str) ->
         "a": str(a), "b": str(b), **plain(found), "made_with": versions(),
     }  # fmt: skip
     write_page(
-        out, Path(HTML), f"Two logs: {a.name} and {b.name}", _CHAPTERS, report, command=command,
+        out, Path(HTML), f"Two logs: {a} and {b}", _CHAPTERS, report, command=command,
         kpis=list(_tiles(found)), figure=_later(found), table=beside_table(found),
         median=duration(found.median_ns), headline=_headline(found),
     )  # fmt: skip
@@ -90,8 +90,8 @@ def _later(found: TwoLogs) -> Figure | None:
         return None
     return Figure(
         "later", "How much later B had the events than A",
-        "Beyond the least difference of the source, as the gateways' clocks are not compared. Far "
-        "to the right: the way to B varies more than that to A. What is not above 0 is not drawn.",
+        "The gateways' clocks are not compared, so each source's smallest difference counts as 0, "
+        "and is not drawn. Far to the right: the way to B varies more than that to A.",
         [
             {
                 "name": name.replace("p999", "p99.9"), "mode": "markers",
@@ -102,7 +102,8 @@ def _later(found: TwoLogs) -> Figure | None:
             }
             for place, (name, symbol) in enumerate(parts)
         ],
-        {"xaxis": duration_axis("later in B", [at for each in extra.values() for at in each]),
+        {"xaxis": duration_axis("later in B, beyond its fastest event",
+                                [at for each in extra.values() for at in each]),
          "yaxis": {"automargin": True, "autorange": "reversed"},
          "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}},
         height_px=170 + 26 * len(sources),

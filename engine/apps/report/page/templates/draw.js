@@ -50,6 +50,13 @@
       if (typeof aim === "string" && aim[0] === "#") { location.hash = aim; }
     });
   }
+  // On a phone a legend has a line per entry, which is no room of the figure's.
+  function roomForLegend(place, spec) {
+    var entries = spec.data.filter(function (each) { return each.name && each.showlegend !== false; }).length;
+    if (place.clientWidth > 600 || spec.layout.showlegend === false || entries < 5) { return; }
+    place.dataset.height = place.dataset.height || place.offsetHeight;
+    place.style.height = Number(place.dataset.height) + 19 * (entries - 4) + "px";
+  }
   // Cells of a map say less where their columns are narrow.
   function fitting(place, data) {
     if (place.clientWidth > 600) { return data; }
@@ -65,6 +72,7 @@
       var place = document.getElementById("plot-" + spec.name);
       if (!place || place.closest("details:not([open])") || (spec.drawn && !again)) { return; }
       spec.drawn = true;
+      roomForLegend(place, spec);
       Plotly.react(place, fitting(place, spec.data), layout(spec, now), config).then(function () { follow(place); });
     });
   }

@@ -32,12 +32,14 @@
       head.addEventListener("keydown", function (event) { if (event.key === "Enter") { sort(); } });
     });
   });
-  // A table wider than its place becomes a card per row, so that nothing is cut off.
+  // A table wider than its place, or whose cells are columns of single words, becomes a card per row, so that nothing is cut off.
   function fit(box) {
     var table = box.firstElementChild;
     if (!box.clientWidth) { return; }
     table.classList.remove("cards");
-    if (table.scrollWidth > box.clientWidth) { table.classList.add("cards"); }
+    var squeezed = box.clientWidth < 600 && !table.classList.contains("facts")
+      && Array.from(table.tBodies[0].rows).some(function (row) { return row.offsetHeight > 200; });
+    if (table.scrollWidth > box.clientWidth || squeezed) { table.classList.add("cards"); }
   }
   function fitAll(inside) { inside.querySelectorAll(".scroll").forEach(fit); }
   fitAll(document);
