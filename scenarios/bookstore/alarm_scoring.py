@@ -288,9 +288,9 @@ def _trade_off(judged: Mapping[str, Judged]) -> Chart:
         groups.setdefault(kind, []).append((each.median_ms, float(len(each.false)), length or kind))
     return Chart(
         "Delay against false alarms",
-        "Each point is a barrier: how long after the exit a theft is told (median), and of how "
-        "many books it was said wrongly, even if taken back later. Lower and further left is "
-        "better; a line joins one barrier's settings.",
+        "Each point is a barrier: how long after the exit a theft is reported (median), and for "
+        "how many books it is reported wrongly, even if taken back later. Lower and further left "
+        "is better; a line joins one barrier's settings.",
         "median delay of an alarm [ms]",
         "false alarms",
         tuple(

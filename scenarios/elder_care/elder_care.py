@@ -24,10 +24,10 @@ class ElderCare:
     name = "elder-care"
     title = "Elder care: the medicine that nobody took, and the one whose message was late"
     what = (
-        "Sensors in the rooms of forgetful people tell when they were there: DINNER, WASH, SLEEP, "
-        "and MEDICINE by the pill box, whose radio is slow (Z10, Fig 3). Who has dined, washed and "
-        "gone to sleep without medicine in between is to be told of; a message that is late must "
-        "not raise an alarm that stands. A day takes three minutes."
+        "Sensors report when people dine, wash and sleep, and a pill box with a slow radio reports "
+        "MEDICINE (Z10, Fig 3). A person who dines, washes and goes to sleep without medicine in "
+        "between raises an alarm; a late message of the pill box must take it back. A day takes "
+        "three minutes."
     )
 
     def options(self) -> Mapping[str, Any]:

@@ -51,11 +51,11 @@ def score_parcels(directory: Path) -> Score:
     return Score(
         claims=(
             Claim(
-                f"What the promises make certain is told with the very event that makes it so, "
+                f"What the promises make certain is emitted with the very event that makes it so, "
                 f"never earlier, never later: {len(due)} times.",
                 due.keys() == told.keys(),
                 f"{len(due.keys() - told.keys())} are missing, "
-                f"{len(told.keys() - due.keys())} are not so; {len(told) - len(sure)} are told as "
+                f"{len(told.keys() - due.keys())} are not so; {len(told) - len(sure)} are emitted as "
                 "uncertain",
             ),
             Claim(
@@ -167,7 +167,7 @@ def _charts(
     ]  # fmt: skip
     return (
         Chart(
-            "How long before the loss it was told",
+            "How long before the loss the alert came",
             "A point per alert: when it came, and how long after it the parcel was destroyed. What "
             "was opened is known to be lost before it is shipped.",
             "alert, since the first one [s]",
@@ -197,8 +197,8 @@ def _picture(parcels: Mapping[int, Parcel], due: Mapping[Fact, int], said: Said)
             ]
     return Timeline(
         "Parcels: until it is certain, and from then on",
-        "A line a parcel. The first bar ends at the event named on the left, with which it is told "
-        "what becomes of the parcel; the second ends at the loss, as the pattern without a rule "
-        "tells it, or at the parcel's last event.",
+        "One line per parcel. The first bar ends at the event named on the left, which makes the "
+        "parcel's fate certain; the second ends at the loss, as the pattern without a rule finds "
+        "it, or at the parcel's last event.",
         tuple(bars),
     )

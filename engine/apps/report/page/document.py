@@ -97,7 +97,7 @@ POLICY: Final = (
     "img-src data: blob:; font-src data:"
 )
 _QUANTITY: Final = re.compile(
-    r"[<>±+-]? ?[0-9][0-9,.]*([ \xa0]?(%|ns|µs|us|ms|s|min|h|d))?( ±.*)?$|\N{EN DASH}$"
+    r"[<>±+-]? ?[0-9][0-9,.]*([ \xa0]?(%|ns|µs|us|ms|s|min|h|d|ppm))?( ±.*)?$|\N{EN DASH}$"
 )
 """Cells that stand right: numbers, with thousands apart, a sign, a bound or a percent sign."""
 _TEMPLATES: Final = Path(__file__).parent / "templates"
