@@ -55,8 +55,8 @@ def score_parcels(directory: Path) -> Score:
                 f"never earlier, never later: {len(due)} times.",
                 due.keys() == told.keys(),
                 f"{len(due.keys() - told.keys())} are missing, "
-                f"{len(told.keys() - due.keys())} are not so; {len(told) - len(sure)} are emitted as "
-                "uncertain",
+                f"{len(told.keys() - due.keys())} are not so; {len(told) - len(sure)} are emitted "
+                "as uncertain",
             ),
             Claim(
                 f"Every alert comes before its pattern is complete, half of them more than "
