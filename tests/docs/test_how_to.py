@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from runpy import run_path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from slackwater.edge_agent.drivers.agent_file import read_agent
+from slackwater.edge_agent.settings_file import Table
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.operators import OPERATORS
 from slackwater.engine.hosts.inprocess import run_in_process
@@ -24,7 +26,9 @@ from slackwater.engine.output.export import export_jsonl, export_table
 from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query import query
+from slackwater.engine.sinks.base import read_sinks
 from tests.inputs.outlet import NOW_NS, KeptOutlet
+from tests.sinks.receivers import Answers, run_through
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to.md"
 
@@ -80,6 +84,41 @@ def test_its_results_do_not_depend_on_cuts(module: dict[str, Any], tmp_path: Pat
     assert len(found) == 2
 
 
+def install(
+    name: str, code: str, entry: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package with one module, and the entry point that its pyproject.toml names."""
+    (folder / f"{name}.py").write_text(code)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    group, line = re.fullmatch(r'\[project.entry-points."(.*)"\]\n(.*)\n', entry).groups()  # type: ignore[union-attr]
+    (info / "entry_points.txt").write_text(f"[{group}]\n{line.replace(chr(34), '')}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_the_kind_of_sink_of_the_how_to_is_found_and_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = HOW_TO.read_text(encoding="utf-8").split("\n## Add a kind of sink\n")[1]
+    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+    (entry,) = re.findall(r"```toml\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+    assert len(code.splitlines()) <= 35
+    install("datagrams", code, entry, tmp_path, monkeypatch)
+    with socket.socket(type=socket.SOCK_DGRAM) as heard:
+        heard.bind(("127.0.0.1", 0))
+        heard.settimeout(10)
+        table = {"kind": "udp", "host": "127.0.0.1", "port": heard.getsockname()[1]}
+        (sink,) = read_sinks([Table(table, "site.toml", "sink")], ("q1",))
+        answers = Answers(tmp_path / "answers")
+        answers.write({"n": 0}, {"n": 1, "text": "a" * 2000}, {"n": 2})
+        run_through(answers.forwarder(sink.receiver))
+        found = [json.loads(heard.recv(4096))["result"]["n"] for _ in range(2)]
+    assert found == [0, 2]
+    dead = tmp_path / "answers" / ".sinks" / "s.dead.jsonl"
+    assert json.loads(dead.read_text())["reason"] == "longer than a datagram"
+
+
 def test_the_input_of_the_how_to_is_found_and_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,13 +126,7 @@ def test_the_input_of_the_how_to_is_found_and_reads(
     (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
     (entry,) = re.findall(r"```toml\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
     assert len(code.splitlines()) <= 42
-    (tmp_path / "thermometer.py").write_text(code)
-    info = tmp_path / "thermometer-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: thermometer\nVersion: 1.0\n")
-    group, line = re.fullmatch(r'\[project.entry-points."(.*)"\]\n(.*)\n', entry).groups()  # type: ignore[union-attr]
-    (info / "entry_points.txt").write_text(f"[{group}]\n{line.replace(chr(34), '')}\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    install("thermometer", code, entry, tmp_path, monkeypatch)
     (tmp_path / "temp1_input").write_text("21500\n")
     settings = tmp_path / "agent.toml"
     settings.write_text(
