@@ -421,7 +421,7 @@ class ReportOptions:
                 )
             return
         need("report")
-        from slackwater.engine.apps.own_report import check_report  # noqa: PLC0415 - needs the extra
+        from slackwater.engine.apps.report.write import check_report  # noqa: PLC0415 - needs the extra
 
         check_report(self.report)
         check_against(self.against, self.report)

@@ -335,7 +335,7 @@ def _run(
             write(StoredEvents(parts, run.input.unit, SIDE_OUTPUT), run.late)
         excluded = excluded_lines(counters, given.log)
         if run.page.report is not None:
-            from slackwater.engine.apps.own_report import write_own_report  # noqa: PLC0415 - needs an extra
+            from slackwater.engine.apps.report.write import write_own_report  # noqa: PLC0415 - needs an extra
 
             arrives = given.log.arrival_given
             request = replace(request, excluded=tuple(excluded))

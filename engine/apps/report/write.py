@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from slackwater.engine.apps.report.against import FORMAT
+from slackwater.engine.apps.report.against import EVENTS, FORMAT, keep_events
 from slackwater.engine.apps.report.measure.conservation import measure_conservation
 from slackwater.engine.apps.report.measure.events import (
     measure_disorder,
@@ -28,10 +28,13 @@ from slackwater.engine.apps.report.measure.over_time import measure_over_time
 from slackwater.engine.apps.report.measure.truth import measure_clock_error
 from slackwater.engine.apps.report.measure.window_results import measure_windows
 from slackwater.engine.apps.report.numbers import as_json, glossary, kpis, plain, versions
-from slackwater.engine.apps.report.page.document import write_text
+from slackwater.engine.apps.report.page.document import check_page_folder, write_text
 from slackwater.engine.apps.report.page.run_page import page
 from slackwater.engine.apps.report.verdict import verdict
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.options import SEQUENCE, PassRequest
+from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.scenario import Pass, Score, Table
 
 
@@ -230,3 +233,55 @@ def _span(main: Path, arrival_given: bool) -> dict[str, Any]:
     at = ordered_rows(main, (of,))[of]
     first, last = (int(at.min()), int(at.max())) if at.size else (None, None)
     return {"arrival_given": arrival_given, "first_arrival_ns": first, "last_arrival_ns": last}
+
+
+# The report of a pass over anybody's own data: what ``query --report`` and ``order`` write.
+#
+# Nothing is known of what truly happened, nor of what came before the log; the rest is the page of
+# a scenario's run, with the answers beside it, by which a later run can be compared.
+
+
+RESULTS: Final = "results.jsonl"
+FILES: Final = ("report.html", "report.json", RESULTS, EVENTS, "against.html", "against.json")
+"""What a folder of ``--report`` may hold."""
+_NAMED: Final = 3
+
+
+def check_report(into: Path) -> None:
+    """Checks before the work what would fail at its end.
+
+    Raises:
+        UserError: the folder holds what is not ours.
+    """
+    check_page_folder(into, FILES, "--report")
+
+
+def write_own_report(
+    asked: PassRequest, made: PartStore, into: Path, *, arrival_given: bool
+) -> Any:
+    """Writes the report of the pass in ``made`` into the folder ``into``, made if absent.
+
+    Returns:
+        what ``report.json`` holds.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        (into / name).unlink(missing_ok=True)
+    queries = {plan.name: plan.text.strip() for plan in asked.plans}
+    if queries:
+        export_jsonl(made, into / RESULTS, queries=list(queries))
+    keep_events(made.directory / "ordered", into)
+    order = asked.order or SEQUENCE
+    label = order.partition(":")[0]
+    name = ", ".join(
+        Path(file).name if file != "-" else "standard input" for file in asked.files[:_NAMED]
+    )
+    if len(asked.files) > _NAMED:
+        name += f" and {len(asked.files) - _NAMED} more"
+    count = f"{len(queries)} quer{'y' if len(queries) == 1 else 'ies'}" if queries else "Order"
+    score = Score((), facts={"excluded": list(asked.excluded)} if asked.excluded else {})
+    return write_report(
+        into, f"{count} over {name}", f"What is in {name}, as it came and in order.", queries,
+        [Pass(label, order, barrier=asked.barrier)], score, {}, asked.command,
+        Places({label: made.directory}, into, {}, arrival_given),
+    )  # fmt: skip
