@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from slackwater.engine.core.released import IN_ORDER, LATE, NO_EPOCH, Gaps, Released, Strings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import WindowPlan

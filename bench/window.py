@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from slackwater.engine.core.released import NO_EPOCH, Released, Strings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import WindowPlan
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.released import Released, Strings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.query import query
 from tests.beside_duckdb.conftest import Row, assert_same, tables
 from tests.beside_duckdb.expressions import Said, both, conditions, numbers, texts

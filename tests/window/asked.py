@@ -9,7 +9,7 @@ from typing import Any
 
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import WindowSettings, parse_window
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.released import IN_ORDER, LATE, Strings
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from slackwater.engine.operators.window.kinds import windows_of
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.uncertainty.bounds import NO_EPOCH
 from slackwater.engine.query import query

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import IN_ORDER, LATE, RESIDUAL, Strings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.time_windows import PaneWindows
 from slackwater.engine.query import query
 from tests.window.asked import results_of, standing

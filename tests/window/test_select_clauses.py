@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import IN_ORDER, LATE
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query import query, to_text
 from slackwater.engine.query.results_as_events import time_labels

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.released import LATE, Strings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query import query
 from tests.window.asked import brief, results_of, standing

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.kernels.jit import plain
-from slackwater.engine.operators.window.kinds import windows_of
 from slackwater.engine.operators.window.time_windows import PaneWindows, TimeWindows, WindowSettings
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import (

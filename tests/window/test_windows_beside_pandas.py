@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from slackwater.engine.core.released import IN_ORDER, Released, Strings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.query import query
 
 N = 20_000

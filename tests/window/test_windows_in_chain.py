@@ -16,7 +16,7 @@ from slackwater.engine.cli.app import run as command
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import IN_ORDER, LATE, Strings
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.operators.window.kinds import windows_of
+from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import parse_window
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import explain, query

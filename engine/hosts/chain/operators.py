@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.barrier.base import Matcher
 from slackwater.engine.barrier.registry import BARRIERS, Closes, barrier_in_force, build_barrier
 from slackwater.engine.barrier.stage import BarrierStage
@@ -16,16 +17,19 @@ from slackwater.engine.core.operator import Operator
 from slackwater.engine.hosts.chain.settings import ChainSettings
 from slackwater.engine.operators.grouping.operations import GroupingPlan
 from slackwater.engine.operators.match.settings import Rule
+from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query.clocked import lanes_asked, lanes_read
 from slackwater.engine.query.failures import QueryFailures
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
     DerivedPlan,
+    Emit,
     JoinPlan,
     OrPlan,
     Plan,
     SeqPlan,
     TreePlan,
+    WindowKind,
     WindowPlan,
 )
 from slackwater.engine.query.purge_settings import MATCHES_TOGETHER
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from slackwater.engine.operators.cascade.cascade import Cascade, Reaching
     from slackwater.engine.operators.match.spill.chunks import ChunkStore
 
+# ruff: noqa: PLC0415 - a query has one operator, and the others are hundreds of modules
+
 Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator | Matcher]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator, or
 the matcher of a pattern, which a barrier follows."""
@@ -47,16 +53,16 @@ def _pattern(
 ) -> Matcher:
     pattern = replace(settings.pattern, certainty=settings.certainty)
     if isinstance(plan, SeqPlan) and of_intervals(plan):
-        from slackwater.engine.operators.match.interval.trees import IseqMatcher  # noqa: PLC0415 - not for points
+        from slackwater.engine.operators.match.interval.trees import IseqMatcher
 
         if settings.spill is not None:
             raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
         return IseqMatcher(plan, pattern, site)
     if settings.spill is None:
-        from slackwater.engine.operators.match.seq import SeqMatcher  # noqa: PLC0415 - not for windows
+        from slackwater.engine.operators.match.seq import SeqMatcher
 
         return SeqMatcher(plan, pattern, site)
-    from slackwater.engine.operators.match.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
 
     return SpillingMatcher(plan, settings.spill, pattern, site, chunks)
 
@@ -64,7 +70,7 @@ def _pattern(
 def _tree(
     plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Matcher:
-    from slackwater.engine.operators.match.interval.trees import TreeMatcher  # noqa: PLC0415 - not for points
+    from slackwater.engine.operators.match.interval.trees import TreeMatcher
 
     if settings.spill is not None:
         raise UserError(
@@ -76,7 +82,7 @@ def _tree(
 def _repetition(
     plan: RepeatPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Matcher:
-    from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 
     if settings.spill is not None:
         raise UserError(
@@ -85,11 +91,40 @@ def _repetition(
     return RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
 
 
+def windows_of(
+    plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+) -> Operator:
+    """The operator of ``plan``. Of windows that slide it has panes if they overlap, no aggregate
+    needs all values, and none emits before it closes.
+    """
+    from slackwater.engine.operators.window.state.aggregate import NEEDS_ALL_VALUES
+
+    if plan.kind is WindowKind.SESSION:
+        from slackwater.engine.operators.window.session.run import SessionWindows
+
+        return SessionWindows(plan, settings, site)
+    if plan.kind is WindowKind.ROWS:
+        from slackwater.engine.operators.window.row_windows.run import CountedWindows
+
+        return CountedWindows(plan, settings, site)
+    alone = plan.every_ns is None or plan.every_ns == plan.size_ns
+    early = plan.emit is not Emit.CLOSE  # a window of panes is made when it closes
+    if (
+        alone
+        or early
+        or any(one.function in NEEDS_ALL_VALUES for one in plan.worked_out.aggregates)
+    ):
+        from slackwater.engine.operators.window.time_windows import TimeWindows
+
+        return TimeWindows(plan, settings, site)
+    from slackwater.engine.operators.window.time_windows import PaneWindows
+
+    return PaneWindows(plan, settings, site)
+
+
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from slackwater.engine.operators.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
-
     mixed = _mixes(plan, settings, site)
     return windows_of(plan, replace(settings.window, barrier=settings.barrier, mixed=mixed), site)
 
@@ -97,7 +132,7 @@ def _windows(
 def _monitor(
     plan: MonitorPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from slackwater.engine.operators.constraint.monitor import MonitorOperator  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.constraint.monitor import MonitorOperator
 
     if settings.certainty != "pairwise":
         raise UserError(
@@ -110,7 +145,7 @@ def _monitor(
 def _grouping(
     plan: GroupingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from slackwater.engine.operators.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.grouping.operator import GroupingOperator
 
     barrier = barrier_in_force(settings.barrier, plan.realtime)
     mixed = _mixes(plan, settings, site)
@@ -120,7 +155,7 @@ def _grouping(
 def _derived(
     plan: DerivedPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from slackwater.engine.operators.cascade.stage import DerivedStage  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.cascade.stage import DerivedStage
 
     # What the log's order and sources say of events says nothing of results.
     lanes = lanes_asked(plan, _lanes(settings, site))
@@ -147,7 +182,7 @@ def _lanes(settings: ChainSettings, site: str) -> tuple[Lane, ...]:
 
 def reaching(settings: ChainSettings) -> Reaching:
     """How long results of statements take, and may change, in chains of these ``settings``."""
-    from slackwater.engine.operators.cascade.cascade import Reaching  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.cascade.cascade import Reaching
 
     return Reaching(settings.window, settings.pattern, settings.barrier)
 
@@ -156,7 +191,7 @@ def cascade_of(
     settings: ChainSettings, operators: Sequence[Operator], failures: QueryFailures
 ) -> Cascade:
     """What flows between the ``operators`` of statements, some of which do not read the log."""
-    from slackwater.engine.operators.cascade.cascade import Cascade  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.cascade.cascade import Cascade
 
     return Cascade(settings.plans, operators, reaching(settings), failures)
 
@@ -195,7 +230,7 @@ def build_operator(
     limit = getattr(getattr(plan, "checks", None), "limit", None)
     if isinstance(plan, DerivedPlan) or limit is None:
         return operator
-    from slackwater.engine.operators.check.emit_limit import LimitedOperator  # noqa: PLC0415 - for few runs
+    from slackwater.engine.operators.check.emit_limit import LimitedOperator
 
     return LimitedOperator(operator, limit, _corrected_ns(plan, settings))
 
@@ -207,7 +242,7 @@ def _corrected_ns(plan: Plan, settings: ChainSettings) -> int | None:
     if facts.negated and kind.closes is Closes.PROMISE and settings.order.leaves_promises:
         return None  # nothing bounds how long a match waits for a promise
     if reach.back_ns is None and all(branch.alone for branch in plan.branches):
-        from slackwater.engine.operators.match.seq import kept_ns  # noqa: PLC0415 - not for windows
+        from slackwater.engine.operators.match.seq import kept_ns
 
         return (kept_ns(0, settings.pattern) or 0) + reach.waits_ns
     return reach.back_ns
