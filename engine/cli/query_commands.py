@@ -360,7 +360,7 @@ def _run(
 
 def _sending(target: str, *, quiet: bool) -> Callable[[Answers | StoredEvents, Path], None]:
     """What sends results to ``target``, which is read now, so that a mistake in it is found."""
-    from slackwater.engine.sinks.sending import read_target, send  # noqa: PLC0415 - not for all
+    from slackwater.engine.sinks.program import read_target, send  # noqa: PLC0415 - not for all
 
     sink = read_target(target)
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from slackwater.engine.core.errors import SlackwaterError
-from slackwater.engine.sinks import sending
+from slackwater.engine.sinks import program
 from slackwater.engine.sinks.base import SinkSettings
-from slackwater.engine.sinks.sending import read_target, send
+from slackwater.engine.sinks.program import read_target, send
 from tests.cli.conftest import Ran
 from tests.sinks.receivers import KeptReceiver, flaky, http_server
 
@@ -92,7 +92,7 @@ def test_what_is_refused_fails_the_command_and_is_kept(cli: Cli, here: Path) -> 
 def test_a_receiver_that_is_away_fails_the_command_after_a_while(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(program, "PATIENCE_S", 0.05)
     results = here / "results.jsonl"
     results.write_text(
         "".join(f'{{"op":"+","query":"q1","site":"main","n":{n}}}\n' for n in range(250))
