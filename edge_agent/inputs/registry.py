@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from slackwater.edge_agent.entry_points import Kind, read_kinds
 from slackwater.edge_agent.inputs.base import Input, Maker, Surroundings
 from slackwater.edge_agent.sequence import DeviceCounters
-from slackwater.edge_agent.settings_file import Table
+from slackwater.edge_agent.settings_file import Kind, Table, read_kinds
 
 GROUP: Final = "slackwater.inputs"
 OURS: Final[dict[str, Kind]] = {

@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from slackwater.edge_agent.entry_points import Kind, read_kinds
-from slackwater.edge_agent.settings_file import Table, unknown
+from slackwater.edge_agent.settings_file import Kind, Table, read_kinds, unknown
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.sinks.base import MakeReceiver, SinkSettings
 
