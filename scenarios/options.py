@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from slackwater.engine.core.units import exact_units
 from slackwater.scenario import NS_PER, UserError, parse_duration
 
 
@@ -73,4 +73,4 @@ def in_seconds(duration_ns: int) -> str:
     >>> in_seconds(144_000_000_000), in_seconds(1_500_000_001)
     ('144s', '1.500000001s')
     """
-    return f"{exact_units(duration_ns, NS_PER['s'])}s"
+    return f"{Decimal(duration_ns) / NS_PER['s']:f}s"
