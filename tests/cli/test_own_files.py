@@ -269,12 +269,18 @@ def test_doors_of_one_clock(second: Callable[..., Second]) -> None:
     assert found_alarms(nothing_said) == dict.fromkeys(right, "unknown"), "nobody measured it"
 
 
-def test_doors_and_badges_whose_server_is_fast(second: Callable[..., Second]) -> None:
+def test_doors_and_badges_whose_server_is_fast(
+    second: Callable[..., Second], cli: Callable[..., Any]
+) -> None:
     files = "08_door.csv", "08_badge.csv"
     right = alarms(table(files[0]), table(files[1]), 3.2)
     assert len(right) == 15
     ran = second(*files, question=ALARMS, after="if the clock of 08_badge is off")
     assert found_alarms(ran) == dict.fromkeys(right, "confirmed")
+    shown = cli(
+        "clocks", *files, "--map", "ts=time", "--map", "type=event", "--source-from", "name"
+    )
+    assert "say what you know: --clock exact if one clock stamped all" in shown.out
 
 
 # Whose clock is off, and whose events are missing.

@@ -255,7 +255,8 @@ def remarks(found: Sequence[ClockReport]) -> list[str]:
     if any(each.known_by == "nothing" for each in found):
         lines.append(
             "the input has no arrival times, so its clocks are not known: map their column, as in "
-            "--map arrival=received_at, or give sync records"
+            "--map arrival=received_at, or give sync records, or say what you know: --clock exact "
+            "if one clock stamped all, --clock NAME=OFFSET±BOUND if one is off"
         )
     if guessed:
         lines.append(
