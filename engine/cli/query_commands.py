@@ -29,10 +29,9 @@ from slackwater.engine.cli.terminal import (
     if_interrupted,
     output_to,
     print_compiling,
-    print_nulls,
     print_summary,
     print_unseen_types,
-    print_unused_streams,
+    print_unused,
     watched,
 )
 from slackwater.engine.cli.visible import print_stderr
@@ -93,6 +92,7 @@ Input = Annotated[
 _SHOWN: Final = "shown.jsonl"
 _SENT: Final = "sent.jsonl"
 TIMES: Final = ("iso", "number")
+_RETRACTED: Final = "{:,} results; retracted on the way (see --changes): {:,}\n"
 _BY_TIME: Final = (
     "the events have no numbers, so they go by their time (--order {}); --order sequence takes "
     "them as they stand"
@@ -346,11 +346,8 @@ def _run(
     if not run.quiet:
         print_summary(counters, host)
         if retracted:
-            print_stderr(
-                f"{shown:,} results; retracted on the way (see --changes): {retracted:,}\n"
-            )
-        print_unused_streams(request.plans, counters)
-        print_nulls(request.plans, given.nulls)
+            print_stderr(_RETRACTED.format(shown, retracted))
+        print_unused(request.plans, counters, given.nulls)
     report = run.page.report
     if report is not None:
         print_against(run.page.against, report)

@@ -427,14 +427,12 @@ def print_unseen_types(
         print_stderr(f"{line}\n")
 
 
-def print_unused_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> None:
-    """A stream of a query that nothing came of is most likely a slip of the pen."""
+def print_unused(plans: Sequence[Plan], counters: dict[str, Any], nulls: Mapping[str, int]) -> None:
+    """A stream of a query that nothing came of is most likely a slip of the pen; a number that a
+    query names is null in so many rows, which may have words.
+    """
     for line in of_streams(plans, counters):
         print_stderr(f"{line}\n")
-
-
-def print_nulls(plans: Sequence[Plan], nulls: Mapping[str, int]) -> None:
-    """Of how many rows a number that a query names is no value: words may have become none."""
     named = {own_attribute(one.name) for plan in plans for one in attributes_of(plan)}
     for name, rows in sorted(nulls.items()):
         if name in named:

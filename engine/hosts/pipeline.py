@@ -43,7 +43,7 @@ from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.describe import describe
 from slackwater.engine.log.following import HeldLog, Log, gathered, held, opened
 from slackwater.engine.log.input.input_log import open_input
-from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputRead
+from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm
 from slackwater.engine.log.input.numbering import CountedLane
 from slackwater.engine.log.whole_file import parquet_files, sync_folder
 from slackwater.engine.order.base import Guards
@@ -260,7 +260,10 @@ def prepare(
         found, frames = held(frames)
         if found is not None:
             log_held = HeldLog(found, given.arrival_given)
-            return _prepared(log_held, given)
+            return Prepared(
+                log_held, given.bad_count, given.counted, given.numbered, dated=given.dated,
+                nulls=+given.nulls,
+            )  # fmt: skip
     log, unfinished = work / "log", work / ".log.making"
     try:
         with taking_name(unfinished, log):
@@ -277,14 +280,10 @@ def prepare(
                 raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return _prepared(LogReader(log), given)
-
-
-def _prepared(log: Log, given: InputRead) -> Prepared:
-    """A log with all that was ``given``."""
     return Prepared(
-        log, given.bad_count, given.counted, given.numbered, dated=given.dated, nulls=+given.nulls
-    )
+        LogReader(log), given.bad_count, given.counted, given.numbered, dated=given.dated,
+        nulls=+given.nulls,
+    )  # fmt: skip
 
 
 def with_default_order(
