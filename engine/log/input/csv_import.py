@@ -204,6 +204,10 @@ _BLOCK_BYTES: Final = 4 << 20
 _NULLS: Final = pacsv.ConvertOptions().null_values
 _MARK: Final = "\uffff"
 """Not a character: text does not hold it."""
+_DAMAGED: Final = rf"\x00|{_MARK}"
+_ZERO_BYTE: Final = (
+    "it has a zero byte, as of a damaged file; without them: tr -d '\\000' < FILE > NEW"
+)
 _ESCAPED: Final = re.compile("[\udc80-\udcff]")
 
 
@@ -418,7 +422,7 @@ def _names_of(cells: Sequence[str]) -> list[str] | None:
 class _Marked:
     """Bytes of ``stream`` as UTF-8, with ``_MARK`` in place of those that are none.
 
-    pyarrow can hand over an invalid row only as text.
+    pyarrow can hand over an invalid row only as text. ``found``: there are some, or zero bytes.
     """
 
     closed = False
@@ -433,6 +437,7 @@ class _Marked:
         """At most ``size`` bytes; none at the end."""
         while len(self._waiting) < size:
             block = self._stream.read(size)
+            self.found = self.found or b"\0" in block
             text = self._decoder.decode(block, final=not block)
             try:
                 self._waiting += text.encode()
@@ -552,17 +557,20 @@ def _open_reader(
 
 
 def _decoded(batch: pa.RecordBatch, lines: np.ndarray, *, marked: bool) -> Text:
-    """The batch without empty rows and, when some bytes were ``marked``, those that hold any."""
+    """The batch without empty rows and, when some bytes were ``marked`` or zero, those that hold
+    any.
+    """
     keep = np.zeros(batch.num_rows, bool)
     for column in batch.columns:
         keep |= column.is_valid().to_numpy(zero_copy_only=False)
     broken: dict[int, tuple[str, str]] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True) if marked else ():
-        holds = pc.fill_null(pc.match_substring(column, _MARK), fill_value=False)
+        holds = pc.fill_null(pc.match_substring_regex(column, _DAMAGED), fill_value=False)
         for row in np.flatnonzero(holds.to_numpy(zero_copy_only=False)):
             keep[row] = False
-            why = f'column "{name}": not UTF-8; {NOT_UTF8}'
-            broken[int(lines[row])] = (why, column[int(row)].as_py().replace(_MARK, "\ufffd"))
+            cell = column[int(row)].as_py()
+            why = f'column "{name}": {f"not UTF-8; {NOT_UTF8}" if _MARK in cell else _ZERO_BYTE}'
+            broken[int(lines[row])] = (why, cell.replace(_MARK, "\ufffd"))
     kept = pa.array(keep)
     columns = zip(batch.schema.names, batch.columns, strict=True)
     return Text({name: each.filter(kept) for name, each in columns}, lines[keep], broken)
