@@ -68,7 +68,7 @@ def punctuations(run: PaperRun) -> Finding:
                f"it saves {saved[0]:.1f} ms with the most of them and {saved[-1]:.1f} with the "
                f"fewest. {turns([ms(each) for each in PERIODS_MS], saved, 'ms saved')}",
                rests=_rests(run, clusters, _most_at_last),
-               also="Less than 0: what is taken back and made anew costs more than it saves."),
+               also="Less than 0: retracting and computing again costs more than it saves."),
     )  # fmt: skip
     note = f"{WORKERS} workers, 20 documents/s."
     table = tabled("Median latency [ms] by time between punctuations", "method",

@@ -96,7 +96,7 @@ def moving(run: PaperRun) -> Finding:
                           for name, of in curves.items() if not ascending(of)),
                also="Under 10 % with "
                + (f"at most {cheap[-1]} of the events late" if cheap else "none of these shares")
-               + f": a late event makes up to {READINGS} tuples of its sensor anew."),
+               + f": a late event makes up to {READINGS} tuples of its sensor again."),
     )  # fmt: skip
     note = f"{len(events):,} events, {READINGS} readings of a sensor."
     return Finding(

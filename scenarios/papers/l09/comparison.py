@@ -29,7 +29,7 @@ _LENGTH: Final = 5
 _STRATEGIES: Final = (AGGRESSIVE, CONSERVATIVE, K_SLACK)
 _RATE: Final = (
     f"the rate of events, here the fastest at which the slowest point computes {BUSY:.0%} of the "
-    "time; beside it stands from which rate on the verdict would be another."
+    "time; the verdict names the rate from which on it would change."
 )
 _ALIKE: Final = 0.05
 """Up to this share of it, two latencies count as the same."""

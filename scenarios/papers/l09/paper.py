@@ -11,7 +11,7 @@ from slackwater.scenarios.papers.l09 import (
 )
 
 _DATA = (
-    "Made up anew as the paper's event generator does: ten types from A to J, as many of each, "
+    "Generated as the paper's event generator does it: ten types from A to J, as many of each, "
     "each from a source of its own that sends one in every slot of 1.25 time units, anywhere in "
     "it; window 20 time units; events out of order come up to 10 late, every delay as likely. The "
     "share that is out of order is exact, and what is late at a smaller "
@@ -52,7 +52,7 @@ _DISK = (
 )
 _NUMBERS = (
     "The paper's figures are curves without printed numbers, so claims are those of its text. "
-    "Where it says grows or flat, the bound that we judge by stands beside the numbers."
+    "Where it says grows or flat, the numbers name the bound of our verdict."
 )
 _ENTRIES = {
     "fig-4": ("Latency of aggressive by positive events out of order", aggressive.positive_latency),

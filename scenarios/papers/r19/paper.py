@@ -13,7 +13,7 @@ from slackwater.scenarios.papers.r19 import (
 from slackwater.scenarios.papers.r19.verdicts import summary
 
 _DATA = (
-    "Made up anew in the shape of DEBS 2013's football events (40 sensors, 15,200 events a "
+    "Generated in the shape of DEBS 2013's football events (40 sensors, 15,200 events a "
     "second), with exactly the published numbers of events and of events out of order. The paper "
     "gives the delays' means and maxima in words and pictures; ours follow a truncated Pareto "
     "distribution that fits them. A source's events travel 0.1 ms, and late ones longer."
@@ -29,7 +29,7 @@ _NAMES = (
     "paper prints no settings but the attribute; the claims are judged by what the public text of "
     "the extension that it ran does by default (per batch of 10,000 events, kp 0.5, kd 0.8; "
     "scenarios/papers/r19/aq_extension.py). aq-kslack, ours: our order of that name, for the "
-    "window of 10 s of the paper's query. What other settings change stands under aq-settings."
+    "window of 10 s of the paper's query. aq-settings shows what other settings change."
 )
 _LATENCY = (
     "Release less arrival, the waiting that ordering adds. The paper counts from the "

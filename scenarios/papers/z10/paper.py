@@ -4,7 +4,7 @@ from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.z10 import buffer, disorder, length
 
 _DATA = (
-    "Made up anew: 1,000 sensors that send events of four types (eight by the query's length) at "
+    "Generated: 1,000 sensors that send events of four types (eight by the query's length) at "
     "random, as the paper's generators do. The paper has over a million events; ours are 20,000, "
     "1,500 by buffer and 10,000 by length, as each result is judged. It prints no rate, no window, "
     "no length of an event and no K. Ours: a window of 10 minutes, as its section 5.2 has, 40 "

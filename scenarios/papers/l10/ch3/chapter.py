@@ -4,7 +4,7 @@ from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.l10.ch3 import figures
 
 _DATA = (
-    "Made up anew: items in a supply chain of 26 types, 16 of them optional or exclusive choices, "
+    "Generated: items in a supply chain of 26 types, 16 of them optional or exclusive choices, "
     "some 19 events each, 100,000 items. The paper has 5 GB after a model of Huang and Gupta's, of "
     "which it prints one figure."
 )
@@ -18,7 +18,7 @@ _WAYS = (
     "(Algorithm 4). Basic and light: Algorithms 1 and 2 in front of the same search (Algorithm 5), "
     "by the engine's own automata; what can no longer match is left, and what is certain is not "
     "asked again. "
-    "Derivatives are found beforehand and compared as numbers; compared anew with each change of a "
+    "Derivatives are found beforehand and compared as numbers; compared at each change of a "
     "state (Hopcroft and Karp), the basic check took some 400 times as long as the whole search."
 )
 _COST = (

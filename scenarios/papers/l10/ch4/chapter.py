@@ -4,7 +4,7 @@ from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.l10.ch4 import ais_clock, overhead, partition
 
 _DATA = (
-    "Made up anew: an event at every unit of time, of one of six types drawn at random. The wanted "
+    "Generated: an event at every unit of time, of one of six types drawn at random. The wanted "
     "share is out of order exactly, each such event by K at most. The query is SEQ(A, B, C, D, E, "
     "F) within 20 units. The paper gives the sizes, the window and the shares 90 %, 30 % and 0 %; "
     "rates and K are ours."

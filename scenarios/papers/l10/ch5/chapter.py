@@ -4,7 +4,7 @@ from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.l10.ch5 import figures
 
 _DATA = (
-    "Made up anew: 20 types, as many of each, window 30 s, lengths normally distributed (the paper "
+    "Generated: 20 types, as many of each, window 30 s, lengths normally distributed (the paper "
     "prints no deviation: ours is a quarter of the mean). 4,000 intervals; by density 20,000, "
     "6,000 at 400 and 1,500 at 800; in order. The paper has 2 GB. A query of n steps relates n end "
     "points, first starts and then ends, as the one that the paper prints."

@@ -36,6 +36,9 @@
   function fit(box) {
     var table = box.firstElementChild;
     if (!box.clientWidth) { return; }
+    table.querySelectorAll("td").forEach(function (each) {
+      each.classList.toggle("wide", each.textContent.length > 60);
+    });
     table.classList.remove("cards");
     var squeezed = box.clientWidth < 600 && !table.classList.contains("facts")
       && Array.from(table.tBodies[0].rows).some(function (row) { return row.offsetHeight > 200; });
