@@ -287,3 +287,19 @@ def test_events_that_a_table_has_not_are_told_and_the_banner_is_amber() -> None:
         page = Path(f"rep{colour}", "report.html").read_text(encoding="utf-8")
         assert f'<section id="verdict" class="{colour}">' in page
         assert ("2 found no row in the table tags" in page) == (colour == "care")
+
+
+@pytest.mark.parametrize(("ahead_ms", "word"), [(60_000, "INCOMPLETE"), (0, "ANSWERED")])
+def test_excluded_events_come_first_on_the_page(ahead_ms: int, word: str) -> None:
+    lines = (
+        {"source": source, "type": "A", "ts": at + ahead, "arrival": at + 10}
+        for at in range(1000, 6000, 1000)
+        for source, ahead in (("right", 0), ("fast", ahead_ms))
+    )
+    Path("fast.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    given = ["--input", "fast.jsonl", "--time-unit", "ms", "--out", "x.jsonl", "--quiet"]
+    assert command(["query", COUNTS, *given, "--report", "fast"]) == 0
+    assert f'<p class="word">{word}</p>' in Path("fast/report.html").read_text(encoding="utf-8")
+    headline = found("fast")["verdict"]["headline"]
+    assert headline.startswith("All 5 events of fast excluded") == bool(ahead_ms)
+    assert "All in order" not in headline

@@ -174,6 +174,20 @@ def test_what_to_change_first(clock: ClockQuality, said: str) -> None:
     assert said in found.change_first
 
 
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("EVENT SEQ(A a, B b) WITHIN 10 s", 1.0),
+        ("SELECT count(*) WINDOW TUMBLING 10 s", 1.0),
+        ("EVENT SEQ(A a) WITHIN 1 s", 0.0),  # compares no times
+    ],
+)
+def test_clocks_that_nothing_is_known_of_decide_nothing(text: str, share: float) -> None:
+    found = judge(asked_of(query(text)), setup(ClockQuality(offset_ns=None)), ResultRequirements())
+    assert found.share == share
+    assert (found.fitness is Fitness.NOT_FIT) == (share > 0)
+
+
 def test_what_was_answered_counts_more_than_what_is_expected() -> None:
     plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 10 s"))
     for uncertain, fitness in ((0, Fitness.FIT), (10, Fitness.CARE), (30, Fitness.NOT_FIT)):
