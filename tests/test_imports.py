@@ -40,6 +40,7 @@ INNER = {
     "engine/cli/paper_command.py": {"slackwater.paper"},
     "edge_agent/inputs/mqtt/link.py": {"paho"},
     "engine/sinks/mqtt.py": {"paho"},
+    "engine/sinks/postgres.py": {"psycopg"},
     "edge_agent/inputs/replay.py": {"pyarrow"},
     "scenarios/papers/": {
         "engine.barrier", "engine.hosts.chain", "engine.core.errors", "engine.operators.grouping",

@@ -326,11 +326,9 @@ def _run(
             shown = export()
         if sending is not None:
             sending(answers, folder)
-        retracted = (
-            (answers.changes - shown) // 2
-            if isinstance(answers, Answers) and answers.final and not run.quiet
-            else 0
-        )
+        retracted = 0
+        if isinstance(answers, Answers) and answers.final and not run.quiet:
+            retracted = (answers.changes - shown) // 2
         if run.late is not None:
             write(StoredEvents(parts, run.input.unit, SIDE_OUTPUT), run.late)
         excluded = excluded_lines(counters, given.log)

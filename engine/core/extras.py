@@ -14,8 +14,9 @@ EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
         "every command but agent and doctor",
     ),
     "report": (_PAGES, "pages of compare and paper"),
-    "mqtt": (("paho",), "input mqtt of agents"),
+    "mqtt": (("paho",), "input mqtt of agents, sink mqtt of servers"),
     "page": (("aiohttp", "prometheus_client"), "page and metrics of serve"),
+    "postgres": (("psycopg",), "sink postgres of servers"),
     "sim": (("simpy", *_PAGES), "run and simulate"),
     "spark": (("pyspark", "pandas"), "hosts on Spark; the same commands run without"),
 }

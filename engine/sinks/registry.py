@@ -16,6 +16,7 @@ OURS: Final[dict[str, Kind]] = {
     "exec": Kind(f"{_KINDS}:exec_sink"),
     "http": Kind(f"{_KINDS}:http_sink"),
     "mqtt": Kind("slackwater.engine.sinks.mqtt:mqtt_sink", ("mqtt",)),
+    "postgres": Kind("slackwater.engine.sinks.postgres:postgres_sink", ("postgres",)),
 }
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
