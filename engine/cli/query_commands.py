@@ -300,7 +300,6 @@ def _run(
     files, form, letters = request.files, run.input.form(), run.letters(request.files)
     is_kept = run.work is not None or run.page.report is not None
     hold = run.work is None and host.master is None
-    verb = "processing" if request.plans else "ordering"
     with work_folder(run.work) as folder:
         with ending_with_a_command(files, form, may_skip=True):
             given = prepare(files, folder, form, run.bad.on_bad, letters, hold=hold)
@@ -321,11 +320,9 @@ def _run(
         with output_to(run.out or sent, answers, folder / _SHOWN, host, times) as export:
             goes_on = run.work is not None and host.master is not None
             saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
-            with saying, watched(verb, quiet=run.quiet) as advanced:
+            with saying, watched(_verb(request), quiet=run.quiet) as advanced:
                 counters = run_pass(given, settings, host, parts, advanced)
             shown = export()
-        if sending is not None:
-            sending(answers, folder)
         retracted = 0
         if isinstance(answers, Answers) and answers.final and not run.quiet:
             retracted = (answers.changes - shown) // 2
@@ -338,6 +335,8 @@ def _run(
             arrives = given.log.arrival_given
             request = replace(request, excluded=tuple(excluded))
             write_own_report(request, parts, run.page.report, arrival_given=arrives)
+        if sending is not None:
+            sending(answers, folder)
     _print_bad(given, letters, kept=run.bad.dead_letter is not None)
     see = " ".join(["slackwater compare", *(f"--input {shlex.quote(file)}" for file in files)])
     _warn(warnings_after(given, counters, excluded, see))
@@ -351,6 +350,10 @@ def _run(
         print_against(run.page.against, report)
         if not run.quiet:
             print_stderr(f"{report / 'report.html'}\n")
+
+
+def _verb(request: PassRequest) -> str:
+    return "processing" if request.plans else "ordering"
 
 
 def _sending(target: str, *, quiet: bool) -> Callable[[Answers | StoredEvents, Path], None]:
