@@ -27,7 +27,7 @@ from slackwater.engine.sinks.followed_file import FollowedFile, Position
 FOLDER: Final = ".sinks"
 QUERY_FILE: Final = "query.json"
 """Says what the answers in its folder are of; it is there before they are."""
-HELD_BYTES: Final = 64 << 20
+HELD_BYTES: Final = 16 << 20
 """So much may wait for ``settle``; the rest is read later, and so waits longer."""
 _RUN_DIGITS: Final = 8
 _SAVE_S: Final = 0.5
