@@ -109,11 +109,14 @@ def load_or_compile(
         raise NotCached
     with _alone(folder):
         if not _is_whole(folder):
-            for path in (*_files(folder), *folder.glob(f"*{_TYPES}")):
-                path.unlink(missing_ok=True)
+            _empty(folder)
         missed = len(dispatcher.stats.cache_misses)
         try:
-            made = compiled(signature)
+            try:
+                made = compiled(signature)
+            except (ImportError, AttributeError):  # a class that its types name has moved since
+                _empty(folder)
+                made = compiled(signature)
             if len(dispatcher.stats.cache_misses) > missed:
                 _seal(folder)
             if not kept.exists():
@@ -140,6 +143,11 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _empty(folder: Path) -> None:
+    for path in (*_files(folder), *folder.glob(f"*{_TYPES}")):
+        path.unlink(missing_ok=True)
 
 
 def _seal(folder: Path) -> None:

@@ -84,6 +84,29 @@ def test_a_kernel_is_found_again_from_any_checkout_and_at_any_time(
 
 
 @pytest.mark.slow
+def test_a_class_that_has_moved_is_no_obstacle(tmp_path: Path, cache: Path) -> None:
+    """The digest is of code, and the cache's index names the classes of arguments by module."""
+    kernel = "from slackwater.engine.kernels import jit\n\n@jit.njit\ndef total(pair):\n"
+    pair = "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    a: int\n    b: int\n"
+    call_it = (
+        "import sys; sys.path.insert(0, {folder!r}); import near; from {place} import Pair; "
+        "compiled = []; near.jit.when_compiling.append(lambda: compiled.append(1)); "
+        "print(near.total(Pair(20, 22)), bool(compiled))"
+    )
+    for place, is_compiled in (("here", True), ("here", False), ("there", True), ("there", False)):
+        folder = tmp_path / place
+        folder.mkdir(exist_ok=True)
+        (folder / "near.py").write_text(f"{kernel}    return pair.a + pair.b\n")
+        (folder / f"{place}.py").write_text(pair)
+        done = subprocess.run(
+            [sys.executable, "-c", call_it.format(folder=str(folder), place=place)],
+            text=True, capture_output=True, cwd=ROOT, timeout=120, check=False,
+            env=os.environ | {"SLACKWATER_CACHE": str(cache), "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == (f"42 {is_compiled}\n", ""), place
+
+
+@pytest.mark.slow
 def test_a_damaged_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
     call(tmp_path, cache)
     files = sorted(path for path in cache.rglob("*twice*"))
