@@ -111,6 +111,7 @@ class Forwarder:
         self._runs: dict[str, tuple[tuple[int, int, int], str]] = {}
         self._files: dict[tuple[str, str], FollowedFile] = {}
         self._forgotten = False
+        """Whether it is not known which of the lines that are there were sent."""
         self._is_unsaved = False
         self._saved_at = self._current_at = clock()
         self.waits = ""
@@ -201,7 +202,7 @@ class Forwarder:
                 self._tell(f"{query}/{name} has answers to something else now: all are sent")
             position = self._positions[key] = Position(run)
         path = self._answers / query / name
-        if self._forgotten:
+        if self._forgotten and self._settings.settle_s:
             with path.open("rb") as stream:
                 position.released = sum(1 for _ in stream)
         file = self._files[key] = FollowedFile(
@@ -218,7 +219,9 @@ class Forwarder:
         if known is None and self._state.exists():
             self._forgotten = True
             self._tell(f"{self._state} is damaged: all answers are sent again, with their keys")
-        for query, name, state in known or ():
+        has_settled, positions = known or (True, ())
+        self._forgotten = self._forgotten or not has_settled
+        for query, name, state in positions:
             self._positions[query, name] = Position.of_state(state)
 
     def _save(self, stopping: Stopping) -> bool:
@@ -226,7 +229,8 @@ class Forwarder:
 
         def written() -> None:
             places = self._positions.items()
-            save(self._state, [(*key, position.state()) for key, position in places])
+            states = [(*key, position.state()) for key, position in places]
+            save(self._state, (bool(self._settings.settle_s), states))
 
         if self._is_unsaved and not self._patiently(written, stopping):
             return False

@@ -202,3 +202,20 @@ def test_a_damaged_state_cancels_nothing_that_may_have_been_sent(tmp_path: Path)
     driven.deliver()
     driven.deliver()
     assert [item.result["op"] for item in driven.receiver.items] == ["+", "+", "-"]
+
+
+def test_settle_that_is_new_cancels_nothing_that_may_have_been_sent(tmp_path: Path) -> None:
+    """A kill may come before the position of what was sent is saved."""
+    driven = Driven(tmp_path / "answers")
+    driven.answers.write(result((0, "+", True), 0))
+    driven.deliver()
+    driven.save()
+    driven.answers.write(result((1, "+", True), 1))
+    driven.deliver()
+    driven.answers.write(result((1, "-", True), 2))
+    driven.settings = {"settle_s": 5.0}
+    driven.start()
+    driven.deliver()
+    driven.answers.write(result((2, "+", True), 3), result((2, "-", True), 4))
+    driven.deliver()
+    assert [item.number for item in driven.receiver.items] == [0, 1, 1, 2]
