@@ -78,11 +78,14 @@ def test_other_statuses_are_tried_again(status: int) -> None:
     [
         ("7", 7, 7), (" 12 ", 12, 12), ("999999999999", 3600, 3600), ("-3", 0, 0), ("soon", 0, 0),
         ("", 0, 0),
-        (format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=90), usegmt=True), 80, 90),
+        ("in 90 s", 80, 90),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
     ],
 )  # fmt: skip
 def test_retry_after_is_kept(text: str, least: float, most: float) -> None:
+    if text == "in 90 s":
+        in_90_s = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=90)
+        text = format_datetime(in_90_s, usegmt=True)
     with http_server() as server, opened({"url": server.url}) as sink:
         server.statuses = [(503, {"Retry-After": text})]
         with pytest.raises(RetryError) as found:
