@@ -156,11 +156,13 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
 
     hold = report["holds"][main]["hold_ns"]["p95"]
     cost = f", hold time p95 {duration(hold)}" if hold and report["run"]["arrival_given"] else ""
+    marked = left["out_of_order"] and not left["in_time_out_of_order"]
+    after = f"out of order, as released{', all marked late' if marked else ''}{cost}"
     return Hero(
         f"{share} out of order on arrival, {rest if left['out_of_order'] else 'none'} afterwards",
         (
             panel("before", share, "out of order, as they arrived", late["before_ns"], ARRIVED),
-            panel("after", rest, f"out of order, as released{cost}", late["after_ns"],
+            panel("after", rest, after, late["after_ns"],
                   BAD if left["out_of_order"] else GOOD),
         ),
         "Bars: by how much the latest event of each moment lay behind one that had come, or been "
