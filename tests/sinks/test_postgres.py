@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
 import pwd
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.engine.sinks.base import RetryError
+from slackwater.engine.sinks.postgres import postgres_sink
 from tests.live.conftest import free_port, until
-from tests.sinks import psycopg_by_psql
 from tests.sinks.receivers import RESULT, Answers, run_through, table_of
 from tests.sinks.test_http import items
 from tests.sinks.test_settle import changes, result
 
 BIN = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 NEEDS_POSTGRES = pytest.mark.skipif(
-    BIN is None or shutil.which("psql") is None,
+    BIN is None,
     reason="no PostgreSQL here (Debian: apt-get install postgresql)",
 )
 USER = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-
-
-@pytest.fixture(name="sinks", scope="module")
-def _sinks() -> Iterator[ModuleType]:
-    """The kind's module: with psycopg, or, where that is not installed, over psql."""
-    if importlib.util.find_spec("psycopg") is None:
-        sys.modules["psycopg"] = psycopg_by_psql
-    yield importlib.import_module("slackwater.engine.sinks.postgres")
-    if sys.modules.get("psycopg") is psycopg_by_psql:
-        del sys.modules["psycopg"], sys.modules["slackwater.engine.sinks.postgres"]
 
 
 class Database:
@@ -93,18 +79,16 @@ def _database() -> Iterator[Database]:
     shutil.rmtree(folder)
 
 
-def sink_to(sinks: ModuleType, database: Database, table: str, **more: Any) -> Any:
+def sink_to(database: Database, table: str, **more: Any) -> Any:
     values = {"url": database.url(), "table": table, **more}
-    return sinks.postgres_sink(table_of(values), "s")
+    return postgres_sink(table_of(values), "s")
 
 
 @NEEDS_POSTGRES
-def test_rows_are_the_results_as_columns(
-    sinks: ModuleType, database: Database, tmp_path: Path
-) -> None:
+def test_rows_are_the_results_as_columns(database: Database, tmp_path: Path) -> None:
     answers = Answers(tmp_path)
     answers.write({"n": 1, "text": 'it\'s "ä" % \\ \n'}, site="ward%203")
-    run_through(answers.forwarder(sink_to(sinks, database, "columns")))
+    run_through(answers.forwarder(sink_to(database, "columns")))
     (row,) = database.rows(
         "SELECT id, key, query, site, certainty, known_at, result->>'n' FROM columns"
     )
@@ -118,18 +102,18 @@ def test_rows_are_the_results_as_columns(
 
 @NEEDS_POSTGRES
 def test_a_retraction_deletes_one_of_several_equal_results(
-    sinks: ModuleType, database: Database, tmp_path: Path
+    database: Database, tmp_path: Path
 ) -> None:
     answers = Answers(tmp_path)
     answers.write({"n": 1}, {"n": 1, "at": 9}, {"n": 2}, {"n": 1, "op": "-", "at": 20})
-    run_through(answers.forwarder(sink_to(sinks, database, "several")))
+    run_through(answers.forwarder(sink_to(database, "several")))
     assert database.rows("SELECT result->>'n' FROM several ORDER BY 1") == [["1"], ["2"]]
 
 
 @NEEDS_POSTGRES
 @pytest.mark.parametrize("seed", range(5))
 def test_over_kills_what_stands_is_there_exactly_once(
-    sinks: ModuleType, database: Database, tmp_path: Path, seed: int
+    database: Database, tmp_path: Path, seed: int
 ) -> None:
     """Positions of the files are lost at random: all of the answers come again."""
     random = Random(seed)
@@ -140,12 +124,12 @@ def test_over_kills_what_stands_is_there_exactly_once(
         for site, log in logs.items():
             answers.write(result(log[number], number), site=site)
         if random.random() < 0.1:
-            sink = sink_to(sinks, database, table)
+            sink = sink_to(database, table)
             forwarder = answers.forwarder(sink, batch=random.choice([1, 5, 100]))
             run_through(forwarder)
         if random.random() < 0.1:
             (tmp_path / ".sinks" / "s.state").unlink(missing_ok=True)
-    run_through(answers.forwarder(sink_to(sinks, database, table)))
+    run_through(answers.forwarder(sink_to(database, table)))
     standing: Counter[tuple[str, int]] = Counter()
     for site, log in logs.items():
         for which, op, _ in log:
@@ -155,20 +139,18 @@ def test_over_kills_what_stands_is_there_exactly_once(
 
 
 @NEEDS_POSTGRES
-def test_what_the_database_refuses_is_a_dead_letter(
-    sinks: ModuleType, database: Database, tmp_path: Path
-) -> None:
+def test_what_the_database_refuses_is_a_dead_letter(database: Database, tmp_path: Path) -> None:
     answers = Answers(tmp_path)
     answers.write({"n": 1}, {"n": 2, "text": "\0"}, {"n": 3})
-    run_through(answers.forwarder(sink_to(sinks, database, "refused")))
+    run_through(answers.forwarder(sink_to(database, "refused")))
     assert database.rows("SELECT result->>'n' FROM refused") == [["1"], ["3"]]
     dead = json.loads((tmp_path / ".sinks" / "s.dead.jsonl").read_text())
     assert dead["result"]["n"] == 2
 
 
 @NEEDS_POSTGRES
-def test_a_server_that_goes_and_comes_back(sinks: ModuleType, database: Database) -> None:
-    sink = sink_to(sinks, database, "away")
+def test_a_server_that_goes_and_comes_back(database: Database) -> None:
+    sink = sink_to(database, "away")
     sink.deliver(items(3))
     database.stop()
     try:
@@ -185,10 +167,8 @@ def test_a_server_that_goes_and_comes_back(sinks: ModuleType, database: Database
 
 
 @NEEDS_POSTGRES
-def test_a_user_who_may_not_create_tables_can_use_them(
-    sinks: ModuleType, database: Database
-) -> None:
-    sink = sink_to(sinks, database, "shared")
+def test_a_user_who_may_not_create_tables_can_use_them(database: Database) -> None:
+    sink = sink_to(database, "shared")
     sink.deliver(items(1))
     sink.close()
     for statement in (
@@ -199,11 +179,11 @@ def test_a_user_who_may_not_create_tables_can_use_them(
         database.rows(statement)
     url = database.url("clerk")
     values = {"url": url, "table": "shared"}
-    sink = sinks.postgres_sink(table_of(values), "clerk")
+    sink = postgres_sink(table_of(values), "clerk")
     sink.deliver(items(2))
     sink.close()
     assert database.rows("SELECT count(*) FROM shared") == [["3"]]
-    other = sinks.postgres_sink(table_of({"url": url, "table": "other"}), "clerk")
+    other = postgres_sink(table_of({"url": url, "table": "other"}), "clerk")
     with pytest.raises(RetryError, match="permission denied"):
         other.deliver(items(1))
 
@@ -217,16 +197,16 @@ def test_a_user_who_may_not_create_tables_can_use_them(
         ({"url": "postgres://u:geheim@a/b", "password": "x"}, "password: there is one in url"),
     ],
 )
-def test_mistakes_are_named(sinks: ModuleType, settings: dict[str, Any], said: str) -> None:
+def test_mistakes_are_named(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError) as found:
-        sinks.postgres_sink(table_of(settings), "s")
+        postgres_sink(table_of(settings), "s")
     assert said in str(found.value)
     assert "geheim" not in str(found.value)
 
 
-def test_a_password_goes_beside_the_address(sinks: ModuleType) -> None:
+def test_a_password_goes_beside_the_address() -> None:
     table = table_of({"url": "postgres://u:ge%20heim@a:7/b?sslmode=verify-full"})
-    sink = sinks.postgres_sink(table, "s")
+    sink = postgres_sink(table, "s")
     assert sink._url.geturl() == "postgres://u@a:7/b?sslmode=verify-full"
     assert sink._password == "ge heim"
     assert "heim" not in table.printed()
