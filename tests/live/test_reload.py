@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
+from slackwater.engine.core.frame import Frame
+from slackwater.engine.gateway.recall import Recalled
+from slackwater.engine.hosts.live.program import Task
 from slackwater.engine.hosts.live.questions import Questions, query_groups
-from tests.live.conftest import Field, Program, until
+from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.files.folder import numbered_files
+from slackwater.engine.log.retention import retire
+from tests.live.conftest import ENV, Field, Program, until
 from tests.live.test_answers import COUNTS, PAIRS, answered, asked, assert_all_answered
 
 CHECKS = "EVENT SEQ(A a, A b) WHERE b.v = a.v + 7 WITHIN 1 s"
@@ -161,3 +172,57 @@ def test_one_that_refers_to_a_query_of_before_has_that_without_output(tmp_path: 
     second = query_groups(tmp_path, "embedded", questions(a=pairs, b=count), (), 4)[1]
     assert (second.silent, dict(second.answered)) == (("a",), {"b": count})
     assert second.silent_statements == {"pairs"}
+
+
+def made_log(folder: Path) -> Path:
+    """Six files, of 20 events 10 ms apart each."""
+    log = folder / "site.log"
+    with LogWriter(log) as writer:
+        for file in range(6):
+            at = np.arange(20 * file, 20 * file + 20) * 10**7
+            source, seq = pa.array(["door"] * 20).dictionary_encode(), pa.array(at // 10**7)
+            columns = {"source": source, "seq": seq, "ts": at, "arrival": at, "attrs.v": seq}
+            kind = pa.array(["A"] * 20).dictionary_encode()
+            writer.append(Frame("main", pa.RecordBatch.from_pydict(columns | {"type": kind})))
+            writer.flush()
+    return log
+
+
+def one_life(log: Path, *from_now: str, durable: int = 6, **queries: str) -> str:
+    """The engine's process over the log as it is; gives what it says."""
+    task = Task(
+        kind="embedded", log=str(log), answers=f"{log}.answers", questions=questions(**queries),
+        save_every_s=10, parquet_every_s=0, master="", from_now=from_now, durable=durable,
+    )  # fmt: skip
+    engine = subprocess.run(
+        [sys.executable, "-m", "slackwater.engine.hosts.live.program"], env=ENV,
+        input=task.as_line() + b"6\n", capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
+    return engine.stdout.decode(errors="replace")
+
+
+def firsts(log: Path, name: str) -> list[int]:
+    """``v`` of the first event of each match."""
+    path = Path(f"{log}.answers") / name / "main.jsonl"
+    return [json.loads(line)["events"][0]["attrs"]["v"] for line in path.read_text().splitlines()]
+
+
+def test_where_the_first_files_are_gone_the_others_go_on_and_a_new_one_begins_behind_them(
+    tmp_path: Path,
+) -> None:
+    log = made_log(tmp_path)
+    one_life(log, a=PAIRS)
+    before = firsts(log, "a")
+    assert before == list(range(len(before)))
+    retire(log, numbered_files(log)[:3], Recalled(LogReader(log)).saved(), None)
+    said = one_life(log, a=PAIRS, b=PAIRS)
+    assert "from scratch" not in said
+    assert firsts(log, "a") == before
+    assert firsts(log, "b") == [v for v in before if v >= 60]
+    said = one_life(log, "c", a=PAIRS, b=PAIRS, c=PAIRS, durable=5)
+    assert "from scratch" not in said
+    assert firsts(log, "c") == [v for v in before if v >= 100]
+    one_life(log, "c", b=PAIRS, c=PAIRS)
+    assert [firsts(log, name) for name in "abc"] == [
+        before, [v for v in before if v >= 60], [v for v in before if v >= 100]
+    ]  # fmt: skip
