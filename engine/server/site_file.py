@@ -16,8 +16,7 @@ from slackwater.engine.log.input.numbering import BITS
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.server.engine_process import EngineSettings, read_engine
 from slackwater.engine.server.log_keeper import KeepSettings
-from slackwater.engine.sinks.program import SinkTask
-from slackwater.engine.sinks.registry import read_sinks
+from slackwater.engine.sinks.program import SinkTask, read_sinks
 
 # ``[log]`` of a site's settings: how its files are kept.
 

@@ -26,7 +26,7 @@ from slackwater.engine.output.export import export_jsonl, export_table
 from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query import query
-from slackwater.engine.sinks.registry import read_sinks
+from slackwater.engine.sinks.program import read_sinks
 from tests.inputs.outlet import NOW_NS, KeptOutlet
 from tests.sinks.receivers import Answers, run_through
 

@@ -18,7 +18,7 @@ import pytest
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.engine.sinks.base import RefusedError, RetryError, SinkItem
 from slackwater.engine.sinks.kinds import HttpReceiver, http_sink
-from slackwater.engine.sinks.registry import read_sinks
+from slackwater.engine.sinks.program import read_sinks
 from tests.live.conftest import free_port
 from tests.sinks.receivers import Answers, http_server, run_through, table_of
 
