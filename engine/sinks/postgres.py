@@ -1,6 +1,6 @@
 """The kind of sink ``postgres``: a table that has the results which stand, exactly once.
 
-A ``+`` inserts a row, a ``-`` deletes one with its identity. How far the sink is stands in the same
+A ``+`` inserts a row, a ``-`` deletes one with its identity. The sink's position is in the same
 database and is written in the same transaction, so what comes again after a kill changes nothing.
 """
 

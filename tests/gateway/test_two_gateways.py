@@ -130,7 +130,7 @@ class Field:
             self.run()
 
     def leave(self, gateway: int) -> None:
-        """It is gone, with what it has not acked, and comes back no more until it is told."""
+        """It is gone, with what it has not acked, and stays away until a test lets it come back."""
         self.away.add(gateway)
         for number in [n for n, at in self.open.items() if at == gateway]:
             self.gone(number)
