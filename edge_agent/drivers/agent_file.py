@@ -317,7 +317,7 @@ def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
     this host's chrony alone.
     """
     keeper = table.text("from", "gateway", among=TIME_FROM)
-    found = tuple(_server(table, text) for text in table.texts("servers", []))
+    found = _servers(table, "servers", NTP_PORT)
     gateway = table.flag("gateway", True)
     if keeper == "chrony":
         if found:
@@ -329,11 +329,12 @@ def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
     return found, (*first, *range(GATEWAY + 1, GATEWAY + 1 + len(found)))
 
 
-def _server(table: Table, text: str) -> TimeServer:
+def _servers(table: Table, key: str, port: int) -> tuple[TimeServer, ...]:
+    """``port``: where a text names none."""
     try:
-        return read_server(text)
+        return tuple(read_server(text, port) for text in table.texts(key, []))
     except SettingsError as error:
-        raise table.wrong("servers", str(error)) from error
+        raise table.wrong(key, str(error)) from error
 
 
 def _gateways(table: Table) -> tuple[GatewayAddress, ...]:
@@ -345,16 +346,13 @@ def _gateways(table: Table) -> tuple[GatewayAddress, ...]:
         return (GatewayAddress(table.text("host", "127.0.0.1"), port, ntp_port),)
     if "host" in table:
         raise table.wrong("hosts", "goes without host: name all gateways in hosts")
-    found = []
-    for text in table.texts("hosts", []):
-        try:
-            at = read_server(text, port)
-        except SettingsError as error:
-            raise table.wrong("hosts", str(error)) from error
-        found.append(GatewayAddress(at.host, at.port, ntp_port if has_ntp_port else at.port))
+    found = tuple(
+        GatewayAddress(at.host, at.port, ntp_port if has_ntp_port else at.port)
+        for at in _servers(table, "hosts", port)
+    )
     if not found or len(set(found)) < len(found):
         raise table.wrong("hosts", 'name each gateway once, as in ["gate-1", "gate-2:9751"]')
-    return tuple(found)
+    return found
 
 
 def read_server(text: str, port: int = NTP_PORT) -> TimeServer:

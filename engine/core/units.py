@@ -18,7 +18,7 @@ DURATION_MAX_NS: Final = 2**60
 _DIGITS_MAX: Final = 40
 _NEAT_DIGITS: Final = 3
 _NEAT_UNITS: Final = ("ns", "us", "ms", "s", "h")
-_DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
+DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
 """1990 to 2100: instants that lie there are shown as dates, others as numbers."""
 
 
@@ -163,7 +163,7 @@ def percent(part: int, whole: int) -> str:
 
 def is_date(ns: int) -> bool:
     """Whether people read an instant as a date: small numbers are times of another beginning."""
-    return _DATES_NS[0] <= ns < _DATES_NS[1]
+    return DATES_NS[0] <= ns < DATES_NS[1]
 
 
 def date_digits(ns: int) -> int:

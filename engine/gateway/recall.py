@@ -14,6 +14,7 @@ import pyarrow as pa
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame, attribute_type
+from slackwater.engine.log.describe import string_codes
 
 # Which numbers of a stream have come: one border, and a bounded list of islands beyond it.
 
@@ -199,7 +200,7 @@ class Recalled:
 
     def _take_numbers(self, frame: Frame) -> None:
         batch, rows = frame.batch, frame.rows
-        sources, names = _codes(batch.column(r.SOURCE))
+        sources, names = string_codes(batch.column(r.SOURCE))
         streams, stream_names = _column_codes(batch, r.STREAM, r.DEFAULT_STREAM)
         incarnation = _ints(batch, r.INCARNATION, rows, 0)
         kind = _ints(batch, r.KIND, rows, int(Kind.EVENT))
@@ -251,17 +252,11 @@ def _add(received: ReceivedSet, announced: np.ndarray, seq: np.ndarray) -> None:
         received.give_up_first_gap()
 
 
-def _codes(column: pa.Array) -> tuple[np.ndarray, list[str]]:
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, encoded.dictionary.to_pylist()
-
-
 def _column_codes(batch: pa.RecordBatch, name: str, absent: str) -> tuple[np.ndarray, list[str]]:
     """Codes and texts of a column; where it is left out or null, every row says ``absent``."""
     if name not in batch.schema.names:
         return np.zeros(batch.num_rows, np.int64), [absent]
-    codes, texts = _codes(batch.column(name))
+    codes, texts = string_codes(batch.column(name))
     return np.where(codes < 0, len(texts), codes), [*texts, absent]
 
 

@@ -29,10 +29,8 @@ from slackwater.engine.output.part_store import (
     runs,
     site_groups,
 )
-from slackwater.engine.output.schema import MATCHES, POSITION, WINDOWS, same_for_all
+from slackwater.engine.output.schema import EMISSION, MATCHES, POSITION, WINDOWS, same_for_all
 
-EMISSION: Final = ("op", "at")
-"""Fields that say when a result was emitted, and whether it is a retraction."""
 _SEEDS: Final = (1, 0x5DEECE66D)
 _WORD: Final = 7
 """Bytes that are mixed in at once: they and their number fit into an int64."""

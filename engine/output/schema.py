@@ -23,6 +23,8 @@ WINDOWS: Final = "windows"
 ALERTS: Final = "alerts"
 ITEMS: Final = "items"
 """Names of kinds (``engine.output.kinds``)."""
+EMISSION: Final = ("op", "at")
+"""Fields that say when a result was emitted, and whether it is a retraction."""
 POSITION: Final = "position"
 """Place of the result among all of its batch: restores the order between matches and windows."""
 MORE: Final = "more"

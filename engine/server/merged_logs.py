@@ -29,6 +29,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.recall import ReceivedSet
 from slackwater.engine.log.arrival_log import LogReader
+from slackwater.engine.log.describe import group_rows, ints, string_codes
 from slackwater.engine.log.files.log_files import LOCK, log_files
 
 Start = tuple[str, str, str, int]
@@ -40,7 +41,8 @@ _LATER_KINDS: Final = (int(Kind.POG), int(Kind.EOS))
 class MergedLogs:
     """The frames of the logs ``folders``; iterate once, then ``copies`` says what was left out.
 
-    Memory holds what of one log is ahead of the others, and the gaps in the numbers.
+    Memory holds when each frame begins, what of one log is ahead of the others, and the gaps in
+    the numbers.
 
     Raises:
         UserError: not a log, or one without arrivals; or all are empty.
@@ -100,11 +102,7 @@ class MergedLogs:
             for frame in log:
                 if r.FIRST_SEQ not in frame.batch.schema.names:
                     continue
-                table = _whole(pa.table(frame.batch))
-                table = table.filter(pc.is_valid(table[r.FIRST_SEQ]))
-                columns = (table[name].to_pylist() for name in (*_KEY, r.FIRST_SEQ))
-                for *key, first in zip(*columns, strict=True):
-                    start: Start = (frame.site, *key)
+                for start, first in _announced(frame.site, _whole(pa.table(frame.batch))):
                     found[start] = min(first, found.get(start, first))
         return found
 
@@ -121,13 +119,10 @@ class MergedLogs:
             )
             table = _with(table, r.DELAY, wider)
         if r.FIRST_SEQ in table.column_names:
-            firsts = table[r.FIRST_SEQ].to_pylist()
-            keys = zip(*(table[name].to_pylist() for name in _KEY), strict=True)
-            said = [
-                None if first is None else first_seqs[(site, *key)]
-                for key, first in zip(keys, firsts, strict=True)
-            ]
-            table = _with(table, r.FIRST_SEQ, pa.chunked_array([pa.array(said, pa.int64())]))
+            firsts = table[r.FIRST_SEQ].combine_chunks()
+            smallest = [first_seqs[start] for start, _ in _announced(site, table)]
+            said = pc.replace_with_mask(firsts, firsts.is_valid(), pa.array(smallest, pa.int64()))
+            table = _with(table, r.FIRST_SEQ, said)
         return table
 
     def _frames(self, site: str, table: pa.Table) -> Iterator[Frame]:
@@ -152,10 +147,11 @@ class MergedLogs:
         if not len(numbered):
             return new
         keys = table.select(_KEY).take(pa.array(numbered))
-        codes = np.stack([_codes(keys[name]) for name in _KEY])
-        order = np.lexsort((np.arange(len(numbered)), seq[numbered], *codes))
-        ends = np.flatnonzero((np.diff(codes[:, order]) != 0).any(axis=0)) + 1
-        for rows in np.split(order, ends):
+        source, stream, incarnation = (keys[name].combine_chunks() for name in _KEY)
+        codes = [string_codes(source)[0], string_codes(stream)[0], ints(incarnation)[0]]
+        groups = group_rows(codes)
+        for group in np.split(groups.order, groups.starts[1:]):
+            rows = group[np.argsort(seq[numbered[group]], kind="stable")]
             start: Start = (site, *(keys[name][int(rows[0])].as_py() for name in _KEY))
             received = self._received.setdefault(start, ReceivedSet())
             numbers = seq[numbered[rows]]
@@ -176,6 +172,14 @@ def _is_unused(folder: Path) -> bool:
     return (folder / LOCK).exists() and not log_files(folder)
 
 
+def _announced(site: str, table: pa.Table) -> Iterator[tuple[Start, int]]:
+    """Of each record that says so, the start and the number that it begins with."""
+    table = table.filter(pc.is_valid(table[r.FIRST_SEQ]))
+    columns = (table[name].to_pylist() for name in (*_KEY, r.FIRST_SEQ))
+    for source, stream, incarnation, first in zip(*columns, strict=True):
+        yield (site, source, stream, incarnation), first
+
+
 def _whole(table: pa.Table) -> pa.Table:
     """With the columns that a frame may leave out where all its rows say the same."""
     rows = table.num_rows
@@ -190,7 +194,7 @@ def _whole(table: pa.Table) -> pa.Table:
     return table
 
 
-def _with(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+def _with(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
     field = table.schema.field(name)
     return table.set_column(table.column_names.index(name), field, column.cast(field.type))
 
@@ -211,8 +215,3 @@ def _in_order(site: str, tables: list[pa.Table]) -> pa.Table:
             f"site {site!r}: an attribute has another type in one log than in another: {error}"
         ) from error
     return table.take(pc.array_sort_indices(table[r.ARRIVAL].combine_chunks()))
-
-
-def _codes(column: pa.ChunkedArray) -> np.ndarray:
-    encoded = column.combine_chunks().dictionary_encode()
-    return np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False))

@@ -28,6 +28,7 @@ from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.files.log_files import log_files
 from slackwater.engine.server.engine_process import (
+    ChildProcess,
     EngineProcess,
     SinksProcess,
     spark_ready,
@@ -89,16 +90,21 @@ class _Children:
 
     def start(self) -> None:
         """They run from now on."""
-        for child in (self._engine, self._sinks):
-            if child is not None:
-                child.start()
+        for child in self._running:
+            child.start()
 
     async def stop(self) -> None:
-        """The engine first: the sinks deliver its last answers."""
+        """They do what there is, and end."""
         async with self._reloading:
-            for child in (self._engine, self._sinks):
-                if child is not None:
-                    await child.stop()
+            await self._stop()
+
+    @property
+    def _running(self) -> list[ChildProcess]:
+        return [child for child in (self._engine, self._sinks) if child is not None]
+
+    async def _stop(self) -> None:
+        for child in self._running:  # the engine first: the sinks deliver its last answers
+            await child.stop()
 
     async def reload(self, reread: Callable[[], SiteSettings]) -> None:
         """They go on with what the settings say now; a mistake in these changes nothing."""
@@ -117,9 +123,7 @@ class _Children:
             if settings == before:
                 self._tell("settings are reloaded: no query and no sink has changed")
                 return
-            for child in (self._engine, self._sinks):
-                if child is not None:
-                    await child.stop()
+            await self._stop()
             self._make(settings)
             self.start()
             self._tell(f"settings are reloaded: {_changes(before, settings)}")

@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from slackwater.edge_agent.settings_file import Table
-
-_EMISSION: Final = ("op", "at")
-"""Fields of a result that are no content (``engine.output.identity``)."""
+from slackwater.engine.output.schema import EMISSION
 
 
 class SinkItem(NamedTuple):
@@ -49,7 +47,7 @@ class SinkItem(NamedTuple):
 
 def identity_of(result: Mapping[str, Any]) -> str:
     """``SinkItem.identity`` of a result."""
-    content = {name: value for name, value in result.items() if name not in _EMISSION}
+    content = {name: value for name, value in result.items() if name not in EMISSION}
     text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -84,6 +84,14 @@ def test_its_results_do_not_depend_on_cuts(module: dict[str, Any], tmp_path: Pat
     assert len(found) == 2
 
 
+def package_of(heading: str) -> tuple[str, str]:
+    """The one module of a section, and the lines of its pyproject.toml."""
+    section = HOW_TO.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    (entry,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    return code, entry
+
+
 def install(
     name: str, code: str, entry: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,9 +108,7 @@ def install(
 def test_the_kind_of_sink_of_the_how_to_is_found_and_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    section = HOW_TO.read_text(encoding="utf-8").split("\n## Add a kind of sink\n")[1]
-    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
-    (entry,) = re.findall(r"```toml\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+    code, entry = package_of("Add a kind of sink")
     assert len(code.splitlines()) <= 35
     install("datagrams", code, entry, tmp_path, monkeypatch)
     with socket.socket(type=socket.SOCK_DGRAM) as heard:
@@ -122,9 +128,7 @@ def test_the_kind_of_sink_of_the_how_to_is_found_and_sends(
 def test_the_input_of_the_how_to_is_found_and_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    section = HOW_TO.read_text(encoding="utf-8").split("\n## Add an input\n")[1]
-    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
-    (entry,) = re.findall(r"```toml\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+    code, entry = package_of("Add an input")
     assert len(code.splitlines()) <= 42
     install("thermometer", code, entry, tmp_path, monkeypatch)
     (tmp_path / "temp1_input").write_text("21500\n")

@@ -33,6 +33,7 @@ from slackwater.engine.output.run_writer import Failed, FailedQueries
 from slackwater.engine.query.results_as_events import time_labels
 
 if TYPE_CHECKING:
+    from slackwater.engine.hosts.chain import ChainSettings
     from slackwater.engine.hosts.spark.live_engine import SparkEngine
 
 
@@ -233,6 +234,7 @@ def _say_while_compiling(outlet: _Outlet) -> None:
 
 def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     log, folder = Path(task.log), Path(task.answers)
+    settings = task.questions.chain_settings()  # before there is anything to do
     patient = _patient(folder, notices, outlet.tell)
     if task.kind == "spark":
         _begin_spark(task)
@@ -247,13 +249,12 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
                 folder / STATE, task.kind, task.questions, task.from_now, task.durable
             )
         )
-    of_group = _GroupEngine(task, patient, outlet, _FILES_AT_ONCE if len(groups) > 1 else None)
-    engines = list(map(of_group.of, groups))
+    at_once = _FILES_AT_ONCE if len(groups) > 1 else None
+    engines = list(map(_GroupEngine(task, settings, patient, outlet, at_once).of, groups))
     gc.collect()
     gc.freeze()  # what is loaded stays: going through it costs 0.1 s, in which no answer comes
     watch = None
     if task.kind == "spark":
-        settings = task.questions.chain_settings()
         watch = LogWatch(settings, log, folder / STATE / ATTRIBUTES, engines[0].done)
     _answer(engines, watch, patient, notices, outlet)
     for engine in engines:
@@ -293,6 +294,8 @@ class _GroupEngine:
     """Makes the engine of a group of queries."""
 
     task: Task
+    settings: ChainSettings
+    """Of all queries together."""
     patient: Callable[[Callable[[], Any]], Any]
     outlet: _Outlet
     files_at_once: int | None
@@ -305,7 +308,10 @@ class _GroupEngine:
         # What is late, or set aside, is so for all queries: the first chain says it.
         late = task.questions.late and group.state == task.kind
         questions = replace(task.questions, queries=group.queries, late=late)
-        settings = questions.chain_settings()
+        if questions == task.questions:
+            questions, settings = task.questions, self.settings  # its tables are read
+        else:
+            settings = questions.chain_settings()
         log, state = Path(task.log), Path(task.answers) / STATE / group.state
         opened = partial(self._opened, group, questions.folders, time_labels(settings.plans))
         if task.kind == "embedded":

@@ -16,7 +16,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.errors import did_you_mean
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import INT64_MAX, unit_ns
+from slackwater.engine.core.units import DATES_NS, INT64_MAX, unit_ns
 from slackwater.engine.log.record.record_rules import beyond_said
 from slackwater.engine.log.record.trace_record import BEYOND, INT64_MIN
 
@@ -197,7 +197,7 @@ _DECIMAL: Final = r"^[+-]?([0-9]+[.,][0-9]*|[.,][0-9]+)$"
 _EXPONENT: Final = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)[eE][+-]?[0-9]+$"
 _PARTS: Final = r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)[.,](?P<rest>[0-9]*)$"
 _DIGITS_MAX: Final = 40
-_DATES_S: Final = (631_152_000, 4_102_444_800)
+_DATES_S: Final = tuple(ns // _NS_PER_S for ns in DATES_NS)
 """1990 and 2100, in seconds since 1970: where the times of a recording lie."""
 _MOSTLY: Final = 0.9
 """Share of numbers that must lie there. Of times that count evenly from 0 at most 85 % do."""

@@ -24,12 +24,12 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE
 from slackwater.engine.operators.check.results import keys_of
 from slackwater.engine.output.identity import (
-    EMISSION,
     contents,
     identities,
     partners,
     result_times,
 )
+from slackwater.engine.output.schema import EMISSION
 from slackwater.engine.query.plan import EmitLimit, Expression
 
 _LONG_AGO: Final = -(2**62)

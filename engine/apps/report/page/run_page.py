@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from slackwater.engine.apps.report.numbers import TimeLine, places_of, with_anchors
 from slackwater.engine.apps.report.page.document import document
 from slackwater.engine.apps.report.page.figures import (
@@ -51,7 +49,8 @@ from slackwater.engine.apps.report.page.run_tables import (
     source_tables,
 )
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
-from slackwater.engine.log.record.times import dates_in, instant_text
+from slackwater.engine.core.units import is_date
+from slackwater.engine.log.record.times import instant_text
 
 _CHAPTERS: Final = {
     "verdict": "Verdict", "story": "Before and after", "matches": "Matches", "windows": "Windows",
@@ -131,7 +130,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
 
 def _when(ns: int, time: TimeLine) -> str:
     """A date; of times that count from elsewhere, where it lies."""
-    return instant_text(ns) if dates_in(np.array([ns])) == "ns" else time.text(ns)
+    return instant_text(ns) if is_date(ns) else time.text(ns)
 
 
 def _slow(clocks: Mapping[str, Any]) -> str:
