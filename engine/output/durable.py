@@ -2,19 +2,18 @@
 
 What goes on after a stop or a crash begins where these end. What files have beyond was written
 later, and is compared with what is made again (``AnswerLines``), kept where it is whole
-(``FiledTables``) or replaced (``PartStore``).
+(``FiledTables``).
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
-from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.files.log_files import file_mark
 from slackwater.engine.log.whole_file import load, save
@@ -49,13 +48,6 @@ class DurableBytes:
         made = cls()
         made.length, made._sum, made._step, *marks = state
         made._marks = list(zip(marks[::2], marks[1::2], strict=True))
-        return made
-
-    @classmethod
-    def of_file(cls, path: Path) -> DurableBytes:
-        """All of a file; raises OSError."""
-        made = cls()
-        made.add_file(path)
         return made
 
     def state(self) -> tuple[int, ...]:
@@ -150,66 +142,3 @@ class EngineProgress(Struct, frozen=True):
         mark = file_mark(self.log, done)
         own = {"version": self.version, "settings": self.settings, "done": done, "mark": mark}
         save(self.path, own | more)
-
-
-# The files of every micro-batch that Spark has committed, in a page per batch.
-#
-# A run that goes on does not write them again. Should one be gone or changed since, the results
-# would lack it without a word; so the ledger is looked at first.
-
-
-WRITTEN: Final = "written"
-END: Final = 999_999_999_999
-"""Batch of what only the end of the input gives: after all others, replaced by each later end."""
-
-
-class Ledger(Struct, frozen=True):
-    """Of the run that writes into ``directory``."""
-
-    directory: Path
-
-    def enter(self, batch_id: int, files: Iterable[Path], *, ends: bool = False) -> None:
-        """Batch ``batch_id`` is these files of the directory, all complete.
-
-        Args:
-            batch_id: micro-batch, or ``END``.
-            files: that the batch has written.
-            ends: an input ended in it, so there is a batch ``END``, too.
-        """
-        durable = {
-            str(path.relative_to(self.directory)): DurableBytes.of_file(path).state()
-            for path in files
-        }
-        save(self._page(batch_id), {"ends": ends, "files": durable})
-
-    def check(self, batches: int) -> None:
-        """The first ``batches`` batches, and the end if it was among them, are all there.
-
-        Raises:
-            UserError: names the file that is not as it was written, and what to do.
-        """
-        ended = [self._check(batch_id) for batch_id in range(batches)]
-        if any(ended):
-            self._check(END)
-
-    def _check(self, batch_id: int) -> bool:
-        """Whether an input ended in it."""
-        page = self._page(batch_id)
-        entry = load(page)
-        if entry is None:
-            what = "is damaged" if page.exists() else "is gone, or the run is of another version"
-            raise self._refused(page, what)
-        for name, state in entry["files"].items():
-            path = self.directory / name
-            if damage := DurableBytes.of(state).damage(path):
-                raise self._refused(path, damage)
-        return bool(entry["ends"])
-
-    def _page(self, batch_id: int) -> Path:
-        return self.directory / WRITTEN / f"batch-{batch_id:012d}"
-
-    def _refused(self, path: Path, what: str) -> UserError:
-        return UserError(
-            f"{path}: {what}; restore it as this run has written it, or remove {self.directory} to "
-            "start the run from scratch"
-        )

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
-from slackwater.engine.core.errors import ContractViolation, UserError
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
 from slackwater.engine.core.timeline import ends_of
@@ -38,7 +38,7 @@ from slackwater.engine.output.json_lines import (
     record_lines,
 )
 from slackwater.engine.output.part_store import SITE, PartStore, runs, site_groups, store_of
-from slackwater.engine.output.table_files import TableAhead
+from slackwater.engine.output.table_files import TableAhead, events_joined
 
 ORDERED: Final = "ordered"
 REF: Final = "ref"
@@ -117,19 +117,13 @@ def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.A
     return texts.take(pa.array(codes, mask=null))
 
 
-def write_events(
-    store: PartStore, batch_id: int, tables: Sequence[pa.Table], folder: str = ORDERED
-) -> list[Path]:
-    """Makes ``tables`` the whole of batch ``batch_id``; gives its files.
+def event_tables(tables: Sequence[pa.Table]) -> list[list[pa.Table]]:
+    """Events as files of tables of one schema, a table for each site, by site.
 
     Args:
-        store: where to.
-        batch_id: micro-batch, from 0.
         tables: of ``released_table``, each site's in release order; sites may be mixed.
-        folder: others than ``ordered`` for events that are set aside.
 
     Raises:
-        UserError: the directory cannot be written.
         ContractViolation: an attribute of one site has two types that do not mix.
     """
     sites: dict[str, list[pa.Table]] = {}
@@ -139,16 +133,9 @@ def write_events(
     # Sites with other attributes have other columns, hence other files.
     parts: dict[pa.Schema, list[pa.Table]] = {}
     for site in sorted(sites):
-        joined = _joined(site, sites[site])
+        joined = events_joined(site, sites[site])
         parts.setdefault(joined.schema, []).append(joined)
-    return store.replace(folder, batch_id, list(parts.values()))
-
-
-def _joined(site: str, tables: list[pa.Table]) -> pa.Table:
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise ContractViolation(f"site {site!r}: released events do not agree: {error}") from error
+    return list(parts.values())
 
 
 def _going_on(table: pa.Table) -> pa.Table:

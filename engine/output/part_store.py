@@ -25,6 +25,7 @@ from slackwater.engine.log.whole_file import (
     sync_folder,
     write_parquet,
 )
+from slackwater.engine.output.spark_parts import BY_SPARK, SparkParts
 
 # One pass at a time writes into a folder.
 
@@ -115,8 +116,8 @@ _GROUP_ROWS: Final = 1024
 """Small sites share a row group of at least so many rows."""
 
 
-def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> list[Path]:
-    """Makes ``parts`` the whole content of batch ``batch_id`` in ``folder``; gives its files.
+def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
+    """Makes ``parts`` the whole content of batch ``batch_id`` in ``folder``.
 
     Args:
         folder: made if absent.
@@ -145,7 +146,6 @@ def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table
             sync_folder(folder)
     except OSError as error:
         raise UserError(f"{folder}: results cannot be written: {error.strerror}") from error
-    return written
 
 
 def _row_groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
@@ -312,8 +312,8 @@ class PartStore:
         """``take`` is given each batch of ``name`` from now on, as ``replace`` is."""
         self._followers[name] = take
 
-    def replace(self, name: str, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> list[Path]:
-        """Makes ``parts`` the whole of a batch, as ``replace_batch``; gives its files, if any.
+    def replace(self, name: str, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
+        """Makes ``parts`` the whole of a batch, as ``replace_batch``.
 
         Raises:
             UserError: the folder cannot be written.
@@ -321,7 +321,8 @@ class PartStore:
         if name in self._followers:
             self._followers[name](batch_id, parts)
         if self._room <= 0:
-            return replace_batch(self.directory / name, batch_id, parts)
+            replace_batch(self.directory / name, batch_id, parts)
+            return
         self._held.setdefault(name, {})[batch_id] = [list(part) for part in parts]
         self._room -= sum(table.nbytes + _TABLE_BYTES for part in parts for table in part)
         if self._room <= 0:
@@ -329,7 +330,6 @@ class PartStore:
                 for number, held in batches.items():
                     replace_batch(self.directory / of, number, held)
             self._held = {}
-        return []
 
     def open(self, name: str) -> Batches:
         """The batches of ``name``; none if nothing was written.
@@ -340,6 +340,8 @@ class PartStore:
         if self._room <= 0:
             if not self.directory.is_dir():
                 raise UserError(f"{self.directory}: no such folder of results")
+            if (self.directory / BY_SPARK).is_dir():
+                return SparkParts(self.directory).open(name)
             return BatchFiles(self.directory / name)
         return _Held(self._held.get(name, {}))
 

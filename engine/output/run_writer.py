@@ -1,7 +1,7 @@
 """Everything one pass over a log leaves behind, written batch by batch, idempotently.
 
 Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
-``counters.json`` (see ``engine.scenario``), and on Spark ``written/`` (``engine.output.durable``).
+``counters.json`` (see ``engine.scenario``), or on Spark ``spark/`` (``engine.output.spark_parts``).
 Chains run elsewhere in general, so their output comes as ``OutputPart``s: a site, a kind and
 content, which is bytes where it crosses between processes.
 """
@@ -24,11 +24,12 @@ from slackwater.edge_agent.errors import one_line
 from slackwater.engine.core.operator import Result
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.output.answer_files import site_file
-from slackwater.engine.output.durable import WRITTEN, AnswersDamaged
+from slackwater.engine.output.durable import AnswersDamaged
 from slackwater.engine.output.kinds import KINDS, ResultKind, kind_of
-from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED, write_events
+from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED, event_tables
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.output.schema import POSITION
+from slackwater.engine.output.spark_parts import BY_SPARK, COUNTERS, SparkParts
 from slackwater.engine.output.table_files import table_bytes, table_of_bytes
 from slackwater.engine.query.failures import QueryFailure
 
@@ -150,10 +151,10 @@ def _indented(trace: str) -> str:
 
 
 RESULTS: Final = "results"
-COUNTERS: Final = "counters"
 FAILED: Final = "failed"
 COUNTERS_FILE: Final = "counters.json"
-_EVENTS: Final = (ORDERED, LATE, QUARANTINED)
+_ASIDE: Final = (LATE, QUARANTINED)
+_EVENTS: Final = (ORDERED, *_ASIDE)
 CHECKPOINT: Final = "checkpoint"
 READING: Final = "reading"
 SETTINGS: Final = "settings.txt"
@@ -202,7 +203,7 @@ class RunWriter:
 
     def clear(self) -> None:
         """Take away what an earlier pass left: its batches may be more, or of other kinds."""
-        names = [*KINDS, *_EVENTS, COUNTERS, WRITTEN, COUNTERS_FILE]
+        names = [*KINDS, *_EVENTS, COUNTERS, COUNTERS_FILE, BY_SPARK]
         for name in [*_TO_GO_ON, *names]:
             path = self.directory / name
             if path.is_dir():
@@ -210,54 +211,43 @@ class RunWriter:
             else:
                 path.unlink(missing_ok=True)
 
-    def write(self, batch_id: int, parts: Sequence[OutputPart]) -> list[Path]:
-        """Make ``parts`` the whole of batch ``batch_id``, and give its files, if the store lasts.
+    def write(self, batch_id: int, parts: Sequence[OutputPart]) -> None:
+        """Make ``parts`` the whole of batch ``batch_id``.
 
         Args:
-            batch_id: micro-batch, from 0; ``END``: what only the end of the input gives.
+            batch_id: micro-batch, from 0.
             parts: of any sites; each site's in order of emission.
         """
-        results: list[dict[str, Any]] = []
-        tables: dict[str, list[pa.Table]] = {name: [] for name in (*_EVENTS, *KINDS)}
-        counters: list[tuple[str, Any]] = []
-        for part in parts:
-            if part.kind == RESULTS:
-                results.extend(part.content())
-            elif part.kind == COUNTERS:
-                counters.append((part.site, part.content()))
-            else:
-                tables[part.kind].append(part.content())
+        files, counters = filed(parts)
         lasts = self._store.is_lasting
-        files = write_results(self._store, batch_id, results, tables)
-        for name in _EVENTS:
+        for name in (*KINDS, *_EVENTS):
             # Side output is rare, but a batch written again must replace what there was.
-            again = lasts and (name == ORDERED or (self.directory / name).exists())
-            if tables[name] or again:
-                files += write_events(self._store, batch_id, tables[name], name)
+            again = lasts and (name not in _ASIDE or (self.directory / name).exists())
+            if name in files or again:
+                self._store.replace(name, batch_id, files.get(name, []))
         if lasts:
-            files += self._write_counters(batch_id, counters)
+            self._write_counters(batch_id, counters)
         else:
-            self._counters |= dict(counters)
-        return files
+            self._counters |= counters
 
-    def _write_counters(self, batch_id: int, counters: list[tuple[str, Any]]) -> list[Path]:
+    def _write_counters(self, batch_id: int, counters: dict[str, Any]) -> None:
         """Those of the sites that ended in this batch, as one file; none is left of a retry."""
         folder = self.directory / COUNTERS
         path = folder / f"batch-{batch_id:012d}.json"
         if not counters:
             path.unlink(missing_ok=True)
-            return []
+            return
         folder.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as sink:
             sink.write(json.dumps(counters).encode())
-        return [path]
 
     def finish(self, **facts: Any) -> dict[str, Any]:
         """Gather every site's counters and ``facts`` into ``counters.json``, and give them."""
-        folder = self.directory / COUNTERS
         sites = dict(self._counters)
-        for path in sorted(folder.glob("*.json")):
+        for path in sorted((self.directory / COUNTERS).glob("*.json")):
             sites.update(json.loads(path.read_bytes()))
+        if (self.directory / BY_SPARK).is_dir():
+            sites |= SparkParts(self.directory).counters()
         summary = {"sites": dict(sorted(sites.items())), **facts}
         if self._store.is_lasting:
             with whole_file(self.directory / COUNTERS_FILE) as sink:
@@ -265,44 +255,65 @@ class RunWriter:
         return summary
 
 
-def write_results(
-    store: PartStore,
-    batch_id: int,
-    results: Sequence[Result],
-    tables: Mapping[str, Sequence[pa.Table]] = MappingProxyType({}),
-) -> list[Path]:
-    """Makes all that is given the whole of batch ``batch_id``; gives its files.
-
-    Each file appears whole. After a crash between two files of a batch the host writes the batch
-    again (Spark does, from its checkpoint), which completes it.
+def filed(
+    parts: Sequence[OutputPart], start: int = 0
+) -> tuple[dict[str, list[list[pa.Table]]], dict[str, Any]]:
+    """The parts of a batch as a store has them: by name, files of tables; and counters by site.
 
     Args:
-        store: where to.
-        batch_id: micro-batch, from 0; later ones hold later results. In a store that does not last
-            each is written once.
+        parts: of any sites; each site's in order of emission.
+        start: position of the first result.
+
+    Raises:
+        ContractViolation: a result without the fields of DESIGN "Results", or events of a site
+            that do not agree.
+    """
+    results: list[Result] = []
+    tables: dict[str, list[pa.Table]] = {name: [] for name in (*_EVENTS, *KINDS)}
+    counters: dict[str, Any] = {}
+    for part in parts:
+        if part.kind == RESULTS:
+            results.extend(part.content())
+        elif part.kind == COUNTERS:
+            counters[part.site] = part.content()
+        else:
+            tables[part.kind].append(part.content())
+    files = result_tables(results, tables, start)
+    files |= {name: event_tables(tables[name]) for name in _EVENTS if tables[name]}
+    return files, counters
+
+
+def result_tables(
+    results: Sequence[Result],
+    tables: Mapping[str, Sequence[pa.Table]] = MappingProxyType({}),
+    start: int = 0,
+) -> dict[str, list[list[pa.Table]]]:
+    """Results by kind, as files of tables of one schema, by site, with their positions.
+
+    Args:
         results: each site's in the order of emission; sites may be mixed.
         tables: more of them, by kind, as tables of its schema with one site each, each site's in
             the order of emission; of queries that ``results`` are not of.
+        start: position of the first.
 
     Raises:
-        UserError: the directory cannot be written.
         ContractViolation: a result without the fields of DESIGN "Results".
     """
     kinds = [kind_of(result) for result in results]
-    files: list[Path] = []
+    files: dict[str, list[list[pa.Table]]] = {}
     for name, kind in KINDS.items():
-        found = list(_numbered(tables.get(name, ()), len(results)))
+        found = list(_numbered(tables.get(name, ()), start + len(results)))
         if kind in kinds:
             chosen = [place for place, each in enumerate(kinds) if each is kind]
-            found = [*_by_site(chosen, results, kind), *found]
+            found = [*_by_site(chosen, results, kind, start), *found]
         # By site, and as a file has one schema, by that.
         parts: dict[pa.Schema, list[pa.Table]] = {}
         if len(found) > 1:
             found.sort(key=_site_of)
         for table in found:
             parts.setdefault(table.schema, []).append(table)
-        if found or store.is_lasting:
-            files += store.replace(name, batch_id, list(parts.values()))
+        if parts:
+            files[name] = list(parts.values())
     return files
 
 
@@ -318,9 +329,14 @@ def _numbered(tables: Sequence[pa.Table], start: int) -> Iterator[pa.Table]:
         start += table.num_rows
 
 
-def _by_site(positions: list[int], results: Sequence[Result], kind: ResultKind) -> list[pa.Table]:
+def _by_site(
+    positions: list[int], results: Sequence[Result], kind: ResultKind, start: int
+) -> list[pa.Table]:
     """One table per site, in order of their names."""
     sites: dict[str, list[int]] = {}
     for position in positions:
         sites.setdefault(results[position]["site"], []).append(position)
-    return [kind.rows(sites[site], [results[p] for p in sites[site]]) for site in sorted(sites)]
+    return [
+        kind.rows([start + p for p in sites[site]], [results[p] for p in sites[site]])
+        for site in sorted(sites)
+    ]

@@ -7,7 +7,7 @@ usual; otherwise it is deleted, and the caller writes the table from the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,9 +15,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.log.row_export import cannot_write, opened_table
 from slackwater.engine.log.whole_file import DAMAGED, open_parquet
-from slackwater.engine.output.part_store import SITE
 
 
 def is_whole(file: Path, rows: int) -> bool:
@@ -47,9 +48,26 @@ def table_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def table_of_bytes(content: bytes) -> pa.Table:
-    """Inverse of ``table_bytes``."""
-    return pa.ipc.open_stream(content).read_all()
+def table_of_bytes(content: bytes, columns: Collection[str] = ()) -> pa.Table:
+    """Inverse of ``table_bytes``; ``columns``: these alone are unpacked."""
+    stream = pa.ipc.open_stream(content)
+    if not columns:
+        return stream.read_all()
+    fields = [place for place, name in enumerate(stream.schema.names) if name in columns]
+    options = pa.ipc.IpcReadOptions(included_fields=fields)
+    return pa.ipc.open_stream(content, options=options).read_all()
+
+
+def events_joined(site: str, tables: Sequence[pa.Table]) -> pa.Table:
+    """Events of a site as one table.
+
+    Raises:
+        ContractViolation: an attribute has two types that do not mix.
+    """
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ContractViolation(f"site {site!r}: released events do not agree: {error}") from error
 
 
 # A Parquet table of results that is written while the next ones are worked out.
@@ -94,7 +112,7 @@ class TableAhead:
         tables = [table for part in parts for table in part if table.num_rows]
         if self._dropped or not tables:
             return
-        sites = {str(table.column(SITE)[0].as_py()) for table in tables}
+        sites = {str(table.column(r.SITE)[0].as_py()) for table in tables}
         if self._site is None:
             self._site = min(sites)
         if sites == {self._site}:

@@ -25,7 +25,6 @@ from slackwater.engine.hosts.chain import ChainSettings, output_parts, site_chai
 from slackwater.engine.hosts.spark import chain_state
 from slackwater.engine.hosts.spark.chain_state import LiveChains, SiteChain
 from slackwater.engine.hosts.spark.host import part_of
-from slackwater.engine.hosts.spark.typed_output import Staged
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.order.base import Guards
@@ -332,12 +331,13 @@ def test_attack_03_a_worker_of_spark_sets_aside_likewise(
     found = []
     for file in sorted((tmp_path / "log").glob("*.parquet")):
         monkeypatch.setattr(chain_state, "LIVE", LiveChains())
-        task = SiteChain(settings("each", "count"), tmp_path / "log", tmp_path, cache_home())
+        task = SiteChain(settings("each", "count"), tmp_path / "log", cache_home(), files=False)
         counts = pq.read_table(file, columns=["rows"])["rows"].to_pylist()
         rows = [
-            Row(site="s", file=file.name, place=place, rows=n) for place, n in enumerate(counts)
+            Row(site="s", batch=0, file=file.name, place=place, rows=n)
+            for place, n in enumerate(counts)
         ]
-        found.append([part_of(row, Staged(tmp_path)) for row in store.run(task, rows, site="s")])
+        found.append([part_of(row) for row in store.run(task, rows, site="s")])
     failed = [part.content() for parts in found for part in parts if part.kind == FAILED]
     assert [[each["query"] for each in rows] for rows in failed] == [["each"]]
     given = [part.content()["query"].unique().to_pylist() for part in found[2]]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Row
 
@@ -82,10 +85,41 @@ class CrashError(Exception):
     """Of the driver."""
 
 
+def sink(folder: Path, rows: list[Row], batch: int, *, listed: bool = True) -> None:
+    """What Spark's Parquet sink does: files by kind, then an entry of its log, once for a batch."""
+    log = folder / "_spark_metadata"
+    log.mkdir(parents=True, exist_ok=True)
+    entry = log / (f"{batch}.compact" if batch % 3 == 2 else str(batch))
+    if entry.exists():
+        return
+    lines = [] if batch % 3 != 2 else [
+        line for path in sorted(log.iterdir(), key=lambda path: int(path.stem))[-3:]
+        for line in path.read_text().splitlines()[1:]
+    ]  # fmt: skip
+    for kind in {row.kind for row in rows}:
+        path = folder / f"kind={kind}" / f"part-{uuid4()}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        of_kind = [{**row.asDict(), "kind": kind} for row in rows if row.kind == kind]
+        table = pa.Table.from_pylist(of_kind, SINK).drop_columns("kind")
+        pq.write_table(table, path, row_group_size=3, write_page_checksum=True)
+        elsewhere = quote(f"/moved from/{path.relative_to(folder.parent.parent)}")
+        about = {"path": f"file://{elsewhere}", "size": path.stat().st_size, "action": "add"}
+        lines.append(json.dumps(about))
+    if listed:
+        entry.write_text("\n".join(["v1", *lines]))
+
+
+SINK = pa.schema({
+    "site": pa.string(), "batch": pa.int64(), "number": pa.int64(), "last": pa.bool_(),
+    "kind": pa.string(), "rows": pa.int64(), "payload": pa.binary(),
+})  # fmt: skip
+
+
 class PretendSpark:
     """Does the micro-batches of a reading list; takes the place of ``host._micro_batches``.
 
-    ``crash_at``: number of the micro-batch, and whether its results are written by then.
+    ``crash_at``: number of the micro-batch, and whether its results are in the sink's log by then.
+    Every third entry of that log is a compact one, as every tenth of Spark's.
     """
 
     def __init__(self) -> None:
@@ -93,15 +127,14 @@ class PretendSpark:
         self._stores: dict[str, Store] = {}
 
     def __call__(
-        self, log: Path, settings: ChainSettings, out: Path, _master: str, _tasks: int,
-        sink: Callable[[list[Row], int], None],
+        self, log: Path, settings: ChainSettings, out: Path, _master: str, _tasks: int
     ) -> list[dict[str, Any]]:  # fmt: skip
         commits = out / "checkpoint" / "commits"
         commits.mkdir(parents=True, exist_ok=True)
         done = len(list(commits.iterdir()))
         if not done:
             self._stores = {}
-        task = SiteChain(settings, log, out / "staged", cache_home())
+        task = SiteChain(settings, log, cache_home(), files=True)
         pages = sorted(
             (out / "reading").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns
         )
@@ -117,10 +150,9 @@ class PretendSpark:
                 given += store.run(task, mine, kept=not crash, site=site)
             if crash:
                 assert self.crash_at is not None
-                if self.crash_at[1]:
-                    sink(given[::-1], number)
+                sink(out / "spark", given[::-1], number, listed=self.crash_at[1])
                 self.crash_at = None
                 raise CrashError
-            sink(given[::-1], number)
+            sink(out / "spark", given[::-1], number)
             (commits / str(number)).touch()
         return []

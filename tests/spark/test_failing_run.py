@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,16 +18,15 @@ import pytest
 
 from bench.soak.watched import command, family
 from slackwater.engine.hosts.spark.host import FILES_PER_BATCH
-from slackwater.engine.hosts.spark.typed_output import LARGE
 from slackwater.engine.log.arrival_log import LogReader
 from tests.spark.both_hosts import log_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 QUERY = "EVENT SEQ(A a, B b) WITHIN 100"
-LIMITED = f"""#!/bin/bash
-# Workers' Python: where the file FLAG is, none of their files gets longer than this, in KB.
-if [ -e "$FLAG" ]; then ulimit -f {LARGE // 2048}; fi
+LIMITED = """#!/bin/bash
+# Workers' Python: where the folder FLAG is, a package is not what it is elsewhere.
+if [ -e "$FLAG" ]; then export PYTHONPATH="$FLAG"; fi
 # Where the folder LATE is, the next one takes longer to begin than Spark waits.
 if rmdir "$LATE" 2>/dev/null; then sleep 15; fi
 exec "$REAL" "$@"
@@ -130,23 +130,24 @@ def test_a_damaged_file_is_named_and_once_restored_the_run_goes_on(
     assert ran.returncode == 2  # the input is at fault, wherever that is found
     (line,) = ran.stderr.splitlines()
     assert line.startswith(f"slackwater: {file}: damaged file: ")
-    (first,) = (tmp_path / "work" / "parts" / "matches").iterdir()
+    (first,) = (tmp_path / "work" / "parts" / "spark").glob("kind=matches/*.parquet")
     before = first.stat().st_mtime_ns
     assert user.is_answered(*ON_SPARK) == expected
     assert first.stat().st_mtime_ns == before  # what was done is not done again
 
 
-def test_a_worker_that_cannot_write_ends_the_run_with_its_own_words(
+def test_a_worker_without_a_package_ends_the_run_with_its_own_words(
     log: Path, tmp_path: Path
 ) -> None:
     user = User(tmp_path, log)
     expected = user.is_answered()
-    user.flag.touch()
+    user.flag.mkdir()
+    (user.flag / "msgspec.py").write_text("raise ImportError(\"No module named 'msgspec'\")")
     ran = user.asks(*ON_SPARK)
     assert ran.returncode == 1
     (line,) = ran.stderr.splitlines()
     kept = tmp_path / "work" / "parts" / "spark.log"
-    said = "the run on Spark failed: OSError: [Errno 27] File too large"
+    said = "the run on Spark failed: ImportError: No module named 'msgspec'"
     assert line == f"slackwater: {said}; all of it is in {kept.relative_to(tmp_path)}"
     assert "Traceback (most recent call last)" in kept.read_text()
     # Without a folder of one's own, only what was said stays.
@@ -155,7 +156,7 @@ def test_a_worker_that_cannot_write_ends_the_run_with_its_own_words(
     (kept,) = tmp_path.glob("slackwater-*.spark.log")
     assert ran.stderr == f"slackwater: {said}; all of it is in {kept}\n"
     assert not [path for path in tmp_path.glob("slackwater-*") if path.is_dir()]
-    user.flag.unlink()
+    shutil.rmtree(user.flag)
     assert user.is_answered(*ON_SPARK) == expected
 
 

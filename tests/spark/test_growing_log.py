@@ -214,38 +214,43 @@ def test_the_end_is_not_eaten_by_the_first_of_two_runs(
     del spark
 
 
-def parts_of(folder: Path) -> list[Path]:
-    """What a finished run has written and goes on from, or gathers its counters from."""
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.parent.name in {
-            "matches", "windows", "ordered", "late", "quarantined", "counters", "written",
-        }
-    )  # fmt: skip
-
-
 @pytest.mark.usefixtures("spark")
-def test_a_part_of_the_results_that_is_gone_is_named(growing: Growing, tmp_path: Path) -> None:
+def test_a_part_of_the_results_that_is_gone_or_changed_is_named(
+    growing: Growing, tmp_path: Path
+) -> None:
+    """A changed byte is named, or changes nothing, as one in the name of a file's program."""
     there = tmp_path / "there"
     run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
-    parts = parts_of(there)
-    assert len({part.parent.name for part in parts}) >= 5
-    for part in parts:
+    expected = in_process(growing.log, SETTINGS, tmp_path)
+    files = sorted((there / "spark").rglob("*.parquet"))
+    assert len({file.parent.name for file in files}) >= 5
+    log = there / "spark" / "_spark_metadata"
+    named: list[str] = []
+    for part in (*files, log / "2.compact"):  # which has all that was in 0 and 1, too
         content = part.read_bytes()
         part.unlink()
-        with pytest.raises(UserError, match=f"{part.name}: is gone.*or remove .*there to start"):
+        with pytest.raises(UserError, match=f"{part.stem}.*: is gone.*or remove .*there to start"):
             run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
-        flipped = bytearray(content)
-        flipped[len(content) // 2] ^= 4
-        for hurt in (content[:-1], content + b"more", flipped):
+        for hurt in (content[:-1], content + b"more"):
             part.write_bytes(hurt)
-            how = r"(ends at byte|bytes 0 to \d+ are not|is damaged)"
+            how = r"(ends at byte|is damaged)"
             with pytest.raises(UserError, match=rf"{part.name}: {how}.*or remove .*there to start"):
                 run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+        for place in range(3, len(content), len(content) // 9):
+            flipped = bytearray(content)
+            flipped[place] ^= 4
+            part.write_bytes(flipped)
+            try:
+                run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+            except UserError as error:
+                named.append(str(error))
+            else:
+                assert given_by(there, SETTINGS) == expected
         part.write_bytes(content)
+    assert len(named) > 4 * len(files)
+    assert all(f"or remove {there} to start" in line for line in named)
     run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
-    assert given_by(there, SETTINGS) == in_process(growing.log, SETTINGS, tmp_path)
+    assert given_by(there, SETTINGS) == expected
 
 
 @pytest.mark.usefixtures("spark")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,9 +26,9 @@ from slackwater.engine.hosts.spark.chain_state import (
     packed,
     unpacked,
 )
-from slackwater.engine.hosts.spark.typed_output import Staged
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.order.registry import parse_order
+from slackwater.engine.output.table_files import table_of_bytes
 from slackwater.engine.query import query
 from tests.planted import Planted
 from tests.spark.pretend_state import Store
@@ -61,17 +62,16 @@ def _batches(log: Path) -> list[list[Row]]:
     """One file each, then the end."""
     batches = [
         [
-            Row(site="main", file=file.name, place=place, rows=rows)
+            Row(site="main", batch=number, file=file.name, place=place, rows=rows)
             for place, rows in enumerate(pq.read_table(file, columns=["rows"])["rows"].to_pylist())
         ]
-        for file in sorted(log.glob("*.parquet"))
+        for number, file in enumerate(sorted(log.glob("*.parquet")))
     ]
-    return [*batches, [Row(site="main", file="end", place=0, rows=0)]]
+    return [*batches, [Row(site="main", batch=len(batches), file="end", place=0, rows=0)]]
 
 
-def _task(log: Path, settings: ChainSettings = SETTINGS) -> SiteChain:
-    Staged(log.parent / "staged").clear()
-    return SiteChain(settings, log, log.parent / "staged", cache_home())
+def _task(log: Path, settings: ChainSettings = SETTINGS, *, files: bool = False) -> SiteChain:
+    return SiteChain(settings, log, cache_home(), files=files)
 
 
 def _restored_each_time(log: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
@@ -169,26 +169,20 @@ def test_live_chains_are_bounded_and_the_last_ones_stay() -> None:
     assert live.take("run", "s0", b"now") is chains[0]
 
 
-def test_large_payloads_go_through_files(
-    log: Path, live: LiveChains, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_table_is_several_rows(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, batches = Store(), _batches(log)
-    monkeypatch.setattr(processor, "LARGE", 1 << 30)
-    inline = store.run(_task(log), batches[0], kept=False)
-    assert all(row.payload and not row.staged for row in inline)
-    monkeypatch.setattr(processor, "LARGE", 1)
-    task = _task(log)
-    tried = store.run(task, batches[0], kept=False)
-    staged = store.run(task, batches[0])
-    assert tried == staged
-    folder = Staged(log.parent / "staged")
-    assert [folder.get(row.staged) for row in staged] == [bytes(row.payload) for row in inline]
-    assert not any(row.payload for row in staged)
-    folder.clear()
-    assert list((log.parent / "staged").iterdir()) == []
-    folder.remove()
-    assert not (log.parent / "staged").exists()
-    assert live is chain_state.LIVE
+    whole = store.run(_task(log, files=True), batches[0], kept=False)
+    monkeypatch.setattr(processor, "_PAYLOAD_BYTES", 1)
+    single = store.run(_task(log, files=True), batches[0])
+    assert [row.number for row in single] == list(range(len(single)))
+    assert {row.rows for row in single} == {1}
+    assert len(single) == sum(row.rows for row in whole) > len(whole)
+    assert _tables(single) == _tables(whole)
+
+
+def _tables(rows: list[Row]) -> list[dict[str, Any]]:
+    tables = [table_of_bytes(bytes(row.payload)) for row in rows]
+    return [record for table in tables for record in table.to_pylist()]
 
 
 def test_what_was_packed_comes_back_and_is_smaller() -> None:

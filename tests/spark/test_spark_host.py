@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.inprocess import run_in_process
-from slackwater.engine.hosts.spark.host import run_on_spark
+from slackwater.engine.hosts.spark import host
+from slackwater.engine.hosts.spark.host import chained, run_on_spark
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
@@ -31,7 +33,6 @@ from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
-from slackwater.engine.output.run_writer import RunWriter
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.scenario import RunnableScenario
@@ -147,19 +148,18 @@ def test_a_log_that_grows_between_runs_and_during_them_equals_in_process(
 
     grow()
     (log / "manifest.json").write_text("{}")  # as a simulated log has it
-    write = RunWriter.write
 
-    def write_and_grow(self: RunWriter, *arguments: Any) -> list[Path]:
-        files = write(self, *arguments)
+    def chained_and_grown(*arguments: Any, **more: Any) -> DataFrame:
         grow()
-        return files
+        grow()
+        return chained(*arguments, **more)
 
     calls = 0
     while left:
         grow()
         run_in_process(log, settings(), tmp_path / "here")
         with monkeypatch.context() as patch:
-            patch.setattr(RunWriter, "write", write_and_grow)
+            patch.setattr(host, "chained", chained_and_grown)
             there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", 1)
         calls += bool(there["batches"])
         assert written(tmp_path / "there") == written(tmp_path / "here")
@@ -178,16 +178,21 @@ def test_killed_and_started_again_equals_undisturbed(tmp_path: Path) -> None:
     finally:
         os.killpg(first.pid, signal.SIGKILL)  # the JVM and its workers too
         first.wait()
-    done = len(list((out / "ordered").glob("batch-*")))
+    done = _batches(out)
     assert done < 10, "killed too late to prove anything"
     subprocess.run(command, cwd=ROOT, check=True, timeout=150)
-    assert len(list((out / "ordered").glob("batch-*"))) > done
+    assert _batches(out) > done
     assert written(out) == written(tmp_path / "here")
+
+
+def _batches(out: Path) -> int:
+    """That have their results."""
+    return len(list((out / "spark" / "_spark_metadata").glob("[0-9]*")))
 
 
 def _wait_for_batches(out: Path, batches: int, process: subprocess.Popen[bytes]) -> None:
     for _ in range(3_000):
-        if len(list((out / "ordered").glob("batch-*"))) >= batches:
+        if _batches(out) >= batches:
             return
         assert process.poll() is None, "ended before it could be killed"
         time.sleep(0.05)

@@ -21,12 +21,12 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings, ChunksOf
 from slackwater.engine.hosts.chain.identity import identity_of
 from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
 from slackwater.engine.hosts.chain.state_bytes import StateDamagedError, from_bytes, to_bytes
-from slackwater.engine.hosts.spark.typed_output import LARGE, Staged
 from slackwater.engine.log.arrival_log import frames_at
 from slackwater.engine.log.input.numbering import Numbering
 from slackwater.engine.operators.match.spill.chunks import ChunksApart
-from slackwater.engine.output.run_writer import OutputPart
+from slackwater.engine.output.run_writer import OutputPart, filed
 from slackwater.engine.output.run_writer import packed as packed_part
+from slackwater.engine.output.spark_parts import COUNTERS
 
 # Chunks of spilled events in Spark's state store, beside the chain's snapshot.
 #
@@ -295,11 +295,15 @@ class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not 
 # sorted by their place in the log first, since Spark promises no order inside a group.
 
 
-OUTPUT: Final = "site string, number long, last boolean, kind string, payload binary, staged string"
-"""``last``: only the end of the input gives it. ``staged``: the payload's name in the folder for
-large ones; empty: it is here."""
+OUTPUT: Final = (
+    "site string, batch long, number long, last boolean, kind string, rows long, payload binary"
+)
+"""``batch``: the micro-batch. ``number``: in the site and batch. ``last``: only the end of the
+input gives it. ``rows``: of the table that ``payload`` is; 0: it is something else."""
 
 _ROWS_AT_ONCE: Final = 1 << 16
+_PAYLOAD_BYTES: Final = 1 << 25
+"""Of a table in a row: a JVM holds several copies of it."""
 
 
 class SiteChain(SiteProcessor):
@@ -310,42 +314,67 @@ class SiteChain(SiteProcessor):
     Args:
         settings: of every chain.
         log: folder of the arrival log.
-        staged: folder for large payloads.
         cache: where compiled kernels are.
+        files: whether tables are as files have them (``run_writer.filed``); else they are as the
+            chain gives them.
     """
 
-    def __init__(self, settings: ChainSettings, log: Path, staged: Path, cache: Path) -> None:
+    def __init__(self, settings: ChainSettings, log: Path, cache: Path, *, files: bool) -> None:
         super().__init__(settings, cache)
         self._log = log
-        self._staged = Staged(staged)
+        self._files = files
 
     def answers(self, site: str, rows: Iterator[Row]) -> list[Row]:
         chain = self._state.chain(site)
         places: dict[str, list[int]] = {}
-        ended = False
+        batch, ended = 0, False
         for row in rows:
+            batch = row.batch
             if row.rows:
                 places.setdefault(row.file, []).append(row.place)
             else:
                 ended = True
-        parts: list[OutputPart] = []
+        given = _Given(site, batch, files=self._files)
         for frames in _together(frames_at(self._log, places)):
             for some in next_parts(chain, frames):
-                parts += map(packed_part, some)
+                given.add(some)
         self._state.keep(chain)
-        last = last_parts(self._state.apart(chain)) if ended else []
-        given = [(part, False) for part in parts]
-        given += [(packed_part(part), True) for part in last]
-        return [self._row(number, *each) for number, each in enumerate(given)]
+        if ended:
+            given.add(last_parts(self._state.apart(chain)), last=True)
+        return given.rows
 
-    def _row(self, number: int, part: OutputPart, last: bool) -> Row:
-        payload, staged = part.payload, ""
-        if len(payload) >= LARGE:
-            payload, staged = b"", self._staged.put(payload)
-        return Row(
-            site=part.site, number=number, last=last, kind=part.kind,
-            payload=bytearray(payload), staged=staged,
-        )  # fmt: skip
+
+class _Given:
+    """Rows of ``OUTPUT``, of a site and a micro-batch."""
+
+    def __init__(self, site: str, batch: int, *, files: bool) -> None:
+        self._site = site
+        self._batch = batch
+        self._files = files
+        self._results = 0
+        self.rows: list[Row] = []
+
+    def add(self, parts: list[OutputPart], *, last: bool = False) -> None:
+        """What the chain gave next; ``last``: at the end of the input."""
+        for part in self._filed(parts) if self._files else parts:
+            rows = part.payload.num_rows if isinstance(part.payload, pa.Table) else 0
+            payload = packed_part(part).payload
+            self.rows.append(
+                Row(
+                    site=self._site, batch=self._batch, number=len(self.rows), last=last,
+                    kind=part.kind, rows=rows, payload=bytearray(payload),
+                )
+            )  # fmt: skip
+
+    def _filed(self, parts: list[OutputPart]) -> Iterator[OutputPart]:
+        files, counters = filed(parts, self._results)
+        for kind, of_kind in files.items():
+            for table in (table for tables in of_kind for table in tables):
+                step = max(1, table.num_rows * _PAYLOAD_BYTES // max(table.nbytes, 1))
+                for start in range(0, table.num_rows, step):
+                    yield OutputPart(self._site, kind, table.slice(start, step))
+                self._results += table.num_rows
+        yield from (OutputPart(site, COUNTERS, each) for site, each in counters.items())
 
 
 def _together(of_files: Iterable[list[Frame]]) -> Iterator[list[Frame]]:

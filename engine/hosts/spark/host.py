@@ -1,8 +1,9 @@
 """Host of the chains on Spark: frames of the arrival log in, results to Parquet.
 
 Spark's file source reads a list of the frames (``engine.hosts.spark.reading_list``). One stateful
-operator per site, RocksDB state store, checkpoint, and a sink that replaces a batch written again:
-after a crash the same call goes on without loss or double results.
+operator per site, RocksDB state store, checkpoint, and Spark's own Parquet sink, which counts a
+batch that is done again once: after a crash the same call goes on without loss or double results.
+No result passes the driver.
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ from slackwater.engine.hosts.java import java_home
 from slackwater.engine.hosts.spark.chain_state import OUTPUT, SiteChain
 from slackwater.engine.hosts.spark.class_archive import java_options
 from slackwater.engine.hosts.spark.reading_list import LIST_COLUMNS, ReadingList
-from slackwater.engine.hosts.spark.typed_output import Staged
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.log.whole_file import whole_file
-from slackwater.engine.output.durable import END, Ledger
 from slackwater.engine.output.part_store import PartStore, sole_use
 from slackwater.engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
+from slackwater.engine.output.spark_parts import BY_SPARK, KIND, SparkParts
 
 # Spark's failures and interruptions: the one cause at the end of what it says, and Ctrl-C.
 
@@ -164,11 +164,19 @@ def wait_for(done: Callable[[], None]) -> None:
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
 _SPARK_LOG: Final = "spark.log"
-_STAGED: Final = "staged"
 _TRIES: Final = 3
 """Of a run with a worker that is slow to start."""
-Sink = Callable[[list[Row], int], None]
-"""Takes the rows (of ``OUTPUT``) that a micro-batch gave, and its number."""
+_SINK: Final = {
+    "compression": "zstd",
+    "parquet.block.size": str(8 << 20),
+    # A payload may be large: the size is looked at after each.
+    "parquet.page.size.row.check.min": "1",
+    "parquet.page.size.row.check.max": "1",
+    "parquet.block.size.row.check.min": "1",
+    "parquet.block.size.row.check.max": "1",
+    "parquet.enable.dictionary#payload": "false",
+}
+"""Of Spark's Parquet sink. An export reads row groups of 8 MB."""
 FILES_PER_BATCH: Final = 8
 """Of the log, some 4 M events: a micro-batch costs more than a second whatever it holds."""
 
@@ -225,10 +233,13 @@ def _standard_error_to(log: Path) -> Iterator[None]:
             os.close(kept)
 
 
-def chained(listed: DataFrame, settings: ChainSettings, log: Path, staged: Path) -> DataFrame:
-    """Every site's chain over the frames of ``log`` that are ``listed``."""
+def chained(listed: DataFrame, settings: ChainSettings, log: Path, *, files: bool) -> DataFrame:
+    """Every site's chain over the frames of ``log`` that are ``listed``; rows of ``OUTPUT``.
+
+    ``files``: as of ``SiteChain``.
+    """
     return listed.groupBy("site").transformWithState(
-        statefulProcessor=SiteChain(settings, log.resolve(), staged.resolve(), cache_home()),
+        statefulProcessor=SiteChain(settings, log.resolve(), cache_home(), files=files),
         outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="None",
@@ -297,11 +308,11 @@ def _run(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     reader = LogReader(log)
-    writer, staged = RunWriter(PartStore(out)), Staged(out / _STAGED)
+    writer = RunWriter(PartStore(out))
     committed = committed_batches(out / CHECKPOINT)
     if committed:
         _check_settings(out / SETTINGS, settings)
-        Ledger(out).check(committed)
+        SparkParts(out).check(committed)
     else:
         writer.clear()  # of the other host, or of a run that was cut off before it got anywhere
         _check_settings(out / SETTINGS, settings)
@@ -309,8 +320,7 @@ def _run(
     batches: list[dict[str, Any]] = []
     if committed < facts.batches:
         tasks = facts.sites  # more of them would have nothing to do
-        batches = _micro_batches(log, settings, out, master, tasks, _sink(writer, staged))
-        staged.remove()
+        batches = _micro_batches(log, settings, out, master, tasks)
     advanced(facts.rows)
     return writer.finish(
         host=f"spark {master}",
@@ -329,7 +339,7 @@ def committed_batches(checkpoint: Path) -> int:
 
 
 def _micro_batches(
-    log: Path, settings: ChainSettings, out: Path, master: str, tasks: int, sink: Sink
+    log: Path, settings: ChainSettings, out: Path, master: str, tasks: int
 ) -> list[dict[str, Any]]:
     """Does all of the reading list that is not committed; tells rows and seconds of each batch."""
     with of_the_jvm(out / _SPARK_LOG), told_to(out / _SPARK_LOG):
@@ -338,8 +348,11 @@ def _micro_batches(
         # A checkpoint keeps what it began with.
         session.conf.set("spark.sql.shuffle.partitions", tasks)
         query = (
-            chained(due(session, out / READING), settings, log, out / _STAGED)
-            .writeStream.foreachBatch(lambda batch, batch_id: sink(batch.collect(), batch_id))
+            chained(due(session, out / READING), settings, log, files=True)
+            .writeStream.format("parquet")
+            .partitionBy(KIND)
+            .options(**_SINK)
+            .option("path", str(out / BY_SPARK))
             .option("checkpointLocation", str(out / CHECKPOINT))
             .start()
         )
@@ -355,28 +368,6 @@ def _micro_batches(
     ]
 
 
-def _sink(writer: RunWriter, staged: Staged) -> Sink:
-    """Makes what the sites' chains gave the whole of a micro-batch.
-
-    What only the end of the input gives is a batch of its own, which every later end replaces.
-    """
-    staged.clear()
-    ledger = Ledger(writer.directory)
-
-    def write(rows: list[Row], batch_id: int) -> None:
-        # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
-        given = sorted(rows, key=lambda row: (row.site, row.number))
-        last = [part_of(row, staged) for row in given if row.last]
-        if last:
-            ledger.enter(END, writer.write(END, last))
-        parts = [part_of(row, staged) for row in given if not row.last]
-        ledger.enter(batch_id, writer.write(batch_id, parts), ends=bool(last))
-        staged.clear()
-
-    return write
-
-
-def part_of(row: Row, staged: Staged) -> OutputPart:
+def part_of(row: Row) -> OutputPart:
     """What a row of ``OUTPUT`` holds."""
-    payload = staged.get(row.staged) if row.staged else bytes(row.payload)
-    return OutputPart(row.site, row.kind, payload)
+    return OutputPart(row.site, row.kind, bytes(row.payload))

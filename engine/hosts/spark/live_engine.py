@@ -30,7 +30,6 @@ from slackwater.engine.hosts.spark.host import (
     spark_session,
 )
 from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
-from slackwater.engine.hosts.spark.typed_output import Staged
 from slackwater.engine.log.files.log_files import reading
 from slackwater.engine.log.following import Piece, piece_after
 from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
@@ -38,7 +37,6 @@ from slackwater.engine.output.live_answers import LiveAnswers, skipped
 from slackwater.engine.output.run_writer import CHECKPOINT, READING
 
 _SINK: Final = "sink"
-_STAGED: Final = "staged"
 _LOOK_S: Final = 0.2
 _VERSION: Final = (3, SNAPSHOT_VERSION)
 
@@ -80,7 +78,6 @@ class SparkEngine:
         self._written = threading.Condition()
         self._caught_up = False
         self._ended = False
-        self._staged = Staged(folder / _STAGED)
         self._saved = 0
         self._open(open_answers)
         with of_the_jvm(spark_log(folder)):
@@ -131,10 +128,9 @@ class SparkEngine:
         session.conf.set(
             "spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism
         )  # a checkpoint keeps what it began with
-        self._staged.clear()
         listed = due(session, self._folder / READING, cleanSource="delete")
         return (
-            chained(listed, self._settings, self._log, self._folder / _STAGED)
+            chained(listed, self._settings, self._log, files=False)
             .writeStream.foreachBatch(lambda batch, number: self._sink(batch.collect(), number))
             .option("checkpointLocation", str(self._folder / CHECKPOINT))
             .start()
@@ -211,16 +207,15 @@ class SparkEngine:
             if batch > self._batch:
                 # Sorted here: a sort in Spark samples its input, and so runs the chains twice.
                 given = sorted(rows, key=lambda row: (row.site, row.number))
-                self._answers.take([part_of(row, self._staged) for row in given if not row.last])
+                self._answers.take([part_of(row) for row in given if not row.last])
                 done = self._list.done_of.pop(batch)
-                last = [part_of(row, self._staged) for row in given if row.last]
+                last = [part_of(row) for row in given if row.last]
                 if last:
                     self._answers.close(last)
                     self._ended = True
                 self._answers.patient(partial(self._save, batch, done))
                 self._batch = batch
                 self._written.notify_all()
-            self._staged.clear()
 
     def _save(self, batch: int, done: int) -> None:
         """Raises OSError: it cannot be."""

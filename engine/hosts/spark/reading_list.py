@@ -76,7 +76,7 @@ class LiveList:
         Raises:
             OSError: it cannot be written.
         """
-        page = rows_of(pieces, self.sites, last=ends)
+        page = rows_of(pieces, self.sites, self.next, last=ends)
         schema = page.schema.with_metadata({_DONE: str(done).encode()})
         path = self._folder / f"page-{self.next:012d}.parquet"
         self.done_of[self.next] = done  # before Spark can have read the page
@@ -93,9 +93,15 @@ class LiveList:
 # on with what the log has got since.
 
 
-LIST_COLUMNS: Final = "site string, file string, place long, rows long"
+LIST_COLUMNS: Final = "site string, batch long, file string, place long, rows long"
 _SCHEMA: Final = pa.schema(
-    {SITE: pa.string(), "file": pa.string(), "place": pa.int64(), ROWS: pa.int64()}
+    {
+        SITE: pa.string(),
+        "batch": pa.int64(),
+        "file": pa.string(),
+        "place": pa.int64(),
+        ROWS: pa.int64(),
+    }
 )
 _FILES: Final = b"slackwater.files"
 _ENDS: Final = b"slackwater.ends"
@@ -152,7 +158,7 @@ class ReadingList:
                 if restored:
                     ends = page.schema.metadata[_ENDS] == _YES
                     pages[number] = page_of(
-                        [Piece(there[name], 0, 0) for name in marks], sites, last=ends
+                        [Piece(there[name], 0, 0) for name in marks], sites, number, last=ends
                     )
                     self._write(number, pages[number])
             sites.update(_sites(pages[number]))
@@ -162,7 +168,7 @@ class ReadingList:
         if new or not pages or pages[-1].schema.metadata[_ENDS] != _YES:
             for files in _chunks(new, files_per_batch):
                 last = not files or files[-1] is new[-1]
-                pages.append(page_of(files, sites, last=last))
+                pages.append(page_of(files, sites, len(pages), last=last))
                 self._write(len(pages) - 1, pages[-1])
         rows = sum(pc.sum(page[ROWS]).as_py() for page in pages)
         return LogFacts(rows, len(sites), len(pages))
@@ -218,20 +224,21 @@ def _chunks(files: Sequence[Piece], size: int) -> Iterator[list[Piece]]:
         yield chunk
 
 
-def page_of(pieces: Iterable[Piece], sites: set[str], *, last: bool) -> pa.Table:
+def page_of(pieces: Iterable[Piece], sites: set[str], batch: int, *, last: bool) -> pa.Table:
     """As ``rows_of``, with marks of the log's files, by which they are known again."""
     files = list(pieces)
     marks = {file.path.name: _mark(file.path) for file in files}
     metadata = {_FILES: json.dumps(marks).encode(), _ENDS: _YES if last else b"no"}
-    return rows_of(files, sites, last=last).replace_schema_metadata(metadata)
+    return rows_of(files, sites, batch, last=last).replace_schema_metadata(metadata)
 
 
-def rows_of(pieces: Iterable[Piece], sites: set[str], *, last: bool) -> pa.Table:
+def rows_of(pieces: Iterable[Piece], sites: set[str], batch: int, *, last: bool) -> pa.Table:
     """The rows of a file of the list; adds the sites of ``pieces`` to ``sites``.
 
     Args:
         pieces: of the log.
         sites: seen before.
+        batch: number of the micro-batch.
         last: every site's input ends behind them.
     """
     tables = [_SCHEMA.empty_table()]
@@ -239,13 +246,15 @@ def rows_of(pieces: Iterable[Piece], sites: set[str], *, last: bool) -> pa.Table
         headers = read_file(file, [SITE, ROWS]).slice(start)
         places = pa.array(np.arange(start, start + headers.num_rows))
         names = pa.repeat(pa.scalar(file.name, pa.string()), headers.num_rows)
-        columns = [headers[SITE], names, places, headers[ROWS]]
+        batches = pa.repeat(batch, headers.num_rows)
+        columns = [headers[SITE], batches, names, places, headers[ROWS]]
         tables.append(pa.Table.from_arrays(columns, schema=_SCHEMA))
         sites.update(_sites(headers))
     if last:
         zeros = pa.array(np.zeros(len(sites), np.int64))
         names = pa.repeat(pa.scalar("", pa.string()), len(sites))
-        ends = [pa.array(sorted(sites), pa.string()), names, zeros, zeros]
+        batches = pa.repeat(batch, len(sites))
+        ends = [pa.array(sorted(sites), pa.string()), batches, names, zeros, zeros]
         tables.append(pa.Table.from_arrays(ends, schema=_SCHEMA))
     return pa.concat_tables(tables)
 

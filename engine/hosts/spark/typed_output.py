@@ -1,12 +1,13 @@
-"""Results as rows with typed columns, and large payloads on their way to the driver."""
+"""Results as rows with typed columns: the fields of docs/reference/results.md.
+
+Matches, windows and alerts are rows of one DataFrame; what a kind has not is null in its
+rows. Attributes are typed where their types are known before any data, else they are a map of
+texts.
+"""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import Row
@@ -37,65 +38,6 @@ from slackwater.engine.query.plan import (
     checks_of,
 )
 from slackwater.engine.query.results_as_events import DerivedTypes
-
-# Large payloads on their way from workers to the driver: through a folder, not through the JVM.
-#
-# Rows of 27 MB per batch cost the JVM more than their matches cost the worker. A file lives from
-# the task that writes it to the end of its batch; a batch done again writes its files again, so
-# they need not outlive a crash.
-
-
-LARGE: Final = 1 << 16
-"""Payloads from so many bytes on go through files."""
-
-
-class Staged:
-    """Files in ``folder``, which workers and driver reach alike, as they do the log.
-
-    Args:
-        folder: of this run alone.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def clear(self) -> None:
-        """An empty folder: what a run that broke off has left is done again."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
-
-    def put(self, payload: bytes) -> str:
-        """Keeps a payload; the name to ``take`` it by. Equal ones, as of a task tried twice, are
-        one file.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
-        name = blake2b(payload, digest_size=16).hexdigest()
-        unfinished = self._folder / f".{name}-{os.getpid()}"
-        unfinished.write_bytes(payload)
-        unfinished.rename(self._folder / name)
-        return name
-
-    def get(self, name: str) -> bytes:
-        """A payload.
-
-        Raises:
-            OSError: it is not there.
-        """
-        return (self._folder / name).read_bytes()
-
-    def remove(self) -> None:
-        """End of the run."""
-        shutil.rmtree(self._folder)
-
-
-# Results as rows with typed columns: the fields of docs/reference/results.md.
-#
-# Matches, windows and alerts are rows of one DataFrame; what a kind has not is null in its
-# rows. Attributes are typed where their types are known before any data, else they are a map of
-# texts.
-
 
 _TYPES: Final[dict[str, DataType]] = {
     "int": LongType(), "float": DoubleType(), "bool": BooleanType(), "str": StringType(),

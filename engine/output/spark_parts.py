@@ -1,0 +1,248 @@
+"""Results of a run on Spark: rows of packed tables that Spark's own Parquet sink has written.
+
+``spark/kind=NAME/*.parquet``, and in ``spark/_spark_metadata`` which of these files count: Spark
+writes an entry for each micro-batch when all its files are there, so a batch that is done again
+counts once. What only the end of the input gives has ``last``; each later end replaces it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.whole_file import DAMAGED, open_parquet
+from slackwater.engine.output.schema import POSITION
+from slackwater.engine.output.table_files import events_joined, table_of_bytes
+
+BY_SPARK: Final = "spark"
+KIND: Final = "kind"
+END: Final = 999_999_999_999
+"""Batch of what only the end of the input gives: after all others, replaced by each later end."""
+COUNTERS: Final = "counters"
+"""Of the sites whose input has ended; every end gives them."""
+_SINK_LOG: Final = "_spark_metadata"
+_ENTRY: Final = re.compile(r"([0-9]+)(\.compact)?")
+_PAYLOAD: Final = "payload"
+_INDEX: Final = pa.schema(
+    {
+        "site": pa.string(), "batch": pa.int64(), "number": pa.int64(), "last": pa.bool_(),
+        "rows": pa.int64(),
+    }
+)  # fmt: skip
+_PLACES: Final = ("file", "group", "place")
+"""Of a row: its file's number, the row group there, and the place in it."""
+
+
+class _File(Struct, frozen=True):
+    """A file that counts, and its size [bytes]."""
+
+    path: Path
+    size: int
+
+
+class SparkParts:
+    """What the run in ``directory`` has written.
+
+    Raises:
+        UserError: Spark's list of the files is damaged, or a file is gone or shorter.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.batches, files = self._listed()
+        self._files: dict[str, list[_File]] = {}
+        for file in files:
+            if not file.path.exists():
+                raise self.refused(file.path, "is gone")
+            if file.path.stat().st_size != file.size:
+                raise self.refused(
+                    file.path, f"ends at byte {file.path.stat().st_size}, and had {file.size}"
+                )
+            self._files.setdefault(file.path.parent.name.removeprefix(f"{KIND}="), []).append(file)
+        self._ended = cache(self._last_end)
+
+    def refused(self, path: Path, what: str) -> UserError:
+        """The error that names a file, and what to do."""
+        return UserError(
+            f"{path}: {what}; restore it as this run has written it, or remove {self._directory} "
+            "to start the run from scratch"
+        )
+
+    def check(self, committed: int) -> None:
+        """The first ``committed`` batches are there, byte for byte as far as Parquet can say.
+
+        Raises:
+            UserError: names the file that is not as it was written, and what to do.
+        """
+        if self.batches < committed:
+            path = self._directory / BY_SPARK / _SINK_LOG / str(self.batches)
+            raise self.refused(path, "is gone, or the run is of another version")
+        for file in (file for of_kind in self._files.values() for file in of_kind):
+            try:
+                with open_parquet(file.path) as opened:
+                    for _ in opened.iter_batches():
+                        pass
+            except DAMAGED as error:
+                raise self.refused(file.path, f"is damaged: {error}") from error
+
+    def counters(self) -> dict[str, Any]:
+        """By site, those of the last end."""
+        return {site: json.loads(payload) for site, payload in self.open(COUNTERS).payloads()}
+
+    def open(self, kind: str) -> SparkBatches:
+        """What there is of ``kind``."""
+        return SparkBatches(self, self._files.get(kind, []), self._ended)
+
+    def _last_end(self) -> int:
+        """The last micro-batch in which an input ended; -1: none."""
+        ends = [_index(self, file.path, 0) for file in self._files.get(COUNTERS, [])]
+        return max((pc.max(table["batch"]).as_py() for table in ends if len(table)), default=-1)
+
+    def _listed(self) -> tuple[int, list[_File]]:
+        """How many micro-batches there are, and their files.
+
+        An entry is a version and a line of JSON for each file; a compact one has those before, too.
+        """
+        log = self._directory / BY_SPARK / _SINK_LOG
+        entries: dict[int, Path] = {}
+        begin = 0
+        for path in log.iterdir() if log.is_dir() else ():
+            found = _ENTRY.fullmatch(path.name)
+            if found is not None:
+                number = int(found[1])
+                entries[number] = path
+                if found[2]:
+                    begin = max(begin, number)
+        files: list[_File] = []
+        last = max(entries, default=-1)
+        for number in range(begin, last + 1):
+            path = entries.get(number, log / str(number))
+            if not path.exists():
+                raise self.refused(path, "is gone")
+            try:
+                version, *lines = path.read_text(encoding="utf-8").splitlines()
+                if version != "v1":
+                    raise self.refused(path, f"is damaged: begins with {version!r}")
+                files += [self._file(json.loads(line)) for line in lines]
+            except (ValueError, KeyError) as error:
+                raise self.refused(path, f"is damaged: {error}") from error
+        return last + 1, files
+
+    def _file(self, entry: dict[str, Any]) -> _File:
+        """Of an entry, in the folder as it is called now: it may have been moved."""
+        *_, kind, name = unquote(entry["path"]).split("/")
+        return _File(self._directory / BY_SPARK / kind / name, entry["size"])
+
+
+class SparkBatches:
+    """The rows of one kind, as an export reads them (``part_store.Batches``)."""
+
+    def __init__(self, parts: SparkParts, files: Sequence[_File], ended: Any) -> None:
+        self._parts = parts
+        self._files = [file.path for file in files]
+        self.count = len(files)
+        empty = _placed(_INDEX.empty_table(), 0, 0)
+        found = [_index(parts, path, number) for number, path in enumerate(self._files)]
+        rows = pa.concat_tables([empty, *found])
+        if pc.any(rows["last"], min_count=0).as_py():
+            stale = pc.and_(rows["last"], pc.not_equal(rows["batch"], ended()))
+            rows = rows.filter(pc.invert(stale))
+            end = pc.if_else(rows["last"], END, rows["batch"])
+            rows = rows.set_column(rows.schema.get_field_index("batch"), "batch", end)
+        self._rows = rows.sort_by([(name, "ascending") for name in ("batch", "site", "number")])
+
+    @property
+    def sites(self) -> set[str]:
+        return set(self._rows["site"].unique().to_pylist())
+
+    @property
+    def batches(self) -> list[int]:
+        return sorted(self._rows["batch"].unique().to_pylist())
+
+    def rows(self) -> dict[str, int]:
+        """Rows by site, over all batches."""
+        sums = self._rows.group_by("site").aggregate([("rows", "sum")])
+        return dict(zip(sums["site"].to_pylist(), sums["rows_sum"].to_pylist(), strict=True))
+
+    def payloads(self) -> Iterator[tuple[str, bytes]]:
+        """(site, content), by batch, site and number."""
+        return self._contents(self._rows)
+
+    def tables(
+        self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """As ``part_store.BatchFiles.tables``; of a batch, a table for each schema."""
+        chosen = pc.is_in(self._rows["site"], pa.array(sites, pa.string()))
+        rows = self._rows.filter(chosen)
+        for batch in rows["batch"].unique().to_pylist():
+            if batch_id in (None, batch):
+                of_batch = rows.filter(pc.equal(rows["batch"], batch))
+                wanted = {name.partition(".")[0] for name in columns or ()}
+                for table in _together(self._contents(of_batch), wanted):
+                    yield batch, table
+
+    def _contents(self, rows: pa.Table) -> Iterator[tuple[str, bytes]]:
+        """Of ``rows``, in their order; a row group is read once where they are in its order."""
+        key: tuple[int, int] | None = None
+        columns = (rows[name].to_pylist() for name in ("site", *_PLACES))
+        for site, file, group, place in zip(*columns, strict=True):
+            if key != (file, group):
+                key, path = (file, group), self._files[file]
+                try:
+                    with open_parquet(path) as opened:
+                        held = opened.read_row_group(group, columns=[_PAYLOAD])[_PAYLOAD]
+                except DAMAGED as error:
+                    raise self._parts.refused(path, f"is damaged: {error}") from error
+            yield site, held[place].as_py()
+
+
+def _index(parts: SparkParts, path: Path, number: int) -> pa.Table:
+    """What the file of that number says of its rows, and their places."""
+    try:
+        with open_parquet(path) as opened:
+            groups = [
+                opened.read_row_group(group, columns=_INDEX.names).cast(_INDEX)
+                for group in range(opened.num_row_groups)
+            ]
+            return pa.concat_tables(
+                [_placed(rows, number, group) for group, rows in enumerate(groups)]
+                or [_placed(_INDEX.empty_table(), number, 0)]
+            )
+    except DAMAGED as error:
+        raise parts.refused(path, f"is damaged: {error}") from error
+
+
+def _placed(rows: pa.Table, file: int, group: int) -> pa.Table:
+    places = (np.full(len(rows), file), np.full(len(rows), group), np.arange(len(rows)))
+    for name, place in zip(_PLACES, places, strict=True):
+        rows = rows.append_column(name, pa.array(place))
+    return rows
+
+
+def _together(
+    contents: Iterator[tuple[str, bytes]], columns: Collection[str]
+) -> Iterator[pa.Table]:
+    """The tables in ``contents``, with these ``columns`` (none: all): those of one schema together.
+
+    The events of a site have no position but their place, so its tables become one.
+    """
+    of_site: dict[str, list[pa.Table]] = {}
+    for site, content in contents:
+        of_site.setdefault(site, []).append(table_of_bytes(content, columns))
+    of_schema: dict[pa.Schema, list[pa.Table]] = {}
+    for site, tables in of_site.items():
+        of_events = not columns and POSITION not in tables[0].schema.names
+        for table in [events_joined(site, tables)] if of_events else tables:
+            of_schema.setdefault(table.schema, []).append(table)
+    yield from map(pa.concat_tables, of_schema.values())
