@@ -19,12 +19,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from slackwater.engine.cache_home import cache_home
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.hosts.chain import ChainSettings, output_parts, site_chain
 from slackwater.engine.hosts.spark import chain_state
-from slackwater.engine.hosts.spark.chain_state import LiveChains, SiteChain
-from slackwater.engine.hosts.spark.host import part_of
+from slackwater.engine.hosts.spark.chain_state import LiveChains
+from slackwater.engine.hosts.spark.host import log_processor, part_of
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.order.base import Guards
@@ -331,7 +330,7 @@ def test_attack_03_a_worker_of_spark_sets_aside_likewise(
     found = []
     for file in sorted((tmp_path / "log").glob("*.parquet")):
         monkeypatch.setattr(chain_state, "LIVE", LiveChains())
-        task = SiteChain(settings("each", "count"), tmp_path / "log", cache_home(), files=False)
+        task = log_processor(settings("each", "count"), tmp_path / "log", files=False)
         counts = pq.read_table(file, columns=["rows"])["rows"].to_pylist()
         rows = [
             Row(site="s", batch=0, file=file.name, place=place, rows=n)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.engine.output.durable import END
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.output.identity import final_results
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore
-from slackwater.engine.output.run_writer import write_results
+from slackwater.engine.output.spark_parts import END
+from tests.results.written import write_results
 
 Change = dict[str, Any]
 

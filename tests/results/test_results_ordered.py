@@ -24,9 +24,9 @@ from slackwater.engine.output.ordered import (
     export_ordered_jsonl,
     export_ordered_table,
     released_table,
-    write_events,
 )
 from slackwater.engine.output.part_store import PartStore
+from tests.results.written import write_events
 
 
 def released(strings: Strings, first: int, status: list[int], **attrs: Any) -> Released:

@@ -18,8 +18,8 @@ from slackwater.engine.log import whole_file
 from slackwater.engine.output.export import export_jsonl, export_table
 from slackwater.engine.output.identity import partners
 from slackwater.engine.output.part_store import PartStore
-from slackwater.engine.output.run_writer import write_results
 from slackwater.engine.output.schema import MATCHES, WINDOWS
+from tests.results.written import write_results
 
 US = 1000
 EVENT = {"site": "main", "stream": "events", "source": "s1", "seq": 3, "type": "A", "ts": 5 * US,

@@ -13,9 +13,9 @@ import pytest
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.output.part_store import PartStore
-from slackwater.engine.output.run_writer import write_results
 from slackwater.engine.scenario import Pass, Score
 from slackwater.scenarios.bookstore.alarm_scoring import score_run
+from tests.results.written import write_results
 
 MS = 10**6
 W = 100 * MS

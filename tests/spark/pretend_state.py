@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Row
 
-from slackwater.engine.cache_home import cache_home
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.spark.chain_state import SiteChain
+from slackwater.engine.hosts.spark.chain_state import SiteProcessor
+from slackwater.engine.hosts.spark.host import log_processor
 
 
 class Value:
@@ -60,7 +60,7 @@ class Store:
         self._entries: dict[Any, Any] = {}
 
     def run(
-        self, task: SiteChain, rows: list[Row], *, kept: bool = True, site: str = "main"
+        self, task: SiteProcessor, rows: list[Row], *, kept: bool = True, site: str = "main"
     ) -> list[Row]:
         values: dict[str, Value] = {}
         entries = Entries(self._entries)
@@ -134,7 +134,7 @@ class PretendSpark:
         done = len(list(commits.iterdir()))
         if not done:
             self._stores = {}
-        task = SiteChain(settings, log, cache_home(), files=True)
+        task = log_processor(settings, log, files=True)
         pages = sorted(
             (out / "reading").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns
         )

@@ -234,7 +234,7 @@ def test_times_of_rows_are_whole_numbers_of_the_unit_and_attributes_are_as_they_
     result = {"query": "q", "at": 1_250_000_000, "known_at": None, "events": [event]}
     types = TypedOutput(plans, {"at": "int"}, 10**9)
     assert types.schema["at"].dataType.simpleString() == "bigint"
-    (row,) = types.rows([result])
+    (row,) = types.rows([result], 0)
     (found,) = row.events
     assert (row["at"], row.known_at) == (1, None)
     assert (found.ts, found.te, found.ref) == (-4, 3, 2_305_843_009)

@@ -12,7 +12,6 @@ from pyspark.sql import Row
 
 from bench.workload import FRAME_ROWS, event_frames, pattern_stream, sync_frame
 from slackwater.engine.barrier.registry import parse_barrier
-from slackwater.engine.cache_home import cache_home
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.state_bytes import StateDamagedError
@@ -21,11 +20,12 @@ from slackwater.engine.hosts.spark import chain_state as processor
 from slackwater.engine.hosts.spark.chain_state import (
     LEAST,
     LiveChains,
-    SiteChain,
+    SiteProcessor,
     digest_of,
     packed,
     unpacked,
 )
+from slackwater.engine.hosts.spark.host import log_processor
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.table_files import table_of_bytes
@@ -70,8 +70,8 @@ def _batches(log: Path) -> list[list[Row]]:
     return [*batches, [Row(site="main", batch=len(batches), file="end", place=0, rows=0)]]
 
 
-def _task(log: Path, settings: ChainSettings = SETTINGS, *, files: bool = False) -> SiteChain:
-    return SiteChain(settings, log, cache_home(), files=files)
+def _task(log: Path, settings: ChainSettings = SETTINGS, *, files: bool = False) -> SiteProcessor:
+    return log_processor(settings, log, files=files)
 
 
 def _restored_each_time(log: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
@@ -145,7 +145,7 @@ def test_attack_01_a_state_that_others_put_there_is_refused(
         (snapshot, None), (snapshot, b"other"), (snapshot[:-1], digest_of(snapshot[:-1])),
         (planted, digest_of(planted)), (packed(planted), digest_of(packed(planted))),
     ):  # fmt: skip
-        store._values |= {"chain": (content,), "digest": None if digest is None else (digest,)}
+        store._values |= {"chain": (content,), "digest": None if digest is None else (digest, 0)}
         monkeypatch.setattr(chain_state, "LIVE", LiveChains())
         with pytest.raises(UserError, match=r"the state of site 'main' in Spark's checkpoint is "):
             store.run(_task(log), second, kept=False)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
@@ -139,12 +139,14 @@ LIVE: Final = LiveChains()
 
 # A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark").
 #
-# One binary value per site, and a digest beside it: a worker that still has the chain of that
-# digest does not read the snapshot. Chunks of spilled events lie beside them.
+# One binary value per site, and beside it its digest and the number of results so far: a worker
+# that has the chain of that digest does not read it. Chunks of spilled events lie there, too.
 
 
 _STATE: Final = StructType([StructField("snapshot", BinaryType())])
-_DIGEST: Final = StructType([StructField("digest", BinaryType())])
+_DIGEST: Final = StructType(
+    [StructField("digest", BinaryType()), StructField("results", LongType())]
+)
 _ZSTD: Final = bytes.fromhex("28b52ffd")
 """How every zstd frame begins (RFC 8878)."""
 
@@ -164,32 +166,33 @@ class ChainState:
         self._digest = handle.getValueState("digest", _DIGEST)
         self._chunks = state_chunks(handle) if settings.spill is not None else None
 
-    def chain(self, site: str) -> Chain:
-        """The site's chain as the state has it; a new one if it has none.
+    def chain(self, site: str) -> tuple[Chain, int]:
+        """The site's chain as the state has it, and the number of its results so far; a new one
+        if it has none.
 
         Raises:
             UserError: the state is damaged, or of another version.
         """
         digest = self._digest.get()
         if digest is None and not self._snapshot.exists():
-            return Chain(self._settings, site, self._chunks)
-        kept = b"" if digest is None else bytes(digest[0])
+            return Chain(self._settings, site, self._chunks), 0
+        kept, results = (b"", 0) if digest is None else (bytes(digest[0]), digest[1])
         live = LIVE.take(self._run, site, kept)
         if live is not None:
-            return live
+            return live, results
         snapshot = bytes(self._snapshot.get()[0])
         whole = snapshot if digest_of(snapshot) == kept else b""
         try:
-            return Chain.restored(self._settings, site, unpacked(whole), self._chunks)
+            return Chain.restored(self._settings, site, unpacked(whole), self._chunks), results
         except StateDamagedError as damaged:
             raise _damaged(site, damaged) from damaged
 
-    def keep(self, chain: Chain) -> None:
-        """Makes the chain as it is now the state of its site."""
+    def keep(self, chain: Chain, results: int) -> None:
+        """Makes the chain as it is now, with so many results, the state of its site."""
         snapshot = packed(chain.snapshot())
         digest = digest_of(snapshot)
         self._snapshot.update((snapshot,))
-        self._digest.update((digest,))
+        self._digest.update((digest, results))
         if self._chunks is None:  # else it holds on to a handle that ends with this batch
             LIVE.keep(self._run, chain, digest, len(snapshot))
 
@@ -253,24 +256,65 @@ def unpacked(state: bytes) -> bytes:
         raise StateDamagedError(f"is damaged: {error}") from error
 
 
-# The stateful operators: one chain per site, fed with whatever Spark's group of a site holds.
+# The stateful operator: one chain per site, fed with whatever Spark's group of a site holds.
+
+
+class Due(Struct, frozen=True):
+    """What is due of a site: ``frames``, some at a time, in micro-batch ``batch``.
+
+    ``ends``: its input ends behind them. ``lasts``: the state is kept, as it was before that end:
+    the input may go on for a later run.
+    """
+
+    frames: Iterator[list[Frame]]
+    batch: int
+    ends: bool
+    lasts: bool
+
+
+class Source(Protocol):
+    """What rows of a site mean."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None: ...
+    def due(self, site: str, rows: Iterator[Row]) -> Due: ...
+
+
+class Answers(Protocol):
+    """What answers about a site become in a micro-batch: ``rows``; ``results``: of the site."""
+
+    rows: list[Row]
+    results: int
+
+    def add(self, chain: Chain, frames: list[Frame]) -> None: ...
+    def end(self, chain: Chain) -> None: ...
 
 
 class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
-    """Of a chain per site; what it reads and gives is up to those made of it.
+    """A chain per site.
 
     Args:
         settings: of every chain.
+        source: what its rows mean.
+        answers: from site, number of the micro-batch, and results so far.
         cache: where compiled kernels are; workers have other environments than the driver.
     """
 
-    def __init__(self, settings: ChainSettings, cache: Path) -> None:
+    def __init__(
+        self,
+        settings: ChainSettings,
+        source: Source,
+        answers: Callable[[str, int, int], Answers],
+        cache: Path,
+    ) -> None:
         self._settings = settings
+        self._source = source
+        self._answers = answers
         self._cache = cache
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         os.environ.setdefault("SLACKWATER_CACHE", str(self._cache))
         self._state = ChainState(handle, self._settings)
+        self._source.init(handle)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -278,17 +322,22 @@ class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not 
         rows: Iterator[Row],
         timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
     ) -> Iterator[Row]:
-        return iter(self.answers(key[0], rows))
-
-    @abstractmethod
-    def answers(self, site: str, rows: Iterator[Row]) -> list[Row]:
-        """What the rows of a site give."""
+        due = self._source.due(key[0], rows)
+        chain, results = self._state.chain(key[0])
+        given = self._answers(key[0], due.batch, results)
+        for frames in due.frames:
+            given.add(chain, frames)
+        if due.lasts:
+            self._state.keep(chain, given.results)
+        if due.ends:
+            given.end(self._state.apart(chain) if due.lasts else chain)
+        return iter(given.rows)
 
     def close(self) -> None:
         """Nothing to release."""
 
 
-# The stateful operator of the Spark host (DESIGN, "Spark").
+# What the host reads and gives (DESIGN, "Spark").
 #
 # Rows of a site say where its frames are in the log; the worker fetches them there itself, so
 # that the events cross neither the shuffle nor the socket between the JVM and Python. They are
@@ -306,56 +355,54 @@ _PAYLOAD_BYTES: Final = 1 << 25
 """Of a table in a row: a JVM holds several copies of it."""
 
 
-class SiteChain(SiteProcessor):
-    """Feeds the frames of a site to its chain; a row of a frame without rows ends its input.
+class LogSource(Struct, frozen=True):
+    """Rows of a reading list of ``log``; one of a frame without rows ends the site's input."""
 
-    The end gives its output, but the state stays as before it: the log may go on for a later run.
+    log: Path
 
-    Args:
-        settings: of every chain.
-        log: folder of the arrival log.
-        cache: where compiled kernels are.
-        files: whether tables are as files have them (``run_writer.filed``); else they are as the
-            chain gives them.
-    """
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """It has no state."""
 
-    def __init__(self, settings: ChainSettings, log: Path, cache: Path, *, files: bool) -> None:
-        super().__init__(settings, cache)
-        self._log = log
-        self._files = files
-
-    def answers(self, site: str, rows: Iterator[Row]) -> list[Row]:
-        chain = self._state.chain(site)
+    def due(self, site: str, rows: Iterator[Row]) -> Due:  # noqa: ARG002
         places: dict[str, list[int]] = {}
-        batch, ended = 0, False
+        batch, ends = 0, False
         for row in rows:
             batch = row.batch
             if row.rows:
                 places.setdefault(row.file, []).append(row.place)
             else:
-                ended = True
-        given = _Given(site, batch, files=self._files)
-        for frames in _together(frames_at(self._log, places)):
-            for some in next_parts(chain, frames):
-                given.add(some)
-        self._state.keep(chain)
-        if ended:
-            given.add(last_parts(self._state.apart(chain)), last=True)
-        return given.rows
+                ends = True
+        return Due(_together(frames_at(self.log, places)), batch, ends, lasts=True)
 
 
-class _Given:
-    """Rows of ``OUTPUT``, of a site and a micro-batch."""
+class PackedAnswers:
+    """Rows of ``OUTPUT``.
 
-    def __init__(self, site: str, batch: int, *, files: bool) -> None:
+    Args:
+        site: whose chain.
+        batch: number of the micro-batch.
+        results: of the site so far.
+        files: whether tables are as files have them (``run_writer.filed``); else they are as the
+            chain gives them.
+    """
+
+    def __init__(self, site: str, batch: int, results: int, *, files: bool) -> None:
         self._site = site
         self._batch = batch
         self._files = files
-        self._results = 0
+        self.results = results
         self.rows: list[Row] = []
 
-    def add(self, parts: list[OutputPart], *, last: bool = False) -> None:
-        """What the chain gave next; ``last``: at the end of the input."""
+    def add(self, chain: Chain, frames: list[Frame]) -> None:
+        """What the chain gives for ``frames``."""
+        for parts in next_parts(chain, frames):
+            self._add(parts, last=False)
+
+    def end(self, chain: Chain) -> None:
+        """What the end of the input gives."""
+        self._add(last_parts(chain), last=True)
+
+    def _add(self, parts: list[OutputPart], *, last: bool) -> None:
         for part in self._filed(parts) if self._files else parts:
             rows = part.payload.num_rows if isinstance(part.payload, pa.Table) else 0
             payload = packed_part(part).payload
@@ -367,13 +414,13 @@ class _Given:
             )  # fmt: skip
 
     def _filed(self, parts: list[OutputPart]) -> Iterator[OutputPart]:
-        files, counters = filed(parts, self._results)
+        files, counters = filed(parts, self.results)
         for kind, of_kind in files.items():
             for table in (table for tables in of_kind for table in tables):
                 step = max(1, table.num_rows * _PAYLOAD_BYTES // max(table.nbytes, 1))
                 for start in range(0, table.num_rows, step):
                     yield OutputPart(self._site, kind, table.slice(start, step))
-                self._results += table.num_rows
+                self.results += table.num_rows
         yield from (OutputPart(site, COUNTERS, each) for site, each in counters.items())
 
 

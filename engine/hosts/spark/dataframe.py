@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -19,9 +18,9 @@ from slackwater.engine.cache_home import cache_home
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.core.units import unit_ns
-from slackwater.engine.hosts.chain import ChainSettings
+from slackwater.engine.hosts.chain import Chain, ChainOutput, ChainSettings
 from slackwater.engine.hosts.options import QueryOptions, read_tables
-from slackwater.engine.hosts.spark.chain_state import NumberState, SiteProcessor
+from slackwater.engine.hosts.spark.chain_state import Due, NumberState, SiteProcessor
 from slackwater.engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from slackwater.engine.hosts.spark.typed_output import TypedOutput
 from slackwater.engine.log.input.numbering import read_seq_bits
@@ -159,7 +158,12 @@ def _applied(
             check_attributes(plan, known)
     output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
     return df.groupBy(r.SITE).transformWithState(
-        statefulProcessor=_Step(settings, rows, known, output, df.isStreaming, cache_home()),
+        statefulProcessor=SiteProcessor(
+            settings,
+            _RowSource(rows, known, lasts=df.isStreaming),
+            partial(_TypedAnswers, output=output),
+            cache_home(),
+        ),
         outputStructType=output.schema,
         outputMode="Append",
         timeMode="None",
@@ -219,50 +223,57 @@ def _frames(df: DataFrame) -> DataFrame:
     return placed
 
 
-class _Step(SiteProcessor):
-    """One chain per site, fed with whatever the group holds.
+class _RowSource:
+    """Plain rows, or frames; ``lasts``: more may come in a later micro-batch.
 
     ``rows``: what the columns of plain rows are; None: the rows are frames. ``attributes``: types
     of attributes as far as they are known.
     """
 
     def __init__(
-        self,
-        settings: ChainSettings,
-        rows: RowPlan | None,
-        attributes: Mapping[str, str] | None,
-        output: TypedOutput,
-        streaming: bool,
-        cache: Path,
+        self, rows: RowPlan | None, attributes: Mapping[str, str] | None, *, lasts: bool
     ) -> None:
-        super().__init__(settings, cache)
         self._rows = rows
         self._attributes = attributes
-        self._output = output
-        self._streaming = streaming
+        self._lasts = lasts
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        super().init(handle)
         self._numbers = NumberState(handle)
 
-    def answers(self, site: str | None, rows: Iterator[Row]) -> list[Row]:
+    def due(self, site: str | None, rows: Iterator[Row]) -> Due:
         if site is None:
             raise UserError(f"a row has no site: {next(rows)}; give it one, or leave it out")
-        live = self._state.chain(site)
-        outputs = [live.process(self._to_frames(site, list(rows)))]
-        if self._streaming:
-            self._state.keep(live)
-        else:
-            outputs.append(live.finish())
-        results = [of_query for output in outputs for of_query in output.results]
-        return [row for of_query in results for row in self._output.rows(of_query)]
+        frames = self._frames(site, list(rows))
+        return Due(iter([frames]), 0, not self._lasts, self._lasts)
 
-    def _to_frames(self, site: str, rows: list[Row]) -> list[Frame]:
-        if self._rows is not None:
-            numbering = self._rows.numbering()
-            self._numbers.restore(site, numbering)
-            frames = [frame_of(site, rows, self._rows, numbering)] if rows else []
-            if self._streaming and numbering.some:
-                self._numbers.keep(numbering)
-            return frames
-        return frames_of(site, rows, self._attributes)
+    def _frames(self, site: str, rows: list[Row]) -> list[Frame]:
+        if self._rows is None:
+            return frames_of(site, rows, self._attributes)
+        numbering = self._rows.numbering()
+        self._numbers.restore(site, numbering)
+        frames = [frame_of(site, rows, self._rows, numbering)] if rows else []
+        if self._lasts and numbering.some:
+            self._numbers.keep(numbering)
+        return frames
+
+
+class _TypedAnswers:
+    """Rows of ``output``'s schema."""
+
+    def __init__(self, _site: str, _batch: int, results: int, *, output: TypedOutput) -> None:
+        self._output = output
+        self.results = results
+        self.rows: list[Row] = []
+
+    def add(self, chain: Chain, frames: list[Frame]) -> None:
+        for output in chain.in_pieces(frames):
+            self._add(output)
+
+    def end(self, chain: Chain) -> None:
+        self._add(chain.finish())
+
+    def _add(self, output: ChainOutput) -> None:
+        for of_query in output.results:
+            rows = list(self._output.rows(of_query, self.results))
+            self.results += len(rows)
+            self.rows += rows

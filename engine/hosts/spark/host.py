@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,12 @@ from slackwater.engine.core.errors import SlackwaterError, SparkFailure, UserErr
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.chain.identity import identity_of
 from slackwater.engine.hosts.java import java_home
-from slackwater.engine.hosts.spark.chain_state import OUTPUT, SiteChain
+from slackwater.engine.hosts.spark.chain_state import (
+    OUTPUT,
+    LogSource,
+    PackedAnswers,
+    SiteProcessor,
+)
 from slackwater.engine.hosts.spark.class_archive import java_options
 from slackwater.engine.hosts.spark.reading_list import LIST_COLUMNS, ReadingList
 from slackwater.engine.log.arrival_log import LogReader
@@ -236,14 +242,20 @@ def _standard_error_to(log: Path) -> Iterator[None]:
 def chained(listed: DataFrame, settings: ChainSettings, log: Path, *, files: bool) -> DataFrame:
     """Every site's chain over the frames of ``log`` that are ``listed``; rows of ``OUTPUT``.
 
-    ``files``: as of ``SiteChain``.
+    ``files``: as of ``PackedAnswers``.
     """
     return listed.groupBy("site").transformWithState(
-        statefulProcessor=SiteChain(settings, log.resolve(), cache_home(), files=files),
+        statefulProcessor=log_processor(settings, log, files=files),
         outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="None",
     )
+
+
+def log_processor(settings: ChainSettings, log: Path, *, files: bool) -> SiteProcessor:
+    """Spark's stateful operator over the reading list of ``log``; ``files``: as ``chained``."""
+    answers = partial(PackedAnswers, files=files)
+    return SiteProcessor(settings, LogSource(log.resolve()), answers, cache_home())
 
 
 def due(session: SparkSession, folder: Path, **options: str) -> DataFrame:

@@ -50,7 +50,7 @@ _OF_EVENT: Final = {
     "site": "str", "stream": "str", "source": "str", "seq": "int", "type": "str", "ts": "int",
     "te": "int", "ref": "int",
 }  # fmt: skip
-_BEFORE: Final = {"query": "str", "site": "str", "op": "str", "at": "int"}
+_BEFORE: Final = {"query": "str", "site": "str", "number": "int", "op": "str", "at": "int"}
 _OF_MATCH: Final = {
     "known_at": "int", "certainty": "str", "probability": "float", "clock_status": "str",
 }  # fmt: skip
@@ -139,10 +139,10 @@ class TypedOutput:
             *([StructField(DOUBTFUL, ArrayType(StringType()))] if checked else []),
         ])  # fmt: skip
 
-    def rows(self, results: Iterable[Result]) -> Iterator[Row]:
-        """Each result as a row."""
-        for result in results:
-            yield self._shaped(result, self.schema)
+    def rows(self, results: Iterable[Result], first: int) -> Iterator[Row]:
+        """Each result as a row; ``first``: its ``number`` in the site."""
+        for number, result in enumerate(results, first):
+            yield self._shaped({**result, "number": number}, self.schema)
 
     def _shaped(self, value: Any, kind: DataType, name: str = "") -> Any:
         """``value`` as pyspark wants it for ``kind``."""
