@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[2]
 OFFSETS = {"a": 0, "b": 5 * 10**8, "c": -3 * 10**8}
 
 
-def log_of_sites(folder: Path, events: int, rows_per_file: int) -> Path:
+def log_of_sites(folder: Path, events: int, rows_per_file: int, rows_per_frame: int = 500) -> Path:
     """Two sites of three sources each: disorder, loss, duplicates and clock offsets, by seed."""
     chance, records = random.Random(SEED), list[dict[str, Any]]()
     for site in ("north", "south"):
@@ -70,7 +70,7 @@ def log_of_sites(folder: Path, events: int, rows_per_file: int) -> Path:
     records.sort(key=lambda record: record["arrival"])
     text = "".join(json.dumps(record) + "\n" for record in records)
     folder.mkdir(exist_ok=True)
-    return log_of(text, folder, rows_per_file, 500)
+    return log_of(text, folder, rows_per_file, rows_per_frame)
 
 
 def settings(order: str = "sequence:latency=50ms") -> ChainSettings:

@@ -210,14 +210,13 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.executorEnv.SLACKWATER_CACHE", str(cache_home()))
         .config("spark.sql.streaming.stateStore.providerClass", _STATE_STORE)
         # A batch then writes only what changed, and need not know how much there was before.
         .config(f"{_ROCKSDB}.changelogCheckpointing.enabled", "true")
         .config(f"{_ROCKSDB}.trackTotalNumberOfRows", "false")
     )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if log is None:
         return builder.getOrCreate()
