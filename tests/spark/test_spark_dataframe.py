@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import warnings
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,51 @@ def test_a_cascade_over_a_dataframe_gives_what_it_gives_in_process(
     schema = "source string, seq long, type string, ts long, arrival long, tag string, v int, k int"
     step = chain(order="none", queries=TEXTS, guard_ns=None, clock="exact")
     assert _sorted(step(session.createDataFrame(rows, schema)).collect()) == _sorted(expected)
+
+
+# ---- what the how-to says of Kafka, from the rows that its connector gives on
+KAFKA = Path(__file__).parents[2] / "docs" / "how-to.md"
+
+
+def test_rows_of_kafka_are_answered_as_the_how_to_says(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    block = re.search(r"```python\n(from pyspark[^`]*kafka[^`]*)```", KAFKA.read_text())
+    assert block is not None
+    imports, connector, *steps = [line for line in block[1].splitlines() if line]
+    assert connector.startswith("raw = spark.readStream.format")
+    rows = []
+    for number in range(40):
+        arrival = BEGIN + timedelta(seconds=number)
+        event = {
+            "source": ("door", "lamp")[number % 2], "seq": number // 2,
+            "type": ("OPEN", "LIGHT")[number % 2], "ts": f"{arrival:%FT%T}Z", "room": number // 8,
+        }  # fmt: skip
+        value = json.dumps(event).encode()
+        rows += [
+            {"value": value, "timestamp": arrival, "partition": partition} for partition in (0, 1)
+        ]
+    session.createDataFrame(rows, "value binary, timestamp timestamp, partition int").write.parquet(
+        str(tmp_path / "in")
+    )
+    stream = session.readStream.schema("value binary, timestamp timestamp, partition int")
+    names: dict[str, Any] = {"raw": stream.parquet(str(tmp_path / "in")), "chain": chain}
+    code = "\n".join([imports, *steps])
+    for folder in ("answers", "answered"):
+        code = code.replace(f'"{folder}"', repr(str(tmp_path / folder)))
+    exec(code, names)
+    names["running"].processAllAvailable()
+    names["running"].stop()
+    found = session.read.parquet(str(tmp_path / "answers")).orderBy("site", "number").collect()
+    for site in ("doors-0", "doors-1"):
+        of_site = [row for row in found if row.site == site]
+        assert [row.number for row in of_site] == list(range(len(of_site)))
+        opened = [tuple(each.seq for each in row.events) for row in of_site]
+        # Within 5 s and a room: the same one, the next, the one behind that; the last ones wait.
+        pairs = [(a, b) for b in range(20) for a in range(max(0, b - 2), b + 1) if a // 4 == b // 4]
+        assert len(opened) > 40
+        assert sorted(opened) == sorted(pairs)[: len(opened)]
+        assert {row.op for row in of_site} == {"+"}
 
 
 # ---- a stream, its state kept and its old events spilled
