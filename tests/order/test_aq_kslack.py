@@ -48,7 +48,7 @@ BY_HAND = [0, 11, 10, 13, 17, 19, 21, 15, 25, 29, 31, 18, 46]
 
 def state(chain: Chain) -> tuple[int, int, int]:
     """(alpha in billionths, K, L)."""
-    own = chain._order._index.own[0]
+    own = chain._order._indexes[0].own[0]
     return tuple(int(own[name]) for name in ("alpha", "slack", "horizon"))
 
 

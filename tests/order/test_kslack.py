@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE_DROPPED
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
+from slackwater.engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
 from slackwater.engine.order.slack.ldop import _mean, splitmix64
 from slackwater.engine.query import query
+from slackwater.engine.query.plan import Plan
 from tests.order.conftest import frame, numbered, released, with_late
+from tests.order.slow_aq import Settings, SlowAq
 from tests.order.slow_ldop import slow_ldop, slow_splitmix64
 from tests.order.slow_slack import Released, slow_kslack, slow_mp_kslack
 
@@ -147,16 +151,16 @@ QUERIES = tuple(
 
 
 def answered(
-    order: str, times: Sequence[int], cuts: Sequence[int] = ()
+    order: str, times: Sequence[int], cuts: Sequence[int] = (), queries: Sequence[Plan] = QUERIES
 ) -> tuple[list[list[str]], list[tuple[int, int, bool]], Chain]:
     """(results per query, the ordered stream, the chain), restored at each cut."""
     given = [
         {**each, "source": f"s{row % 2}", "attrs": {"v": row}}
         for row, each in enumerate(numbered(times, arrived(times)))
     ]
-    chosen = ChainSettings(parse_order(order), QUERIES, guards=Guards(None), ordered="full")
+    chosen = ChainSettings(parse_order(order), tuple(queries), guards=Guards(None), ordered="full")
     chain = Chain(chosen, "main")
-    results: list[list[str]] = [[] for _ in QUERIES]
+    results: list[list[str]] = [[] for _ in queries]
     ordered, outputs = [], []
     for start, end in itertools.pairwise([0, *cuts, len(given)]):
         if end > start:
@@ -190,6 +194,69 @@ def test_every_query_reads_what_its_own_kslack_would_give(
     _, _, single = answered(f"kslack:{ks[-1]}", times)
     assert chain.counters()["lanes"] == single.counters()["lanes"]
     assert chain.counters()["buffered_max"] == single.counters()["buffered_max"]
+
+
+BY_QUALITY = (
+    ("SELECT count(*) FROM events WINDOW TUMBLING 4 ns", "count", 4, 4),
+    ("SELECT sum(v) FROM events WINDOW TUMBLING 9 ns", "sum", 9, 9),
+    ("SELECT avg(v) FROM events WINDOW SLIDING 7 ns EVERY 3 ns", "avg", 7, 7),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    times=st.lists(st.integers(0, 60), min_size=1, max_size=80),
+    errors=st.lists(st.sampled_from([0.01, 0.2, 0.6]), min_size=1, max_size=3),
+    asked=st.permutations(BY_QUALITY).flatmap(lambda a: st.sampled_from([a, a[:2], a[:1]])),
+    control=st.sampled_from(["relative", "r19"]),
+    data=st.data(),
+)
+def test_by_quality_every_query_reads_what_its_own_aq_kslack_would_give(
+    times: list[int], errors: list[float], asked: list[tuple[str, str, int, int]], control: str,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    """And the last one what the slow twin gives, so that each is compared with it in turn."""
+    cuts = data.draw(st.lists(st.integers(0, len(times)), max_size=3).map(sorted))
+    queries = [query(text, name=f"q{number}") for number, (text, *_) in enumerate(asked)]
+    more = f"control={control},confidence=0.7,horizon=0.9,kp=0.6,kd=0.2"
+    listed = ",".join(map(str, errors))
+    results, ordered, chain = answered(f"kslack-chain:error={listed},{more}", times, cuts, queries)
+    for number, (_, agg, window, slide) in enumerate(asked):
+        error = errors[min(number, len(errors) - 1)]
+        alone, stream, _ = answered(
+            f"aq-kslack:error={error},{more}", times, queries=[queries[number]]
+        )
+        assert results[number] == alone[0]
+        twin = SlowAq(
+            Settings(error_ppm=round(error * 10**6), agg=agg, window=window, slide=slide,
+                     z_ppm=normal_quantile_ppm(700_000, AGGREGATES[agg]), tail_ppm=100_000,
+                     kp=600, kd=200, control=control),
+            times, arrived(times), list(map(float, range(len(times)))) if agg != "count" else (),
+        )  # fmt: skip
+        assert stream == twin.run()
+        own = chain._order._indexes[number].own[0]
+        assert [own[name] for name in ("alpha", "slack", "horizon")] == [
+            twin.alpha, twin.k, twin.horizon,
+        ]  # fmt: skip
+    assert ordered == stream
+
+
+def test_by_quality_events_are_stored_once_and_a_pattern_is_refused() -> None:
+    times = [row - 20 * (row % 7 == 0) for row in range(400)]
+    queries = [query(text, name=f"q{number}") for number, (text, *_) in enumerate(BY_QUALITY)]
+    _, _, chain = answered("kslack-chain:error=0.6,0.01", times, queries=queries)
+    alone = [
+        answered(f"aq-kslack:error={error}", times, queries=[each])[2].counters()["buffered_max"]
+        for error, each in zip((0.6, 0.01, 0.01), queries, strict=True)
+    ]
+    assert chain.counters()["buffered_max"] == max(alone) < sum(alone)
+    pattern = query("EVENT SEQ(A a, B b) WITHIN 5 ns", name="p")
+    with pytest.raises(UserError, match="p is a pattern, which has none"):
+        answered("kslack-chain:error=0.1", times, queries=[*queries, pattern])
+    assert (
+        answered("kslack-chain:error=0.1", times, queries=[])[1]
+        == (answered("aq-kslack:error=0.1", times, queries=[])[1])
+    )
 
 
 def test_events_are_held_once_for_the_largest_slack() -> None:

@@ -54,6 +54,8 @@ missing; when the delays' law changes faster than K + L + window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -131,12 +133,11 @@ g * step. ``first``: the first one that is not measured yet, INT_MIN before the 
 
 
 class AqKSlack(SlackOrder):
-    """The ordering operator ``aq-kslack``.
+    """The ordering operator ``aq-kslack``, and several of them over the same rows.
 
     Args:
-        settings: its own.
-        served: the window and the aggregate.
-        reads: the events that are looked at; what others do changes neither K nor a coverage.
+        buffers: for each its settings, the window and the aggregate, and the events that are
+            looked at; what others do changes neither its K nor a coverage.
         strings: of the site.
         correction: what is done first.
         wanted: columns that travel with the events; None: all.
@@ -144,70 +145,73 @@ class AqKSlack(SlackOrder):
 
     def __init__(
         self,
-        settings: AqKSlackSettings,
-        served: Window,
-        reads: Reads,
+        buffers: Sequence[tuple[AqKSlackSettings, Window, Reads]],
         strings: Strings,
         correction: Correction,
         wanted: set[str] | None,
     ) -> None:
         # The values are held like any column, and left out of what is released if none asked.
-        self._column = None if served.attr is None else ATTR_PREFIX + served.attr
-        self._counts = served.agg == "count"
-        self._reads, self._strings = reads, strings
-        self._unasked = False
-        if self._column is not None and wanted is not None:
-            self._unasked = self._column not in wanted
-            wanted = wanted | {self._column}
-        aggregate = AGGREGATES[served.agg]
-        slide_ns = settings.slide_ns or served.size_ns
-        apart = -(-served.size_ns // slide_ns // _OVERLAP)
-        base = slide_ns * max(apart, 1)
-        own = one(
-            AQ_KSLACK, aggregate=aggregate, error=settings.error_ppm,
-            z=normal_quantile_ppm(settings.confidence_ppm, aggregate), kp=settings.kp_milli,
-            kd=settings.kd_milli, size=served.size_ns, tail=1_000_000 - settings.horizon_ppm,
-            base=base, printed=settings.control == R19, lowest=INT_MAX, alpha=PPB, step=base,
-            first=INT_MIN,
-        )  # fmt: skip
-        super().__init__(self._measured, own, settings.late, correction, wanted)
+        values = {ATTR_PREFIX + of.attr for _, of, _ in buffers if of.attr is not None}
+        self._strings = strings
+        self._unasked = set() if wanted is None else values - wanted
+        runs = [partial(self._measured, served, reads) for _, served, reads in buffers]
+        owns = [_begun(settings, served) for settings, served, _ in buffers]
+        late = buffers[0][0].late
+        super().__init__(runs, owns, late, correction, None if wanted is None else wanted | values)
 
-    def _measured(self, buffer: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
-        read = self._reads.rows(self._arena.columns, start, end, self._strings)
-        _run(buffer, read, self._values(start, end), start, end, own)
+    def _measured(
+        self, served: Window, reads: Reads, b: SlackBuffer, start: int, end: int, own: np.ndarray
+    ) -> None:
+        read = reads.rows(self._arena.columns, start, end, self._strings)
+        _run(b, read, self._values(served, start, end), start, end, own)
 
-    def _values(self, start: int, end: int) -> np.ndarray:
+    def _values(self, served: Window, start: int, end: int) -> np.ndarray:
         """The new rows' values as float64; NaN where there is none. Empty if none are needed.
 
         Raises:
             UserError: the attribute holds no numbers.
         """
-        if self._column is None:
+        if served.attr is None:
             return np.empty(0, np.float64)
-        columns = self._arena.columns
-        if self._column not in columns:
+        columns, column = self._arena.columns, ATTR_PREFIX + served.attr
+        if column not in columns:
             return np.full(end - start, np.nan)
-        values = columns[self._column][start:end]
-        if self._counts:
+        values = columns[column][start:end]
+        if served.agg == "count":
             values = np.zeros(end - start)  # any kind of value is one
         if values.dtype not in (np.int64, np.float64):
             kind = "bool" if values.dtype == np.bool_ else "text"
             raise UserError(
-                f"order aq-kslack: attr={self._column.removeprefix(ATTR_PREFIX)} is {kind}; "
+                f"order aq-kslack: attr={served.attr} is {kind}; "
                 "name an attribute that holds numbers, or use agg=count"
             )
         values = values.astype(np.float64)
-        mask = mask_name(self._column)
+        mask = mask_name(column)
         if mask in columns:
             values[~columns[mask][start:end]] = np.nan
         return values
 
     def _released(self, index: Index, buffer: SlackBuffer) -> Ordered:
         ordered = super()._released(index, buffer)
-        if self._unasked and self._column is not None:
-            ordered.columns.pop(self._column, None)
-            ordered.columns.pop(mask_name(self._column), None)
+        for column in self._unasked:
+            ordered.columns.pop(column, None)
+            ordered.columns.pop(mask_name(column), None)
         return ordered
+
+
+def _begun(settings: AqKSlackSettings, served: Window) -> np.ndarray:
+    """AQ_KSLACK before the first event."""
+    aggregate = AGGREGATES[served.agg]
+    slide_ns = settings.slide_ns or served.size_ns
+    apart = -(-served.size_ns // slide_ns // _OVERLAP)
+    base = slide_ns * max(apart, 1)
+    return one(
+        AQ_KSLACK, aggregate=aggregate, error=settings.error_ppm,
+        z=normal_quantile_ppm(settings.confidence_ppm, aggregate), kp=settings.kp_milli,
+        kd=settings.kd_milli, size=served.size_ns, tail=1_000_000 - settings.horizon_ppm,
+        base=base, printed=settings.control == R19, lowest=INT_MAX, alpha=PPB, step=base,
+        first=INT_MIN,
+    )  # fmt: skip
 
 
 @kernel

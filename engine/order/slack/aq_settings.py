@@ -21,7 +21,7 @@ from slackwater.engine.order.base import (
     span_if_given,
 )
 from slackwater.engine.order.correction import Correction
-from slackwater.engine.order.served import reads_of, window_of
+from slackwater.engine.order.served import Window, reads_of, window_of
 from slackwater.engine.order.slack.aq_kslack import R19, AqKSlack
 from slackwater.engine.order.slack.aq_threshold import AGGREGATES
 from slackwater.engine.query.plan import Plan
@@ -100,11 +100,28 @@ class AqKSlackSettings(OrderSettings):
         )
 
     def build(self, site: OrderSite) -> Order:
-        served = window_of(site.plans, self.window_ns, self.agg, self.attr)
-        reads, strings = reads_of(site.plans), site.clocks.strings
-        correction = Correction(site.clocks, site.guards, self.duplicates)
-        return AqKSlack(self, served, reads, strings, correction, site.wanted)
+        return quality_buffers([(self, site.plans)], site)
+
+    def served(self, plans: Sequence[Plan]) -> Window:
+        """The window that is measured.
+
+        Raises:
+            UserError: as ``engine.order.served.window_of``.
+        """
+        return window_of(plans, self.window_ns, self.agg, self.attr)
 
     def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
-        served = window_of(plans, self.window_ns, self.agg, self.attr)
+        served = self.served(plans)
         return {} if served.attr is None else {served.attr: served.agg != "count"}
+
+
+def quality_buffers(
+    buffers: Sequence[tuple[AqKSlackSettings, Sequence[Plan]]], site: OrderSite
+) -> Order:
+    """A buffer for each of ``buffers``, whose settings differ in their errors alone, with the
+    queries that it serves.
+    """
+    settings, _ = buffers[0]
+    correction = Correction(site.clocks, site.guards, settings.duplicates)
+    measures = [(each, each.served(plans), reads_of(plans)) for each, plans in buffers]
+    return AqKSlack(measures, site.clocks.strings, correction, site.wanted)

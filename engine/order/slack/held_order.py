@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -133,21 +133,20 @@ class HeldOrder(KeepsSources):
 
     @property
     def buffered_max(self) -> int:
-        """Most events held at once so far."""
-        (index,) = self._indexes
-        return index.most
+        """Most events held at once so far in one buffer; they all hold the same rows."""
+        return max(index.most for index in self._indexes)
 
     @property
     def buffered_max_bytes(self) -> int:
-        """What the most events took: their columns, and their place in a queue or heap."""
-        return self.buffered_max * (self._row_bytes + _INDEX_BYTES)
+        """What the most events took: their columns, and their place in queues or heaps."""
+        return self.buffered_max * (self._row_bytes + _INDEX_BYTES * len(self._indexes))
 
     def announce(self, sync: SyncPoint) -> None:
         """First numbers are of no interest here."""
 
     def buffered(self) -> int:
-        """Events held now."""
-        return sum(index.held for index in self._indexes)
+        """Events held now, in the buffer that has the most."""
+        return max(index.held for index in self._indexes)
 
     def _take(self, columns: Columns, rows: int) -> tuple[int, int, Columns]:
         """(first and end of the new rows in the arena, quarantined events)."""
@@ -243,41 +242,47 @@ class HeldOrder(KeepsSources):
 
 
 class SlackOrder(HeldOrder):
-    """An ordering operator around a kernel that decides the slack; see the module.
+    """An ordering operator around kernels that decide the slack; see the module.
 
-    ``own``: what the operator's own state starts with. ``late``: ``pass`` | ``drop``.
+    Each of ``runs`` has a buffer of its own over the same rows: the first queries read what the
+    first ones let go of, one each; further queries, and the ordered stream, read the last.
+    ``owns``: what each one's own state starts with. ``late``: ``pass`` | ``drop``.
     """
 
     def __init__(
         self,
-        run: Run,
-        own: np.ndarray,
+        runs: Sequence[Run],
+        owns: Sequence[np.ndarray],
         late: str,
         correction: Correction,
         wanted: set[str] | None,
     ) -> None:
-        self._run = run
-        self._index = Index(own, late)
-        super().__init__([self._index], correction, wanted)
+        self._runs = runs
+        super().__init__([Index(own, late) for own in owns], correction, wanted)
 
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""
         start, end, quarantined = self._take(columns, rows)
-        buffer = self._buffer(self._index, end - start, end - start)
-        self._run(buffer, start, end, self._index.own)
-        ordered = self._given(buffer)
-        ordered.quarantined = quarantined
-        return ordered
+        taps = []
+        for run, index in zip(self._runs, self._indexes, strict=True):
+            buffer = self._buffer(index, end - start, end - start)
+            run(buffer, start, end, index.own)
+            taps.append(self._released(index, buffer))
+        return self._joined(taps, quarantined)
 
     def flush(self) -> Ordered:
         """End of the input: everything held goes at the last arrival, in order."""
-        if not self._index.held:
+        if not self.buffered():
             return Ordered(0, {})
-        buffer = self._buffer(self._index, 0, 0)
-        flush_all(buffer)
-        return self._given(buffer)
+        taps = []
+        for index in self._indexes:
+            buffer = self._buffer(index, 0, 0)
+            flush_all(buffer)
+            taps.append(self._released(index, buffer))
+        return self._joined(taps, {})
 
-    def _given(self, buffer: SlackBuffer) -> Ordered:
-        ordered = self._released(self._index, buffer)
-        self._count(ordered.columns, self._index)
-        return ordered
+    def _joined(self, taps: list[Ordered], quarantined: Columns) -> Ordered:
+        last = taps.pop()
+        self._count(last.columns, self._indexes[-1])
+        last.quarantined, last.taps = quarantined, tuple(taps)
+        return last

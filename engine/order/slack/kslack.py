@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
-from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.kernels.jit import kernel
@@ -16,15 +16,16 @@ from slackwater.engine.order.base import (
     SHARED,
     SLACK_MAX_NS,
     Order,
-    Ordered,
     OrderSettings,
     OrderSite,
     only_known,
     shared,
 )
 from slackwater.engine.order.correction import Correction
-from slackwater.engine.order.slack.buffer import Index, SlackBuffer, push, release_until
-from slackwater.engine.order.slack.held_order import HeldOrder, SlackOrder
+from slackwater.engine.order.slack.aq_settings import AqKSlackSettings, quality_buffers
+from slackwater.engine.order.slack.buffer import SlackBuffer, push, release_until
+from slackwater.engine.order.slack.held_order import SlackOrder
+from slackwater.engine.query.plan import Plan
 
 # ``kslack``: every event waits until the event clock has passed it by K (R19 2.3.1).
 #
@@ -67,7 +68,7 @@ class KSlackSettings(OrderSettings):
     def build(self, site: OrderSite) -> Order:
         own = one(KSLACK, slack=self.k_ns)
         correction = Correction(site.clocks, site.guards, self.duplicates)
-        return SlackOrder(_run_fixed, own, self.late, correction, site.wanted)
+        return SlackOrder([_run_fixed], [own], self.late, correction, site.wanted)
 
 
 @kernel
@@ -112,7 +113,7 @@ class MpKSlackSettings(OrderSettings):
     def build(self, site: OrderSite) -> Order:
         own = one(MP_KSLACK, lowest=INT_MAX)
         correction = Correction(site.clocks, site.guards, self.duplicates)
-        return SlackOrder(_run_growing, own, self.late, correction, site.wanted)
+        return SlackOrder([_run_growing], [own], self.late, correction, site.wanted)
 
 
 @kernel
@@ -133,11 +134,13 @@ def _run_growing(b: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
 
 # ``kslack-chain``: K-slack buffers in a row, each query reading after its own (R19 2.3.5).
 #
-# Buffer ``i`` holds events for ``K(i) - K(i-1)`` more than the one before it, and query ``i`` reads
-# after it: events are stored once, for the largest K, and no query waits longer than its own. The
-# event clock goes along the chain, so that query ``i`` gets just what ``kslack:K(i)`` would give it
-# (the papers hand on only events, whose clock stops where event times leave gaps). An event
-# that is late after one buffer may be in time after the next.
+# As printed, buffer ``i`` holds events for ``K(i) - K(i-1)`` more than the one before it, and query
+# ``i`` reads after it. A chain gives what one buffer of the sum of its sizes gives, so here the
+# buffers lie side by side over rows that are stored once: query ``i`` gets just what
+# ``kslack:K(i)`` would give it, and no query waits longer than its own. (The papers hand on only
+# events, whose clock stops where event times leave gaps.) Side by side, sizes may change, and
+# overtake each other: with ``error=E`` query ``i`` gets just what ``aq-kslack:error=E`` would give
+# it alone.
 #
 # When not to use: with a single query (``kslack`` is the same with less); with queries that can all
 # wait equally long; where numbers tell what is missing (``sequence`` adds latency only there).
@@ -147,12 +150,16 @@ def _run_growing(b: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
 class KSlackChainSettings(OrderSettings):
     """``ks_ns``: the slacks, ascending; ``late``: ``pass`` | ``drop``.
 
+    ``qualities``: the buffers, where an error sizes them; then there is no slack.
     ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` | ``pass``.
 
-    Query ``i`` reads after slack ``i``; further queries, and the ordered stream, after the last.
+    Query ``i`` reads after slack ``i``; further queries, and the ordered stream, after the last. By
+    quality every query has its own, which further ones size by the last error, and the ordered
+    stream is what the last query reads.
     """
 
-    ks_ns: tuple[int, ...]
+    ks_ns: tuple[int, ...] = ()
+    qualities: tuple[AqKSlackSettings, ...] = ()
     late: str = "pass"
     time: str = "ref"
     duplicates: str = "drop"
@@ -161,112 +168,50 @@ class KSlackChainSettings(OrderSettings):
 
     @classmethod
     def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
-        only_known(pairs, ("ks", *SHARED))
-        texts = [text.strip(" []") for text in pairs.get("ks", ",500ms").split(",")[1:]]
-        ks_ns = tuple(parse_duration(text, time_unit) for text in texts)
+        texts = [text.strip(" []") for text in pairs.get("ks", "").split(",")[1:]]
+        if "error" in pairs:
+            return cls((), cls._qualities(pairs, texts, time_unit), **shared(pairs))
+        only_known(pairs, ("ks", *SHARED, "error"))
+        ks_ns = tuple(parse_duration(text, time_unit) for text in texts or ("500ms",))
         if list(ks_ns) != sorted(ks_ns):
             raise UserError("give the slacks in ascending order, as in kslack-chain:100ms,1s")
         if ks_ns[-1] > SLACK_MAX_NS:
             raise UserError(f"a slack is at most {SLACK_MAX_NS} ns")
         return cls(ks_ns, **shared(pairs))
 
+    @staticmethod
+    def _qualities(
+        pairs: dict[str, str], texts: list[str], time_unit: str
+    ) -> tuple[AqKSlackSettings, ...]:
+        """``texts``: what is listed behind the first error."""
+        names = list(pairs)
+        if texts and names.index("ks") < names.index("error"):
+            raise UserError(
+                "give slacks or errors, not both: kslack-chain:100ms,1s or "
+                "kslack-chain:error=0.05,0.01"
+            )
+        others = {key: value for key, value in pairs.items() if key != "ks"}
+        errors = (pairs["error"], *texts)
+        return tuple(AqKSlackSettings.read({**others, "error": e}, time_unit) for e in errors)
+
     def build(self, site: OrderSite) -> Order:
+        if self.qualities:
+            return quality_buffers(self._by_query(site.plans), site)
+        slacks = self.ks_ns[:-1][: len(site.plans)] + self.ks_ns[-1:]
+        owns = [one(KSLACK, slack=k) for k in slacks]
         correction = Correction(site.clocks, site.guards, self.duplicates)
-        return KSlackChain(self, correction, site.wanted, len(site.plans))
+        return SlackOrder([_run_fixed] * len(owns), owns, self.late, correction, site.wanted)
 
+    def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
+        found: dict[str, bool] = {}
+        for quality, served in self._by_query(plans) if self.qualities else ():
+            for name, number in quality.attributes(served).items():
+                found[name] = number or found.get(name, False)
+        return found
 
-class KSlackChain(HeldOrder):
-    """The ordering operator ``kslack-chain``; ``readers``: how many queries there are."""
-
-    def __init__(
-        self,
-        settings: KSlackChainSettings,
-        correction: Correction,
-        wanted: set[str] | None,
-        readers: int,
-    ) -> None:
-        self._stages = [Index(one(KSLACK, slack=k), settings.late) for k in settings.ks_ns]
-        self._readers = readers
-        self._most = 0
-        super().__init__(self._stages, correction, wanted)
-
-    @property
-    def buffered_max(self) -> int:
-        """Most events held at once so far, over all buffers."""
-        return self._most
-
-    def process(self, columns: Columns, rows: int) -> Ordered:
-        """Records in arrival order; see ``engine.order.base.Order``."""
-        start, end, quarantined = self._take(columns, rows)
-        held = self.buffered()
-        new = end - start
-        came, upto = np.arange(start, end, dtype=np.int32), np.arange(1, new + 1)
-        taps = []
-        for number, index in enumerate(self._stages):
-            buffer, gone = self._buffer(index, len(came), new), np.empty(new, np.int64)
-            _run_chain(buffer, start, end, index.own, came, upto, gone)
-            taps.append(self._tap(number, buffer))
-            came, upto = buffer.out_row[: index.state["out"][0]], gone
-        self._most = max(self._most, int((held + np.arange(1, new + 1) - upto).max(initial=0)))
-        return self._joined(taps, quarantined)
-
-    def flush(self) -> Ordered:
-        """End of the input: everything held goes at the last arrival, in order."""
-        if not self.buffered():
-            return Ordered(0, {})
-        taps, came = [], np.empty(0, np.int32)
-        for number, index in enumerate(self._stages):
-            buffer = self._buffer(index, len(came), 0)
-            _flush(buffer, came)
-            taps.append(self._tap(number, buffer))
-            came = buffer.out_row[: index.state["out"][0]]
-        return self._joined(taps, {})
-
-    def _tap(self, number: int, buffer: SlackBuffer) -> Ordered:
-        """What came out of a buffer; nothing where nobody reads."""
-        if number >= self._readers and number < len(self._stages) - 1:
-            return Ordered(0, {})
-        return self._released(self._stages[number], buffer)
-
-    def _joined(self, taps: list[Ordered], quarantined: Columns) -> Ordered:
-        last = taps.pop()
-        self._count(last.columns, self._stages[-1])
-        last.quarantined = quarantined
-        last.taps = tuple(taps)
-        return last
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {**super().snapshot(), "most": self._most}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        super().restore(state)
-        self._most = state["most"]
-
-
-@kernel
-def _run_chain(
-    b: SlackBuffer, start: int, end: int, own: np.ndarray, came: np.ndarray, upto: np.ndarray,
-    gone: np.ndarray,
-) -> None:  # fmt: skip
-    """One buffer over rows [start, end): the first ``upto[i]`` of ``came`` are here by row i.
-
-    ``gone[i]``: how many have left by then.
-    """
-    s, slack, here = b.state[0], own[0].slack, 0
-    for i in range(end - start):
-        row = start + i
-        s.clock = max(s.clock, b.key[row])
-        while here < upto[i]:
-            push(b, came[here])
-            here += 1
-        release_until(b, s.clock - slack, b.arrival[row])
-        gone[i] = s.out
-
-
-@kernel
-def _flush(b: SlackBuffer, came: np.ndarray) -> None:
-    for row in came:
-        push(b, row)
-    release_until(b, INT_MAX, b.state[0].now)
+    def _by_query(self, plans: Sequence[Plan]) -> list[tuple[AqKSlackSettings, Sequence[Plan]]]:
+        """What sizes each query's buffer; without queries the last one alone."""
+        if not plans:
+            return [(self.qualities[-1], ())]
+        last = len(self.qualities) - 1
+        return [(self.qualities[min(n, last)], (plan,)) for n, plan in enumerate(plans)]

@@ -159,7 +159,7 @@ class Ldop(SlackOrder):
             factor=low, wait=window_ns, read=INT_MIN,
         )  # fmt: skip
         self._reads, self._strings = reads, strings
-        super().__init__(self._looked_at, own, settings.late, correction, wanted)
+        super().__init__([self._looked_at], [own], settings.late, correction, wanted)
 
     def _looked_at(self, buffer: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
         read = self._reads.rows(self._arena.columns, start, end, self._strings)
