@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from slackwater.engine.barrier.base import BarrierRequirements, Changes, EventTable, ReleasedMatches
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps, StreamProgress, StreamTimeline
 
 # Barriers that know only what is promised: at once, and the base of those that wait for promises
@@ -54,12 +53,14 @@ class PromisePolicy:
 # one.
 
 
-class Immediate:
+class Immediate(Restorable):
     """Holds nothing; ``at`` is the release of the row that completed or changed the match.
 
     Args:
         asked: of the query.
     """
+
+    state_fields = ("_broken",)
 
     def __init__(self, asked: BarrierRequirements) -> None:
         self._purged = asked.purged
@@ -102,12 +103,6 @@ class Immediate:
     def counters(self) -> dict[str, int]:
         """``promises_broken``: rows below what was promised, if a purge counts on promises."""
         return {"promises_broken": self._broken} if self._purged else {}
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"broken": self._broken}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._broken = state["broken"]
 
 
 # ``punctuation``: a match leaves when promises close its scopes (SPEC 4.2; L09 VI: conservative).

@@ -17,11 +17,11 @@ from slackwater.engine.barrier.base import (
     ReleasedMatches,
 )
 from slackwater.engine.core.errors import OverBudget
-from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import Released
 
 
-class BarrierStage:
+class BarrierStage(Restorable):
     """The operator that gives what ``barrier`` lets go of what ``matcher`` finds.
 
     Args:
@@ -31,6 +31,8 @@ class BarrierStage:
         most: matches that one event may complete.
         times: the barrier may hold back so many times as many.
     """
+
+    state_fields = ("_matcher", "_barrier")
 
     def __init__(
         self, matcher: Matcher, barrier: Barrier, query: str = "", most: int = 2**62, times: int = 1
@@ -101,10 +103,3 @@ class BarrierStage:
 
     def codes(self) -> np.ndarray | None:
         return self._matcher.codes()
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"matcher": self._matcher.snapshot(), "barrier": self._barrier.snapshot()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._matcher.restore(state["matcher"])
-        self._barrier.restore(state["barrier"])

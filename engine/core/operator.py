@@ -13,8 +13,11 @@ from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from slackwater.engine.core.released import Released
+from slackwater.engine.kernels.records import copy_of
 
 Result = dict[str, Any]
 """One result with the fields of DESIGN "Results". Times in ns; the writer converts units."""
@@ -118,3 +121,53 @@ class Operator(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of an operator with equal settings."""
+
+
+class Restorable:
+    """A part of the state of a chain: its snapshot is the attributes that ``state_fields`` names.
+
+    Each is plain data, an array, a set, a struct or named tuple of such, a list, tuple or dict of
+    such, or another part, which is restored where it is. ``restore`` goes by what the attribute is
+    before: so a list or dict of structs, and what may be None, is for the class itself to save.
+    """
+
+    __slots__ = ()
+    state_fields: ClassVar[tuple[str, ...]] = ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data that shares nothing with it."""
+        return {name: _saved(getattr(self, name)) for name in self.state_fields}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot of one with equal settings."""
+        for name in self.state_fields:
+            setattr(self, name, _restored(getattr(self, name), state[name]))
+
+
+def _saved(value: Any) -> Any:
+    if hasattr(value, "snapshot"):
+        return value.snapshot()
+    if isinstance(value, np.ndarray):
+        of_numbers = value.dtype.names and value.dtype.itemsize % 4 == 0
+        return copy_of(value) if of_numbers else value.copy()
+    if isinstance(value, dict):
+        return {name: _saved(each) for name, each in value.items()}
+    if isinstance(value, set):  # in order, so that equal states are equal bytes
+        return sorted(value)
+    if isinstance(value, Struct):
+        value = astuple(value)
+    if isinstance(value, tuple):
+        return tuple(map(_saved, value))
+    return [_saved(each) for each in value] if isinstance(value, list) else value
+
+
+def _restored(now: Any, state: Any) -> Any:
+    """``state`` as what ``now`` is."""
+    if hasattr(now, "restore"):
+        now.restore(state)
+        return now
+    if isinstance(now, Struct) or hasattr(now, "_fields"):
+        return type(now)(*map(_saved, state))
+    if isinstance(now, dict):
+        return type(now)({name: _restored(now.get(name), each) for name, each in state.items()})
+    return set(state) if isinstance(now, set) else _saved(state)

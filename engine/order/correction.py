@@ -10,6 +10,7 @@ import numpy as np
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.columns import Columns, clock_codes
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.duplicates import Duplicates
@@ -19,7 +20,7 @@ _DENSE: Final = 4
 """Codes per event up to which a table of all codes beats sorting."""
 
 
-class Correction:
+class Correction(Restorable):
     """Corrects the events of a site, sets copies and the future aside, and counts per lane.
 
     Args:
@@ -27,6 +28,8 @@ class Correction:
         guards: what is checked before an event time is believed.
         duplicates: what becomes of second copies: ``drop`` | ``pass``.
     """
+
+    state_fields = ("_newest", "_last", "_duplicates", "_counts")
 
     def __init__(self, clocks: SourceClocks, guards: Guards, duplicates: str) -> None:
         self._duplicates = Duplicates() if duplicates == "drop" else None
@@ -136,23 +139,6 @@ class Correction:
             }
             for (source, stream), counts in lanes.items()
         ]
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "newest": self._newest.copy(),
-            "last": self._last.copy(),
-            "duplicates": None if self._duplicates is None else self._duplicates.snapshot(),
-            "counts": {of: table.copy() for of, table in self._counts.items()},
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self._newest = state["newest"].copy()
-        self._last = state["last"].copy()
-        self._counts = {of: table.copy() for of, table in state["counts"].items()}
-        if self._duplicates is not None:
-            self._duplicates.restore(state["duplicates"])
 
 
 def _room(table: np.ndarray, sources: int) -> np.ndarray:

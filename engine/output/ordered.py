@@ -21,6 +21,7 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
 from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.core.units import unit_ns
@@ -299,8 +300,10 @@ LATENESS: Final = "lateness"
 DROPPED: Final = "dropped"
 
 
-class SideOutput(Struct):
+class SideOutput(Restorable, Struct):
     """Finds them among what an order gives; knows the largest ref released in order so far."""
+
+    state_fields = ("frontier",)
 
     frontier: int = INT_MIN
 
@@ -324,14 +327,6 @@ class SideOutput(Struct):
         # A first event may be late already, when numbers were announced: then by nothing known.
         chosen[LATENESS] = np.maximum(frontier[rows], ref[rows]) - ref[rows]
         return [replace(released, n=len(rows), columns=chosen)]
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"frontier": self.frontier}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self.frontier = state["frontier"]
 
 
 def quarantined_columns(ordered: Ordered) -> Columns:

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from slackwater.engine.core.errors import Interrupted, SlackwaterError
-from slackwater.engine.core.operator import Operator, Result
+from slackwater.engine.core.operator import Operator, Restorable, Result
 from slackwater.engine.core.released import Released
 from slackwater.engine.query.plan import Plan, checks_of
 from slackwater.engine.query.results_as_events import sources_of
@@ -127,7 +127,7 @@ def _read_by(plan: Plan) -> set[str]:
     return {source.name for source in sources_of(plan)} | {name for name in looked_up if name}
 
 
-class FailedOperator:
+class FailedOperator(Restorable):
     """In place of an operator that has failed: reads and gives nothing."""
 
     def __init__(self, former: Operator) -> None:
@@ -152,9 +152,3 @@ class FailedOperator:
 
     def codes(self) -> np.ndarray | None:
         return np.empty(0, np.int64)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Nothing is kept."""

@@ -50,7 +50,7 @@ def test_a_million_begins_without_an_interval_take_no_more_than_a_tenth_of_them(
     assert most < MB_MAX << 20
     assert few.count == 100_000
     assert many.count == 1_000_000
-    assert len(many.snapshot()["waiting"]["ref"]) <= WAITING_MAX + BATCH
+    assert len(many.snapshot()["_waiting"]["ref"]) <= WAITING_MAX + BATCH
 
 
 def records() -> list[dict[str, Any]]:

@@ -123,7 +123,7 @@ def test_old_gaps_of_a_window_without_end_become_fewer_and_none_of_their_events_
     strings = Strings()
     for k in range(0, n + 1, 1000):
         operator.process(batch(Stream(events, gaps=gaps), strings, k, min(k + 1000, n + 1)))
-        assert len(operator.snapshot()["missing"]["left"]) <= OLD_GAPS_MAX + 1100
+        assert len(operator.snapshot()["_missing"]["left"]) <= OLD_GAPS_MAX + 1100
     (told,) = operator.finish(10**6)
     assert (told["missing"], told["value"]) == (n - 1, {"count(*)": n + 1})
 

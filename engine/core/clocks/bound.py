@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.clocks.prediction import Line
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import LATEST, ClockBound
 
 _EARLIEST: Final = -(1 << 61)
@@ -28,12 +29,14 @@ _STALE: Final = 64
 """So many entries out of date are no reason to sort."""
 
 
-class SiteClocks:
+class SiteClocks(Restorable):
     """The bound of one site, sync by sync.
 
     Args:
         least_ns: uncertainty of a source that was never synchronised.
     """
+
+    state_fields = ("_unc_ns", "_rate_ppb", "_back_ppb", "_until", "_last")
 
     def __init__(self, least_ns: int = 0) -> None:
         self._unc_ns = min(least_ns, UNC_MAX_NS)
@@ -83,18 +86,8 @@ class SiteClocks:
         """No event of the source with this code is to come, or it comes as one of a new source."""
         self._last.pop(source, None)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        back = [self._back_ppb, self._until]
-        return {
-            "unc": self._unc_ns, "rate": self._rate_ppb, "back": back, "last": dict(self._last),
-        }  # fmt: skip
-
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self._unc_ns, self._rate_ppb = state["unc"], state["rate"]
-        self._back_ppb, self._until = state["back"]
-        self._last = dict(state["last"])
+        super().restore(state)
         self._sort()
 
     def _sort(self) -> None:

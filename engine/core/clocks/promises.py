@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Promises, Released, Strings
 from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
 from slackwater.engine.kernels.jit import inline, kernel
@@ -174,12 +175,14 @@ def _take_events(b: _Book, batch: _Batch, event: int, end: int) -> int:
     return event
 
 
-class PromiseBook:
+class PromiseBook(Restorable):
     """Who has promised what.
 
     Args:
         types: of the query's steps.
     """
+
+    state_fields = ("_codes", "_book")
 
     def __init__(self, types: frozenset[str]) -> None:
         self._types = sorted(types)
@@ -259,14 +262,8 @@ class PromiseBook:
         for before, after in zip(old, self._book, strict=True):
             after[..., : before.shape[-1]] = before
 
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"codes": self._codes.copy(), "book": [array.copy() for array in self._book]}
-
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._codes = state["codes"].copy()
-        self._book = _Book(*(array.copy() for array in state["book"]))
+        super().restore(state)
         self._place_of = np.full(int(self._codes.max()) + 2, -1, np.int32)
         self._place_of[self._codes + 1] = np.arange(len(self._codes))
         self._type_of = np.full(len(self._place_of), _OTHER, np.int32)

@@ -14,6 +14,7 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.clocks.choice import ClockChoice, Lane
 from slackwater.engine.core.clocks.epochs import UNKNOWN_EPOCH
 from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.timeline import CHANCE, UNKNOWN
 
@@ -30,8 +31,10 @@ NO_CLOCK: Final = -1
 """Instead of a clock's code: of several clocks."""
 
 
-class ClocksSeen:
+class ClocksSeen(Restorable):
     """The clocks of one released stream, row by row."""
+
+    state_fields = ("_clocks", "_unknown")
 
     def __init__(self, choice: ClockChoice, site: str, strings: Strings) -> None:
         self._declared = {strings.code(name) for name, _, _ in choice.declared}
@@ -82,14 +85,6 @@ class ClocksSeen:
     def _is_mixed(self) -> bool:
         return len(self._clocks) > 1 and _are_mixed(self._clocks, self._unknown, self._declared)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"clocks": sorted(self._clocks), "unknown": sorted(self._unknown)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._clocks, self._unknown = set(state["clocks"]), set(state["unknown"])
-
 
 def _upcoming(choice: ClockChoice, site: str) -> tuple[set[str], set[str]]:
     """The clocks that will come, and those of them that are unknown."""
@@ -117,7 +112,7 @@ def will_mix(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> bool:
     return several and _are_mixed(clocks, unknown, declared) and not read.isdisjoint(unknown)
 
 
-class ComparedClocks:
+class ComparedClocks(Restorable):
     """Of the events that an operator reads, from when on what it makes of them compares unknown
     clocks: results of one clock are as certain as ever. Others are unknown that end after the first
     event of a second clock: to tell them apart by group would take a place for a clock in every
@@ -130,6 +125,8 @@ class ComparedClocks:
         early: results leave before they end, so that it counts when they begin.
         mixed: it is known that several clocks will come of which one is unknown.
     """
+
+    state_fields = ("_clocks", "_first", "_newest", "_one", "_known", "_sure", "_alone")
 
     def __init__(
         self, keys: Sequence[str] = (), *, early: bool = False, mixed: bool = False
@@ -220,19 +217,9 @@ class ComparedClocks:
         held = {code for pair in self._clocks for code in pair} | {self._first}
         return np.array(sorted(held - {NO_CLOCK}), np.int64)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "clocks": sorted(self._clocks), "first": self._first, "newest": self._newest,
-            "since": [self._one, self._known, self._sure, self._alone],
-        }  # fmt: skip
-
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._clocks = {(group, clock) for group, clock in state["clocks"]}
+        super().restore(state)
         self._groups = {group for group, _ in self._clocks}
-        self._first, self._newest = state["first"], state["newest"]
-        self._one, self._known, self._sure, self._alone = state["since"]
 
 
 def _before_first(flags: np.ndarray, times: np.ndarray) -> int:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from slackwater.engine.core.clocks.promises import PromiseBook
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import IN_ORDER, ClockBound, Released
 from slackwater.engine.core.timeline import (
     ALL,
@@ -50,7 +51,7 @@ class _Clocks(NamedTuple):
         return Ahead(self.frontier[:n], self.horizon[:n], self.error[:n], self.t_a[:n])
 
 
-class StreamClocks:
+class StreamClocks(Restorable):
     """Where the clocks stand between batches.
 
     Args:
@@ -59,6 +60,10 @@ class StreamClocks:
         certainty: ``pairwise``; ``max-delay``: two times may be off by twice the largest
             uncertainty of an event so far; ``max-delay-r19``: by the site's largest delay.
     """
+
+    state_fields = (
+        "frontier", "horizon", "_newest", "t_a", "_before", "_widest", "rows", "bound", "_book",
+    )  # fmt: skip
 
     def __init__(
         self, types: frozenset[str], *, by_clock: bool = False, certainty: str = "pairwise"
@@ -162,28 +167,10 @@ class StreamClocks:
         left = np.maximum(steps.value, _EARLIEST) - error
         return replace(steps, value=np.where(steps.value < _EARLIEST, steps.value, left))
 
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        clocks = [
-            self.frontier, self.horizon, self._newest, self.t_a, self._before, self._widest,
-            self.rows,
-        ]  # fmt: skip
-        return {
-            "clocks": clocks,
-            "bound": list(astuple(self.bound)),
-            "promises": self._book and self._book.snapshot(),
-        }
-
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        (
-            self.frontier, self.horizon, self._newest, self.t_a, self._before, self._widest,
-            self.rows,
-        ) = state["clocks"]  # fmt: skip
-        self.bound = ClockBound(*state["bound"])
-        if state["promises"] is not None:
+        if state["_book"] is not None:
             self._book = PromiseBook(self._types)
-            self._book.restore(state["promises"])
+        super().restore(state)
 
 
 def _and_behind(values: np.ndarray) -> np.ndarray:

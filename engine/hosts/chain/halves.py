@@ -8,7 +8,7 @@ no progress, as it means no other record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.columns import VALID_PREFIX, Columns, clock_codes, join
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import RESIDUAL, Progress
 from slackwater.engine.core.timeline import EPOCH_START, REF_END, UNC_START
 from slackwater.engine.kernels.records import INT_MAX
@@ -24,7 +25,7 @@ from slackwater.engine.order.base import Guards, Ordered
 _KINDS: Final = (int(r.Kind.IBP), int(r.Kind.IBE))
 
 
-class Halves:
+class Halves(Restorable):
     """What becomes of them.
 
     Args:
@@ -32,6 +33,8 @@ class Halves:
         guards: what is checked before their time is believed.
         wanted: columns to gather; None = all.
     """
+
+    state_fields = ("refused",)
 
     def __init__(self, clocks: SourceClocks, guards: Guards, wanted: set[str] | None) -> None:
         self._clocks, self._guards, self._wanted = clocks, guards, wanted
@@ -93,14 +96,6 @@ class Halves:
             return columns
         known = np.where(kind == int(r.Kind.IBE), int(r.Kind.IBP), kind).astype(kind.dtype)
         return {**columns, r.KIND: known}
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"refused": self.refused}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self.refused = state["refused"]
 
 
 _ALWAYS: Final = frozenset({r.KIND, r.ID, r.SOURCE, r.CLOCK, r.TS, r.ARRIVAL, r.TYPE, r.STREAM})

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from slackwater.engine.core.clocks.stream_clocks import StreamClocks
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.core.operator import Operator, ResultPieces
+from slackwater.engine.core.operator import Operator, Restorable, ResultPieces
 from slackwater.engine.core.released import LATE_DROPPED, Released
 from slackwater.engine.core.timeline import in_stream
 from slackwater.engine.hosts.chain.settings import ChainSettings
@@ -75,7 +75,7 @@ that take halves.
 """
 
 
-class StreamReaders:
+class StreamReaders(Restorable):
     """The operators of a chain, by the stream that they read.
 
     Args:
@@ -85,6 +85,8 @@ class StreamReaders:
         cascade: learns what each of these has read, if anybody reads their results.
         failures: of the chain's queries.
     """
+
+    state_fields = ("_clocks",)
 
     def __init__(
         self, operators: Sequence[Operator], readers: int, settings: ChainSettings,
@@ -151,16 +153,7 @@ class StreamReaders:
             )  # fmt: skip
         return self._clocks[which]
 
-    def snapshot(self) -> dict[_Which, Any]:
-        """Plain data, of the clocks; operators have their own."""
-        return {
-            which: None if clocks is None else clocks.snapshot()
-            for which, clocks in self._clocks.items()
-        }
-
-    def restore(self, state: dict[_Which, Any]) -> None:
-        """Takes over a snapshot."""
-        for which, saved in state.items():
-            clocks = self._clocks_of(which)
-            if clocks is not None:
-                clocks.restore(saved)
+    def restore(self, state: dict[str, Any]) -> None:
+        for which in state["_clocks"]:
+            self._clocks_of(which)
+        super().restore(state)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from msgspec.structs import astuple
 
 from slackwater.engine.barrier.registry import BarrierSettings
-from slackwater.engine.core.operator import Operator, ResultPieces
+from slackwater.engine.core.operator import Operator, Restorable, ResultPieces
 from slackwater.engine.core.released import ClockBound, Released, Strings
 from slackwater.engine.operators.cascade.result_reader import (
     ProgressSteps,
@@ -39,7 +36,7 @@ class Reaching:
         return reach_of(plan, self.window, self.pattern, self.barrier)
 
 
-class Cascade:
+class Cascade(Restorable):
     """Carries results from the operators that give them to the stages that read them.
 
     Args:
@@ -48,6 +45,8 @@ class Cascade:
         settings: of the chain.
         failures: of the chain's statements.
     """
+
+    state_fields = ("_bound", "_progress")
 
     def __init__(
         self, plans: Sequence[Plan], operators: Sequence[Operator], settings: Reaching,
@@ -139,14 +138,3 @@ class Cascade:
         for reader, stage, source in self._readers[number]:
             stage.strings = strings
             self._failures.run(reader, partial(stage.take, source, new, steps, bound))
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data; stages have their own."""
-        progress = {number: each.snapshot() for number, each in self._progress.items()}
-        return {"progress": progress, "bound": list(astuple(self._bound))}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._bound = ClockBound(*state["bound"])
-        for number, saved in state["progress"].items():
-            self._progress[number].restore(saved)

@@ -16,7 +16,7 @@ from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.columns import VALID_PREFIX, Columns, join, joined_type
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.core.operator import Restorable, Result, ResultColumns
 from slackwater.engine.core.released import NO_EPOCH, Strings
 from slackwater.engine.core.timeline import CHANCE, REF_END, UNKNOWN
 from slackwater.engine.operators.constraint.alerts import Alerts
@@ -42,8 +42,10 @@ CODED: Final = ("source", "clock", "stream", "type", STAMPED_BY)
 
 
 @dataclass(slots=True)
-class DerivedRows:
+class DerivedRows(Restorable):
     """``n`` events. ``types``: of own attributes that some event has."""
+
+    state_fields = ("n", "columns", "types")
 
     n: int = 0
     columns: Columns = field(default_factory=dict)
@@ -96,11 +98,6 @@ class DerivedRows:
         names = [*CODED, *(ATTR_PREFIX + name for name, of in self.types.items() if of == "str")]
         held = [self.columns[name] for name in names if name in self.columns]
         return np.unique(np.concatenate(held))
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        columns = {name: column.copy() for name, column in self.columns.items()}
-        return {"n": self.n, "columns": columns, "types": dict(self.types)}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> DerivedRows:

@@ -13,7 +13,7 @@ from slackwater.edge_agent.records import CLOCK
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from slackwater.engine.core.clocks.seen import STAMPED_BY
 from slackwater.engine.core.clocks.stream_clocks import StreamClocks
-from slackwater.engine.core.operator import Operator, Result, ResultPieces
+from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, ClockBound, Gaps, Progress, Released, Strings
 from slackwater.engine.core.timeline import LONG_AGO, REF_END, ends_of
 from slackwater.engine.kernels.tables import numbered
@@ -290,7 +290,7 @@ _NOBODY: Final = {name: np.empty(0, np.int64) for name in _TIMES} | {
 """Columns of a batch that has progress alone; the clock is the source's own."""
 
 
-class AskedOperator:
+class AskedOperator(Restorable):
     """``build``'s operator, with the clocks of the stream that it reads.
 
     Args:
@@ -298,6 +298,8 @@ class AskedOperator:
         beside: how far from its event's time a gap of missing ones reaches [ns]: 0 where windows
             lie on the clock, 1 where events are their borders.
     """
+
+    state_fields = ("operator", "_clocks")
 
     def __init__(self, build: Callable[[], Operator], beside: int) -> None:
         self._build, self._beside = build, beside
@@ -357,14 +359,3 @@ class AskedOperator:
     def codes(self) -> np.ndarray | None:
         """As of ``engine.core.operator.Operator``."""
         return self.operator.codes()
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        clocks = None if self._clocks is None else self._clocks.snapshot()
-        return {"operator": self.operator.snapshot(), "clocks": clocks}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self.operator.restore(state["operator"])
-        if self._clocks is not None:
-            self._clocks.restore(state["clocks"])

@@ -17,10 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from msgspec.structs import astuple
 
 from slackwater.engine.core.errors import ContractViolation
-from slackwater.engine.core.operator import Operator, Result, ResultPieces
+from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import ClockBound, Progress, Released, Strings
 from slackwater.engine.kernels.tables import places_of
 from slackwater.engine.operators.cascade.derived_events import (
@@ -50,7 +49,7 @@ _FEW: Final = 256
 FOREVER: Final = 2**63 - 1
 
 
-class DerivedStage:
+class DerivedStage(Restorable):
     """Operator of a ``DerivedPlan``.
 
     Args:
@@ -58,6 +57,11 @@ class DerivedStage:
         build: makes the operator that answers what it asks.
         reach: of its sources' results.
     """
+
+    state_fields = (
+        "_operator", "_checkpoints", "_reached", "_counts", "_tail", "_waiting", "_frontier",
+        "_step", "_bound",
+    )  # fmt: skip
 
     types: Final = None
 
@@ -269,31 +273,17 @@ class DerivedStage:
     # ---- state ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        waiting = {source: [(s.at.copy(), s.value.copy()) for s in steps]
+        steps = {source: [(s.at.copy(), s.value.copy()) for s in steps]
                 for source, steps in self._steps.items()}  # fmt: skip
-        return {
-            "operator": self._operator.snapshot(), "base": self._checkpoints.snapshot(),
-            "inbox": [rows.snapshot() for rows in self._inbox], "steps": waiting,
-            "reached": dict(self._reached), "tail": self._tail.snapshot(),
-            "waiting": self._waiting.snapshot(), "counts": dict(self._counts),
-            "frontier": self._frontier, "step": self._step, "bound": list(astuple(self._bound)),
+        return super().snapshot() | {
+            "inbox": [rows.snapshot() for rows in self._inbox], "steps": steps,
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._operator.restore(state["operator"])
-        self._checkpoints.restore(state["base"])
-        self._inbox = [DerivedRows.restored(rows) for rows in state["inbox"]]
+        super().restore(state)
+        self._inbox = [DerivedRows(**rows) for rows in state["inbox"]]
         self._steps = {source: [ProgressSteps(*each) for each in steps]
                       for source, steps in state["steps"].items()}  # fmt: skip
-        self._reached, self._counts = dict(state["reached"]), dict(state["counts"])
-        self._tail, self._waiting = (
-            DerivedRows.restored(state["tail"]),
-            DerivedRows.restored(state["waiting"]),
-        )
-        self._frontier, self._step = state["frontier"], state["step"]
-        self._bound = ClockBound(*state["bound"])
 
 
 def _places(tail: np.ndarray, gone: np.ndarray) -> np.ndarray:

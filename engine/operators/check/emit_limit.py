@@ -18,7 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.engine.barrier.base import Listener
-from slackwater.engine.core.operator import Operator, Result, ResultColumns, ResultPieces
+from slackwater.engine.core.operator import (
+    Operator,
+    Restorable,
+    Result,
+    ResultColumns,
+    ResultPieces,
+)
 from slackwater.engine.core.released import Released
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE
@@ -101,7 +107,7 @@ def _joined(*parts: LimitRows) -> LimitRows:
     return LimitRows(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-class LimitedOperator:
+class LimitedOperator(Restorable):
     """An operator that gives those of another one's results that are shown.
 
     Args:
@@ -110,6 +116,8 @@ class LimitedOperator:
         back_ns: a result whose end lies that far behind the latest one changes no more; None: any
             may.
     """
+
+    state_fields = ("_operator", "_held", "_pending", "_next", "_latest", "_counts")
 
     def __init__(self, operator: Operator, limit: EmitLimit, back_ns: int | None) -> None:
         self._operator = cast("HoldsResults", operator)
@@ -309,21 +317,12 @@ class LimitedOperator:
     # ---- state ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
         self._compact()
-        return {
-            "operator": self._operator.snapshot(), "held": tuple(self._held),
-            "pending": tuple(self._pending), "next": self._next, "latest": self._latest,
-            "pieces": {group: piece.packed() for group, piece in self._pieces.items()},
-            "counts": dict(self._counts),
-        }  # fmt: skip
+        pieces = {group: piece.packed() for group, piece in self._pieces.items()}
+        return super().snapshot() | {"pieces": pieces}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._operator.restore(state["operator"])
-        self._held, self._pending = LimitRows(*state["held"]), LimitRows(*state["pending"])
-        self._next, self._latest = state["next"], state["latest"]
-        self._counts = dict(state["counts"])
+        super().restore(state)
         self._pieces = {
             group: self._operator.unpacked(packed) for group, packed in state["pieces"].items()
         }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.output.identity import partners
@@ -46,8 +47,10 @@ class HistoryLookups(NamedTuple):
 NOTHING: Final = KnownResults(*(np.zeros(0, np.int64) for _ in KnownResults._fields))
 
 
-class History:
+class History(Restorable):
     """Of some queries, each a number."""
+
+    state_fields = ("_known",)
 
     def __init__(self, look_back: dict[int, int]) -> None:
         """``look_back``: for how long results of each query are asked for [ns]."""
@@ -101,14 +104,6 @@ class History:
         if lookup.function == SINCE_LAST:
             return asked.at - last, count > 0
         return count, None
-
-    def snapshot(self) -> dict[int, tuple[np.ndarray, ...]]:
-        """Plain data."""
-        return {query: tuple(known) for query, known in self._known.items()}
-
-    def restore(self, state: dict[int, Any]) -> None:
-        """Takes over a snapshot."""
-        self._known = {query: KnownResults(*columns) for query, columns in state.items()}
 
 
 @inline

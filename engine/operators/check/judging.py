@@ -7,12 +7,11 @@ their order; so neither how the input is cut nor the order of the queries change
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.core.operator import Restorable, ResultPieces
 from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.check.history import History
@@ -22,12 +21,14 @@ from slackwater.engine.query.language.mistakes import closest, listed
 from slackwater.engine.query.plan import Checks, Plan, checks_of
 
 
-class Judging:
+class Judging(Restorable):
     """Of the results of ``plans``, one of which has checks at least.
 
     Raises:
         UserError: a rule asks for the history of a query that is not among them.
     """
+
+    state_fields = ("_history", "_judges", "_seen")
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         numbers = {plan.name: number for number, plan in enumerate(plans)}
@@ -83,21 +84,6 @@ class Judging:
     def codes(self) -> list[np.ndarray]:
         """Codes of texts that held results have."""
         return [codes for judge in self._judges.values() for codes in judge.waiting.codes()]
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "history": self._history.snapshot(),
-            "judges": {number: judge.snapshot() for number, judge in self._judges.items()},
-            "seen": list(self._seen),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot of equal plans."""
-        self._history.restore(state["history"])
-        for number, saved in state["judges"].items():
-            self._judges[number].restore(saved)
-        self._seen = list(state["seen"])
 
 
 def _number(query: str, numbers: dict[str, int]) -> int:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.core.operator import Result, ResultColumns
+from slackwater.engine.core.operator import Restorable, Result, ResultColumns
 from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.check.history import History, HistoryLookups
@@ -301,13 +301,15 @@ class TakenBack(NamedTuple):
     new: np.ndarray
 
 
-class QueryJudge:
+class QueryJudge(Restorable):
     """Of one query.
 
     Args:
         rules: of the query.
         kind: of its results.
     """
+
+    state_fields = ("waiting", "_known", "counts")
 
     def __init__(self, rules: Rules, kind: str) -> None:
         self.rules, self._kind = rules, kind
@@ -507,17 +509,3 @@ class QueryJudge:
         beyond = max(len(found.identity) - REMEMBERED, 0)
         self.counts["forgotten_by_checks"] += beyond
         self._known = MarkedBefore(*(column[beyond:] for column in found))
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "waiting": self.waiting.snapshot(),
-            "known": tuple(self._known),
-            "counts": dict(self.counts),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self.waiting.restore(state["waiting"])
-        self._known = MarkedBefore(*state["known"])
-        self.counts = dict(state["counts"])

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slackwater.edge_agent.records import CLOCK, SOURCE, UNC_MAX_NS
 from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
-from slackwater.engine.core.operator import ResultPieces
+from slackwater.engine.core.operator import Restorable, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, Refuted, Released
 from slackwater.engine.core.timeline import CHANCE, UNKNOWN
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, copy_of
@@ -73,8 +73,13 @@ _OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
 _READ: Final = {"release", "status", *_OF_EVENT}
 
 
-class MonitorOperator:
+class MonitorOperator(Restorable):
     """Follows every trace of one site through the automata of ``plan``; ``held``: what it keeps."""
+
+    state_fields = (
+        "held", "_counts", "_clock", "_now", "_rows", "_others", "_progress", "_widest",
+        "_settled",
+    )  # fmt: skip
 
     def __init__(
         self, plan: MonitorPlan, site: str, settings: MonitorSettings | None = None
@@ -286,21 +291,13 @@ class MonitorOperator:
         return np.concatenate((self._keys.used(keys[:, None]), self.held.codes()))
 
     def snapshot(self) -> dict[str, Any]:
-        held = self.held.snapshot()
-        return {
-            "held": held,
-            "keys": self._keys.snapshot(held["traces"]["key"][:, None], np.zeros(0, np.int64)),
-            "counts": dict(self._counts),
-            "clocks": (self._clock, self._now, self._rows, self._others),
-            "settled": (self._progress, self._widest, self._settled),
-        }
+        state = super().snapshot()
+        traces = state["held"]["traces"]["key"][:, None]
+        return state | {"keys": self._keys.snapshot(traces, np.zeros(0, np.int64))}
 
     def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
         self._keys.restore(state["keys"])
-        self._counts = dict(state["counts"])
-        self._clock, self._now, self._rows, self._others = state["clocks"]
-        self._progress, self._widest, self._settled = state["settled"]
-        self.held.restore(state["held"])
 
 
 def _doubt(columns: Mapping[str, np.ndarray], mixed: np.ndarray) -> np.ndarray:

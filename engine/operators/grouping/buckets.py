@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.kernels.tables import slot_of
@@ -22,13 +23,15 @@ Hash = Callable[[Any], Any]
 """
 
 
-class BucketKeys:
+class BucketKeys(Restorable):
     """Makes the keys of one grouping's items.
 
     Args:
         key: of an item; None: all items have the same.
         hashed: of its key; None: the key itself.
     """
+
+    state_fields = ("_codes", "_next")
 
     def __init__(self, key: Key | None, hashed: Hash | None) -> None:
         self._key, self._hash = key, hashed
@@ -70,14 +73,6 @@ class BucketKeys:
         if self._codes:
             left = set(used.reshape(-1).tolist())
             self._codes = {key: code for key, code in self._codes.items() if code in left}
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"codes": dict(self._codes), "next": self._next}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._codes, self._next = dict(state["codes"]), state["next"]
 
 
 def _as_int64(values: np.ndarray) -> np.ndarray:

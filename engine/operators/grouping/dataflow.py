@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.operators.grouping.grouping import GroupingStage
 from slackwater.engine.operators.grouping.items import Items, joined, regular
@@ -111,13 +112,15 @@ class MapStage:
         """As ``passed``."""
 
 
-class RunningDataflow:
+class RunningDataflow(Restorable):
     """A dataflow at work: ``send`` items as they come, ``watermark`` when a time is passed.
 
     Args:
         flow: what it does.
         together: as in ``Dataflow.start``.
     """
+
+    state_fields = ("sink", "floor", "late", "_sent", "_ranks")
 
     def __init__(self, flow: Dataflow, *, together: bool) -> None:
         item: np.dtype[Any] = np.dtype(object) if flow.item is None else dtype_of(flow.item)
@@ -241,18 +244,10 @@ class RunningDataflow:
         return np.concatenate([np.empty(0, np.int64), *held, *(s.sources() for s in self._stages)])
 
     def snapshot(self) -> dict[str, Any]:
-        """The state as plain data, which a dataflow of equal operations takes over."""
-        return {
-            "stages": [stage.snapshot(self.floor) for stage in self._stages],
-            "sink": self.sink.snapshot(),
-            "counts": (self.floor, self.late, self._sent),
-            "ranks": self._ranks,
-        }
+        stages = [stage.snapshot(self.floor) for stage in self._stages]
+        return super().snapshot() | {"stages": stages}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        super().restore(state)
         for stage, saved in zip(self._stages, state["stages"], strict=True):
             stage.restore(saved)
-        self.sink.restore(state["sink"])
-        self.floor, self.late, self._sent = state["counts"]
-        self._ranks = state["ranks"]

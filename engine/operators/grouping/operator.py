@@ -13,6 +13,7 @@ from slackwater.engine.barrier.base import BarrierRequirements
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from slackwater.engine.core.clocks.seen import ComparedClocks
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Moved, Steps, ends_of
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN
@@ -91,12 +92,14 @@ _READ: Final = {
 }  # fmt: skip
 
 
-class GroupingOperator:
+class GroupingOperator(Restorable):
     """Sends the events of one site through the dataflow of ``plan``.
 
     Raises:
         UserError: a barrier that it does not have.
     """
+
+    state_fields = ("_run", "_compared", "_counts")
 
     def __init__(
         self, plan: GroupingPlan, site: str, barrier: BarrierSettings, *, mixed: bool = False
@@ -204,14 +207,9 @@ class GroupingOperator:
 
     def snapshot(self) -> dict[str, Any]:
         texts = {code: self._strings.text(code) for code in set(self._run.sources().tolist())}
-        return {
-            "run": self._run.snapshot(), "counts": dict(self._counts), "texts": texts,
-            "compared": self._compared.snapshot(),
-        }  # fmt: skip
+        return super().snapshot() | {"texts": texts}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._run.restore(state["run"])
-        self._compared.restore(state["compared"])
-        self._counts = dict(state["counts"])
+        super().restore(state)
         self._sources.restore(state["texts"])
         self._strings = self._sources.strings()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from slackwater.engine.core.clocks.epochs import CLOCK_STATUS
 from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.clocks.stream_clocks import NOTHING, StreamClocks
 from slackwater.engine.core.errors import ContractViolation, UserError
-from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, Released, Strings
 from slackwater.engine.core.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
 from slackwater.engine.operators.match.compiled.membership import (
@@ -74,7 +74,7 @@ _NO_STRINGS: Final = Strings()
 """Before the first batch, which brings the site's own."""
 
 
-class SeqMatcher:
+class SeqMatcher(Restorable):
     """Operator of a ``SeqPlan`` or an ``OrPlan``.
 
     Args:
@@ -85,6 +85,15 @@ class SeqMatcher:
     Raises:
         UserError: an unknown certainty, or negated steps without bounds.
     """
+
+    state_fields: ClassVar[tuple[str, ...]] = (
+        "table",
+        "_horizon",
+        "_too_late",
+        "_most",
+        "_withdrawn",
+        "_kernel",
+    )
 
     def __init__(
         self,
@@ -357,22 +366,10 @@ class SeqMatcher:
         return self.table.codes()
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "store": self.table.snapshot(),
-            "horizon": self._horizon,
-            "too_late": self._too_late,
-            "most": self._most,
-            "withdrawn": self._withdrawn,
-            "kernel": self._kernel.snapshot(),
-            "strings": list(self._strings.texts),
-        }
+        return super().snapshot() | {"strings": list(self._strings.texts)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.table.restore(state["store"])
-        self._horizon = state["horizon"]
-        self._too_late, self._most = state["too_late"], state["most"]
-        self._withdrawn = state["withdrawn"]
-        self._kernel.restore(state["kernel"])
+        super().restore(state)
         self._strings = Strings(state["strings"])
 
 
@@ -391,13 +388,15 @@ def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
 # A matcher with its barrier and its stream's clocks, without an order, for ordered streams.
 
 
-class Alone:
+class Alone(Restorable):
     """Answers one query over a stream that is released already.
 
     Args:
         matcher: of the query.
         barrier: turns matches into results; None = as the query's REALTIME says.
     """
+
+    state_fields = ("_stage", "_clocks")
 
     def __init__(self, matcher: SeqMatcher, barrier: BarrierSettings | None = None) -> None:
         in_force = barrier_in_force(barrier, matcher.plan.realtime)
@@ -429,12 +428,3 @@ class Alone:
     def counters(self) -> dict[str, int]:
         """Of matcher and barrier."""
         return self._stage.counters()
-
-    def snapshot(self) -> dict[str, Any]:
-        """State as plain data."""
-        return {"stage": self._stage.snapshot(), "clocks": self._clocks.snapshot()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot of one with equal settings."""
-        self._stage.restore(state["stage"])
-        self._clocks.restore(state["clocks"])

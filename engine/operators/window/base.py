@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.core.clocks.seen import ComparedClocks
-from slackwater.engine.core.operator import Result, ResultPieces
+from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
 from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.kernels.records import one
@@ -71,7 +71,7 @@ OUTBOX_MAX: Final = 1 << 14
 _OUTBOX_LEAST: Final = 256
 
 
-class Windows(ABC):
+class Windows(Restorable, ABC):
     """Cells of groups, their sums and events, emitted results, and missing events.
 
     Args:
@@ -81,6 +81,8 @@ class Windows(ABC):
         mode: of ``engine.operators.window.state.content``.
         behind: how many columns of numbers a result has behind those of its aggregates.
     """
+
+    state_fields: ClassVar[tuple[str, ...]] = ("_missing", "_compared", "_clock")
 
     types: Final = None
     lasting: tuple[str, ...]
@@ -289,11 +291,8 @@ class Windows(ABC):
     def snapshot(self) -> dict[str, Any]:
         held = self._held
         live = held.cells.table[held.cells.table >= 0]
-        return {
+        return super().snapshot() | {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
-            "missing": self._missing.snapshot(),
-            "compared": self._compared.snapshot(),
-            "clock": self._clock.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
             "cells": without_floats(held.cells._asdict()),
             "sums": without_floats(held.sums._asdict()),
@@ -302,10 +301,8 @@ class Windows(ABC):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
         self._state = one(self._state.dtype, **state["state"])
-        self._missing.restore(state["missing"])
-        self._compared.restore(state["compared"])
-        self._clock.restore(state["clock"])
         self._keys.restore(state["keys"])
         sums = with_floats(state["sums"], FLOATS)
         kept = with_floats(state["kept"], np.float64)

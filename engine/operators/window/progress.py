@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from slackwater.engine.core.clocks.promises import PromiseBook
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
 from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
 from slackwater.engine.query.plan import Emit, WindowPlan
@@ -70,13 +71,15 @@ class _Clock(NamedTuple):
         return _Clock(*(column[which] for column in self))
 
 
-class WindowClock:
+class WindowClock(Restorable):
     """Of one query and site.
 
     Args:
         plan: the query.
         barrier: None: windows close by the order's progress.
     """
+
+    state_fields = ("_newest", "_tick", "_waits", "_gaps", "_book")
 
     def __init__(self, plan: WindowPlan, barrier: BarrierSettings | None) -> None:
         kind = None if barrier is None else BARRIERS[barrier.name]
@@ -210,22 +213,10 @@ class WindowClock:
         """Codes of texts that it holds."""
         return np.concatenate((self._gaps.source, self._gaps.stream))
 
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "newest": self._newest, "tick": self._tick, "waits": self._waits.copy(),
-            "gaps": [getattr(self._gaps, name).copy() for name in Gaps.__struct_fields__],
-            "promises": self._book and self._book.snapshot(),
-        }  # fmt: skip
-
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._newest, self._tick = state["newest"], state["tick"]
-        self._waits = state["waits"].copy()
-        self._gaps = Gaps(*(column.copy() for column in state["gaps"]))
-        if state["promises"] is not None:
+        if state["_book"] is not None:
             self._book = PromiseBook(frozenset((ANY_TYPE,)))
-            self._book.restore(state["promises"])
+        super().restore(state)
 
 
 def _moving_nothing(status: np.ndarray) -> np.ndarray:

@@ -72,6 +72,8 @@ _MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 class TimeWindows(Windows):
     """Operator of a ``WindowPlan``."""
 
+    state_fields = (*Windows.state_fields, "_geo", "_left_out", "_ranked")
+
     lasting = a.LASTING
     in_panes = False
     """Whether rows go to panes, which the windows share."""
@@ -244,19 +246,6 @@ class TimeWindows(Windows):
         cells.stale[headers[mine]] = 1
 
     # ---- state ------------------------------------------------------------------------------
-
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {
-            "geo": list(self._geo), "left_out": self._left_out,
-            "ranked": [] if self._ranked is None else self._ranked.snapshot(),
-        }  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self._geo = Geometry(*state["geo"])
-        self._left_out = state["left_out"]
-        if self._ranked is not None:
-            self._ranked.restore(state["ranked"])
 
 
 def _with_far(released: Released, widest: int) -> Released:

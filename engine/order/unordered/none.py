@@ -18,6 +18,7 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.columns import Columns, clock_codes
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Gaps, Progress, Promises
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.kernels.records import INT_MAX
@@ -67,7 +68,7 @@ class NoneSettings(OrderSettings):
         return NoOrder(self, site.clocks, correction, len(site.plans))
 
 
-class NoOrder(KeepsSources):
+class NoOrder(Restorable, KeepsSources):
     """The ordering operator ``none``.
 
     Args:
@@ -76,6 +77,8 @@ class NoOrder(KeepsSources):
         correction: what is done first.
         readers: queries that read it; nobody else needs promises.
     """
+
+    state_fields = ("_correction", "_proof")
 
     def __init__(
         self, settings: NoneSettings, clocks: SourceClocks, correction: Correction, readers: int = 0
@@ -141,14 +144,3 @@ class NoOrder(KeepsSources):
                 if unproven:
                     lane["promises_unproven"] = unproven
         return lanes
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        proof = None if self._proof is None else self._proof.snapshot()
-        return {"correction": self._correction.snapshot(), "proof": proof}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self._correction.restore(state["correction"])
-        if self._proof is not None:
-            self._proof.restore(state["proof"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.columns import Columns
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.records import INT_MAX, NONE, one
 from slackwater.engine.order.unordered.proof_kernel import (
@@ -26,13 +25,15 @@ from slackwater.engine.order.unordered.proof_kernel import (
 _FIRST = 2
 
 
-class Proof:
+class Proof(Restorable):
     """Which promises count, of those that came in.
 
     Args:
         strings: of the site.
         wait_ns: how long after a promise the numbers below its own are given up.
     """
+
+    state_fields = ("_book",)
 
     def __init__(self, strings: Strings, wait_ns: int) -> None:
         self._strings = strings
@@ -115,14 +116,6 @@ class Proof:
             first[: len(book.first)] = book.first
             book = book._replace(first=first)
         self._book = book
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {name: array.copy() for name, array in self._book._asdict().items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self._book = ProofState(**{name: array.copy() for name, array in state.items()})
 
 
 def _roomy(records: np.ndarray) -> np.ndarray:

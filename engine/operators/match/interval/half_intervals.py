@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
 from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import NO_EPOCH, Released
 from slackwater.engine.core.timeline import EPOCH_START, UNC_START
 from slackwater.engine.operators.match.match_results import END_HALF, HALF_COLUMN, START_HALF
@@ -65,11 +66,13 @@ def with_halves(released: Released) -> Released:
     return replace(released, columns=columns, attr_types=types)
 
 
-class Waiting:
+class Waiting(Restorable):
     """Halves whose others have not come, as columns of released rows.
 
     They are kept as long as an event that begins then is.
     """
+
+    state_fields = ("_columns", "_n")
 
     def __init__(self) -> None:
         self._columns: dict[str, np.ndarray] = {}
@@ -131,15 +134,6 @@ class Waiting:
     def _keep(self, columns: dict[str, np.ndarray], which: np.ndarray) -> None:
         self._columns = {name: column[which] for name, column in columns.items()}
         self._n = int(which.sum())
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"columns": {n: c.copy() for n, c in self._columns.items()}, "n": self._n}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._columns = {name: column.copy() for name, column in state["columns"].items()}
-        self._n = state["n"]
 
 
 def _stacked(
@@ -271,13 +265,18 @@ class Heard:
     lost: dict[str, int]
 
 
-class Announced:
+class Announced(Restorable):
     """IBPs of the types of one query.
 
     Args:
         types: of its positive steps, one each.
         within_ns: WITHIN; None: no IBP is ever forgotten.
     """
+
+    state_fields = (
+        "_waiting", "_known", "_heard", "_since", "_passed", "_lost", "_unheard", "count",
+        "missing", "late", "forgotten",
+    )  # fmt: skip
 
     def __init__(self, types: Sequence[str], within_ns: int | None) -> None:
         self._types, self._within_ns = tuple(types), within_ns
@@ -418,26 +417,6 @@ class Announced:
         held = [self._waiting[name] for name in ("type", "source", r.ID)]
         held += [self._known[:, 0], self._known[:, 2], self._unheard[:, 0]]
         return np.unique(np.concatenate(held))
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "waiting": {name: column.copy() for name, column in self._waiting.items()},
-            "known": self._known.copy(),
-            "heard": [self._heard, self._since, self._passed],
-            "lost": dict(self._lost),
-            "unheard": self._unheard.copy(),
-            "counts": [self.count, self.missing, self.late, self.forgotten],
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._waiting = {name: column.copy() for name, column in state["waiting"].items()}
-        self._known = state["known"].copy()
-        self._heard, self._since, self._passed = state["heard"]
-        self._lost = dict(state["lost"])
-        self._unheard = state["unheard"].copy()
-        self.count, self.missing, self.late, self.forgotten = state["counts"]
 
 
 def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.ndarray:

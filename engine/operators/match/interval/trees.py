@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -60,6 +60,8 @@ class IseqMatcher(SeqMatcher):
         site: named in results.
     """
 
+    state_fields = (*SeqMatcher.state_fields, "_announced")
+
     def __init__(
         self, plan: SeqPlan, settings: PatternSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
@@ -102,13 +104,6 @@ class IseqMatcher(SeqMatcher):
     def codes(self) -> np.ndarray | None:
         held = super().codes()
         return None if held is None else np.concatenate((held, self._announced.codes()))
-
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"announced": self._announced.snapshot()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self._announced.restore(state["announced"])
 
 
 # A tree's plan with what its halves ask: each step that takes half an interval gets a negated
@@ -240,6 +235,8 @@ _NEVER: Final = 2**62
 class TreeMatcher(SeqMatcher):
     """Operator of a ``TreePlan``; see ``engine.operators.match.seq.SeqMatcher``."""
 
+    state_fields = (*SeqMatcher.state_fields, "_waiting", "_halves")
+
     def __init__(
         self,
         plan: TreePlan,
@@ -315,11 +312,3 @@ class TreeMatcher(SeqMatcher):
     def codes(self) -> np.ndarray | None:
         held = super().codes()
         return None if held is None else np.union1d(held, self._waiting.codes())
-
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"waiting": self._waiting.snapshot(), "halves": self._halves}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self._waiting.restore(state["waiting"])
-        self._halves = state["halves"]

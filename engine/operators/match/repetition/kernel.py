@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Strings
-from slackwater.engine.kernels.records import copy_of, numbers_of
+from slackwater.engine.kernels.records import numbers_of
 from slackwater.engine.operators.match.compiled.program import (
     awaits_text,
     compile_programs,
@@ -56,7 +57,7 @@ class FoundRuns(NamedTuple):
     doubts: np.ndarray
 
 
-class RepeatKernel:
+class RepeatKernel(Restorable):
     """Stacks of one query by partition, and what they are searched with.
 
     Args:
@@ -65,6 +66,8 @@ class RepeatKernel:
         keep_ns: how long beyond its ref an event is kept, or None.
         most: matches that one event may complete or change.
     """
+
+    state_fields = ("_setting", "_chosen", "_ended")
 
     def __init__(
         self, layout: RepeatLayout, rule: Rule, keep_ns: int | None, most: int = MATCHES_MAX
@@ -232,19 +235,11 @@ class RepeatKernel:
         self._forget_runs(len(self._ended))
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "stacks": stacks.packed(self.stacks),
-            "setting": self._setting.copy(),
-            "chosen": copy_of(self._chosen),
-            "ended": self._ended.copy(),
-        }
+        return super().snapshot() | {"stacks": stacks.packed(self.stacks)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        super().restore(state)
         self.stacks = stacks.unpacked(state["stacks"])
-        self._setting, self._chosen = state["setting"].copy(), copy_of(state["chosen"])
-        self._ended = state["ended"].copy()
         self._forget()
         self._forget_runs(len(self._ended))
 

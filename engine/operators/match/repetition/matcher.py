@@ -49,6 +49,8 @@ class RepeatMatcher(SeqMatcher):
         UserError: an unknown certainty, or a purge by promises.
     """
 
+    state_fields = (*SeqMatcher.state_fields, "_found")
+
     plan: RepeatPlan
     _kernel: RepeatKernel  # type: ignore[assignment]
 
@@ -163,10 +165,3 @@ class RepeatMatcher(SeqMatcher):
             self._found.renumber(events)
             self._kernel.renumber(events, self.table)
         return number
-
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"matches": self._found.snapshot()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self._found.restore(state["matches"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from slackwater.engine.barrier.base import Changes, Verdicts
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, UNKNOWN
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import numbers_of, record
@@ -56,13 +57,15 @@ def _named(
         name[m].size, name[m].one, name[m].two = size[m], one, two
 
 
-class MatchTable:
+class MatchTable(Restorable):
     """``start``, ``size``: where the events of each match lie in ``path`` (EVENT_OF); ``name``:
     what tells it from others.
 
     Args:
         by_step: whether matches of the same events as other steps are others.
     """
+
+    state_fields = ("start", "size", "name", "path")
 
     def __init__(self, *, by_step: bool) -> None:
         self._by_step = by_step
@@ -118,14 +121,6 @@ class MatchTable:
     def renumber(self, number: np.ndarray) -> None:
         """Row i of the store is now called ``number[i]``."""
         self.path["row"] = number[self.path["row"]]
-
-    def snapshot(self) -> list[np.ndarray]:
-        """Plain data."""
-        return [part.copy() for part in (self.start, self.size, self.name, self.path)]
-
-    def restore(self, state: Any) -> None:
-        """Takes over a snapshot."""
-        self.start, self.size, self.name, self.path = (part.copy() for part in state)
 
 
 # The probability of matches with repeated steps that depend on the clocks (SPEC 4.3).

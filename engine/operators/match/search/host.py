@@ -8,9 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from slackwater.engine.core.errors import OverBudget
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import ClockBound, Strings
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps
-from slackwater.engine.kernels.records import copy_of, numbers_of
+from slackwater.engine.kernels.records import numbers_of
 from slackwater.engine.operators.match.compiled.membership import step_filters
 from slackwater.engine.operators.match.compiled.program import (
     awaits_text,
@@ -85,7 +86,7 @@ _NO_PROGRAMS: Final = compile_programs((), {}, {}, np.empty(0, np.int8), Strings
 _NO_MOVES: Final = np.empty(0, search.MOVE)
 
 
-class Kernel:
+class Kernel(Restorable):
     """Stacks of one query, and what they are searched with.
 
     Args:
@@ -97,6 +98,8 @@ class Kernel:
         most: matches that one event may complete or change.
         drops: intervals are dropped as promises say (``engine.operators.match.search.purge``).
     """
+
+    state_fields = ("_state", "_covered", "_begun", "_open_at", "_open_n", "_heard", "_lost")
 
     def __init__(
         self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
@@ -295,23 +298,11 @@ class Kernel:
         self._stacks = stacks.rebuilt(self._stacks, number, 16, 64)
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "stacks": stacks.packed(self._stacks),
-            "state": self._state.copy(),
-            "covered": self._covered.copy(),
-            "begun": copy_of(self._begun),
-            "open": [self._open_at.copy(), self._open_n.copy()],
-            "heard": [self._heard.copy(), self._lost.copy()],
-        }
+        return super().snapshot() | {"stacks": stacks.packed(self._stacks)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        super().restore(state)
         self._stacks = stacks.unpacked(state["stacks"])
-        self._state, self._covered = state["state"].copy(), state["covered"].copy()
-        self._begun = copy_of(state["begun"])
-        self._open_at, self._open_n = (part.copy() for part in state["open"])
-        self._heard, self._lost = (part.copy() for part in state["heard"])
 
 
 def _longer(part: np.ndarray, room: int) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.operators.match.spill.bounds import KEY, KeyFilter
 from slackwater.engine.operators.match.store import EXPIRES
@@ -52,8 +53,10 @@ class ChunkStore(Protocol):
         """Takes over a snapshot of a store at the same place."""
 
 
-class MemoryChunks:
+class MemoryChunks(Restorable):
     """In memory: bounds nothing; for tests, and to see what spilling alone costs."""
+
+    state_fields = ("_chunks",)
 
     def __init__(self) -> None:
         self._chunks: dict[int, bytes] = {}
@@ -69,12 +72,6 @@ class MemoryChunks:
 
     def close(self) -> None:
         self._chunks.clear()
-
-    def snapshot(self) -> dict[int, bytes]:
-        return dict(self._chunks)
-
-    def restore(self, state: dict[int, bytes]) -> None:
-        self._chunks = dict(state)
 
 
 class FileChunks:
@@ -247,7 +244,7 @@ def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
 _PIECES: Final = 16
 
 
-class Cold:
+class Cold(Restorable):
     """Chunk k holds the events with ref in [k * chunk_ns, (k + 1) * chunk_ns); each of its parts by
     key is in pieces: late ones are put beside what is there, and many pieces are made one again.
 
@@ -256,6 +253,8 @@ class Cold:
         chunk_ns: span of a chunk.
         parts: how many parts there are.
     """
+
+    state_fields = ("_held", "_spilled", "_loads", "_pieces", "_store")
 
     def __init__(self, store: ChunkStore, chunk_ns: int, parts: int) -> None:
         self._store = store
@@ -337,17 +336,3 @@ class Cold:
             self._delete(place)
         self._held.clear()
         self._store.close()
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "held": {place: list(pieces) for place, pieces in self._held.items()},
-            "counts": [self._spilled, self._loads, self._pieces],
-            "store": self._store.snapshot(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self._held = {place: list(pieces) for place, pieces in state["held"].items()}
-        self._spilled, self._loads, self._pieces = state["counts"]
-        self._store.restore(state["store"])

@@ -78,6 +78,11 @@ class SpillingMatcher(SeqMatcher):
         UserError: no WITHIN, parts of a query whose events have no key, or another purge.
     """
 
+    state_fields = (
+        *SeqMatcher.state_fields, "_cold", "_pending", "_waiting", "_clocks", "_types",
+        "_cold_until", "_widest_t_a", "_promises", "_put_off", "_turns", "_refuted_n",
+    )  # fmt: skip
+
     def __init__(
         self,
         plan: SeqPlan | OrPlan,
@@ -401,29 +406,9 @@ class SpillingMatcher(SeqMatcher):
         return None  # chunks hold codes, too
 
     def snapshot(self) -> dict[str, Any]:
-        counts = [
-            self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
-            self._refuted_n,
-        ]  # fmt: skip
-        return super().snapshot() | {
-            "cold": self._cold.snapshot(),
-            "pending": self._pending.snapshot(),
-            "waiting": self._waiting.snapshot(),
-            "clocks": self._clocks.snapshot(),
-            "types": dict(self._types),
-            "refutations": [[list(astuple(of)), *then] for of, *then in self._refutations],
-            "spill": counts,
-        }
+        refutations = [[list(astuple(of)), *then] for of, *then in self._refutations]
+        return super().snapshot() | {"refutations": refutations}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self._cold.restore(state["cold"])
-        self._pending.restore(state["pending"])
-        self._waiting.restore(state["waiting"])
-        self._clocks.restore(state["clocks"])
-        self._types = dict(state["types"])
         self._refutations = [(Refuted(*of), *then) for of, *then in state["refutations"]]
-        (
-            self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
-            self._refuted_n,
-        ) = state["spill"]  # fmt: skip

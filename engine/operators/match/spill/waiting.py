@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Progress, Promises, Refuted, Released
 from slackwater.engine.operators.match.spill.chunks import places_by
 
@@ -28,13 +29,15 @@ class Turn:
     waited: bool
 
 
-class LateEvents:
+class LateEvents(Restorable):
     """How many late events of each chunk wait, and since when.
 
     Args:
         pending: so many of a chunk have their turn at once.
         wait_ns: and so long after the first of them came, they all do.
     """
+
+    state_fields = ("_chunks",)
 
     def __init__(self, pending: int, wait_ns: int) -> None:
         self._pending = pending
@@ -93,14 +96,6 @@ class LateEvents:
         turns = [Turn(0, at, chunk, waited=True) for chunk in self._chunks]
         self._chunks.clear()
         return turns
-
-    def snapshot(self) -> list[Any]:
-        """Plain data."""
-        return [(chunk, *of) for chunk, of in self._chunks.items()]
-
-    def restore(self, state: list[Any]) -> None:
-        """Takes over a snapshot."""
-        self._chunks = {chunk: (since, n) for chunk, since, n in state}
 
 
 def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]:

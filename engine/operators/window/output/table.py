@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.engine.core.errors import ContractViolation
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.operators.window.emitted import ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
 from slackwater.engine.operators.window.output.computed import numbers
@@ -53,7 +54,7 @@ Columns = dict[str, np.ndarray]
 """Those of an ``ResultBuffer`` in words, without its tally."""
 
 
-class RankedGroups:
+class RankedGroups(Restorable):
     """Net results of each window that may be corrected, and which of them are emitted.
 
     Args:
@@ -62,6 +63,8 @@ class RankedGroups:
         numbers: the places of the numbers that results show: a result that stays among the
             first with equal numbers is not emitted again. None: all of them.
     """
+
+    state_fields = ("_standing",)
 
     def __init__(self, plan: WindowPlan, keys: GroupKeys, numbers: np.ndarray | None) -> None:
         self._plan = plan
@@ -134,20 +137,6 @@ class RankedGroups:
         return np.asarray(np.lexsort(by[::-1])[: ranking.limit])
 
     # ---- state ------------------------------------------------------------------------------
-
-    def snapshot(self) -> list[Any]:
-        """Plain data."""
-        return [
-            (place, {name: column.copy() for name, column in rows.items()}, shown.copy())
-            for place, (rows, shown) in self._standing.items()
-        ]
-
-    def restore(self, state: list[Any]) -> None:
-        """Takes over a snapshot."""
-        self._standing = {
-            tuple(place): ({name: column.copy() for name, column in rows.items()}, shown.copy())
-            for place, rows, shown in state
-        }
 
 
 _NONE = np.empty(0, np.bool_)

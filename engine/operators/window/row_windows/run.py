@@ -36,7 +36,7 @@ from slackwater.engine.operators.window.row_windows.state import (
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.aggregate import DISTINCT, QUANTILE
-from slackwater.engine.operators.window.state.cells import copied, free_window
+from slackwater.engine.operators.window.state.cells import free_window
 from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
@@ -289,6 +289,8 @@ def _drop_events(group: int, before: int, book: CountedBook) -> None:
 class CountedWindows(OwnWindows):
     """Operator of a ``WindowPlan`` of the kind ROWS."""
 
+    state_fields = (*OwnWindows.state_fields, "_counted")
+
     lasting = h.LASTING
 
     def __init__(
@@ -346,11 +348,7 @@ class CountedWindows(OwnWindows):
             cells, kept = len(self._held.cells.window), len(self._held.kept.next)
             self._counted = h.more_counted(self._counted, cells, kept)
 
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"counted": copied(self._counted._asdict())}
-
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._state["asked"] = NONE
         self._sorted.of["group"] = NONE
-        self._counted = h.RowWindowState(**copied(state["counted"]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
@@ -20,7 +18,7 @@ from slackwater.engine.operators.window.session.enter import ask, drop, emit_ses
 from slackwater.engine.operators.window.session.state import SPARE, SessionBook, uncover
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
-from slackwater.engine.operators.window.state.cells import copied, forget, free_window
+from slackwater.engine.operators.window.state.cells import forget, free_window
 from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
@@ -244,6 +242,8 @@ _SEAMS = 64
 class SessionWindows(OwnWindows):
     """Operator of a ``WindowPlan`` of the kind SESSION."""
 
+    state_fields = (*OwnWindows.state_fields, "_sessions")
+
     lasting = h.LASTING
 
     def __init__(
@@ -293,10 +293,3 @@ class SessionWindows(OwnWindows):
         base = super().codes()
         clocks = self._sessions.of["clock"]
         return clocks if base is None else np.concatenate([base, np.unique(clocks)])
-
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"sessions": copied(self._sessions._asdict())}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self._sessions = h.Sessions(**copied(state["sessions"]))
