@@ -130,8 +130,8 @@ def _saved(value: Any) -> Any:
     if hasattr(value, "snapshot"):
         return value.snapshot()
     if isinstance(value, np.ndarray):
-        of_numbers = value.dtype.names and value.dtype.itemsize % 4 == 0
-        return copy_of(value) if of_numbers else value.copy()
+        in_words = value.flags.c_contiguous and value.dtype.itemsize % 4 == 0
+        return copy_of(value) if value.dtype.names and in_words else value.copy()
     if isinstance(value, dict):
         return {name: _saved(each) for name, each in value.items()}
     if isinstance(value, set):  # in order, so that equal states are equal bytes

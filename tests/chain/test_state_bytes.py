@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Restorable
+from slackwater.engine.core.released import ClockBound
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION
 from slackwater.engine.hosts.chain.state_bytes import (
@@ -209,3 +211,66 @@ def test_a_dataflow_that_remembers_what_cannot_be_kept_is_named(tmp_path: Path) 
     chain = fed(settings_of(MATCH, plan, barrier="bounded:99"), tmp_path)
     with pytest.raises(UserError, match=r"query 'own': .* type Own cannot be kept in a state: use"):
         chain.snapshot()
+
+
+class Pair(NamedTuple):
+    """Arrays side by side."""
+
+    one: np.ndarray
+    other: np.ndarray
+
+
+class Inner(Restorable):
+    """A part of a part."""
+
+    state_fields = ("count",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+class Outer(Restorable):
+    """Attributes of every kind that a state has."""
+
+    state_fields = (
+        "number", "text", "array", "records", "odd", "pair", "bound", "codes", "tallies", "of",
+        "spans", "inner", "parts", "nobody",
+    )  # fmt: skip
+
+    def __init__(self, n: int) -> None:
+        self.number, self.text = n, str(n)
+        self.array = np.arange(n)
+        self.records = np.ones(2 * n, [("a", "i8"), ("b", "i8")])[::2]
+        self.odd = np.ones(n, [("a", "i8"), ("b", "?")])
+        self.pair = Pair(np.arange(n), np.arange(2 * n).reshape(2, n))
+        self.bound = ClockBound(n, until=2 * n)
+        self.codes = {(each, str(each)) for each in range(n)}
+        self.tallies = Counter({"x": n})
+        self.of = {each: [(each, np.full(2, each))] for each in range(n)}
+        self.spans = (n, [n])
+        self.inner, self.parts = Inner(n), {0: Inner(n), 1: Inner(2 * n)}
+        self.nobody = None
+        self.apart = n
+
+
+def test_a_part_goes_on_with_the_attributes_that_it_names_and_shares_none_of_them() -> None:
+    made, gone_on = Outer(3), Outer(1)
+    inner = gone_on.inner
+    saved = made.snapshot()
+    content = to_bytes(saved)
+    gone_on.restore(from_bytes(content))
+    assert to_bytes(gone_on.snapshot()) == content
+    assert gone_on.inner is inner
+    assert gone_on.apart == 1
+    for name in Outer.state_fields:
+        assert type(getattr(gone_on, name)) is type(getattr(made, name))
+    again = Outer(0)
+    again.restore(saved)
+    for changed in (made, again):  # what changes later changes no snapshot
+        for array in (changed.array, changed.records["a"], changed.odd["a"], *changed.pair):
+            array[:] = 7
+        changed.of[0][0][1][:] = 7
+        changed.codes.add((9, "9"))
+        changed.tallies["x"] += 1
+        changed.inner.count += 1
+    assert to_bytes(saved) == content
