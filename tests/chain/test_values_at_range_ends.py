@@ -40,8 +40,8 @@ QUERIES = (
     "EVENT SEQ(A a, !B b, A c) WITHIN 13000 d",
 )
 ORDERS = ("none", "sequence", "sequence:timeout=r19,late=pass", "kslack:3650 d", "mp-kslack",
-          "kslack-chain:1 s,1 d,3285 d", "aq-kslack:error=0.4,agg=count,window=1 s",
-          "ldop:0.5..2,window=1 s")  # fmt: skip
+          "sequence:timeout=r19-code:ps", "kslack-chain:1 s,1 d,3285 d",
+          "aq-kslack:error=0.4,agg=count,window=1 s", "ldop:0.5..2,window=1 s")  # fmt: skip
 HUGE = 2**63 - 1
 SECOND = 10**9
 DAY = 86_400 * SECOND

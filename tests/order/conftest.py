@@ -204,6 +204,9 @@ class Both:
             timeout=told.timeout, quantile_ppm=1_000_000 - told.tail_ppm, fixed_ns=told.fixed,
             latency_ns=told.latency, alpha_milli=told.alpha, beta_milli=told.beta, late=told.late,
             residual=told.residual,
+            interval_factor=SequenceSettings.read(
+                {"timeout": f"r19-code:{told.unit}" if told.timeout == "r19-code" else "r19"}, "ns"
+            ).interval_factor,
         )  # fmt: skip
         self.kernel = Ordering(settings, Guards(told.guard, told.default_uncertainty))
         self.twin = Twin(told)

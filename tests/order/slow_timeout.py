@@ -1,4 +1,4 @@
-"""The slow twin of ``engine.order.sequence.waits``: SPEC 3.1's three choices of a timeout."""
+"""The slow twin of ``engine.order.sequence.waits``: the four choices of a timeout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from slow_waits import EDGES, ENDS, Highs, WaitTimes, resolution
 
 NEVER = 2**63
+REMEMBERED = 160
+"""Events released by timeout, by ``r19-code``."""
+PER_MS = {"ms": 1, "us": 1000, "ns": 1000**2, "ps": 1000**3}
 
 
 @dataclass
@@ -15,6 +18,7 @@ class Settings:
     """As ``SequenceSettings`` and ``Guards``; times in ns."""
 
     timeout: str = "fixed"
+    unit: str = "ms"
     fixed: int = 10
     latency: int = 500_000_000
     alpha: int = 600
@@ -32,9 +36,13 @@ class FixedTimeout:
     def __init__(self, settings: Settings) -> None:
         self.gap = self.idle = settings.fixed
 
-    def in_order(self, now: int) -> None: ...
+    def in_order(self, now: int, ts: int) -> None: ...
 
     def held(self, time: int) -> None: ...
+
+    def timed_out(self, seq: int, arrival: int) -> None: ...
+
+    def late(self, seq: int, now: int) -> None: ...
 
     def arrived(self, seq: int, now: int, before: int | None) -> None: ...
 
@@ -69,7 +77,7 @@ class R19Timeout(FixedTimeout):
         both = [state[0] + 2 * state[1] if state else 0 for state in (self.inter, self.hold)]
         self.gap = self.idle = min(self.settings.latency, max(both) // 1000)
 
-    def in_order(self, now: int) -> None:
+    def in_order(self, now: int, ts: int) -> None:
         if self.last is not None:
             self.inter = self._smooth(self.inter, now - self.last, self.settings.alpha)
             self._update()
@@ -78,6 +86,53 @@ class R19Timeout(FixedTimeout):
     def held(self, time: int) -> None:
         self.hold = self._smooth(self.hold, time, self.settings.beta)
         self._update()
+
+
+class PublishedTimeout(FixedTimeout):
+    """``r19-code``, from the facts on docs/papers/r19.md; averages in 1/1000 ns.
+
+    The time between events is a number of ``unit`` that is taken for one of ms.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.base: int | None = None
+        self.interval = self.delay = 0  # 0 is unset
+        self.gap = self.idle = settings.latency
+        self.restarted()
+
+    def restarted(self) -> None:
+        self.given_up: list[tuple[int, int]] = []  # number and arrival
+
+    @staticmethod
+    def _average(before: int, sample_ns: int, factor: int) -> int:
+        sample = 1000 * min(sample_ns, 8 * 10**12)
+        if before == 0:
+            return sample
+        return (factor * before + (1000 - factor) * sample + 500) // 1000
+
+    def _update(self) -> None:
+        known = [average // 1000 if average else NEVER for average in (self.interval, self.delay)]
+        self.gap = self.idle = min(self.settings.latency, max(known))
+
+    def in_order(self, now: int, ts: int) -> None:
+        if self.base is not None and ts >= self.base:
+            counted = (ts - self.base) * PER_MS[self.settings.unit]
+            self.interval = self._average(self.interval, counted, self.settings.alpha)
+            self._update()
+        self.base = ts
+
+    def held(self, time: int) -> None:
+        self.delay = self._average(self.delay, time, self.settings.beta)
+        self._update()
+
+    def timed_out(self, seq: int, arrival: int) -> None:
+        self.given_up.append((seq, arrival))
+
+    def late(self, seq: int, now: int) -> None:
+        for number, arrival in self.given_up[-REMEMBERED:]:
+            if number < seq:
+                self.held(now - arrival)
 
 
 class Sketch:
@@ -144,4 +199,7 @@ class QuantileTimeout(FixedTimeout):
             self._update(now)
 
 
-TIMEOUTS = {"fixed": FixedTimeout, "r19": R19Timeout, "quantile": QuantileTimeout}
+TIMEOUTS = {
+    "fixed": FixedTimeout, "r19": R19Timeout, "r19-code": PublishedTimeout,
+    "quantile": QuantileTimeout,
+}  # fmt: skip

@@ -210,7 +210,7 @@ class Twin:
             event.deadline = now + lane.timeout.gap
             lane.buffer[event.seq] = event
             return
-        lane.timeout.in_order(now)
+        lane.timeout.in_order(now, event.ts)
         lane.expected += 1
         self.to_merge(lane, event)
         self.release_run(lane, now, learn=True)
@@ -233,6 +233,8 @@ class Twin:
             self.aside.append((lane.source, event.seq, "duplicate"))
             return
         lane.taken.add(key)
+        if event.inc == lane.inc:
+            lane.timeout.late(event.seq, now)
         lane.counts["earlier_start"] += event.inc < lane.inc
         if key in lane.missing:
             lane.missing.remove(key)
@@ -304,6 +306,8 @@ class Twin:
             lane.expected += 1
             if learn:
                 lane.timeout.held(now - event.arrival)
+            else:
+                lane.timeout.timed_out(event.seq, event.arrival)
             self.to_merge(lane, event)
         self.apply_markers(lane)
 

@@ -26,8 +26,10 @@ Record = dict[str, Any]
 WINDOW = "SELECT sum(v), count(*) FROM events GROUP BY tag WINDOW TUMBLING 8 ns"
 PAIRS = "EVENT SEQ(A a, B b) WHERE a.tag = b.tag WITHIN 12 ns"
 ORDERS = ("sequence:timeout=fixed:3", "sequence:timeout=r19,late=pass", "none",
-          "kslack:4", "mp-kslack", "kslack-chain:2,9", "ldop:0.5..2,window=3",
-          "aq-kslack:error=0.4,window=3,slide=1", "aq-kslack:error=0.4,window=5,agg=sum,attr=v",
+          "sequence:timeout=r19-code,latency=9ns", "kslack:4", "mp-kslack", "kslack-chain:2,9",
+          "ldop:0.5..2,window=3",
+          "aq-kslack:error=0.4,window=3,slide=1",
+          "aq-kslack:error=0.4,window=5,agg=sum,attr=v",
           "sequence:timeout=quantile:0.5,latency=9ns")  # fmt: skip
 
 

@@ -17,8 +17,8 @@ STARTED = {"kind": "sync", "source": "a", "first_seq": 0, "arrival": 0}
 @pytest.mark.parametrize(
     ("most", "kinds"),
     [
-        (4, [("fixed", 0), ("fixed", 1), ("fixed", 2), ("fixed", 3), ("r19", 0)]),
-        pytest.param(7, [("fixed", 2), ("r19", 0)], marks=pytest.mark.deep),
+        (4, [("fixed", 0), ("fixed", 1), ("fixed", 2), ("fixed", 3), ("r19", 0), ("r19-code", 0)]),
+        pytest.param(7, [("fixed", 2), ("r19", 0), ("r19-code", 0)], marks=pytest.mark.deep),
     ],
 )
 @pytest.mark.parametrize("announced", [True, False])
@@ -149,7 +149,8 @@ def networks(draw: st.DrawFn) -> list[Record]:
 
 OPTIONS = st.fixed_dictionaries(
     {
-        "timeout": st.sampled_from(["fixed", "r19", "quantile"]),
+        "timeout": st.sampled_from(["fixed", "r19", "r19-code", "quantile"]),
+        "unit": st.sampled_from(["ms", "ms", "us", "ps"]),
         "fixed": st.sampled_from([0, 1, 3, 10, 40]),
         "latency": st.sampled_from([5, 20, 2000]),
         "tail_ppm": st.sampled_from([1000, 200_000, 500_000]),
@@ -190,7 +191,7 @@ def test_any_records_cut_anywhere_give_what_the_twin_gives(
 @given(
     steps=st.lists(st.integers(0, 3000), min_size=60, max_size=160),
     delays=st.lists(st.sampled_from([0, 0, 0, 0, 500, 3000, 60_000]), min_size=160, max_size=160),
-    timeout=st.sampled_from(["r19", "quantile"]),
+    timeout=st.sampled_from(["r19", "r19-code", "quantile"]),
     late=st.sampled_from(["drop", "pass"]),
 )
 def test_timeouts_learn_what_the_twin_learns(

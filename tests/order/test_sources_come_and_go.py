@@ -21,7 +21,12 @@ from slackwater.engine.order.sequence import order as sequence
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces
 
 CHAIN = "slackwater.engine.hosts.chain.site_chain"
-TIMEOUTS = ("timeout=fixed:3", "timeout=r19,late=pass", "timeout=quantile:0.5,latency=9ns")
+TIMEOUTS = (
+    "timeout=fixed:3",
+    "timeout=r19,late=pass",
+    "timeout=r19-code,latency=9ns",
+    "timeout=quantile:0.5,latency=9ns",
+)
 ASKED = (
     PAIRS.replace("12 ns", "7 ns"),
     "SELECT count(*), sum(v) GROUP BY tag WINDOW TUMBLING 5 ns",

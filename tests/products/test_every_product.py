@@ -31,7 +31,7 @@ ORDERS = (
     "ldop:0.5..2,window=3", "aq-kslack:error=0.4,window=8,slide=4,agg=count", "kslack-chain",
     "sequence:timeout=fixed:10,late=pass", "sequence:latency=30,late=pass",
     "sequence:timeout=r19,latency=60,late=pass,time=hold", "kslack:6,time=ts",
-    "sequence:timeout=fixed:6,late=pass,time=ts",
+    "sequence:timeout=fixed:6,late=pass,time=ts", "sequence:timeout=r19-code,latency=60,late=pass",
 )  # fmt: skip
 BARRIERS = (
     None, "immediate", "punctuation", "bounded:4", "bounded:300", "hold:7", "adaptive",

@@ -38,7 +38,8 @@ CHAIN = "slackwater.engine.hosts.chain.site_chain"
 PAIRS = "EVENT SEQ(A a, B b) WHERE a.key = b.key WITHIN 40 ns"
 COUNTS = "SELECT count(*) GROUP BY key WINDOW TUMBLING 25 ns"
 ORDERS = ("sequence:timeout=fixed:15", "sequence:timeout=r19,late=pass", "none", "kslack:12ns",
-          "mp-kslack", "kslack-chain:5,25", "ldop:window=20,late=drop",
+          "sequence:timeout=r19-code,latency=9ns", "mp-kslack", "kslack-chain:5,25",
+          "ldop:window=20,late=drop",
           "aq-kslack:error=0.3,window=25,agg=count")  # fmt: skip
 MODERATE = hypothesis_settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -121,6 +121,7 @@ def test_spark_equals_in_process(tmp_path: Path) -> None:
     "order",
     [
         "sequence:timeout=r19,late=pass", "sequence:timeout=fixed:20ms,time=ts",
+        "sequence:timeout=r19-code:us",
         "mp-kslack:late=drop", "aq-kslack:error=0.05,window=100ms,agg=avg,attr=v",
         "ldop:0..2,window=10ms", "kslack-chain:5ms,30ms",
     ],

@@ -25,6 +25,7 @@ from slackwater.engine.order.sequence.state import (
     LEARNS_FROM,
     MEMORY,
     MODE_QUANTILE,
+    MODE_R19_CODE,
     PROGRESS,
     RUN,
 )
@@ -191,15 +192,16 @@ class LaneTable:
         if missed:
             self._begin(columns, fresh[:missed], state)
             look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
-        if state["mode"][0] == MODE_QUANTILE:
-            self._give_memories(lanes)
+        if state["mode"][0] in (MODE_QUANTILE, MODE_R19_CODE):
+            self._give_memories(lanes, state)
         return lanes
 
-    def _give_memories(self, lanes: np.ndarray) -> None:
+    def _give_memories(self, lanes: np.ndarray, state: np.ndarray) -> None:
         """A memory for each lane that has enough events, with those of these rows, to learn."""
+        least = LEARNS_FROM if state["mode"][0] == MODE_QUANTILE else 1
         ln = self.tables
         most = ln["arrived"] + np.bincount(lanes[lanes != NONE], minlength=len(ln))
-        learning = np.flatnonzero((most >= LEARNS_FROM) & (ln["memory"] == 0))
+        learning = np.flatnonzero((most >= least) & (ln["memory"] == 0))
         ln["memory"][learning] = self._memories(len(learning))
 
     def _begin(self, columns: Columns, rows: np.ndarray, state: np.ndarray) -> None:

@@ -30,7 +30,7 @@ from slackwater.engine.order.sequence.state import (
     STAGE_RING,
     Sequencer,
 )
-from slackwater.engine.order.sequence.waits import later, saw_held, saw_in_order
+from slackwater.engine.order.sequence.waits import later, saw_held, saw_in_order, saw_late
 
 # Markers of how far a source has got: punctuations and ends of stream, lane by lane (SPEC 3.2).
 #
@@ -223,8 +223,9 @@ def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
         of.expected += 1
         if of.dq_head == row:  # before the row's links are used for the queue
             of.dq_head = s.rows[row].dq_next
-        if learn:
-            saw_held(s.state[0], of, s.memories[of.memory], now - s.rows[row].arrival)
+        saw_held(
+            s.state[0], of, s.memories[of.memory], s.rows[row].seq, s.rows[row].arrival, now, learn
+        )
         to_merge(s, row)
     if of.dq_head == NONE:
         of.dq_tail = NONE
@@ -337,6 +338,8 @@ def late_or_duplicate(s: Sequencer, row: int, now: int) -> None:
         remember_missing(s, of, inc, first, INT_MAX, 0)
         late = take_missing(s, of, inc, seq)
     of.earlier_start += late and inc < of.inc
+    if late and inc == of.inc:
+        saw_late(s.state[0], of, s.memories[of.memory], seq, now)
     if not late:
         of.duplicate += 1
         set_aside(s, row, DUPLICATE)
@@ -467,7 +470,7 @@ def accept(s: Sequencer, row: int, now: int) -> None:
     if seq - of.expected >= of.ring_cap and not jumped(s, row, now):
         return
     if seq == of.expected:
-        saw_in_order(s.state[0], of, s.memories[of.memory], now)
+        saw_in_order(s.state[0], of, s.memories[of.memory], now, s.rows[row].ts)
         of.expected = seq + 1
         to_merge(s, row)
         release_run(s, lane, now, True)

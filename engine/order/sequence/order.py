@@ -53,6 +53,7 @@ from slackwater.engine.order.sequence.state import (
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
+    MODE_R19_CODE,
     NOTE,
     NOTE_GAP,
     NOTE_PROGRESS,
@@ -69,7 +70,11 @@ from slackwater.engine.order.sequence.waits import memory_window, resolution_bit
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""
 _SOURCES_MOST: Final = 1_000_000
-_MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
+_MODES: Final = {
+    "r19": MODE_R19, "r19-code": MODE_R19_CODE, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE,
+}  # fmt: skip
+_FACTORS: Final = {"ms": 1, "us": 10**3, "ns": 10**6, "ps": 10**9}
+"""Unit of event times -> ms by this unit: ``r19-code`` takes a number of units for one of ms."""
 _ROW_COLUMNS: Final = {
     r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", "epoch": "epoch",
 }  # fmt: skip
@@ -89,9 +94,10 @@ _LENGTH: Final = "te_length"
 class SequenceSettings(OrderSettings):
     """Settings of ``sequence`` (R19's seven parameters, and the choice of timeout).
 
-    ``timeout``: ``quantile`` | ``r19`` | ``fixed``; ``quantile``: target share of events in time;
-    ``fixed_ns``: the fixed timeout; ``latency_ns``: the latency threshold, which caps every
-    timeout but the fixed one; ``alpha_milli``, ``beta_milli``: smoothing factors in 1/1000;
+    ``timeout``: ``quantile`` | ``r19`` | ``r19-code`` | ``fixed``; ``quantile``: target share of
+    events in time; ``fixed_ns``: the fixed timeout; ``latency_ns``: the latency threshold, which
+    caps every timeout but the fixed one; ``interval_factor``: what ``r19-code`` multiplies
+    intervals of event times by; ``alpha_milli``, ``beta_milli``: smoothing factors in 1/1000;
     ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``; ``time``: ``ref`` | ``ts`` (as
     if clocks had never been compared) | ``hold`` (each offset until the next, as R19).
     ``sources``: how many are remembered, those heard last; see ``Sequence.forget``.
@@ -101,6 +107,7 @@ class SequenceSettings(OrderSettings):
     quantile_ppm: int = 999_000
     fixed_ns: int = 0
     latency_ns: int = 500_000_000
+    interval_factor: int = 1
     alpha_milli: int = 600
     beta_milli: int = 600
     late: str = "drop"
@@ -118,10 +125,17 @@ class SequenceSettings(OrderSettings):
         if not sources.isdecimal() or not 1 <= int(sources) <= _SOURCES_MOST:
             raise UserError(f"sources={sources}: use a whole number from 1 to {_SOURCES_MOST:,}")
         kind, _, value = pairs.get("timeout", "quantile:0.999").partition(":")
-        if kind not in ("quantile", "r19", "fixed") or (kind == "r19" and value):
+        if kind not in _MODES or (kind == "r19" and value):
             raise UserError(
-                f"timeout={pairs['timeout']}: use quantile:SHARE, r19 or fixed:DURATION"
+                f"timeout={pairs['timeout']}: use quantile:SHARE, r19, r19-code:UNIT or "
+                "fixed:DURATION"
             )
+        if kind == "r19-code" and (value or "ms") not in _FACTORS:
+            raise UserError(
+                f"timeout={pairs['timeout']}: UNIT, of the event times as its author's program "
+                f"reads them, is one of {', '.join(_FACTORS)}"
+            )
+        smoothing = "0.5" if kind == "r19-code" else "0.6"
         if kind == "fixed" and not value:
             raise UserError("timeout=fixed needs a duration, as in fixed:10ms")
         return cls(
@@ -131,8 +145,9 @@ class SequenceSettings(OrderSettings):
             else 999_000,
             fixed_ns=parse_duration(value, time_unit) if kind == "fixed" else 0,
             latency_ns=parse_duration(pairs.get("latency", "500ms"), time_unit),
-            alpha_milli=share(pairs.get("alpha", "0.6"), "alpha", 1000),
-            beta_milli=share(pairs.get("beta", "0.6"), "beta", 1000),
+            interval_factor=_FACTORS[value or "ms"] if kind == "r19-code" else 1,
+            alpha_milli=share(pairs.get("alpha", smoothing), "alpha", 1000),
+            beta_milli=share(pairs.get("beta", smoothing), "beta", 1000),
             late=choice(pairs, "late", ("drop", "pass")),
             residual=choice(pairs, "residual", ("emit", "drop")),
             time=choice(pairs, "time", TIMES),
@@ -153,7 +168,8 @@ def _first_state(settings: SequenceSettings, guards: Guards) -> np.ndarray:
         late_pass=settings.late == "pass", residual_drop=settings.residual == "drop",
         guard=-1 if guards.guard_ns is None else guards.guard_ns,
         default_uncertainty=guards.default_uncertainty_ns, window=memory_window(tail_ppm),
-        bits=resolution_bits(settings.latency_ns), silence_window=silence_window(tail_ppm),
+        bits=resolution_bits(settings.latency_ns), interval_factor=settings.interval_factor,
+        silence_window=silence_window(tail_ppm),
         clock=INT_MIN, frontier=INT_MIN, blocker=NONE, since=INT_MAX,
     )  # fmt: skip
 

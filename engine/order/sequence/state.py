@@ -95,6 +95,7 @@ LANE_FIELDS: Final = (
     "head", "tail", "idle", "closed", "bound", "last_low", "top_ref", "last_arrival", "max_ts",
     "rank",
     # averages of R19 Eq 3.1-3.11, in 1/1000 ns, and the timeouts in force [ns]
+    # (``r19-code``: 0 while unset, ``last_in_order`` is an event time)
     "last_in_order", "inter_n", "inter_avg", "inter_dev", "hold_n", "hold_avg", "hold_dev",
     "gap_timeout", "idle_timeout",
     # what `quantile` has learnt (see ``order/waits.py``), and the memory of missing numbers
@@ -132,7 +133,10 @@ MEMORY: Final = np.dtype(
         ("silences", "i4", (WAIT_BINS,)),
     ]
 )
-"""What a lane learns for ``timeout=quantile``, 7 KB; those that learn nothing share a clear one."""
+"""What a lane learns for ``timeout=quantile``, 7 KB; those that learn nothing share a clear one.
+
+For ``r19-code`` its ``highs`` are the last events released by timeout.
+"""
 
 MERGE_NODE: Final = record("key", "tie", "lane")
 """A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""
@@ -168,13 +172,13 @@ Progress: a ``frontier``, ``at`` an instant. A record that is set aside: its ``r
 STATE: Final = record(
     # settings
     "mode", "fixed", "latency", "alpha", "beta", "tail_ppm", "late_pass", "residual_drop",
-    "guard", "default_uncertainty", "window", "bits", "silence_window",
+    "guard", "default_uncertainty", "window", "bits", "silence_window", "interval_factor",
     # what changes
     "clock", "frontier", "events", "notes", "gone", "most", "queued", "blocker", "since",
 )  # fmt: skip
 """Settings of the operator, and how far it is. ``guard``: -1: none. ``window``,
 ``silence_window``: waits and silences that are remembered. ``bits``: waiting times are known to
-2 ** this ns.
+2 ** this ns. ``interval_factor``: by which ``r19-code`` multiplies an interval of event times.
 
 ``clock``: the last arrival. ``frontier``: the largest ref released, or promised to readers of
 the ordered stream. Of this call: ``events``, ``notes`` written, and events that are ``gone``, being
@@ -212,3 +216,4 @@ class Sequencer(NamedTuple):
 MODE_R19: Final = 0
 MODE_FIXED: Final = 1
 MODE_QUANTILE: Final = 2
+MODE_R19_CODE: Final = 3

@@ -17,6 +17,7 @@ from slackwater.engine.order.sequence.state import (
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
+    MODE_R19_CODE,
     WAIT_BINS,
 )
 
@@ -372,7 +373,10 @@ def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
 
 # How long to wait for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1).
 #
-# Three choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and holding times.
+# Four choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and holding times.
+# ``r19-code``: what the thesis's published program does instead (docs/papers/r19.md): averages
+# without deviations, of event times and of holding times, which late events lengthen; an average
+# of 0 counts as unset, and then the latency threshold serves.
 # ``fixed``: a constant. ``quantile``: the time that the share q of the events needed at most, late
 # ones included, were they to be in time; capped by the latency threshold,
 # which also serves until 1/(1-q) events, and as many different arrivals or 256, have been seen:
@@ -443,6 +447,10 @@ def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
         hold = of.hold_avg + 2 * of.hold_dev
         of.gap_timeout = min(latency, max(inter, hold) // _UNIT)
         of.idle_timeout = of.gap_timeout
+    elif mode == MODE_R19_CODE:
+        known = of.inter_avg > 0 and of.hold_avg > 0
+        of.gap_timeout = min(latency, max(of.inter_avg, of.hold_avg) // _UNIT) if known else latency
+        of.idle_timeout = of.gap_timeout
     else:
         gap, idle = latency, latency
         needed = needed_value(of, memory, tail)
@@ -459,33 +467,74 @@ def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
 
 def first_timeout(state: np.void) -> int:
     """What a lane that has learnt nothing waits [ns], by the settings in a STATE."""
-    by_mode = {MODE_FIXED: state["fixed"], MODE_R19: 0, MODE_QUANTILE: state["latency"]}
-    return int(by_mode[int(state["mode"])])
+    by_mode = {MODE_FIXED: state["fixed"], MODE_R19: 0}
+    return int(by_mode.get(int(state["mode"]), state["latency"]))
 
 
 @inline
-def saw_in_order(state: Record, of: Record, memory: Record, now: int) -> None:
-    """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival."""
-    if state.mode != MODE_R19:
+def saw_in_order(state: Record, of: Record, memory: Record, now: int, ts: int) -> None:
+    """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival.
+
+    ``r19-code`` takes the event time instead, and begins again where that goes back.
+    """
+    if state.mode not in (MODE_R19, MODE_R19_CODE):
         return
+    is_code = state.mode == MODE_R19_CODE
+    at = ts if is_code else now
     last = of.last_in_order
-    of.last_in_order = now
-    if last == INT_MIN:
+    of.last_in_order = at
+    if last == INT_MIN or at < last:
         return
+    longest = _LONGEST // state.interval_factor
+    interval = longest if later(last, longest) <= at else at - last
     of.inter_avg, of.inter_dev = learn_average(
-        of.inter_n, of.inter_avg, of.inter_dev, now - last, state.alpha
-    )
+        of.inter_avg if is_code else of.inter_n, of.inter_avg, of.inter_dev,
+        interval * state.interval_factor, state.alpha,
+    )  # fmt: skip
     of.inter_n += 1
     _refresh(state, of, memory, now)
 
 
 @inline
-def saw_held(state: Record, of: Record, memory: Record, held: int) -> None:
-    """A buffered event was let go because its gap closed: Eq 3.7-3.10 on its holding time."""
-    if state.mode != MODE_R19:
+def saw_held(
+    state: Record, of: Record, memory: Record, seq: int, arrival: int, now: int, is_closed: bool
+) -> None:
+    """A buffered event is released: Eq 3.7-3.10 on its holding time if its gap closed.
+
+    If not, it was released by timeout, and ``r19-code`` remembers it.
+    """
+    if state.mode not in (MODE_R19, MODE_R19_CODE):
         return
-    of.hold_avg, of.hold_dev = learn_average(of.hold_n, of.hold_avg, of.hold_dev, held, state.beta)
+    if is_closed:
+        _learn_hold(state, of, now - arrival)
+        _refresh(state, of, memory, INT_MIN)
+    elif state.mode == MODE_R19_CODE:
+        timed_out = memory.highs[of.highs_n % len(memory.highs)]
+        timed_out.seq = seq
+        timed_out.at = arrival
+        of.highs_n += 1
+
+
+@inline
+def _learn_hold(state: Record, of: Record, held: int) -> None:
+    n = of.hold_avg if state.mode == MODE_R19_CODE else of.hold_n
+    of.hold_avg, of.hold_dev = learn_average(n, of.hold_avg, of.hold_dev, held, state.beta)
     of.hold_n += 1
+
+
+@kernel
+def saw_late(state: Record, of: Record, memory: Record, seq: int, now: int) -> None:
+    """A number that was passed over arrived: ``r19-code`` learns from it.
+
+    Each remembered event with a smaller number counts as held until ``now``.
+    """
+    if state.mode != MODE_R19_CODE:
+        return
+    size = len(memory.highs)
+    for place in range(max(0, of.highs_n - size), of.highs_n):
+        timed_out = memory.highs[place % size]
+        if timed_out.seq < seq:
+            _learn_hold(state, of, now - timed_out.at)
     _refresh(state, of, memory, INT_MIN)
 
 
