@@ -17,11 +17,11 @@ from slackwater.scenarios.papers.r19.aq_variants import FEWER, many_with
 from slackwater.scenarios.papers.r19.orders import (
     APPROACHES,
     AQ_KSLACK,
+    CODE,
     COMPARED,
     DROPPING,
     MP_KSLACK,
     PRINTED,
-    WAITING,
     Approach,
 )
 from slackwater.scenarios.papers.r19.passes import (
@@ -112,7 +112,7 @@ def latency_lines(run: PaperRun) -> Finding:
 def sequence_line(run: PaperRun) -> Finding:
     """Figure 5.11."""
     found = _all(run)
-    shown = {each.name: _held(found, each) for each in (PRINTED, WAITING)}
+    shown = {each.name: _held(found, each) for each in (PRINTED, CODE)}
     paper = list(published.LATENCY_BY_SOURCES[published.SEQUENCE].values())
     figures = tuple(
         drawing.lines(
@@ -125,7 +125,7 @@ def sequence_line(run: PaperRun) -> Finding:
         for place, (name, values) in enumerate(shown.items())
     )
     slope, share = _line(shown[PRINTED.name])
-    waits_slope, waits_share = _line(shown[WAITING.name])
+    code_slope, code_share = _line(shown[CODE.name])
     paper_slope, paper_share = _line(paper)
     claim = judged(
         f"The latency of sequence grows linearly with {_EACH} sources (a straight line explains at "
@@ -138,8 +138,8 @@ def sequence_line(run: PaperRun) -> Finding:
         f"{share:.1%}: from source to source it grows by "
         f"{listed(f'{value:.3f}' for value in _steps(shown[PRINTED.name]))} ms.",
         (
-            waits_slope > 0 and waits_share >= _STRAIGHT,
-            f"{_list(shown[WAITING.name])}; {ms(waits_slope)} per source, {waits_share:.1%}",
+            code_slope > 0 and code_share >= _STRAIGHT,
+            f"{_list(shown[CODE.name])}; {ms(code_slope)} per source, {code_share:.1%}",
         ),
         "With that wait all sources stall 3 ms after one another, and each makes the stall longer.",
     )
@@ -151,7 +151,7 @@ def accuracy(run: PaperRun) -> Finding:
     found = _all(run)
     of = {each.name: [accuracy_percent(found[n], each) for n in COUNTS] for each in APPROACHES}
     paper = published.ACCURACY_BY_SOURCES
-    waits = of[WAITING.name]
+    code = of[CODE.name]
     mine, mp, aq = (of[each.name] for each in COMPARED)
     places = [_sources(n) for n in COUNTS]
     passed_over = listed(f"{left(found[n], DROPPING):,}" for n in COUNTS)
@@ -167,7 +167,7 @@ def accuracy(run: PaperRun) -> Finding:
             )
             + " With one source: "
             + given_up(found[1]),
-            (min(waits) >= ACCURACY, _percents(waits)),
+            (min(code) >= ACCURACY, _percents(code)),
         ),
         judged(
             f"The accuracy of sequence does not fall, by more than {_SAME_POINTS} points, with "
@@ -181,7 +181,7 @@ def accuracy(run: PaperRun) -> Finding:
             )
             + f" With late events dropped {passed_over} are left: those of a source that the short "
             "timeout passed over while it was silent.",
-            (min(waits) >= waits[0] - _SAME_POINTS, _percents(waits)),
+            (min(code) >= code[0] - _SAME_POINTS, _percents(code)),
         ),
         judged(
             f"AQ-K-slack's accuracy falls, by 0.5 points or more, with {_EACH} sources.",
@@ -225,7 +225,7 @@ def left_lines(run: PaperRun) -> Finding:
         log_y=True,
     )
     many = COUNTS[1:]
-    sequence, waits, mp, aq = (dict(zip(COUNTS, remain[e.name], strict=True)) for e in DRAWN)
+    sequence, code, mp, aq = (dict(zip(COUNTS, remain[e.name], strict=True)) for e in DRAWN)
     claim = judged(
         "With 2, 5, 10 and 20 sources sequence leaves fewer events out of order than AQ-K-slack.",
         all(sequence[count] < aq[count] for count in many),
@@ -236,7 +236,7 @@ def left_lines(run: PaperRun) -> Finding:
         failing(
             (_sources(n), sequence[n] < aq[n], f"{sequence[n]:,} against {aq[n]:,}") for n in many
         ),
-        (all(waits[count] < aq[count] for count in many), f"sequence {_counts(waits, many)}"),
+        (all(code[count] < aq[count] for count in many), f"sequence {_counts(code, many)}"),
         rests=many_with(run, lambda of: all(sequence[n] < of[n].steps_back for n in many)),
     )
     rows: list[tuple[str | int, ...]] = [(name, *values) for name, values in remain.items()]
@@ -265,7 +265,7 @@ def _drops(accuracies: list[float]) -> bool:
 
 
 def _below(run: PaperRun, found: dict[int, Measured], other: Approach) -> Claim:
-    ours, theirs, waits = (_held(found, each) for each in (PRINTED, other, WAITING))
+    ours, theirs, code = (_held(found, each) for each in (PRINTED, other, CODE))
     paper = published.LATENCY_BY_SOURCES
     pairs = zip(paper[other.of or ""].values(), paper[published.SEQUENCE].values(), strict=True)
     return judged(
@@ -279,8 +279,8 @@ def _below(run: PaperRun, found: dict[int, Measured], other: Approach) -> Claim:
             for n, mine, more in zip(COUNTS, ours, theirs, strict=True)
         ),
         (
-            all(mine * FEWER <= more for mine, more in zip(waits, theirs, strict=True)),
-            ", ".join(times(more, mine) for mine, more in zip(waits, theirs, strict=True)),
+            all(mine * FEWER <= more for mine, more in zip(code, theirs, strict=True)),
+            ", ".join(times(more, mine) for mine, more in zip(code, theirs, strict=True)),
         ),
         rests=""
         if other is not AQ_KSLACK

@@ -15,7 +15,7 @@ from slackwater.scenarios.papers.drawing import Series
 from slackwater.scenarios.papers.r19 import palette, published
 from slackwater.scenarios.papers.r19.clock_sync import Measured, synchronised
 from slackwater.scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
-from slackwater.scenarios.papers.r19.orders import OURS, PRINTED, WAITING, Approach
+from slackwater.scenarios.papers.r19.orders import CODE, OURS, PRINTED, Approach
 from slackwater.scenarios.papers.r19.passes import the_data_set
 from slackwater.scenarios.papers.r19.released_stream import Observed, observe
 from slackwater.scenarios.papers.r19.single_source import ACCURACY
@@ -24,7 +24,7 @@ from slackwater.scenarios.papers.r19.sync_draws import table as table_of_draws
 from slackwater.scenarios.papers.r19.verdicts import judged
 from slackwater.scenarios.papers.verdicts import failing, listed, percent, share
 
-_JUDGED: Final = (PRINTED, WAITING, OURS)
+_JUDGED: Final = (PRINTED, CODE, OURS)
 _SYNCED: Final = ACCURACY - 0.02
 """R19's least accuracy with time sync [%]."""
 _LEG: Final = f"how long a leg of the time sync takes, here {LEG_NS // 1000} us and more"
@@ -69,8 +69,8 @@ def left_by_offset(run: PaperRun) -> Finding:
         for each, what, of, colour in (
             (PRINTED, "no sync", _without, palette.BARE),
             (PRINTED, "synced", _synced, palette.PRINTED),
-            (WAITING, "no sync", _without, palette.MP),
-            (WAITING, "synced", _synced, palette.WAITING),
+            (CODE, "no sync", _without, palette.MP),
+            (CODE, "synced", _synced, palette.CODE),
         )
     ]
     paper = [
@@ -99,7 +99,7 @@ def left_by_offset(run: PaperRun) -> Finding:
             for offset, value in middle.items()
         ]
 
-    printed, waits = more(PRINTED), more(WAITING)
+    printed, code = more(PRINTED), more(CODE)
     claim = judged(
         "With time sync a few more events are out of order when clocks are off than when they are "
         "right, as offsets are measured inaccurately.",
@@ -107,7 +107,7 @@ def left_by_offset(run: PaperRun) -> Finding:
         f"medians over the syncs: {listed(said for _, _, said in printed)}",
         "52, then 78 / 75 / 72 / 74 / 73",
         failing(printed),
-        (all(part[1] for part in waits), listed(said for _, _, said in waits)),
+        (all(part[1] for part in code), listed(said for _, _, said in code)),
         rests=f"{_LEG}: "
         + many.with_legs(
             all(part[1] for part in printed), lambda count: count >= many.right[PRINTED.name]
@@ -213,7 +213,7 @@ def _bare_claims(run: PaperRun, cases: dict[str, Case]) -> tuple[Claim, ...]:
     bare = {name: _count(case, PRINTED, _without) for name, case in cases.items()}
     any_earlier = cases["10 ms"].without[PRINTED.name].after_any
     small = [bare[name] for name in _SMALL]
-    least_waiting = min(_count(cases[name], WAITING, _without) for name in _SMALL)
+    least_by_code = min(_count(cases[name], CODE, _without) for name in _SMALL)
     turn = cases["10 ms"].without[PRINTED.name]
     return (
         judged(
@@ -227,8 +227,8 @@ def _bare_claims(run: PaperRun, cases: dict[str, Case]) -> tuple[Claim, ...]:
             f"{turn.released / turn.turns:.1f} events each, and of a turn one event is counted. "
             f"Compared with all before it (L10's definition), {any_earlier:,} are out of order.",
             (
-                least_waiting > injected,
-                listed(f"{_count(cases[name], WAITING, _without):,}" for name in _SMALL),
+                least_by_code > injected,
+                listed(f"{_count(cases[name], CODE, _without):,}" for name in _SMALL),
             ),
         ),
         judged(
@@ -239,9 +239,9 @@ def _bare_claims(run: PaperRun, cases: dict[str, Case]) -> tuple[Claim, ...]:
             "18,001 (89.18 %)",
             f"with 1 ms it is {bare['1 ms']:,}, of {injected:,} injected.",
             (
-                _count(cases["1 h"], WAITING, _without)
-                < min(_count(cases["1 ms"], WAITING, _without), injected),
-                f"{_count(cases['1 h'], WAITING, _without):,}",
+                _count(cases["1 h"], CODE, _without)
+                < min(_count(cases["1 ms"], CODE, _without), injected),
+                f"{_count(cases['1 h'], CODE, _without):,}",
             ),
             also="That is only because an event is compared with the one before it: of "
             f"{cases['1 h'].without[PRINTED.name].released:,} events, "
@@ -252,13 +252,13 @@ def _bare_claims(run: PaperRun, cases: dict[str, Case]) -> tuple[Claim, ...]:
 
 def _synced_claims(cases: dict[str, Case], many: Draws) -> tuple[Claim, ...]:
     """By all syncs that were drawn, and the first by one at full size and its twin."""
-    accurate, waits = (
+    accurate, code = (
         {offset: many.accuracies(offset, each.name) for offset in many.counts}
-        for each in (PRINTED, WAITING)
+        for each in (PRINTED, CODE)
     )
-    parts, waits_parts = (
+    parts, code_parts = (
         [(offset, float(np.median(of)) >= _SYNCED, _over(of)) for offset, of in each.items()]
-        for each in (accurate, waits)
+        for each in (accurate, code)
     )
     legs = many.with_legs(
         all(part[1] for part in parts),
@@ -278,7 +278,7 @@ def _synced_claims(cases: dict[str, Case], many: Draws) -> tuple[Claim, ...]:
                  f"{_count(case, PRINTED, _synced):,} against {_count(case, PRINTED, _alike):,}")
                 for name, case in cases.items()
             ),
-            (_equal(cases, WAITING), _numbers(cases, WAITING, _synced)),
+            (_equal(cases, CODE), _numbers(cases, CODE, _synced)),
             also="What differs from row to row is how wrong the sync was. Medians over the syncs "
             f"of each offset, in a tenth of the events: {middle}.",
         ),
@@ -291,7 +291,7 @@ def _synced_claims(cases: dict[str, Case], many: Draws) -> tuple[Claim, ...]:
             f"{failing(parts)} With right clocks and no sync {many.right[PRINTED.name]:,} of "
             f"{many.injected:,} are left "
             f"({percent(100 * (1 - many.right[PRINTED.name] / many.injected))}).",
-            (all(part[1] for part in waits_parts), listed(said for _, _, said in waits_parts)),
+            (all(part[1] for part in code_parts), listed(said for _, _, said in code_parts)),
             rests=f"{_LEG}: {legs} (at 10 ms).",
         ),
     )  # fmt: skip
@@ -307,7 +307,7 @@ def _tables(run: PaperRun, cases: dict[str, Case]) -> tuple[Table, ...]:
         _accuracies(run, cases, "Without time sync", (1, 2), _without, ""),
         _accuracies(run, cases, "With time sync", (3, 4), _synced, count),
         _sync_errors(cases),
-        *(_definitions(cases, each) for each in (WAITING, OURS)),
+        *(_definitions(cases, each) for each in (CODE, OURS)),
     )
 
 

@@ -2,4 +2,4 @@
 
 from slackwater.paper import COLOURS
 
-PRINTED, WAITING, MP, AQ, BARE, OURS = COLOURS[:6]
+PRINTED, CODE, MP, AQ, BARE, OURS = COLOURS[:6]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from slackwater.scenario import Table
 from slackwater.scenarios.papers.r19 import published
 from slackwater.scenarios.papers.r19.clock_sync import Measured, exchange
 from slackwater.scenarios.papers.r19.log_writing import SITE, Source
-from slackwater.scenarios.papers.r19.orders import PRINTED
+from slackwater.scenarios.papers.r19.orders import CODE, PRINTED, Approach
 from slackwater.scenarios.papers.r19.pattern_data import GOAL_QUERY, Goal, goal, goal_frames
 from slackwater.scenarios.papers.r19.verdicts import judged
 from slackwater.scenarios.papers.verdicts import failing
@@ -39,9 +40,10 @@ class Answers:
 
 def detected(run: PaperRun) -> Finding:
     """Table 5.13."""
-    answers = run.once("pattern", lambda: _answers(run))
+    answers, code = _answers(run, PRINTED), _answers(run, CODE)
     last = answers[_LAST]
     early = [answers[name] for name in _BOUNDED]
+    early_by_code = [code[name] for name in _BOUNDED]
     claims = (
         judged(
             "Query 5.8 detects the pattern without and with an offset of 1 s and with transport "
@@ -52,6 +54,10 @@ def detected(run: PaperRun) -> Finding:
             failing(
                 (name, answers[name].plain != _MISSED, _apart(answers[name])) for name in _BOUNDED
             ),
+            (
+                all(each.plain != _MISSED for each in early_by_code),
+                f"{sum(each.plain != _MISSED for each in early_by_code)} of {len(early)} cases",
+            ),
         ),
         judged(
             "With a transport delay of 50 ms Query 5.8 does not detect the pattern.",
@@ -59,6 +65,7 @@ def detected(run: PaperRun) -> Finding:
             f"{last.plain}: the events seem {last.apart_ms:.1f} ms apart",
             "not detected",
             f"by corrected clocks the first still seems to come before the other, {_apart(last)}.",
+            (code[_LAST].plain == _MISSED, code[_LAST].plain),
         ),
         judged(
             "With a transport delay of 50 ms the query that knows the largest delay (Query 5.9) "
@@ -67,6 +74,7 @@ def detected(run: PaperRun) -> Finding:
             f"{last.max_delay} by R19's rule, {last.pairwise} by our default, the pair's bounds",
             "UncertainPatternDetection",
             f"it is {last.max_delay} with {_apart(last)}.",
+            (code[_LAST].max_delay.startswith(_UNCERTAIN), code[_LAST].max_delay),
         ),
         judged(
             "Up to 10 ms the pattern is confirmed: 44 ms are more than the largest delay.",
@@ -81,14 +89,22 @@ def detected(run: PaperRun) -> Finding:
                 )
                 for name in _BOUNDED
             ),
+            (
+                all(each.max_delay == each.pairwise == _CONFIRMED for each in early_by_code),
+                ", ".join(dict.fromkeys(each.max_delay for each in early_by_code)),
+            ),
         ),
     )
+    return Finding(claims, (_table(answers),))
+
+
+def _table(answers: dict[str, Answers]) -> Table:
     rows = tuple(
         (name, published.PATTERN[name][2], each.plain, each.max_delay, each.pairwise,
          round(each.apart_ms, 3))
         for name, each in answers.items()
     )  # fmt: skip
-    table = Table(
+    return Table(
         "The goal pattern",
         ("case", "plain query, paper", "plain query, ours", "with certainty, R19's rule",
          "with certainty, our default", "e1 to e2 by corrected clocks [ms]"),
@@ -97,52 +113,52 @@ def detected(run: PaperRun) -> Finding:
         "source 1's answer, so that the two errors add up. Plain: the same offsets, told to be "
         "exact. R19 rewrites the query for certainty; here it is the same query text.",
     )  # fmt: skip
-    return Finding(claims, (table,))
 
 
 def _apart(answers: Answers) -> str:
     return f"{answers.apart_ms:.1f} ms apart"
 
 
-def _answers(run: PaperRun) -> dict[str, Answers]:
+def _answers(run: PaperRun, approach: Approach) -> dict[str, Answers]:
     made = goal(run.seed)
     with run.watched("the goal pattern") as advanced:
         found = {}
         for name, (ahead_ns, delay_ns, _) in published.PATTERN.items():
-            found[name] = _answer(made, ahead_ns, delay_ns)
+            found[name] = _answer(made, approach.order, ahead_ns, delay_ns)
             advanced(4 * (len(made.kicking) + len(made.crossing)))
     return found
 
 
-def _answer(made: Goal, ahead_ns: int, delay_ns: int | None) -> Answers:
-    measured = None
-    if delay_ns is not None:
-        measured = (exchange(ahead_ns, delay_ns, 0), exchange(0, 0, delay_ns))
-    first, second = measured or (None, None)
-    exact = [None if each is None else Measured(each.offset_ns, 0) for each in (first, second)]
+def _answer(made: Goal, order: str, ahead_ns: int, delay_ns: int | None) -> Answers:
+    measured: tuple[Measured | None, ...] = (None, None)
+    exact = measured
     apart = made.crossing.events.ts[made.cross] - made.kicking.events.ts[made.kick]
-    if measured:
-        apart += measured[1].error_ns(0) - measured[0].error_ns(ahead_ns)
-    plain = _matched(made, ahead_ns, exact[0], exact[1], "pairwise")
+    if delay_ns is not None:
+        first, second = exchange(ahead_ns, delay_ns, 0), exchange(0, 0, delay_ns)
+        measured = first, second
+        exact = Measured(first.offset_ns, 0), Measured(second.offset_ns, 0)
+        apart += second.error_ns(0) - first.error_ns(ahead_ns)
+    plain = _matched(made, order, ahead_ns, exact, "pairwise")
     return Answers(
         plain=_DETECTED if plain == _CONFIRMED else plain,
-        max_delay=_matched(made, ahead_ns, first, second, "max-delay-r19"),
-        pairwise=_matched(made, ahead_ns, first, second, "pairwise"),
+        max_delay=_matched(made, order, ahead_ns, measured, "max-delay-r19"),
+        pairwise=_matched(made, order, ahead_ns, measured, "pairwise"),
         apart_ms=float(apart) / 1e6,
     )
 
 
 def _matched(
-    made: Goal, ahead_ns: int, first: Measured | None, second: Measured | None, certainty: str
+    made: Goal, order: str, ahead_ns: int, syncs: Sequence[Measured | None], certainty: str
 ) -> str:
     """The certainty of the match, with its probability if that is below 1."""
     settings = ChainSettings(
-        parse_order(PRINTED.order),
+        parse_order(order),
         plans=(query(GOAL_QUERY, name="goal"),),
         certainty=certainty,
         guards=Guards(guard_ns=None),  # R19 refutes no offset by what arrives too early
     )
     chain = Chain(settings, SITE)
+    first, second = syncs
     publishers = (Source("0", 0, ahead_ns, first), Source("1", 0, 0, second))
     results = [
         result

@@ -18,13 +18,13 @@ from slackwater.scenarios.papers.r19 import published
 from slackwater.scenarios.papers.r19.clock_sync import Measured, synchronised
 from slackwater.scenarios.papers.r19.data_sets import DataSet, data_set
 from slackwater.scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
-from slackwater.scenarios.papers.r19.orders import PRINTED, WAITING
+from slackwater.scenarios.papers.r19.orders import CODE, PRINTED
 from slackwater.scenarios.papers.r19.released_stream import observe
 from slackwater.scenarios.papers.verdicts import same_with, share
 
 LEG_NS: Final = 10_000
 """Least time of a leg of the time sync: R19 ran clients and engine on one machine."""
-JUDGED: Final = (PRINTED, WAITING)
+JUDGED: Final = (PRINTED, CODE)
 DRAWS: Final = 16
 """Of each offset, at scale 1."""
 LEGS_US: Final = (1, 100, 1_000, 10_000)

@@ -1,4 +1,4 @@
-"""R19's claims, which are also judged for sequence when it waits for the threshold."""
+"""R19's claims, judged by sequence as printed and by what its author's code does."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from slackwater.scenarios.papers import verdicts
 
 @dataclass(frozen=True, slots=True)
 class Judged(Claim):
-    """A claim of the paper. ``waits``: whether it holds for sequence when it waits 500 ms.
+    """A claim of the paper. ``code``: whether it holds by its author's code.
 
-    None where waiting makes no difference.
+    None where that makes no difference.
     """
 
-    waits: bool | None = None
+    code: bool | None = None
 
 
 def judged(
@@ -26,7 +26,7 @@ def judged(
     ours: str,
     paper: str,
     why: str,
-    waits: tuple[bool, str] | None = None,
+    code: tuple[bool, str] | None = None,
     also: str = "",
     rests: str = "",
 ) -> Judged:
@@ -38,26 +38,34 @@ def judged(
         ours: what we measured.
         paper: what it printed.
         why: shown only if it does not hold: what in the data makes it so.
-        waits: whether it holds when sequence waits 500 ms, and the numbers of that.
+        code: whether it holds by its author's code, and the numbers of that.
         also: shown in any case.
         rests: as there.
     """
     lines = [also] if also else []
-    if waits is not None:
-        said = "holds" if waits[0] else "fails"
-        lines.insert(0, f"If sequence waits 500 ms: {said}, {waits[1]}.")
+    if code is not None:
+        said = "holds" if code[0] else "fails"
+        lines.insert(0, f"By its author's code: {said}, {code[1]}.")
     claim = verdicts.judged(text, holds, ours, paper, why, "\n".join(lines), rests)
-    return Judged(text, holds, claim.detail, ours, paper, rests, waits=waits[0] if waits else None)
+    return Judged(text, holds, claim.detail, ours, paper, rests, code=code[0] if code else None)
 
 
 def summary(findings: Mapping[str, Finding]) -> str:
-    """What the claims that do not hold have in common, in a sentence; empty if all hold."""
-    failed = [claim for each in findings.values() for claim in each.claims if not claim.holds]
-    waiting = sum(isinstance(claim, Judged) and bool(claim.waits) for claim in failed)
-    if not waiting:
+    """What changes by its author's code, and why; empty if no verdict does."""
+    claims = [claim for each in findings.values() for claim in each.claims]
+    changed = [claim.holds for claim in claims if by_code(claim) != claim.holds]
+    if not changed:
         return ""
     return (
-        f"Of the {len(failed)} that do not hold, {waiting} hold when sequence waits for the "
-        "paper's threshold of 500 ms. As printed (Eq 3.11), its timeout follows waits of fractions "
-        "of a ms and gives up whatever comes later."
+        f"By its author's code {sum(map(by_code, claims))} of {len(claims)} hold: "
+        f"{changed.count(False)} more, and {changed.count(True)} of these not. As printed (Eq "
+        "3.11), the timeout follows waits of fractions of a ms and gives up whatever comes later; "
+        "the code takes the ps between two events for ms, and so waits for the threshold, 500 ms."
     )
+
+
+def by_code(claim: Claim) -> bool:
+    """Whether a claim holds by its author's code."""
+    if isinstance(claim, Judged) and claim.code is not None:
+        return claim.code
+    return claim.holds

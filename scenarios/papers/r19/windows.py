@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from slackwater.scenario import Table
 from slackwater.scenarios.papers import drawing
 from slackwater.scenarios.papers.drawing import Series
 from slackwater.scenarios.papers.r19 import palette, published
-from slackwater.scenarios.papers.r19.clock_sync import exchange
+from slackwater.scenarios.papers.r19.clock_sync import Measured, exchange
 from slackwater.scenarios.papers.r19.data_sets import data_set
 from slackwater.scenarios.papers.r19.log_writing import SHIFT_NS, SITE, Source, frames, sources
 from slackwater.scenarios.papers.r19.orders import PRINTED
@@ -41,12 +41,14 @@ _RESAMPLINGS: Final = 2_000
 class WindowRun:
     """One repetition; by window: the right average, and how far the others are off [um/s].
 
-    ``errors_ns``: by how much the two sources' offsets were measured wrong.
+    ``code``: three windows, LOW and HIGH shifted as its author's code does, by the whole delay and
+    not by half of it. ``errors_ns``: by how much the two sources' offsets were measured wrong.
     """
 
     expected: tuple[float, ...]
     one: tuple[float, ...]
     three: tuple[float, ...]
+    code: tuple[float, ...]
     errors_ns: tuple[int, int]
 
 
@@ -77,7 +79,9 @@ def three_windows(run: PaperRun) -> Finding:
     """Table 5.12."""
     repeated = _repeated(run)
     first = repeated[0]
-    one, three = (_rms([e for each in repeated for e in of(each)]) for of in (_one, _three))
+    one, three, code = (
+        _rms([e for each in repeated for e in of(each)]) for of in (_one, _three, _code)
+    )
     ratios = [_rms(each.three) / _rms(each.one) for each in repeated if any(each.one)]
     halved = sum(ratio <= _HALF for ratio in ratios)
     worse = sum(ratio > 1 for ratio in ratios)
@@ -95,6 +99,10 @@ def three_windows(run: PaperRun) -> Finding:
         "middle are wrong by the same shift, and gain only that events near an edge count by "
         f"thirds. Of {len(ratios)} runs, each as long as the paper's one, {halved} would have "
         f"shown a halving and {worse} a worsening.",
+        (
+            code <= _HALF * one,
+            f"{code / one if one else 0:.2f} left, with windows shifted by the whole delay",
+        ),
     )
     rows = _rows(first.expected, first.three, published.THREE_WINDOW_ERRORS)
     table = _table("Averages of three windows (Query 5.7)", rows, first)
@@ -116,11 +124,11 @@ def differences(run: PaperRun) -> Finding:
         "One run, as in the paper. Dotted: the paper's numbers.",
         [
             Series("one window", windows, first.one, palette.PRINTED),
-            Series("three windows", windows, first.three, palette.WAITING),
+            Series("three windows", windows, first.three, palette.CODE),
             Series("one window, the paper", of_paper, published.ONE_WINDOW_ERRORS,
                    palette.PRINTED, published=True),
             Series("three windows, the paper", of_paper, published.THREE_WINDOW_ERRORS,
-                   palette.WAITING, published=True),
+                   palette.CODE, published=True),
         ],
         ("window", "average less the right one [um/s]"),
     )  # fmt: skip
@@ -132,11 +140,13 @@ def differences(run: PaperRun) -> Finding:
         "in how wrong the time sync was.",
         [
             Series("one window", runs, [_rms(each.one) for each in repeated], palette.PRINTED),
-            Series("three windows", runs, [_rms(each.three) for each in repeated], palette.WAITING),
+            Series("three windows", runs, [_rms(each.three) for each in repeated], palette.CODE),
         ],
         ("run", "error [um/s]"),
     )
-    nearer = sum(_rms(each.three) < _rms(each.one) for each in repeated)
+    nearer, nearer_by_code = (
+        sum(_rms(of(each)) < _rms(each.one) for each in repeated) for of in (_three, _code)
+    )
     claim = judged(
         "The mean of three windows is nearer to the right average than one window.",
         nearer > len(repeated) / 2,
@@ -145,6 +155,7 @@ def differences(run: PaperRun) -> Finding:
         f"in {len(repeated) - nearer} of them it is not; over all the root mean square of the "
         f"error goes from {_rms([e for r in repeated for e in r.one]):.3g} to "
         f"{_rms([e for r in repeated for e in r.three]):.3g} um/s.",
+        (nearer_by_code > len(repeated) / 2, f"in {nearer_by_code} of {len(repeated)} runs"),
     )
     return Finding((claim,), (_repetitions(repeated),), (by_window, by_run))
 
@@ -155,6 +166,10 @@ def _one(each: WindowRun) -> Sequence[float]:
 
 def _three(each: WindowRun) -> Sequence[float]:
     return each.three
+
+
+def _code(each: WindowRun) -> Sequence[float]:
+    return each.code
 
 
 def _rms(errors: Sequence[float]) -> float:
@@ -191,13 +206,21 @@ def _repetition(run: PaperRun, number: int) -> WindowRun:
     with run.watched(f"windows, run {number + 1}") as advanced:
         (right,) = _averages(frames(data, sources(2), ("v_abs",)), (ONE,), advanced)
         one, three = _averages(frames(data, publishers, ("v_abs",)), (ONE, THREE), advanced)
+        twice = [replace(each, sync=_of_twice_the_delay(each.sync)) for each in publishers]
+        (code,) = _averages(frames(data, twice, ("v_abs",)), (THREE,), advanced)
     starts = sorted(right)
     return WindowRun(
         expected=tuple(right[start] for start in starts),
         one=tuple(one[start] - right[start] for start in starts),
         three=tuple(three[start] - right[start] for start in starts),
+        code=tuple(code[start] - right[start] for start in starts),
         errors_ns=(measured[0].error_ns(0), measured[1].error_ns(AHEAD_NS)),
     )
+
+
+def _of_twice_the_delay(measured: Measured | None) -> Measured | None:
+    """The same offset; LOW and HIGH are shifted by half the delay of the sync."""
+    return measured and Measured(measured.offset_ns, 2 * measured.delay_ns)
 
 
 def _there_ns(chance: np.random.Generator) -> tuple[int, int]:
@@ -255,13 +278,14 @@ def _repetitions(repeated: Sequence[WindowRun]) -> Table:
     rows = [
         (f"run {place + 1}", *(round(error / 1000, 1) for error in each.errors_ns),
          round(_rms(each.one), 3), round(_rms(each.three), 3),
-         round(_rms(each.three) / _rms(each.one), 2) if any(each.one) else None)
+         round(_rms(each.three) / _rms(each.one), 2) if any(each.one) else None,
+         round(_rms(each.code), 3))
         for place, each in enumerate(repeated)
     ]  # fmt: skip
     return Table(
         "Error of the averages, run by run",
         ("", "sync error, source 0 [us]", "source 1 [us]", "one window [um/s]",
-         "three windows [um/s]", "three / one"),
+         "three windows [um/s]", "three / one", "shifted by the whole delay [um/s]"),
         tuple(rows),
         "Root mean square over the windows of a run.",
     )  # fmt: skip
