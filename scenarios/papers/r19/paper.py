@@ -3,6 +3,7 @@
 from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.r19 import (
     aq_variants,
+    code_units,
     many_sources,
     offsets,
     pattern,
@@ -57,6 +58,7 @@ _ENTRIES = {
     "table-5.7": ("Accuracy by data set", single_source.accuracy_of_sets),
     "figure-5.9": ("Events left out of order by data set", single_figures.left_bars),
     "aq-settings": ("What AQ-K-slack's unprinted settings change", aq_variants.settings),
+    "code-units": ("What the unit of event times changes in the author's code", code_units.units),
     "table-5.8": ("Mean latency with 1 to 20 sources", many_sources.latency),
     "figure-5.10": ("Mean latency with 1 to 20 sources, drawn", many_sources.latency_lines),
     "figure-5.11": ("Latency of sequence with 1 to 20 sources", many_sources.sequence_line),
