@@ -42,6 +42,8 @@ class Finding:
     figures: tuple[Figure, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Numbers for the JSON file (and for tests)."""
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    """Claims that the run's scale cannot decide, and why; they are not among ``claims``."""
 
 
 class PaperRun:

@@ -197,6 +197,9 @@ def _print(found: Reproduced, *, with_tables: bool) -> None:
             for line in claim.detail.splitlines():
                 detail = Padding(f"[dim]{escape(line)}[/]", (0, 0, 0, 7), expand=False)
                 console.print(detail, highlight=False)
+        for text, why in finding.not_judged.items():
+            console.print(f"[yellow]not judged[/]  {escape(text)}", highlight=False)
+            console.print(Padding(f"[dim]{escape(why)}[/]", (0, 0, 0, 7)), highlight=False)
         for table in finding.tables if with_tables else ():
             shown = Shown(title=escape(table.title), caption=escape(table.note) or None)
             for place, heading in enumerate(table.headings):

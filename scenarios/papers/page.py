@@ -42,9 +42,11 @@ class Reproduced:
         counts = Counter(claim.holds for _, claim in self.claims)
         if not counts:
             return "No claim of the paper is judged here."
+        left = sum(len(each.not_judged) for each in self.findings.values())
+        too_small = f" The scale is too small to judge {left} more." if left else ""
         return (
             f"{counts[True]} of {counts.total()} claims of the paper hold here; "
-            f"{counts[False]} {'does' if counts[False] == 1 else 'do'} not."
+            f"{counts[False]} {'does' if counts[False] == 1 else 'do'} not.{too_small}"
         )
 
     @property
@@ -112,6 +114,7 @@ def as_plain(found: Reproduced) -> dict[str, Any]:
                     "claims": finding.claims,
                     "tables": finding.tables,
                     "facts": finding.facts,
+                    "not_judged": finding.not_judged,
                 }
                 for name, finding in found.findings.items()
             },

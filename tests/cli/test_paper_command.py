@@ -78,6 +78,20 @@ def test_1_9_counts_of_whole_data_sets_are_not_judged_at_a_smaller_scale(cli: Ru
     assert ran.out.startswith("No claim of the paper is judged here.\n")
     assert "The claim is not judged at scale 0.002." in " ".join(ran.out.split())
     assert "\nfails" not in ran.out
+    assert "\nnot judged  Three data sets with 62,473" in ran.out
+
+
+def test_a_claim_that_few_runs_cannot_decide_is_not_judged(cli: Run, here: Any) -> None:
+    ran = cli("paper", "r19/figure-5.14", "--scale", "0.002", "--quiet", "--out", "page")
+    text = "The mean of three windows is nearer to the right average than one window."
+    assert ran.code == 0
+    assert ran.out.startswith("No claim of the paper is judged here.\n")
+    assert f"\nnot judged  {text}\n" in ran.out
+    assert "2 runs; fewer than 6 that agree may be chance." in ran.out
+    page = (here / "page" / "paper.html").read_text(encoding="utf-8").partition("<script")[0]
+    assert page.count("not judged") == page.count(text) == 1
+    found = json.loads((here / "page" / "paper.json").read_text(encoding="utf-8"))
+    assert list(found["reproductions"]["figure-5.14"]["not_judged"]) == [text]
 
 
 def test_a_claim_that_fails_is_a_result(cli: Run) -> None:

@@ -13,7 +13,7 @@ from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.log import Frame
 from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import Table
+from slackwater.scenario import Claim, Table
 from slackwater.scenarios.papers import drawing
 from slackwater.scenarios.papers.drawing import Series
 from slackwater.scenarios.papers.r19 import palette, published
@@ -33,6 +33,8 @@ DELAY_NS: Final = 125_000
 AHEAD_NS: Final = 5_000_000
 _LABEL: Final = "avg(v_abs)"
 _RUNS: Final = 16
+_FEWEST: Final = 6
+"""Of runs: so many coins fall alike in 3 % of throws."""
 _HALF: Final = 0.5
 _RESAMPLINGS: Final = 2_000
 
@@ -106,10 +108,10 @@ def three_windows(run: PaperRun) -> Finding:
     )
     rows = _rows(first.expected, first.three, published.THREE_WINDOW_ERRORS)
     table = _table("Averages of three windows (Query 5.7)", rows, first)
-    return Finding(
-        (claim,), (table, _repetitions(repeated)),
-        facts={"error_left": three / one if one else None, "runs": len(repeated)},
-    )  # fmt: skip
+    facts = {"error_left": three / one if one else None, "runs": len(repeated)}
+    return _if_enough(
+        repeated, claim, Finding((claim,), (table, _repetitions(repeated)), (), facts)
+    )
 
 
 def differences(run: PaperRun) -> Finding:
@@ -157,7 +159,17 @@ def differences(run: PaperRun) -> Finding:
         f"{_rms([e for r in repeated for e in r.three]):.3g} um/s.",
         (nearer_by_code > len(repeated) / 2, f"in {nearer_by_code} of {len(repeated)} runs"),
     )
-    return Finding((claim,), (_repetitions(repeated),), (by_window, by_run))
+    return _if_enough(
+        repeated, claim, Finding((claim,), (_repetitions(repeated),), (by_window, by_run))
+    )
+
+
+def _if_enough(repeated: Sequence[WindowRun], claim: Claim, found: Finding) -> Finding:
+    """``found``, without its claim where so few runs may agree by chance, as at a small scale."""
+    if len(repeated) >= _FEWEST:
+        return found
+    why = f"{len(repeated)} runs; fewer than {_FEWEST} that agree may be chance."
+    return replace(found, claims=(), not_judged={claim.text: why})
 
 
 def _one(each: WindowRun) -> Sequence[float]:
