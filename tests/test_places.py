@@ -113,4 +113,4 @@ def test_a_kind_of_results_is_named_in_its_registry_and_by_its_operator() -> Non
     kinds = {f"{name}".upper() for name in KINDS}
     own = ("engine/output/", *OPERATOR_ROOMS)
     # The DataFrame step has one schema for all kinds; an alert's columns are in it if asked for.
-    assert naming(kinds, *own) == {"engine/hosts/spark/typed_output.py": {"ALERTS", "ITEMS"}}
+    assert naming(kinds, *own) == {"engine/hosts/spark/dataframe.py": {"ALERTS", "ITEMS"}}

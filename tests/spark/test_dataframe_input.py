@@ -13,8 +13,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.spark import chain
+from slackwater.engine.hosts.spark.dataframe import TypedOutput
 from slackwater.engine.hosts.spark.row_input import RowPlan, frame_of, frames_of
-from slackwater.engine.hosts.spark.typed_output import TypedOutput
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements

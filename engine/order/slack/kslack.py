@@ -171,14 +171,14 @@ class KSlackChainSettings(OrderSettings):
         texts = [text.strip(" []") for text in pairs.get("ks", "").split(",")[1:]]
         if "error" in pairs:
             qualities = cls._qualities(pairs, texts, time_unit)
-            return cls(qualities=qualities, **shared(pairs))
+            return cls((), qualities, **shared(pairs))
         only_known(pairs, ("ks", *SHARED, "error"))
         ks_ns = tuple(parse_duration(text, time_unit) for text in texts or ("500ms",))
         if list(ks_ns) != sorted(ks_ns):
             raise UserError("give the slacks in ascending order, as in kslack-chain:100ms,1s")
         if ks_ns[-1] > SLACK_MAX_NS:
             raise UserError(f"a slack is at most {SLACK_MAX_NS} ns")
-        return cls(ks_ns=ks_ns, **shared(pairs))
+        return cls(ks_ns, (), **shared(pairs))
 
     @staticmethod
     def _qualities(
