@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -258,11 +257,15 @@ class RunWriter:
 def filed(
     parts: Sequence[OutputPart], start: int = 0
 ) -> tuple[dict[str, list[list[pa.Table]]], dict[str, Any]]:
-    """The parts of a batch as a store has them: by name, files of tables; and counters by site.
+    """The parts of a batch as a store has them, and counters by site.
 
     Args:
-        parts: of any sites; each site's in order of emission.
+        parts: of any sites; each site's in order of emission. Tables of results are of queries that
+            no list of results is of.
         start: position of the first result.
+
+    Returns:
+        by name, files: each of tables of one schema, by site; results have their positions.
 
     Raises:
         ContractViolation: a result without the fields of DESIGN "Results", or events of a site
@@ -278,43 +281,21 @@ def filed(
             counters[part.site] = part.content()
         else:
             tables[part.kind].append(part.content())
-    files = result_tables(results, tables, start)
-    files |= {name: event_tables(tables[name]) for name in _EVENTS if tables[name]}
-    return files, counters
-
-
-def result_tables(
-    results: Sequence[Result],
-    tables: Mapping[str, Sequence[pa.Table]] = MappingProxyType({}),
-    start: int = 0,
-) -> dict[str, list[list[pa.Table]]]:
-    """Results by kind, as files of tables of one schema, by site, with their positions.
-
-    Args:
-        results: each site's in the order of emission; sites may be mixed.
-        tables: more of them, by kind, as tables of its schema with one site each, each site's in
-            the order of emission; of queries that ``results`` are not of.
-        start: position of the first.
-
-    Raises:
-        ContractViolation: a result without the fields of DESIGN "Results".
-    """
     kinds = [kind_of(result) for result in results]
-    files: dict[str, list[list[pa.Table]]] = {}
+    files = {name: event_tables(tables[name]) for name in _EVENTS if tables[name]}
     for name, kind in KINDS.items():
-        found = list(_numbered(tables.get(name, ()), start + len(results)))
+        found = list(_numbered(tables[name], start + len(results)))
         if kind in kinds:
             chosen = [place for place, each in enumerate(kinds) if each is kind]
             found = [*_by_site(chosen, results, kind, start), *found]
-        # By site, and as a file has one schema, by that.
-        parts: dict[pa.Schema, list[pa.Table]] = {}
         if len(found) > 1:
             found.sort(key=_site_of)
+        of_schema: dict[pa.Schema, list[pa.Table]] = {}
         for table in found:
-            parts.setdefault(table.schema, []).append(table)
-        if parts:
-            files[name] = list(parts.values())
-    return files
+            of_schema.setdefault(table.schema, []).append(table)
+        if found:
+            files[name] = list(of_schema.values())
+    return files, counters
 
 
 def _site_of(table: pa.Table) -> str:

@@ -272,14 +272,14 @@ class Due(Struct, frozen=True):
     lasts: bool
 
 
-class Source(Protocol):
+class SiteInput(Protocol):
     """What rows of a site mean."""
 
     def init(self, handle: StatefulProcessorHandle) -> None: ...
     def due(self, site: str, rows: Iterator[Row]) -> Due: ...
 
 
-class Answers(Protocol):
+class SiteOutput(Protocol):
     """What answers about a site become in a micro-batch: ``rows``; ``results``: of the site."""
 
     rows: list[Row]
@@ -294,7 +294,7 @@ class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not 
 
     Args:
         settings: of every chain.
-        source: what its rows mean.
+        rows: what a site's rows mean.
         answers: from site, number of the micro-batch, and results so far.
         cache: where compiled kernels are; workers have other environments than the driver.
     """
@@ -302,19 +302,19 @@ class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not 
     def __init__(
         self,
         settings: ChainSettings,
-        source: Source,
-        answers: Callable[[str, int, int], Answers],
+        rows: SiteInput,
+        answers: Callable[[str, int, int], SiteOutput],
         cache: Path,
     ) -> None:
         self._settings = settings
-        self._source = source
+        self._rows = rows
         self._answers = answers
         self._cache = cache
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         os.environ.setdefault("SLACKWATER_CACHE", str(self._cache))
         self._state = ChainState(handle, self._settings)
-        self._source.init(handle)
+        self._rows.init(handle)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -322,7 +322,7 @@ class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not 
         rows: Iterator[Row],
         timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
     ) -> Iterator[Row]:
-        due = self._source.due(key[0], rows)
+        due = self._rows.due(key[0], rows)
         chain, results = self._state.chain(key[0])
         given = self._answers(key[0], due.batch, results)
         for frames in due.frames:
