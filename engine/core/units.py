@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
+from datetime import date as date_type
 from datetime import datetime
-from typing import Any, Final
-from zoneinfo import ZoneInfo
+from functools import cache
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from slackwater.edge_agent.errors import did_you_mean
 from slackwater.edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
 from slackwater.engine.core.errors import UserError
 
@@ -88,6 +93,95 @@ def _decimal(duration_ns: int, unit: str, apart: str) -> str:
     hundredths = -(-duration_ns * 100 // NS_PER[unit])
     whole, rest = divmod(hundredths, 100)
     return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + apart + unit
+
+
+# Periods of a calendar, in a zone: days of 23, 24 or 25 hours, weeks that begin on Mondays, months.
+
+
+class Period(NamedTuple):
+    """``number`` times ``unit``, ``day``, ``week`` or ``month``, in ``zone``, as Europe/Berlin."""
+
+    number: int
+    unit: str
+    zone: str
+
+    def __str__(self) -> str:
+        years = self.unit == "month" and not self.number % 12
+        count, unit = (self.number // 12, "year") if years else (self.number, self.unit)
+        return f"{count} {unit}{'s' if count > 1 else ''}"
+
+
+_PERIOD_YEARS: Final = (1780, 2160)
+"""More than event times, which lie within 146 years of 1970, and what may be added to them."""
+PERIODS_MAX: Final = {"day": 13_149, "week": 1_878, "month": 432}
+"""36 years."""
+_EPOCH_DAY: Final = date_type(1970, 1, 1).toordinal()
+_MONDAY: Final = -3
+"""The first Monday's day since the epoch that is no later than it."""
+
+
+@cache
+def period_starts(period: Period) -> array[int]:
+    """Where periods start [ns], ascending, far beyond all event times: each where the zone's clocks
+    first show the midnight at which it begins, or later. Days count from 1970-01-01, weeks from the
+    Monday before it, months from a year that 12, 100, ... months fit in. A day that a zone left out
+    is in none.
+    """
+    zone, count = ZoneInfo(period.zone), period.number
+    first, last = (date_type(year, 1, 1).toordinal() - _EPOCH_DAY for year in _PERIOD_YEARS)
+    if period.unit == "month":
+        low, high = (12 * year for year in _PERIOD_YEARS)
+        months = range(-(-low // count) * count, high, count)
+        days = [date_type(m // 12, m % 12 + 1, 1).toordinal() - _EPOCH_DAY for m in months]
+    else:
+        begin, step = (_MONDAY, 7 * count) if period.unit == "week" else (0, count)
+        days = list(range(first + (begin - first) % step, last, step))
+    at = [int(_midnight(day, zone).timestamp()) for day in days]
+    for place, ((day, start), (other, end)) in enumerate(pairwise(zip(days, at, strict=True))):
+        if other - day > 1 or end - start != 86_400:  # the zone's offset may change
+            at[place] = _day_start(day, zone)
+    return array("q", (start * 10**9 for start in sorted(set(at))))
+
+
+def _midnight(day: int, zone: ZoneInfo) -> datetime:
+    """``day``: since the epoch. The first one where clocks repeat it; one where they skip it."""
+    return datetime.fromordinal(_EPOCH_DAY + day).replace(tzinfo=zone)
+
+
+def _day_start(day: int, zone: ZoneInfo) -> int:
+    """In seconds since the epoch; ``day``: likewise in days."""
+    local = _midnight(day, zone)
+    high, low = int(local.timestamp()), int(local.replace(fold=1).timestamp())
+    # Clocks that skip this midnight do so between the two.
+    while low < high:
+        middle = (low + high) // 2
+        begun = datetime.fromtimestamp(middle, zone).toordinal() >= _EPOCH_DAY + day
+        low, high = (low, middle) if begun else (middle + 1, high)
+    return high
+
+
+@cache
+def period_lengths(period: Period) -> tuple[int, int]:
+    """The shortest and the longest period [ns]."""
+    starts = period_starts(period)
+    lengths = [end - start for start, end in pairwise(starts)]
+    return min(lengths), max(lengths)
+
+
+def check_zone(zone: str, setting: str) -> None:
+    """Refuse a zone that this machine's time zone database lacks.
+
+    Raises:
+        UserError: names ``setting``.
+    """
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        hint = did_you_mean(zone, available_timezones())
+        raise UserError(
+            f"{setting} {zone!r} is not known"
+            f"{hint if 'did you mean' in hint else '; write it as Europe/Berlin or UTC'}"
+        ) from error
 
 
 # Numbers for people: milliseconds and seconds instead of nanoseconds, and few digits.

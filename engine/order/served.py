@@ -129,7 +129,10 @@ def window_of(
                 "pattern in a call of its own"
             )
     windows = [window for plan in plans for window in plan.windows]
-    own = [window.name for window in windows if window.kind is not WindowKind.TIME]
+    own = [
+        window.name for window in windows
+        if window.kind is not WindowKind.TIME or window.period is not None
+    ]  # fmt: skip
     if size_ns is None and own:
         raise UserError(
             f"order aq-kslack measures windows of one size, and those of {own[0]} have none: say "

@@ -155,7 +155,7 @@ def _overlapping(plan: WindowPlan) -> int:
 
 def _panes(plan: WindowPlan) -> list[str]:
     """What windows that slide share."""
-    if plan.step_ns == plan.size_ns or plan.kind is not WindowKind.TIME:
+    if plan.every_ns in (None, plan.size_ns) or plan.kind is not WindowKind.TIME:
         return []
     why = ""
     if any(one.function in _OF_ALL_VALUES for one in plan.worked_out.aggregates):
@@ -188,6 +188,9 @@ def _borders(plan: WindowPlan) -> str:
     }[plan.drift]
     step = render_duration(plan.step_ns)
     kind = f"tumbling, {size}, aligned to multiples of it"
+    if plan.period is not None:
+        monday = ", from Mondays" if plan.period.unit == "week" else ""
+        return f"tumbling, {plan.period} of the calendar in {plan.period.zone}{monday}; {shifted}"
     if plan.every_ns is not None:
         kind = f"sliding, {size} every {step}, aligned to multiples of {step}"
     return f"{kind} since the epoch; {shifted}"

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.core.units import Period, period_lengths
 from slackwater.engine.query.monitor_plan import MonitorPlan
 
 if TYPE_CHECKING:
@@ -555,6 +556,8 @@ class WindowPlan(Struct, frozen=True):
     their labels; a result whose ``value`` does not satisfy it is not shown. ``ranking``: which of
     a window's groups are shown.
 
+    ``period``: of a calendar's windows; ``size_ns`` is the longest one's length.
+
     ``kind`` SESSION: ``WINDOW SESSION size``, a group's events less than ``size_ns`` apart, and the
     silence behind them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
     time, from number k * every_rows on; ``size_ns`` is 0.
@@ -584,6 +587,7 @@ class WindowPlan(Struct, frozen=True):
     checks: Checks | None = None
     hidden: tuple[Aggregate, ...] = ()
     lookups: tuple[TableLookup, ...] = ()
+    period: Period | None = None
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -600,7 +604,9 @@ class WindowPlan(Struct, frozen=True):
 
     @property
     def step_ns(self) -> int:
-        """From one window's start to the next one's."""
+        """From one window's start to the next one's; of a calendar's windows the least."""
+        if self.period is not None:
+            return period_lengths(self.period)[0]
         return self.size_ns if self.every_ns is None else self.every_ns
 
     @property

@@ -583,6 +583,8 @@ def _extent(plan: WindowPlan) -> str:
         every = "" if plan.every_rows == plan.rows else f" EVERY {plan.every_rows}"
         return f"ROWS {plan.rows}{every}"
     size = render_duration(plan.size_ns)
+    if plan.period is not None:
+        size = f"{plan.period} TIMEZONE '{plan.period.zone}'"
     if plan.kind is WindowKind.SESSION:
         return f"SESSION {size}"
     drift = "" if plan.drift is Drift.NONE else f" DRIFT {plan.drift.upper()}"

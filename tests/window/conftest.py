@@ -386,6 +386,8 @@ def together(events: list[Event], start: int, end: int) -> list[list[Event]]:
 
     The errors of two events differ by at most what their uncertainties do.
     """
+    if len(events) == 1:  # which may be in or out, as it is ambiguous
+        return [[], events]
     events = sorted(events, key=lambda event: (event.unc, event.ref))
     states: set[tuple[int, tuple[int, ...]]] = {(0, ())}
     for place, event in enumerate(events):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -13,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.errors import did_you_mean
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import DATES_NS, INT64_MAX, unit_ns
+from slackwater.engine.core.units import DATES_NS, INT64_MAX, check_zone, unit_ns
 from slackwater.engine.log.record.record_rules import beyond_said
 from slackwater.engine.log.record.trace_record import BEYOND, INT64_MIN
 
@@ -241,7 +239,7 @@ class Times:
         self._unit_given = unit is not None
         self._looked_at: set[str] = set()
         if zone is not None:
-            _check_zone(zone)
+            check_zone(zone, "--timezone")
 
     def numbers(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
         """Whole numbers or floats of the unit as ns; NaN is null.
@@ -526,17 +524,6 @@ def _is_day(text: str) -> bool:
         return str(np.datetime64(text, "D")) == text
     except ValueError:
         return False
-
-
-def _check_zone(zone: str) -> None:
-    try:
-        zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        hint = did_you_mean(zone, zoneinfo.available_timezones())
-        raise UserError(
-            f"--timezone {zone!r} is not known"
-            f"{hint if 'did you mean' in hint else '; write it as Europe/Berlin or UTC'}"
-        ) from error
 
 
 def _matches(column: pa.Array, pattern: str) -> np.ndarray:

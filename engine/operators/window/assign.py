@@ -24,7 +24,10 @@ from slackwater.engine.operators.window.settings import (
     SURE,
     UNLIKELY,
     Geometry,
+    end_of,
     first_with,
+    last_with,
+    start_of,
 )
 from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows
 from slackwater.engine.operators.window.state.cells import SPARE, Cells, add_to_window, keep
@@ -190,7 +193,7 @@ def open_refuted(
     False: there is no room for so many.
     """
     st = state[0]
-    first, last = max(first_with(geo, low), over(st, geo) + 1), (high - 1) // geo.step
+    first, last = max(first_with(geo, low), over(st, geo) + 1), last_with(geo, high - 1)
     if last - first >= WINDOWS_MAX or cells.tally[0].headers >= ROWS_MAX:
         st.wide_gaps += 1
         return True
@@ -248,7 +251,7 @@ def _contribute(
     if part & AMBIGUOUS or keeps_all(book.held):
         event = (rows.clock[i], rows.epoch[i], rows.ref[i], rows.unc[i])
         if how != SURE:  # in or out, whatever else is in
-            event = (rows.clock[i], NO_EPOCH, k * batch.geo.step, 1)
+            event = (rows.clock[i], NO_EPOCH, start_of(batch.geo, k), 1)
         keep(book.held.kept, cells, leader, part, batch.values, i, event)
     return header, leader
 
@@ -269,8 +272,7 @@ def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
     ``low``, ``high``: between which its true time lies, if it counts at all.
     """
     part = 0
-    start = k * geo.step
-    end = start + geo.size
+    start, end = start_of(geo, k), end_of(geo, k)
     if how != UNLIKELY:
         if start <= r + geo.low_shift < end:
             part |= LOW
@@ -309,7 +311,7 @@ def enter(
     if len(batch.rows.how) > 0 and batch.rows.how[i] != SURE:
         low, high, how = batch.rows.low[i], batch.rows.high[i], batch.rows.how[i]
     k = first_with(geo, low if how == UNLIKELY else min(low, r - geo.high_shift))
-    last = (high if how == UNLIKELY else max(high, r + geo.low_shift)) // geo.step
+    last = last_with(geo, high if how == UNLIKELY else max(high, r + geo.low_shift))
     own, n = NONE, 0
     skipped, skipped_to = without
     lost, refused = False, False
@@ -325,7 +327,7 @@ def enter(
         lost = lost or header == -2
         refused = refused or header == NONE
         if header >= 0:
-            if k == r // geo.step:
+            if k == last_with(geo, r):
                 own = header
             if k <= st.closed_low or batch.on_change:
                 book.headers[n] = header
@@ -349,19 +351,21 @@ def _without_room(low: int, high: int, batch: PassBatch, book: PassState, st: Re
     cells = book.held.cells
     for place in range(cells.tally[0].headers):
         header = cells.headers[place]
-        start = cells.window[header] * batch.geo.step
-        if cells.window[header] <= emitted_upto(batch, st) and low - batch.geo.size < start <= high:
+        window = cells.window[header]
+        start, end = start_of(batch.geo, window), end_of(batch.geo, window)
+        if window <= emitted_upto(batch, st) and low < end and start <= high:
             cells.stale[header] = 1
 
 
 @inline
 def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
-    held, extent = book.held, (batch.geo.step, batch.geo.size)
+    held = book.held
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
     for j in range(st.changed):
         header = book.headers[j]
         window = held.cells.window[header]
+        extent = (start_of(batch.geo, window), end_of(batch.geo, window))
         for stage in range(first, STAGE_LAST + 1):
             closed = st.closed_all
             if stage == STAGE_LOW:

@@ -34,7 +34,7 @@ from slackwater.engine.operators.window.panes.state import (
     pane_of,
     pane_start,
 )
-from slackwater.engine.operators.window.settings import first_with
+from slackwater.engine.operators.window.settings import end_of, first_with, last_with, start_of
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import HEADER, find, forget, free_window
 from slackwater.engine.operators.window.state.content import (
@@ -98,14 +98,14 @@ def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> 
     if not ended:
         if now < a.INT_MIN + 4 * geo.size:
             return
-        last = (now - geo.high_shift - geo.size) // geo.step
+        last = first_with(geo, now - geo.high_shift) - 1
     cells = book.held.cells
     for place in range(cells.tally[0].headers):
         header = cells.headers[place]
         window = cells.window[header]
         if ended:
             last = max(last, window)
-        elif window > st.closed_all and window * geo.step + geo.size + cells.unc[header] > now:
+        elif window > st.closed_all and end_of(geo, window) + cells.unc[header] > now:
             last = min(last, window - 1)
     if batch.in_panes:
         cells = book.panes.cells
@@ -113,7 +113,7 @@ def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> 
             header = cells.headers[place]
             if cells.tag[header] == HEADER:
                 start = pane_start(geo, cells.window[header])
-                newest = start // geo.step
+                newest = last_with(geo, start)
                 if ended:
                     last = max(last, newest)
                 else:
@@ -124,8 +124,8 @@ def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> 
     st.upto_all = max(st.closed_all, last)
     low, middle = st.upto_all, st.upto_all
     if each and not ended:
-        low = (now + geo.low_shift - geo.size) // geo.step
-        middle = (now - geo.size) // geo.step
+        low = first_with(geo, now + geo.low_shift) - 1
+        middle = first_with(geo, now) - 1
     st.upto_low, st.upto_middle = max(st.closed_low, low), max(st.closed_middle, middle)
 
 
@@ -136,7 +136,7 @@ def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
     st.close_at = a.INT_MIN
     if st.closed_all == a.INT_MIN:
         return
-    cells, start = book.held.cells, following * geo.step
+    cells, start, end = book.held.cells, start_of(geo, following), end_of(geo, following)
     header = find(cells, following, HEADER, book.no_key, 0)
     if header != NONE:
         margin = max(margin, cells.unc[header])
@@ -145,12 +145,12 @@ def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
         for place in range(cells.tally[0].headers):
             header = cells.headers[place]
             if cells.tag[header] == HEADER:
-                inside = start <= pane_start(geo, cells.window[header]) < start + geo.size
+                inside = start <= pane_start(geo, cells.window[header]) < end
                 margin = max(margin, cells.unc[header] if inside else 0)
-    st.close_at = start + geo.size + margin
+    st.close_at = end + margin
     if book.held.mode == EACH:
-        low = (st.closed_low + 1) * geo.step + geo.size - geo.low_shift
-        middle = (st.closed_middle + 1) * geo.step + geo.size
+        low = end_of(geo, st.closed_low + 1) - geo.low_shift
+        middle = end_of(geo, st.closed_middle + 1)
         st.close_at = min(st.close_at, low, middle)
 
 
@@ -182,7 +182,7 @@ def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None
         free_upto(a.over(st, batch.geo), book.held, book.standing)
     following = st.closed_low + 1
     if batch.in_panes and following // _FEW > before // _FEW:
-        free_panes(book.panes, pane_of(batch.geo, following * batch.geo.step))
+        free_panes(book.panes, pane_of(batch.geo, start_of(batch.geo, following)))
     set_close_at(batch, book, st)
 
 
@@ -211,7 +211,7 @@ def _next_in_panes(after: int, batch: a.PassBatch, book: PassState) -> int:
         header = cells.headers[place]
         if cells.tag[header] == HEADER:
             start = pane_start(geo, cells.window[header])
-            if start // geo.step > after:
+            if last_with(geo, start) > after:
                 found = min(found, max(first_with(geo, start), after + 1))
     return found
 
@@ -290,7 +290,8 @@ def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, s
         leaders[n] = leader
         n += 1
         leader = link[leader]
-    extent = (batch.geo.step, batch.geo.size)
+    window = book.held.cells.window[header]
+    extent = (start_of(batch.geo, window), end_of(batch.geo, window))
     emit_keys(book, header, leaders, True, stage, extent, st.emit_at)
     if stage == STAGE_LAST:
         book.held.cells.stale[header] = 0

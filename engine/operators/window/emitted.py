@@ -255,18 +255,17 @@ def emit(
         header: of the window.
         leader: of the key, or the header itself.
         stage: which result.
-        extent: step and size of the windows [ns].
+        extent: where the window starts and ends [ns].
         at: the instant of release.
         wanted: whether there may be a result; else the emitted one is retracted.
     """
     held, standing, scratch = book.held, book.standing, book.scratch
     place = stage if standing.there.shape[1] == STAGES else 0
-    step, size = extent
-    start = held.cells.window[header] * step
+    start, end = extent
     there = wanted and read_content(
-        held, leader, stage, held.cells.missing[header], (start, start + size), scratch
+        held, leader, stage, held.cells.missing[header], extent, scratch
     )
-    if there and stage == STAGE_LAST and is_refuted(book.state[0], start, start + size):
+    if there and stage == STAGE_LAST and is_refuted(book.state[0], start, end):
         without_bounds(held, scratch)
     settle(book, leader, stage, place, there, at)
     return there
@@ -289,13 +288,12 @@ def emit_keys(
     that the window has.
     """
     some, held = False, book.held
-    step, size = extent
-    start = held.cells.window[header] * step
+    start, end = extent
     before = book.outbox.tally[0]
     for leader in keys:
         some = some or has_result(held, leader, stage)
     perhaps = held.cells.missing[header] > 0
-    perhaps = perhaps or is_refuted(book.state[0], start, start + size)
+    perhaps = perhaps or is_refuted(book.state[0], start, end)
     nobody = every and not some and perhaps
     settled = nobody or ((every or some) and held.cells.slot[header] != NONE)
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):

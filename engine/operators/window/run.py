@@ -21,7 +21,15 @@ from slackwater.engine.operators.window.panes.state import (
     pane_of,
     pane_start,
 )
-from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE, first_with
+from slackwater.engine.operators.window.settings import (
+    PART_BITS,
+    SURE,
+    WHOLE,
+    end_of,
+    first_with,
+    last_with,
+    start_of,
+)
 from slackwater.engine.operators.window.state.cells import SPARE, Cells, hash_place, keep
 from slackwater.engine.operators.window.state.cells import SPARE as KEPT_SPARE
 from slackwater.engine.operators.window.uncertainty.missing import fill
@@ -46,7 +54,7 @@ def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -
         early, late = r - max(u, geo.high_shift), r + max(u, geo.low_shift)
         pane = pane_of(geo, early)
         span = pane_of(geo, late) - pane
-        first, last = max(first_with(geo, late), st.closed_low + 1), early // geo.step
+        first, last = max(first_with(geo, late), st.closed_low + 1), last_with(geo, early)
         if span > SPAN_MAX or first > last:
             first, last = NOWHERE
             span = NONE
@@ -226,13 +234,14 @@ def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Recor
                 header, (place, start, end), entries, cells, out, batch, st, a.NEVER
             )
         return
-    place = batch.rows.ref[row] // geo.step
-    if geo.step == geo.size and place > st.closed_low:
-        before, start, at_most = st.entries, place * geo.step, a.NEVER
+    place = last_with(geo, batch.rows.ref[row])
+    start, end = start_of(geo, place), end_of(geo, place)
+    if end == start_of(geo, place + 1) and place > st.closed_low:  # no other window holds it
+        before, at_most = st.entries, a.NEVER
         keeps = a.keeps_all(book.held)
         if keeps:
             at_most = len(book.held.kept.next) - KEPT_SPARE - book.held.kept.tally[0].live
-        where = (place, start, start + geo.size)
+        where = (place, start, end)
         st.entries = _inside(
             header, where, before, book.held.cells, book.entries, batch, st, at_most
         )

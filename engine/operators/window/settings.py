@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from slackwater.engine.barrier.registry import BarrierSettings
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
-from slackwater.engine.kernels.jit import inline
+from slackwater.engine.core.units import DURATION_MAX_NS, Period, parse_duration, period_starts
+from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.query.plan import Drift, Plan, WindowPlan, asked_plan
 
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9
@@ -100,9 +101,15 @@ SURE, LIKELY, UNLIKELY, DOUBTED = range(4)
 was measured; the other way round; or of another statement, as a result that may not be one."""
 
 
+_EVEN: Final = np.empty(0, np.int64)
+
+
 class Geometry(NamedTuple):
     """The windows' size, how far LOW and HIGH reach, how long closed windows are kept, and from one
     window's start to the next one's [ns]. Window k is [k * step, k * step + size).
+
+    ``starts``: where windows of a calendar start; window k is [starts[k], starts[k + 1]), ``size``
+    is the longest one's and ``step`` the shortest one's.
     """
 
     size: int
@@ -110,12 +117,81 @@ class Geometry(NamedTuple):
     high_shift: int
     horizon: int
     step: int
+    starts: np.ndarray = _EVEN
+
+
+def starts_of(plan: WindowPlan) -> np.ndarray:
+    """Of ``Geometry``."""
+    return _EVEN if plan.period is None else _calendar(plan.period)
+
+
+@cache
+def _calendar(period: Period) -> np.ndarray:
+    return np.array(period_starts(period), np.int64)
+
+
+@kernel
+def _last_start(starts: np.ndarray, time: int) -> int:
+    """The last of ``starts`` up to ``time``; the first one if there is none."""
+    low, high = 0, len(starts)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if starts[middle] <= time:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 @inline
 def first_with(geo: Geometry, time: int) -> int:
     """The first window that holds ``time``, or would if it were not between two."""
+    if len(geo.starts) > 0:
+        return _last_start(geo.starts, time)
     return (time - geo.size) // geo.step + 1
+
+
+@inline
+def last_with(geo: Geometry, time: int) -> int:
+    """The last window that holds ``time``, or would if it were not between two."""
+    if len(geo.starts) > 0:
+        return _last_start(geo.starts, time)
+    return time // geo.step
+
+
+@inline
+def start_of(geo: Geometry, window: int) -> int:
+    """Where ``window`` starts [ns]; of a calendar's, none lies beyond the first and the last."""
+    if len(geo.starts) > 0:
+        return int(geo.starts[min(max(window, 0), len(geo.starts) - 1)])
+    return window * geo.step
+
+
+@inline
+def end_of(geo: Geometry, window: int) -> int:
+    """Where ``window`` ends [ns]."""
+    if len(geo.starts) > 0:
+        return start_of(geo, window + 1)
+    return window * geo.step + geo.size
+
+
+def extents(plan: WindowPlan, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each ``window`` of a clock starts and ends [ns]."""
+    starts = starts_of(plan)
+    if len(starts):
+        return starts[window], starts[window + 1]
+    return window * plan.step_ns, window * plan.step_ns + plan.size_ns
+
+
+def windows_touched(
+    geo: Geometry, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the last window that what lies between two times may be of."""
+    early, late = low - geo.high_shift, high + geo.low_shift
+    if len(geo.starts):
+        first, last = (np.searchsorted(geo.starts, each, "right") - 1 for each in (early, late))
+        return np.maximum(first, 0), np.maximum(last, 0)
+    return (early - geo.size) // geo.step + 1, late // geo.step
 
 
 def considered_delay(plan: WindowPlan, t_a: int, delays: np.ndarray) -> tuple[int, int]:
@@ -133,13 +209,14 @@ def considered_delay(plan: WindowPlan, t_a: int, delays: np.ndarray) -> tuple[in
     Raises:
         UserError: ``DRIFT`` without a source whose delay is shorter than the window.
     """
-    if plan.drift is Drift.NONE or t_a < plan.size_ns:
+    size_ns = plan.size_ns if plan.period is None else plan.step_ns
+    if plan.drift is Drift.NONE or t_a < size_ns:
         return t_a, 0
     kind = "TUMBLING" if plan.every_ns is None else "SLIDING"
-    shorter = delays[delays < plan.size_ns]
+    shorter = delays[delays < size_ns]
     if not len(shorter):
         raise UserError(
-            f"query {plan.name!r}: WINDOW {kind} {plan.size_ns} ns is not longer than the site's "
+            f"query {plan.name!r}: WINDOW {kind} {size_ns} ns is not longer than the site's "
             f"largest delay T_a = {t_a} ns, nor than that of any of its sources, so every event "
             "would be ambiguous; use a longer window, improve the time sync, or leave DRIFT out"
         )

@@ -39,7 +39,10 @@ from slackwater.engine.operators.window.settings import (
     Geometry,
     WindowSettings,
     considered_delay,
+    extents,
+    first_with,
     horizon_ns,
+    starts_of,
 )
 from slackwater.engine.operators.window.state.accumulate import (
     FLOATS,
@@ -72,7 +75,7 @@ _MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 class TimeWindows(Windows):
     """Operator of a ``WindowPlan``."""
 
-    state_fields = (*Windows.state_fields, "_geo", "_left_out", "_ranked")
+    state_fields = (*Windows.state_fields, "_left_out", "_ranked")
 
     lasting = a.LASTING
     in_panes = False
@@ -83,8 +86,9 @@ class TimeWindows(Windows):
     ) -> None:
         super().__init__(plan, settings, site, mode=_MODES[plan.drift])
         self._geo = Geometry(
-            plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns
-        )
+            plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns,
+            starts_of(plan),
+        )  # fmt: skip
         self._left_out = 0
         self._state = one(
             a.STATE, frontier=a.INT_MIN, closed_low=a.INT_MIN, closed_middle=a.INT_MIN,
@@ -164,7 +168,7 @@ class TimeWindows(Windows):
         self._make_entries(0)
         if self._ranked is not None:
             frontier, geo = int(self._state["frontier"][0]), self._geo
-            over = (frontier - geo.horizon - geo.size) // geo.step
+            over = first_with(geo, max(frontier - geo.horizon, a.INT_MIN + geo.size)) - 1
             self._ranked.forget(min(over, int(self._state["closed_all"][0])))
         if len(self._missing.table.left):  # drop gaps that no window still kept can touch
             self._missing.forget(self._corrected_from())
@@ -240,12 +244,21 @@ class TimeWindows(Windows):
             self._more_cells()
         cells = self._held.cells
         headers = cells.headers[: int(cells.tally["headers"][0])]
-        window, (size, step) = cells.window[headers], (self._geo.size, self._geo.step)
+        window = cells.window[headers]
+        start, end = extents(self.plan, window)
         told = self._on_change | (window <= self._state["closed_all"][0])
-        mine = told & (window * step < high) & (window * step + size >= low)
+        mine = told & (start < high) & (end >= low)
         cells.stale[headers[mine]] = 1
 
     # ---- state ------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"shifts": (self._geo.low_shift, self._geo.high_shift)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        low, high = state["shifts"]
+        self._geo = self._geo._replace(low_shift=low, high_shift=high)
 
 
 def _with_far(released: Released, widest: int) -> Released:

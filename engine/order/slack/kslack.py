@@ -170,8 +170,7 @@ class KSlackChainSettings(OrderSettings):
     def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
         texts = [text.strip(" []") for text in pairs.get("ks", "").split(",")[1:]]
         if "error" in pairs:
-            qualities = cls._qualities(pairs, texts, time_unit)
-            return cls((), qualities, **shared(pairs))
+            return cls((), cls._qualities(pairs, texts, time_unit), **shared(pairs))
         only_known(pairs, ("ks", *SHARED, "error"))
         ks_ns = tuple(parse_duration(text, time_unit) for text in texts or ("500ms",))
         if list(ks_ns) != sorted(ks_ns):

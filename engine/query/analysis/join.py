@@ -195,7 +195,7 @@ class _Join(QueryReader):
             message = "nothing says how far apart in time two partners may be"
             raise self.refuse(self.join.join_at, message, "add, for example, WITHIN 10 s")
         window = windows[0]
-        if not isinstance(window, s.TimeWindow) or window.every is not None:
+        if not isinstance(window, s.TimeWindow) or window.every is not None or window.zone:
             hint = "use WINDOW TUMBLING, or WITHIN, which has no borders"
             raise self.refuse(window.at, "a join takes no such window", hint)
         if window.drift is not None:

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.core.units import PERIODS_MAX, Period, check_zone, period_lengths
 from slackwater.engine.query.analysis.conditions import (
     condition,
     duration_ns,
@@ -64,14 +66,49 @@ def extent_of(window: Window, context: Context) -> dict[str, Any]:
     """
     match window:
         case s.TimeWindow():
-            size, every = _time(window, context)
-            return {"size_ns": size, "every_ns": every, "drift": Drift(window.drift or "none")}
+            drift, period = Drift(window.drift or "none"), _period(window, context)
+            if period is not None:
+                size, every = period_lengths(period)[1], None
+            else:
+                size, every = _time(window, context)
+            return {"size_ns": size, "every_ns": every, "drift": drift, "period": period}
         case s.SessionWindow():
             gap = duration_ns(window.gap, context, "the gap")
             return {"size_ns": gap, "kind": WindowKind.SESSION}
         case s.CountWindow():
             rows, every = _rows(window, context)
             return {"size_ns": 0, "rows": rows, "every_rows": every, "kind": WindowKind.ROWS}
+
+
+_CALENDAR: Final = {
+    "d": ("day", 1), "day": ("day", 1), "w": ("week", 1), "week": ("week", 1),
+    "month": ("month", 1), "quarter": ("month", 3), "year": ("month", 12),
+}  # fmt: skip
+"""Unit and how many of it, by the word without its plural."""
+_OF_CALENDAR: Final = "as in WINDOW TUMBLING 1 month TIMEZONE 'Europe/Berlin'"
+
+
+def _period(window: s.TimeWindow, context: Context) -> Period | None:
+    """Of a calendar's windows: those of months and years, and all with a zone."""
+    number, zone = window.size.number, window.zone
+    word = number.unit.text.lower().removesuffix("s") if number.unit else ""
+    unit, times = _CALENDAR.get(word, ("", 1))
+    if window.every is not None or (zone is None and unit != "month"):
+        return None
+    if not unit or number.more:
+        message = "TIMEZONE is for windows of days, weeks, months, quarters or years"
+        raise context.refuse(window.size.at, message, _OF_CALENDAR)
+    count = s.whole(number.text) * times
+    if window.size.negative or not 1 <= count <= PERIODS_MAX[unit]:
+        message = "windows of a calendar have a whole number of its units, up to 36 years"
+        raise context.refuse(window.size.at, message, _OF_CALENDAR)
+    name = "UTC" if zone is None else str(zone.value)
+    if zone is not None:
+        try:
+            check_zone(name, "TIMEZONE")
+        except UserError as error:
+            raise context.refuse(zone.at, str(error)) from None
+    return Period(count, unit, name)
 
 
 def _time(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:

@@ -308,8 +308,13 @@ class _Build(Transformer[Token, Any]):
     def order_by(self, word: Token, *rest: Any) -> OrderBy:
         return OrderBy(at_of(word), rest[:-1], _number(rest[-1]))
 
-    def tumbling(self, word: Token, size: s.Duration, drift: Token | None = None) -> s.TimeWindow:
-        return s.TimeWindow(at_of(word), size, str(drift).lower() if drift else None)
+    def tumbling(self, word: Token, size: s.Duration, *rest: s.Literal | Token) -> s.TimeWindow:
+        zone = next((each for each in rest if isinstance(each, s.Literal)), None)
+        drift = next((str(each).lower() for each in rest if isinstance(each, Token)), None)
+        return s.TimeWindow(at_of(word), size, drift, zone=zone)
+
+    def zone(self, name: Token) -> s.Literal:
+        return self.text(name)
 
     def sliding(
         self, word: Token, size: s.Duration, every: s.Duration, drift: Token | None = None

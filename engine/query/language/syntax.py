@@ -422,12 +422,15 @@ class Having(NamedTuple):
 
 
 class TimeWindow(NamedTuple):
-    """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1); ``every`` None: TUMBLING."""
+    """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1); ``every`` None: TUMBLING.
+    ``zone``: a text, of a calendar's windows.
+    """
 
     at: Span
     size: Duration
     drift: str | None
     every: Duration | None = None
+    zone: Literal | None = None
 
 
 class SessionWindow(NamedTuple):

@@ -22,6 +22,7 @@ from slackwater.engine.operators.window.output.table import (
     number_column,
     number_texts,
 )
+from slackwater.engine.operators.window.settings import extents
 from slackwater.engine.operators.window.state.accumulate import TEXTS, Sums
 from slackwater.engine.operators.window.state.content import (
     LEAST,
@@ -241,8 +242,7 @@ class WindowResults(ResultColumns):
     def extent(self) -> tuple[np.ndarray, np.ndarray]:
         """Where each result's window starts and ends [ns]."""
         if self.plan.kind is WindowKind.TIME:
-            start = np.asarray(self.columns.window * self.plan.step_ns)
-            return start, start + self.plan.size_ns
+            return extents(self.plan, self.columns.window)
         behind = len(self.labels)
         ends = (self.numbers(behind, place)[1] for place in (VALUE, LOW_ONE))
         start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)

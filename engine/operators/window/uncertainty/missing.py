@@ -10,7 +10,7 @@ import numpy as np
 from slackwater.engine.core.released import Gaps
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE
-from slackwater.engine.operators.window.settings import Geometry
+from slackwater.engine.operators.window.settings import Geometry, windows_touched
 from slackwater.engine.operators.window.state.cells import HEADER, Cells, find, find_or_add
 
 # Gaps in numbers as kernels search them: which of them an event fills, how much may lie in a span.
@@ -368,8 +368,8 @@ class Missing:
             late = NO_LATE_ROWS
         if len(gaps.row) + len(late.row):
             nobody = np.zeros(len(late.row), np.int64)
-            first, last = _touched(gaps.low, gaps.high, geometry)
-            early, until = _touched(late.low, late.high, geometry)
+            first, last = windows_touched(geometry, gaps.low, gaps.high)
+            early, until = windows_touched(geometry, late.low, late.high)
             more = (
                 (gaps.source, late.source), (gaps.stream, late.stream),
                 (gaps.incarnation, late.incarnation), (gaps.first_seq, late.seq + 1),
@@ -418,9 +418,3 @@ class Missing:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._keep([state[name].copy() for name in COLUMNS])
-
-
-def _touched(low: np.ndarray, high: np.ndarray, geometry: Geometry) -> tuple[np.ndarray, ...]:
-    """The first and the last window that what lies between two times may be of."""
-    early, late = low - geometry.high_shift, high + geometry.low_shift
-    return (early - geometry.size) // geometry.step + 1, late // geometry.step
