@@ -160,6 +160,21 @@ def test_a_worker_without_a_package_ends_the_run_with_its_own_words(
     assert user.is_answered(*ON_SPARK) == expected
 
 
+def test_the_default_file_system_of_a_cluster_does_not_matter(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "50 %20 here"  # a name that nothing may decode
+    here.mkdir()
+    user = User(here, log)
+    expected = user.is_answered()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(
+        "spark.hadoop.fs.defaultFS hdfs://127.0.0.1:1\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    assert user.is_answered(*ON_SPARK) == expected
+
+
 def test_a_worker_that_is_slow_to_start_is_tried_again(log: Path, tmp_path: Path) -> None:
     user = User(tmp_path, log)
     expected = user.is_answered()

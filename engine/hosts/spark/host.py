@@ -238,6 +238,14 @@ def _standard_error_to(log: Path) -> Iterator[None]:
             os.close(kept)
 
 
+def uri(path: Path) -> str:
+    """A path as Spark takes it whatever its default file system is.
+
+    Not as ``Path.as_uri`` gives it: Hadoop takes ``%`` as it is.
+    """
+    return f"file://{path.resolve()}"
+
+
 def chained(listed: DataFrame, settings: ChainSettings, log: Path, *, files: bool) -> DataFrame:
     """Every site's chain over the frames of ``log`` that are ``listed``; rows of ``OUTPUT``.
 
@@ -266,7 +274,7 @@ def due(session: SparkSession, folder: Path, **options: str) -> DataFrame:
         options: more, of Spark's file source.
     """
     listed = session.readStream.schema(LIST_COLUMNS).options(**options)
-    return listed.option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return listed.option("maxFilesPerTrigger", 1).parquet(uri(folder))
 
 
 def _check_settings(file: Path, settings: ChainSettings) -> None:
@@ -363,8 +371,8 @@ def _micro_batches(
             .writeStream.format("parquet")
             .partitionBy(KIND)
             .options(**_SINK)
-            .option("path", str(out / BY_SPARK))
-            .option("checkpointLocation", str(out / CHECKPOINT))
+            .option("path", uri(out / BY_SPARK))
+            .option("checkpointLocation", uri(out / CHECKPOINT))
             .start()
         )
         try:

@@ -28,6 +28,7 @@ from slackwater.engine.hosts.spark.host import (
     part_of,
     spark_failure,
     spark_session,
+    uri,
 )
 from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
 from slackwater.engine.log.files.log_files import reading
@@ -132,7 +133,7 @@ class SparkEngine:
         return (
             chained(listed, self._settings, self._log, files=False)
             .writeStream.foreachBatch(lambda batch, number: self._sink(batch.collect(), number))
-            .option("checkpointLocation", str(self._folder / CHECKPOINT))
+            .option("checkpointLocation", uri(self._folder / CHECKPOINT))
             .start()
         )
 
