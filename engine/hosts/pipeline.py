@@ -35,6 +35,7 @@ from slackwater.engine.hosts.warnings import (
     of_counted,
     of_numbers,
     of_refuted_clocks,
+    of_tasks,
     of_windows,
     with_counted,
 )
@@ -347,6 +348,7 @@ def warnings_after(
         *of_numbers(counters, see, given.log, numbered=given.numbered),
         *of_refuted_clocks(counters),
         *of_windows(counters),
+        *of_tasks(counters),
     ]
 
 

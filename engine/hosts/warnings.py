@@ -325,6 +325,19 @@ def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
     return [*_few(early), *_few(moved)]
 
 
+def of_tasks(counters: dict[str, Any]) -> list[str]:
+    """That a run on Spark has fewer tasks than its master could do."""
+    tasks, possible = counters.get("tasks") or (0, 0)
+    if tasks >= possible:
+        return []
+    said = (
+        f"this run has {tasks} tasks at a time where {possible} could run: a checkpoint keeps what "
+        "it began with. To use them all, answer again with another --work (an input that was "
+        "converted is its folder log)"
+    )
+    return [said]
+
+
 def of_windows(counters: dict[str, Any]) -> list[str]:
     """Windows that say less than they could, as that would be too much.
 

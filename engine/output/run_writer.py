@@ -157,7 +157,8 @@ _EVENTS: Final = (ORDERED, *_ASIDE)
 CHECKPOINT: Final = "checkpoint"
 READING: Final = "reading"
 SETTINGS: Final = "settings.txt"
-_TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS)
+TASKS: Final = "tasks.txt"
+_TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS, TASKS)
 """What a host that goes on where it was cut off keeps beside the results."""
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -24,6 +25,9 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.whole_file import DAMAGED, open_parquet
 from slackwater.engine.output.schema import POSITION
 from slackwater.engine.output.table_files import events_joined, table_of_bytes
+
+if TYPE_CHECKING:  # a query over a few lines has no Parquet, which takes longer to load
+    import pyarrow.parquet as pq
 
 BY_SPARK: Final = "spark"
 KIND: Final = "kind"
@@ -89,12 +93,24 @@ class SparkParts:
             path = self._directory / BY_SPARK / _SINK_LOG / str(self.batches)
             raise self.refused(path, "is gone, or the run is of another version")
         for file in (file for of_kind in self._files.values() for file in of_kind):
-            try:
-                with open_parquet(file.path) as opened:
-                    for _ in opened.iter_batches():
-                        pass
-            except DAMAGED as error:
-                raise self.refused(file.path, f"is damaged: {error}") from error
+            with self.opened(file.path) as opened:
+                for _ in opened.iter_batches():
+                    pass
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[pq.ParquetFile]:
+        """A file that is read in the block.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        try:
+            with open_parquet(path) as file:
+                if not {*_INDEX.names, _PAYLOAD} <= {*file.schema_arrow.names}:
+                    raise self.refused(path, f"is damaged: it has {file.schema_arrow.names}")
+                yield file
+        except DAMAGED as error:
+            raise self.refused(path, f"is damaged: {error}") from error
 
     def counters(self) -> dict[str, Any]:
         """By site, those of the last end."""
@@ -199,28 +215,22 @@ class SparkBatches:
         for site, file, group, place in zip(*columns, strict=True):
             if key != (file, group):
                 key, path = (file, group), self._files[file]
-                try:
-                    with open_parquet(path) as opened:
-                        held = opened.read_row_group(group, columns=[_PAYLOAD])[_PAYLOAD]
-                except DAMAGED as error:
-                    raise self._parts.refused(path, f"is damaged: {error}") from error
+                with self._parts.opened(path) as opened:
+                    held = opened.read_row_group(group, columns=[_PAYLOAD])[_PAYLOAD]
             yield site, held[place].as_py()
 
 
 def _index(parts: SparkParts, path: Path, number: int) -> pa.Table:
     """What the file of that number says of its rows, and their places."""
-    try:
-        with open_parquet(path) as opened:
-            groups = [
-                opened.read_row_group(group, columns=_INDEX.names).cast(_INDEX)
-                for group in range(opened.num_row_groups)
-            ]
-            return pa.concat_tables(
-                [_placed(rows, number, group) for group, rows in enumerate(groups)]
-                or [_placed(_INDEX.empty_table(), number, 0)]
-            )
-    except DAMAGED as error:
-        raise parts.refused(path, f"is damaged: {error}") from error
+    with parts.opened(path) as opened:
+        groups = [
+            opened.read_row_group(group, columns=_INDEX.names).cast(_INDEX)
+            for group in range(opened.num_row_groups)
+        ]
+    return pa.concat_tables(
+        [_placed(rows, number, group) for group, rows in enumerate(groups)]
+        or [_placed(_INDEX.empty_table(), number, 0)]
+    )
 
 
 def _placed(rows: pa.Table, file: int, group: int) -> pa.Table:

@@ -104,6 +104,16 @@ def test_files_of_several_kinds_and_types(
     assert _sums(ran) == {"a": (2, 3), "b": (1, 2.5), "c": (1, 4)}
 
 
+def test_an_input_by_uri(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "a 1.csv").write_text("ts,v\n10,1\n", encoding="utf-8")
+    query = ("query", "SELECT sum(v) AS s WINDOW TUMBLING 100", "--clock", "exact", "--quiet")
+    by_path = cli(*query, "--input", "a 1.csv")
+    by_uri = cli(*query, "--input", (here / "a 1.csv").as_uri())
+    assert by_path.code == by_uri.code == 0
+    assert by_path.out == by_uri.out != ""
+    assert "%20" in (here / "a 1.csv").as_uri()
+
+
 def test_what_cannot_be_one_input(here: Path, cli: Callable[..., Any]) -> None:
     (here / "a.csv").write_text("ts,v\n10,1\n", encoding="utf-8")
     (here / "b.csv").write_text("ts,v\n10,off\n", encoding="utf-8")
@@ -115,6 +125,7 @@ def test_what_cannot_be_one_input(here: Path, cli: Callable[..., Any]) -> None:
         (("a.csv", "a.csv"), "a.csv: is given twice as an input"),
         (("a.csv", "a.log"), "a.log: is an arrival log"),
         (("x*.csv",), "x*.csv: no file is named so"),
+        (("s3://bucket/a.csv",), "s3://bucket/a.csv: only files are read"),
         (("a.csv", "none.csv"), "none.csv: cannot be read: No such file"),
     ):
         words = [word for name in inputs for word in ("--input", name)]

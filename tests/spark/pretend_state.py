@@ -127,8 +127,8 @@ class PretendSpark:
         self._stores: dict[str, Store] = {}
 
     def __call__(
-        self, log: Path, settings: ChainSettings, out: Path, _master: str, _tasks: int
-    ) -> list[dict[str, Any]]:  # fmt: skip
+        self, log: Path, settings: ChainSettings, out: Path, _master: str, sites: int
+    ) -> tuple[list[dict[str, Any]], tuple[int, int]]:  # fmt: skip
         commits = out / "checkpoint" / "commits"
         commits.mkdir(parents=True, exist_ok=True)
         done = len(list(commits.iterdir()))
@@ -155,4 +155,4 @@ class PretendSpark:
                 raise CrashError
             sink(out / "spark", given[::-1], number)
             (commits / str(number)).touch()
-        return []
+        return [], (sites, sites)

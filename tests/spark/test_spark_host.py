@@ -25,7 +25,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.inprocess import run_in_process
 from slackwater.engine.hosts.spark import host
-from slackwater.engine.hosts.spark.host import chained, run_on_spark
+from slackwater.engine.hosts.spark.host import chained, run_on_spark, spark_session
+from slackwater.engine.hosts.warnings import of_tasks
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
@@ -165,6 +166,27 @@ def test_a_log_that_grows_between_runs_and_during_them_equals_in_process(
         calls += bool(there["batches"])
         assert written(tmp_path / "there") == written(tmp_path / "here")
     assert calls >= 2
+
+
+@pytest.mark.slow
+def test_a_run_that_has_fewer_tasks_than_it_could_says_so(tmp_path: Path) -> None:
+    first, *more = LogReader(log_of_sites(tmp_path / "all", 2_000, 1_000)).files
+    log = tmp_path / "log"
+    log.mkdir()
+    shutil.copy2(first, log)
+    spark_session().stop()  # of the tests before, with more cores
+    there = run_on_spark(log, settings(), tmp_path / "there", "local[1]", 1)
+    assert (there["tasks"], of_tasks(there)) == ((1, 1), [])
+    spark_session().stop()  # which has the cores that it began with
+    for file in more:
+        shutil.copy2(file, log)
+    there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", 4)
+    assert there["tasks"] == (1, 2)
+    assert "has 1 tasks at a time where 2 could run" in of_tasks(there)[0]
+    run_in_process(log, settings(), tmp_path / "here")
+    assert written(tmp_path / "there") == written(tmp_path / "here")
+    there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", 4)
+    assert of_tasks(there) == []  # nothing was left to do
 
 
 @pytest.mark.slow

@@ -41,7 +41,14 @@ from slackwater.engine.hosts.spark.reading_list import LIST_COLUMNS, ReadingList
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.output.part_store import PartStore, sole_use
-from slackwater.engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
+from slackwater.engine.output.run_writer import (
+    CHECKPOINT,
+    READING,
+    SETTINGS,
+    TASKS,
+    OutputPart,
+    RunWriter,
+)
 from slackwater.engine.output.spark_parts import BY_SPARK, KIND, SparkParts
 
 # Spark's failures and interruptions: the one cause at the end of what it says, and Ctrl-C.
@@ -337,9 +344,9 @@ def _run(
         _check_settings(out / SETTINGS, settings)
     facts = ReadingList(out / READING).extend(reader, files_per_batch, committed)
     batches: list[dict[str, Any]] = []
+    tasks: tuple[int, int] | None = None
     if committed < facts.batches:
-        tasks = facts.sites  # more of them would have nothing to do
-        batches = _micro_batches(log, settings, out, master, tasks)
+        batches, tasks = _micro_batches(log, settings, out, master, facts.sites)
     advanced(facts.rows)
     return writer.finish(
         host=f"spark {master}",
@@ -347,6 +354,7 @@ def _run(
         seconds=time.perf_counter() - started,
         computing=sum(each["seconds"] for each in batches),
         batches=batches,
+        tasks=tasks,
     )
 
 
@@ -358,13 +366,17 @@ def committed_batches(checkpoint: Path) -> int:
 
 
 def _micro_batches(
-    log: Path, settings: ChainSettings, out: Path, master: str, tasks: int
-) -> list[dict[str, Any]]:
-    """Does all of the reading list that is not committed; tells rows and seconds of each batch."""
+    log: Path, settings: ChainSettings, out: Path, master: str, sites: int
+) -> tuple[list[dict[str, Any]], tuple[int, int]]:
+    """Does all of the reading list that is not committed.
+
+    Returns:
+        rows and seconds of each batch; and the tasks that it has, and that the master could do.
+    """
     with of_the_jvm(out / _SPARK_LOG), told_to(out / _SPARK_LOG):
         session = spark_session(master, out / _SPARK_LOG)
-        tasks = max(1, min(tasks, session.sparkContext.defaultParallelism))
-        # A checkpoint keeps what it began with.
+        possible = max(1, min(sites, session.sparkContext.defaultParallelism))
+        tasks = _tasks(out / TASKS, possible)
         session.conf.set("spark.sql.shuffle.partitions", tasks)
         query = (
             chained(due(session, out / READING), settings, log, files=True)
@@ -380,11 +392,20 @@ def _micro_batches(
         finally:
             query.stop()
         done = query.recentProgress
-    return [
+    batches = [
         {"frames": each.numInputRows, "seconds": each.durationMs["triggerExecution"] / 1000}
         for each in done
         if each.numInputRows
     ]
+    return batches, (tasks, possible)
+
+
+def _tasks(file: Path, possible: int) -> int:
+    """Of the run: a checkpoint keeps what it began with, which is in ``file``."""
+    if not file.exists():
+        with whole_file(file) as sink:
+            sink.write(str(possible).encode())
+    return int(file.read_text(encoding="utf-8"))
 
 
 def part_of(row: Row) -> OutputPart:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +30,7 @@ from slackwater.engine.log.input.lines import FILE_SUFFIXES, PACKED_SUFFIXES, ST
 from slackwater.engine.log.record.record_rules import attribute_types
 
 _GLOB: Final = frozenset("*?[")
+_URI: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<path>.*)")
 _WORDS: Final = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
@@ -35,10 +38,10 @@ def files_of(sources: Sequence[str]) -> list[str]:
     """The inputs that ``sources`` name: globs and folders of files by name, others as they are.
 
     Raises:
-        UserError: a glob or folder that has no file, or one input twice.
+        UserError: a glob or folder that has no file, one input twice, or a URI of another place.
     """
     found: list[str] = []
-    for source in sources:
+    for source in map(local_path, sources):
         if source != STDIN and not Path(source).exists() and _GLOB & set(source):
             files = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - the user's own words
             if not files:
@@ -50,6 +53,23 @@ def files_of(sources: Sequence[str]) -> list[str]:
         if times > 1:
             raise UserError(f"{path}: is given twice as an input; leave out one")
     return found
+
+
+def local_path(source: str) -> str:
+    """A path, also where ``source`` is a URI with ``file:``.
+
+    Raises:
+        UserError: a URI of another place.
+    """
+    uri = _URI.fullmatch(source)
+    if uri is None:
+        return source
+    if uri["scheme"] != "file":
+        raise UserError(
+            f"{source}: only files are read and written, by a path or file://; mount "
+            f"{uri['scheme']}:// (as with rclone mount), or copy the file"
+        )
+    return unquote(uri["path"])
 
 
 def _in_folder(source: str) -> list[str]:
