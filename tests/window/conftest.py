@@ -345,9 +345,9 @@ class Twin:
             name = {"last": "high"}.get(stage, stage)
             result |= {"drift": name, "value": of[name]}
             if stage != "last":
-                del result["bounds"]
-                parts = ("low", "middle", "high", "certain", "ambiguous", "missing")
-                result |= dict.fromkeys(parts)
+                result |= dict.fromkeys(
+                    ("low", "middle", "high", "certain", "ambiguous", "missing", "bounds")
+                )
                 result[name] = of[name]
         return result
 
