@@ -6,11 +6,13 @@ finds matches is a ``engine.barrier.base.Matcher``, and its barrier makes an ope
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, overload
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import astuple
 
@@ -37,6 +39,22 @@ class ReadOneByOne(Sequence[Result]):
         return list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class ResultColumns(ReadOneByOne):
+    """Results of one query and site as columns, which sinks take as they are."""
+
+    kind: ClassVar[str]
+    """Of which kind they are (``engine.output.kinds``)."""
+
+    @classmethod
+    @abstractmethod
+    def tables(cls, pieces: Sequence[Self]) -> Iterator[pa.Table]:
+        """``pieces`` of one query and site, in order, as tables of the kind's schema.
+
+        Raises:
+            ContractViolation: a value that JSON does not have.
+        """
 
 
 @dataclass(eq=False, slots=True)

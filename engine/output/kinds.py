@@ -5,16 +5,14 @@ Sinks, exports and hosts know kinds by this registry alone; an operator's column
 
 from __future__ import annotations
 
-import json
-from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar, Final, Self
+from typing import Final
 
 import pyarrow as pa
 from msgspec import Struct
 
 from slackwater.engine.core.errors import ContractViolation
-from slackwater.engine.core.operator import ReadOneByOne, Result
+from slackwater.engine.core.operator import Result
 from slackwater.engine.output.json_lines import Dates, in_units, result_lines
 from slackwater.engine.output.schema import (
     ALERT_SCHEMA,
@@ -35,35 +33,11 @@ _AT_ONCE: Final = 1 << 13
 """Rows: bounds the texts in memory."""
 
 
-class ResultColumns(ReadOneByOne):
-    """Results of one query and site as columns, which sinks take as they are.
-
-    One by one they are what their JSON lines say, with times in ns.
-    """
-
-    kind: ClassVar[str]
-    """The name of theirs in ``KINDS``."""
-
-    @classmethod
-    @abstractmethod
-    def tables(cls, pieces: Sequence[Self]) -> Iterator[pa.Table]:
-        """``pieces`` of one query and site, in order, as tables of the kind's schema.
-
-        Raises:
-            ContractViolation: a value that JSON does not have.
-        """
-
-    def __iter__(self) -> Iterator[Result]:
-        for table in self.tables([self]):
-            for lines in KINDS[self.kind].lines(table, 1):
-                yield from map(json.loads, lines.to_pylist())
-
-
 class ResultKind(Struct, frozen=True):
     """What is known of a kind.
 
     Attributes:
-        name: of its folder, and of its columns (``ResultColumns.kind``).
+        name: of its folder, and of its columns (``engine.core.operator.ResultColumns.kind``).
         mark: the field that its results have and no other kind's.
         schema: of its tables; columns may have other types where the query decides.
         times: fields that are times [ns], shown in the unit asked for.

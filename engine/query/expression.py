@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -266,3 +266,15 @@ def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[st
             valid = None if valid is None else np.broadcast_to(valid, (n,))
         found[one.label] = Value(value.kind, data, valid)
     return found
+
+
+def python_values(value: Value, n: int, strings: Strings) -> list[Any]:
+    """``value`` of n matches as int, float, str or None, as a result's record shows it."""
+    if value.kind == "null":
+        return [None] * n
+    data = value.data.tolist()
+    if value.kind == "str":
+        data = [strings.text(code) for code in data]
+    if value.valid is None:
+        return list(data)
+    return [x if known else None for x, known in zip(data, value.valid.tolist(), strict=True)]

@@ -31,7 +31,7 @@ def hold(product: Product, results: Sequence[Result], true: Sequence[Event]) -> 
         value = by_place.get(_place(result["window"], result), {"n": 0})
         most = result["certain"] + result["ambiguous"]
         assert result["certain"] <= value["n"] <= most, result
-        for name, two in (result.get("bounds") or {}).items():
+        for name, two in (result["bounds"] or {}).items():
             if two is not None and None not in two and value.get(name) is not None:
                 assert two[0] - _CLOSE <= value[name] <= two[1] + _CLOSE, (name, result)
     told = {_place(result["window"], result) for result in results}

@@ -17,13 +17,12 @@ from slackwater.engine.cli.app import run
 from slackwater.engine.core.released import Strings
 from slackwater.engine.query import query
 from slackwater.engine.query.clocked import is_clocked
-from slackwater.engine.query.expression import View, computed_values, view_value
+from slackwater.engine.query.expression import View, computed_values, python_values, view_value
 from slackwater.engine.query.plan import Attribute, FunctionCall, SeqPlan
 from slackwater.engine.query.render import render
 from slackwater.engine.query.values import FUNCTIONS
 from tests.query.random_conditions import columns_of
 from tests.query.slow_expression import TYPES
-from tests.results.dicts import python_values
 
 
 def matches(text: str, *events: dict[str, Any]) -> list[Any]:

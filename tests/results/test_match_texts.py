@@ -18,7 +18,6 @@ from slackwater.engine.output.json_lines import JsonTexts
 from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.query import query
 from tests.order.conftest import frame
-from tests.results.dicts import match_dicts
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -47,8 +46,7 @@ def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
         for line in some.to_pylist()
     ]
     assert [json.dumps({"v": value}) in line for value, line in zip(values, lines, strict=True)]
-    assert lines == [json.dumps(result) + "\n" for result in match_dicts(piece)]
-    assert list(piece) == match_dicts(piece)
+    assert lines == [json.dumps(result) + "\n" for result in piece]
 
 
 def test_columns_that_differ_in_the_sign_of_zero_are_told_apart() -> None:
@@ -97,15 +95,13 @@ def test_a_match_and_what_it_computes_are_written_as_its_dict_is(
         for n, (of, attrs) in enumerate(events)
     ]
     given_attrs = [attrs for _, attrs in events]
-    for of_query, text in zip(chain.process([frame(records)]).results, texts, strict=True):
-        for piece in of_query.pieces:
+    for results, text in zip(chain.process([frame(records)]).results, texts, strict=True):
+        for piece in results.pieces:
             assert isinstance(piece, Matches)
             table = columns_table(piece)
             lines = [line for some in KINDS["matches"].lines(table, 1) for line in some.to_pylist()]
-            results = match_dicts(piece)
-            assert lines == [json.dumps(result) + "\n" for result in results]
-            assert list(piece) == results
+            assert lines == [json.dumps(result) + "\n" for result in piece]
             if texts is WHOLE:
                 assert all(e["attrs"] in given_attrs for result in piece for e in result["events"])
             elif text != OF_MANY_TYPES and len(piece):
-                assert table["value"].to_pylist() == [result.get("value") for result in results]
+                assert table["value"].to_pylist() == piece.values()

@@ -423,7 +423,7 @@ def test_panes_and_nodes_say_what_each_window_says_by_itself(
             assert one[name] == other[name]
         for name in ("value", "low", "middle", "high"):
             assert one[name] == (other[name] and pytest.approx(other[name], abs=1e-9))
-        for label, pair in one.get("bounds", {}).items():
+        for label, pair in (one["bounds"] or {}).items():
             assert pair == pytest.approx(other["bounds"][label], abs=1e-9)
 
 

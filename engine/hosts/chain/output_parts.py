@@ -10,8 +10,8 @@ import pyarrow as pa
 from msgspec import structs
 
 from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.operator import ResultColumns
 from slackwater.engine.hosts.chain import Chain, ChainOutput
-from slackwater.engine.output.kinds import ResultColumns
 from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED, aside_table, released_table
 from slackwater.engine.output.run_writer import FAILED, RESULTS, OutputPart
 from slackwater.engine.output.spark_parts import COUNTERS

@@ -16,7 +16,7 @@ from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.columns import VALID_PREFIX, Columns, join, joined_type
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.core.operator import Restorable, Result
+from slackwater.engine.core.operator import Restorable, Result, ResultColumns
 from slackwater.engine.core.released import NO_EPOCH, Strings
 from slackwater.engine.core.timeline import CHANCE, REF_END, UNKNOWN
 from slackwater.engine.operators.constraint.alerts import Alerts
@@ -31,7 +31,6 @@ from slackwater.engine.operators.window.output.table import COUNTS
 from slackwater.engine.operators.window.state.content import VALUE
 from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
 from slackwater.engine.output.identity import identities
-from slackwater.engine.output.kinds import ResultColumns
 from slackwater.engine.query.plan import WindowKind
 from slackwater.engine.query.results_as_events import OF_ALERTS, returned_values
 

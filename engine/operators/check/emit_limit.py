@@ -22,6 +22,7 @@ from slackwater.engine.core.operator import (
     Operator,
     Restorable,
     Result,
+    ResultColumns,
     ResultPieces,
 )
 from slackwater.engine.core.released import Released
@@ -34,7 +35,6 @@ from slackwater.engine.output.identity import (
     partners,
     result_times,
 )
-from slackwater.engine.output.kinds import ResultColumns
 from slackwater.engine.output.schema import EMISSION
 from slackwater.engine.query.plan import EmitLimit, Expression
 

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.engine.core.errors import ContractViolation
-from slackwater.engine.core.operator import Result
+from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.output.identity import identities, numbers_of_texts
-from slackwater.engine.output.kinds import ResultColumns
 from slackwater.engine.output.schema import EMISSION
 from slackwater.engine.query.plan import Attribute, Expression
 from slackwater.engine.query.values import Value

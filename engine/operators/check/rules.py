@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.core.operator import Restorable
+from slackwater.engine.core.operator import Restorable, Result, ResultColumns
 from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.check.history import History, HistoryLookups
 from slackwater.engine.operators.check.results import NewResults, taken_values
 from slackwater.engine.output.identity import partners
-from slackwater.engine.output.kinds import ResultColumns
+from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.schema import MORE
 from slackwater.engine.query.expression import View, view_mask
 from slackwater.engine.query.fields import attributes_in, with_attributes
@@ -215,6 +215,10 @@ class JudgedResults(ResultColumns):
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Result]:
+        for lines in KINDS[self.kind].lines(self.table, 1):
+            yield from map(json.loads, lines.to_pylist())
 
 
 @cache

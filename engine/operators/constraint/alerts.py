@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import NONE, numbers_of
 from slackwater.engine.operators.constraint.traces import NODE, VIOLATION
-from slackwater.engine.output.kinds import ResultColumns
 from slackwater.engine.output.schema import (
     ALERT_FIELDS,
     ALERTS,
@@ -147,6 +147,10 @@ class Alerts(ResultColumns):
 
     def __len__(self) -> int:
         return len(self.columns.at)
+
+    def __iter__(self) -> Iterator[Result]:
+        for table in self.tables([self]):
+            yield from table.drop_columns(POSITION).to_pylist()
 
 
 def alert_columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
@@ -10,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.operators.grouping.maps import dtype_of
 from slackwater.engine.operators.grouping.operations import GroupingPlan
-from slackwater.engine.output.kinds import ResultColumns
 from slackwater.engine.output.schema import (
     ITEM_SCHEMA,
     ITEMS,
@@ -203,3 +204,13 @@ class DerivedItems(ResultColumns):
 
     def __len__(self) -> int:
         return len(self.columns.at)
+
+    def __iter__(self) -> Iterator[Result]:
+        is_text = pa.types.is_string(self.columns.item.type)
+        for table in self.tables([self]):
+            for result in table.drop_columns(POSITION).to_pylist():
+                if is_text:
+                    result["item"] = json.loads(result["item"])
+                if result["certainty"] is None:
+                    del result["certainty"]
+                yield result

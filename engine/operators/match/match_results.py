@@ -5,6 +5,7 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import lru_cache
@@ -20,12 +21,12 @@ from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.columns import VALID_PREFIX
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.timeline import UNKNOWN
 from slackwater.engine.operators.match.compiled.tables import Layout
 from slackwater.engine.operators.match.store import LATE, REF_END, UNC_END, Store
 from slackwater.engine.output.json_lines import json_text, one_kind, woven
-from slackwater.engine.output.kinds import ResultColumns
 from slackwater.engine.output.schema import (
     EVENT_FIELDS,
     MATCH_SCHEMA,
@@ -37,7 +38,7 @@ from slackwater.engine.output.schema import (
     one_of,
     same_for_all,
 )
-from slackwater.engine.query.expression import View, computed_values, join_value
+from slackwater.engine.query.expression import View, computed_values, join_value, python_values
 from slackwater.engine.query.fields import (
     FIELDS,
     asked_of_results,
@@ -200,6 +201,39 @@ class Matches(ResultColumns):
     def __len__(self) -> int:
         return len(self.given.at)
 
+    def __iter__(self) -> Iterator[Result]:
+        if not len(self):
+            return
+        given, bare = self.given, self._bare_events()
+        attrs = {shown: self._attrs(shown) for shown in set(self.shown)}
+        steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
+        further = [json.loads(text or "{}") for text in self.further().to_pylist()]
+        facts = zip(
+            given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
+            certainties_of(given).tolist(), _chances(given).to_pylist(), self.which.tolist(),
+            self.values(), self.statuses().tolist(), strict=True,
+        )  # fmt: skip
+        for plus, at, known_at, sure, chance, events, value, status in facts:
+            result = {
+                "op": "+" if plus else "-",
+                "query": self.query,
+                "site": self.site,
+                "at": at,
+                "known_at": known_at,
+                "certainty": CERTAINTIES[sure],
+                "probability": chance,
+                "events": [
+                    bare[events[step]]
+                    | {"attrs": dict(shown[events[step]])}
+                    | further[events[step]]
+                    for step, shown in steps
+                    if events[step] >= 0
+                ],
+            }
+            if value is not None:
+                result["value"] = value
+            yield result | {CLOCK_STATUS: STATUSES[status]} if status else result
+
     def statuses(self) -> np.ndarray:
         """Per result the worst status of its clocks, as its events were released: a place in
         ``STATUSES``. A clock of which nothing is known matters where it is compared with another.
@@ -209,6 +243,18 @@ class Matches(ResultColumns):
         if known is not None:
             found = np.where(self.which >= 0, known[self.which], 0).max(axis=1, initial=0)
         return np.where(self.given.chance == UNKNOWN, STATUSES.index("unknown"), found)
+
+    def values(self) -> list[dict[str, Any] | None]:
+        """Per result what RETURN computes; None where it computes nothing."""
+        found: list[dict[str, Any] | None] = [None] * len(self)
+        for mine, columns in self.value_columns():
+            values = {
+                label: python_values(value, len(mine), self.strings)
+                for label, value in columns.items()
+            }
+            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
+                found[place] = dict(zip(values, of_one, strict=True))
+        return found
 
     def value_columns(
         self, branches: Sequence[SeqPlan] | None = None
@@ -276,6 +322,21 @@ class Matches(ResultColumns):
             found.valid[mine] = True if value.valid is None else value.valid
         return found
 
+    def _bare_events(self) -> list[dict[str, Any]]:
+        columns: dict[str, list[Any]] = {}
+        for name in EVENT_COLUMNS:
+            values: list[Any] = self.columns[name].tolist()
+            if name in _CODED:
+                values = [self.strings.text(code) for code in values]
+            if name in self.lacks:
+                missing = self.lacks[name].tolist()
+                values = [None if no else v for v, no in zip(values, missing, strict=True)]
+            columns[name] = [None if name == "seq" and v < 0 else v for v in values]
+        return [
+            {"site": self.site, **dict(zip(columns, values, strict=True))}
+            for values in zip(*columns.values(), strict=True)
+        ]
+
     def further(self) -> pa.Array:
         """Per event what some have besides, as a JSON object: the clock that stamped it, if it is
         not its source's own; of rows their uncertainty, null where nothing is known, and whether
@@ -294,6 +355,20 @@ class Matches(ResultColumns):
             ', "late": ', json_text(pa.array(columns[LATE].astype(np.bool_))),
             named.cast(pa.string()).fill_null(""), "}",
         )  # fmt: skip
+
+    def _attrs(self, shown: tuple[str, ...] | None) -> list[dict[str, Any]]:
+        """Of each event; what it lacks is left out."""
+        found: list[dict[str, Any]] = [{} for _ in self.columns["ref"]]
+        for name in sorted(self.attr_types) if shown is None else shown:
+            if name not in self.attr_types:
+                continue
+            values = self.columns[ATTR_PREFIX + name].tolist()
+            valid = self.columns[VALID_PREFIX + name].tolist()
+            for attrs, value, known in zip(found, values, valid, strict=True):
+                if known:
+                    is_text = self.attr_types[name] == "str"
+                    attrs[name] = self.strings.text(value) if is_text else value
+        return found
 
 
 def columns_table(matches: Matches) -> pa.Table:

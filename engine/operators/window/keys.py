@@ -73,6 +73,13 @@ class GroupKeys:
             )
         self.types[j] = kind
 
+    def value(self, code: Code) -> dict[str, KeyValue]:
+        """The key as results show it."""
+        return {
+            attribute.name: None if code[0] >> j & 1 else self._decode(self.types[j], code[j + 1])
+            for j, attribute in enumerate(self.attributes)
+        }
+
     def columns(self, nulls: np.ndarray, keys: np.ndarray) -> dict[str, pa.Array]:
         """Keys as results show them, by attribute: of ``nulls`` (n) and ``keys`` (n x columns)."""
         found = {}
@@ -109,6 +116,13 @@ class GroupKeys:
                 values = np.ascontiguousarray(values).view(np.float64)
             by += [(nulls >> j & 1) == 0, values]
         return np.lexsort(by[::-1])
+
+    def _decode(self, kind: str | None, code: int) -> KeyValue:
+        if kind == "str":
+            return self.text(code)
+        if kind == "float":
+            return float(np.int64(code).view(np.float64))
+        return bool(code) if kind == _BOOL else code
 
     def _text_or_none(self, code: int) -> str | None:
         """A null's code has no text."""

@@ -86,3 +86,13 @@ def same_numbers(
         elif words[j].high != other_words[j].high or words[j].low != other_words[j].low:
             return False
     return True
+
+
+def python_numbers(kinds: np.ndarray, words: np.ndarray) -> list[int | float | None]:
+    """The numbers of a column (``kinds`` n, ``words`` n x 2) as Python has them."""
+    floats = words[:, 0].copy().view(np.float64).tolist()
+    whole = [(high << HALF_WORD) + low for high, low in words.tolist()]
+    return [
+        None if kind == NULL else (one if kind == INT else other)
+        for kind, one, other in zip(kinds.tolist(), whole, floats, strict=True)
+    ]
