@@ -27,6 +27,7 @@ from slackwater.engine.hosts.pipeline import Advanced, Host, check_plans, with_u
 from slackwater.engine.hosts.warnings import of_clocks, of_promises
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.ordered import write_event_files
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query.analysis.cascade import parse_queries
 from slackwater.engine.query.plan import Plan
@@ -243,6 +244,7 @@ def _answer(
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with passing(f"{each.label}: {what}") as advanced:
             counters = host.run(log, chain, PartStore(folder / "runs" / each.label), advanced)
+            write_event_files(folder / "runs" / each.label)
         excluded.append(excluded_lines(counters, log, _CLOCK))
         for line in (*excluded[-1], *of_clocks(counters, _CLOCK)):
             warn(f"{each.label}: {line}")

@@ -38,7 +38,16 @@ from slackwater.engine.output.json_lines import (
     null_where,
     record_lines,
 )
-from slackwater.engine.output.part_store import SITE, PartStore, runs, site_groups, store_of
+from slackwater.engine.output.part_store import (
+    SITE,
+    BatchFiles,
+    PartStore,
+    replace_batch,
+    runs,
+    site_groups,
+    store_of,
+)
+from slackwater.engine.output.spark_parts import BY_SPARK, END, SparkParts
 from slackwater.engine.output.table_files import TableAhead, events_joined
 
 ORDERED: Final = "ordered"
@@ -137,6 +146,22 @@ def event_tables(tables: Sequence[pa.Table]) -> list[list[pa.Table]]:
         joined = events_joined(site, sites[site])
         parts.setdefault(joined.schema, []).append(joined)
     return list(parts.values())
+
+
+def write_event_files(directory: Path) -> None:
+    """Writes the ordered stream of a run on Spark as files of events, which reports read.
+
+    Batches that have their files keep them, but for that of the end of the input.
+    """
+    if not (directory / BY_SPARK).is_dir():
+        return
+    given, there = SparkParts(directory).open(ORDERED), BatchFiles(directory / ORDERED).batches
+    for batch in sorted({*given.batches, END}.difference(each for each in there if each != END)):
+        parts: dict[pa.Schema, list[pa.Table]] = {}
+        for _, table in given.tables(sorted(given.sites), batch_id=batch):
+            for start, stop in pairwise(runs(table.column(SITE))[1].tolist()):
+                parts.setdefault(table.schema, []).append(table.slice(start, stop - start))
+        replace_batch(directory / ORDERED, batch, list(parts.values()))
 
 
 def _going_on(table: pa.Table) -> pa.Table:

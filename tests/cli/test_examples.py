@@ -110,9 +110,25 @@ OF_OTHERS = {
     "--compare",
     "--room",
     "--workers",
+    "--archives",
+    "--conf",
+    "--cores",
+    "--deploy-mode",
+    "--driver-memory",
+    "--exclude",
+    "--executor-cores",
+    "--host",
+    "--port",
+    "--executor-memory",
+    "--memory",
+    "--num-executors",
+    "--packages",
+    "--webui-port",
+    "--work-dir",
 }
 """Of ``make mutants``, ``python -m bench...``, ``python -m slackwater.scenarios.recordings``,
-``docker compose``, ``systemctl`` and pytest-xdist, which are no commands of ours."""
+``docker compose``, ``systemctl``, ``tar``, pytest-xdist and Spark's own commands, which are no
+commands of ours."""
 
 
 def options_of(command: Any) -> Iterator[str]:

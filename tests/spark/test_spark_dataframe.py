@@ -268,8 +268,8 @@ def test_rows_of_kafka_are_answered_as_the_how_to_says(
 ) -> None:
     block = re.search(r"```python\n(from pyspark[^`]*kafka[^`]*)```", KAFKA.read_text())
     assert block is not None
-    imports, connector, *steps = [line for line in block[1].splitlines() if line]
-    assert connector.startswith("raw = spark.readStream.format")
+    imports, connector, steps = re.split(r"(raw = \((?:.|\n)*?\n\)\n)", block[1])
+    assert 'spark.readStream.format("kafka")' in connector
     rows = []
     for number in range(40):
         arrival = BEGIN + timedelta(seconds=number)
@@ -286,7 +286,7 @@ def test_rows_of_kafka_are_answered_as_the_how_to_says(
     )
     stream = session.readStream.schema("value binary, timestamp timestamp, partition int")
     names: dict[str, Any] = {"raw": stream.parquet(str(tmp_path / "in")), "chain": chain}
-    code = "\n".join([imports, *steps])
+    code = imports + steps
     for folder in ("answers", "answered"):
         code = code.replace(f'"{folder}"', repr(str(tmp_path / folder)))
     exec(code, names)

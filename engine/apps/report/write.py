@@ -34,6 +34,7 @@ from slackwater.engine.apps.report.verdict import verdict
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.options import SEQUENCE, PassRequest
 from slackwater.engine.output.export import export_jsonl
+from slackwater.engine.output.ordered import write_event_files
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.scenario import Pass, Score, Table
 
@@ -270,6 +271,7 @@ def write_own_report(
     queries = {plan.name: plan.text.strip() for plan in asked.plans}
     if queries:
         export_jsonl(made, into / RESULTS, queries=list(queries))
+    write_event_files(made.directory)
     keep_events(made.directory / "ordered", into)
     order = asked.order or SEQUENCE
     label = order.partition(":")[0]
