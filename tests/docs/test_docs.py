@@ -3,7 +3,8 @@
 Every ```sh block is run as it stands, in the order of its page, in one folder per page with the
 project's .venv on PATH; a block that is followed by an ```output block must print exactly that.
 The ```python blocks of a page are one program, which runs after them.
-Blocks fenced as ```console are for people only (they would recurse, or need a recording).
+Blocks fenced as ```console or ```py are for people only (they would recurse, or need a recording
+or a broker).
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ KAFKA = Path(__file__).parents[2] / "docs" / "how-to.md"
 def test_rows_of_kafka_are_answered_as_the_how_to_says(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    block = re.search(r"```python\n(from pyspark[^`]*kafka[^`]*)```", KAFKA.read_text())
+    block = re.search(r"```py\n(from pyspark[^`]*kafka[^`]*)```", KAFKA.read_text())
     assert block is not None
     imports, connector, steps = re.split(r"(raw = \((?:.|\n)*?\n\)\n)", block[1])
     assert 'spark.readStream.format("kafka")' in connector
