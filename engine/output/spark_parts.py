@@ -209,15 +209,21 @@ class SparkBatches:
                     yield batch, table
 
     def _contents(self, rows: pa.Table) -> Iterator[tuple[str, bytes]]:
-        """Of ``rows``, in their order; a row group is read once where they are in its order."""
-        key: tuple[int, int] | None = None
-        columns = (rows[name].to_pylist() for name in ("site", *_PLACES))
-        for site, file, group, place in zip(*columns, strict=True):
-            if key != (file, group):
-                key, path = (file, group), self._files[file]
-                with self._parts.opened(path) as opened:
-                    held = opened.read_row_group(group, columns=[_PAYLOAD])[_PAYLOAD]
-            yield site, held[place].as_py()
+        """Of ``rows``, in their order; each row group is read once.
+
+        Neighbouring sites lie in different files, as Spark spreads them.
+        """
+        of_group: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        columns = (rows[name].to_pylist() for name in _PLACES)
+        for row, (file, group, place) in enumerate(zip(*columns, strict=True)):
+            of_group.setdefault((file, group), []).append((row, place))
+        contents = [b""] * len(rows)
+        for (file, group), places in of_group.items():
+            with self._parts.opened(self._files[file]) as opened:
+                held = opened.read_row_group(group, columns=[_PAYLOAD])[_PAYLOAD]
+            for row, place in places:
+                contents[row] = held[place].as_py()
+        yield from zip(rows["site"].to_pylist(), contents, strict=True)
 
 
 def _index(parts: SparkParts, path: Path, number: int) -> pa.Table:

@@ -31,6 +31,7 @@ from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.ordered import export_ordered_jsonl
+from slackwater.engine.output.spark_parts import SparkParts
 from slackwater.engine.query import query
 from tests.spark.both_hosts import answers
 from tests.spark.pretend_state import CrashError, PretendSpark
@@ -251,6 +252,26 @@ def test_a_part_of_the_results_that_is_gone_or_changed_is_named(
     assert all(f"or remove {there} to start" in line for line in named)
     run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
     assert given_by(there, SETTINGS) == expected
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_export_reads_each_row_group_once(
+    growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_on_spark(growing.log, SETTINGS, tmp_path / "there", files_per_batch=2)
+    parts = SparkParts(tmp_path / "there")
+    batches, opened, reads = parts.open("ordered"), parts.opened, list[Path]()
+    files = list((tmp_path / "there" / "spark" / "kind=ordered").glob("*.parquet"))
+    groups = sum(pq.ParquetFile(file).num_row_groups for file in files)
+
+    def counted(path: Path) -> Any:
+        reads.append(path)
+        return opened(path)
+
+    monkeypatch.setattr(parts, "opened", counted)
+    rows = sum(len(table) for _, table in batches.tables(sorted(batches.sites)))
+    assert rows == sum(batches.rows().values()) > 20
+    assert 1 < len(reads) <= groups
 
 
 @pytest.mark.usefixtures("spark")
