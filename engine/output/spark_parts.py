@@ -94,8 +94,8 @@ class SparkParts:
             raise self.refused(path, "is gone, or the run is of another version")
         for file in (file for of_kind in self._files.values() for file in of_kind):
             with self.opened(file.path) as opened:
-                for _ in opened.iter_batches():
-                    pass
+                for group in range(opened.num_row_groups):
+                    opened.read_row_group(group)
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[pq.ParquetFile]:

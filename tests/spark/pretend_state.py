@@ -86,7 +86,9 @@ class CrashError(Exception):
 
 
 def sink(folder: Path, rows: list[Row], batch: int, *, listed: bool = True) -> None:
-    """What Spark's Parquet sink does: files by kind, then an entry of its log, once for a batch."""
+    """What Spark's Parquet sink does: files by kind, here two whose rows alternate, then an entry
+    of its log, once for a batch.
+    """
     log = folder / "_spark_metadata"
     log.mkdir(parents=True, exist_ok=True)
     entry = log / (f"{batch}.compact" if batch % 3 == 2 else str(batch))
@@ -96,10 +98,13 @@ def sink(folder: Path, rows: list[Row], batch: int, *, listed: bool = True) -> N
         line for path in sorted(log.iterdir(), key=lambda path: int(path.stem))[-3:]
         for line in path.read_text().splitlines()[1:]
     ]  # fmt: skip
-    for kind in {row.kind for row in rows}:
+    kinds = {row.kind for row in rows}
+    for kind, start in [(kind, start) for kind in kinds for start in (0, 1)]:
+        of_kind = [{**row.asDict(), "kind": kind} for row in rows if row.kind == kind][start::2]
+        if not of_kind:
+            continue
         path = folder / f"kind={kind}" / f"part-{uuid4()}.parquet"
         path.parent.mkdir(exist_ok=True)
-        of_kind = [{**row.asDict(), "kind": kind} for row in rows if row.kind == kind]
         table = pa.Table.from_pylist(of_kind, SINK).drop_columns("kind")
         pq.write_table(table, path, row_group_size=3, write_page_checksum=True)
         elsewhere = quote(f"/moved from/{path.relative_to(folder.parent.parent)}")

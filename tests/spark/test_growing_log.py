@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
@@ -32,9 +34,10 @@ from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.ordered import export_ordered_jsonl
 from slackwater.engine.output.spark_parts import SparkParts
+from slackwater.engine.output.table_files import table_bytes
 from slackwater.engine.query import query
 from tests.spark.both_hosts import answers
-from tests.spark.pretend_state import CrashError, PretendSpark
+from tests.spark.pretend_state import CrashError, PretendSpark, sink
 
 QUERIES = {
     "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
@@ -256,22 +259,25 @@ def test_a_part_of_the_results_that_is_gone_or_changed_is_named(
 
 @pytest.mark.usefixtures("spark")
 def test_an_export_reads_each_row_group_once(
-    growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_on_spark(growing.log, SETTINGS, tmp_path / "there", files_per_batch=2)
-    parts = SparkParts(tmp_path / "there")
-    batches, opened, reads = parts.open("ordered"), parts.opened, list[Path]()
-    files = list((tmp_path / "there" / "spark" / "kind=ordered").glob("*.parquet"))
-    groups = sum(pq.ParquetFile(file).num_row_groups for file in files)
+    table = table_bytes(pa.table({"position": [0], "query": ["q"]}))
+    rows = [
+        Row(site=f"s{n:02d}", batch=0, number=0, last=False, kind="matches", rows=1, payload=table)
+        for n in range(60)
+    ]
+    sink(tmp_path / "spark", rows, 0)
+    parts = SparkParts(tmp_path)
+    batches, opened, reads = parts.open("matches"), parts.opened, list[Path]()
 
     def counted(path: Path) -> Any:
         reads.append(path)
         return opened(path)
 
     monkeypatch.setattr(parts, "opened", counted)
-    rows = sum(len(table) for _, table in batches.tables(sorted(batches.sites)))
-    assert rows == sum(batches.rows().values()) > 20
-    assert 1 < len(reads) <= groups
+    (only,) = batches.tables(sorted(batches.sites))
+    assert (only[0], len(only[1])) == (0, 60)
+    assert len(reads) == 60 // 3  # rows of a row group
 
 
 @pytest.mark.usefixtures("spark")
