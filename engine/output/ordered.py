@@ -48,7 +48,7 @@ from slackwater.engine.output.part_store import (
     store_of,
 )
 from slackwater.engine.output.spark_parts import BY_SPARK, END, SparkParts
-from slackwater.engine.output.table_files import TableAhead, events_joined
+from slackwater.engine.output.table_files import TableAhead, event_tables
 
 ORDERED: Final = "ordered"
 REF: Final = "ref"
@@ -127,27 +127,6 @@ def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.A
     return texts.take(pa.array(codes, mask=null))
 
 
-def event_tables(tables: Sequence[pa.Table]) -> list[list[pa.Table]]:
-    """Events as files of tables of one schema, a table for each site, by site.
-
-    Args:
-        tables: of ``released_table``, each site's in release order; sites may be mixed.
-
-    Raises:
-        ContractViolation: an attribute of one site has two types that do not mix.
-    """
-    sites: dict[str, list[pa.Table]] = {}
-    for table in tables:
-        if table.num_rows:
-            sites.setdefault(table.column(SITE)[0].as_py(), []).append(table)
-    # Sites with other attributes have other columns, hence other files.
-    parts: dict[pa.Schema, list[pa.Table]] = {}
-    for site in sorted(sites):
-        joined = events_joined(site, sites[site])
-        parts.setdefault(joined.schema, []).append(joined)
-    return list(parts.values())
-
-
 def write_event_files(directory: Path) -> None:
     """Writes the ordered stream of a run on Spark as files of events, which reports read.
 
@@ -157,11 +136,12 @@ def write_event_files(directory: Path) -> None:
         return
     given, there = SparkParts(directory).open(ORDERED), BatchFiles(directory / ORDERED).batches
     for batch in sorted({*given.batches, END}.difference(each for each in there if each != END)):
-        parts: dict[pa.Schema, list[pa.Table]] = {}
-        for _, table in given.tables(sorted(given.sites), batch_id=batch):
-            for start, stop in pairwise(runs(table.column(SITE))[1].tolist()):
-                parts.setdefault(table.schema, []).append(table.slice(start, stop - start))
-        replace_batch(directory / ORDERED, batch, list(parts.values()))
+        tables = [
+            table.slice(start, stop - start)
+            for _, table in given.tables(sorted(given.sites), batch_id=batch)
+            for start, stop in pairwise(runs(table.column(SITE))[1].tolist())
+        ]
+        replace_batch(directory / ORDERED, batch, event_tables(tables))
 
 
 def _going_on(table: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -25,11 +25,16 @@ from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.output.answer_files import site_file
 from slackwater.engine.output.durable import AnswersDamaged
 from slackwater.engine.output.kinds import KINDS, ResultKind, kind_of
-from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED, event_tables
+from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.output.schema import POSITION
 from slackwater.engine.output.spark_parts import BY_SPARK, COUNTERS, SparkParts
-from slackwater.engine.output.table_files import table_bytes, table_of_bytes
+from slackwater.engine.output.table_files import (
+    by_schema,
+    event_tables,
+    table_bytes,
+    table_of_bytes,
+)
 from slackwater.engine.query.failures import QueryFailure
 
 # Queries that have failed at a site, in files beside their answers: ``QUERY/SITE.failed.json``.
@@ -285,30 +290,23 @@ def filed(
     kinds = [kind_of(result) for result in results]
     files = {name: event_tables(tables[name]) for name in _EVENTS if tables[name]}
     for name, kind in KINDS.items():
-        found = list(_numbered(tables[name], start + len(results)))
+        found, position = [], start + len(results)
+        for table in tables[name]:
+            positions = pa.array(np.arange(position, position + table.num_rows))
+            found.append(table.set_column(0, POSITION, positions))
+            position += table.num_rows
         if kind in kinds:
             chosen = [place for place, each in enumerate(kinds) if each is kind]
             found = [*_by_site(chosen, results, kind, start), *found]
         if len(found) > 1:
             found.sort(key=_site_of)
-        of_schema: dict[pa.Schema, list[pa.Table]] = {}
-        for table in found:
-            of_schema.setdefault(table.schema, []).append(table)
         if found:
-            files[name] = list(of_schema.values())
+            files[name] = by_schema(found)
     return files, counters
 
 
 def _site_of(table: pa.Table) -> str:
     return str(table.column("site")[0].as_py())
-
-
-def _numbered(tables: Sequence[pa.Table], start: int) -> Iterator[pa.Table]:
-    """``tables`` with positions that go on from ``start``."""
-    for table in tables:
-        positions = pa.array(np.arange(start, start + table.num_rows))
-        yield table.set_column(0, POSITION, positions)
-        start += table.num_rows
 
 
 def _by_site(

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -24,7 +24,7 @@ from msgspec import Struct
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.whole_file import DAMAGED, open_parquet
 from slackwater.engine.output.schema import POSITION
-from slackwater.engine.output.table_files import events_joined, table_of_bytes
+from slackwater.engine.output.table_files import by_schema, event_tables, table_of_bytes
 
 if TYPE_CHECKING:  # a query over a few lines has no Parquet, which takes longer to load
     import pyarrow.parquet as pq
@@ -74,7 +74,6 @@ class SparkParts:
                     file.path, f"ends at byte {file.path.stat().st_size}, and had {file.size}"
                 )
             self._files.setdefault(file.path.parent.name.removeprefix(f"{KIND}="), []).append(file)
-        self._ended = cache(self._last_end)
 
     def refused(self, path: Path, what: str) -> UserError:
         """The error that names a file, and what to do."""
@@ -118,9 +117,10 @@ class SparkParts:
 
     def open(self, kind: str) -> SparkBatches:
         """What there is of ``kind``."""
-        return SparkBatches(self, self._files.get(kind, []), self._ended)
+        return SparkBatches(self, self._files.get(kind, []))
 
-    def _last_end(self) -> int:
+    @cached_property
+    def last_end(self) -> int:
         """The last micro-batch in which an input ended; -1: none."""
         ends = [_index(self, file.path, 0) for file in self._files.get(COUNTERS, [])]
         return max((pc.max(table["batch"]).as_py() for table in ends if len(table)), default=-1)
@@ -164,7 +164,7 @@ class SparkParts:
 class SparkBatches:
     """The rows of one kind, as an export reads them (``part_store.Batches``)."""
 
-    def __init__(self, parts: SparkParts, files: Sequence[_File], ended: Any) -> None:
+    def __init__(self, parts: SparkParts, files: Sequence[_File]) -> None:
         self._parts = parts
         self._files = [file.path for file in files]
         self.count = len(files)
@@ -172,7 +172,7 @@ class SparkBatches:
         found = [_index(parts, path, number) for number, path in enumerate(self._files)]
         rows = pa.concat_tables([empty, *found])
         if pc.any(rows["last"], min_count=0).as_py():
-            stale = pc.and_(rows["last"], pc.not_equal(rows["batch"], ended()))
+            stale = pc.and_(rows["last"], pc.not_equal(rows["batch"], parts.last_end))
             rows = rows.filter(pc.invert(stale))
             end = pc.if_else(rows["last"], END, rows["batch"])
             rows = rows.set_column(rows.schema.get_field_index("batch"), "batch", end)
@@ -253,12 +253,6 @@ def _together(
 
     The events of a site have no position but their place, so its tables become one.
     """
-    of_site: dict[str, list[pa.Table]] = {}
-    for site, content in contents:
-        of_site.setdefault(site, []).append(table_of_bytes(content, columns))
-    of_schema: dict[pa.Schema, list[pa.Table]] = {}
-    for site, tables in of_site.items():
-        of_events = not columns and POSITION not in tables[0].schema.names
-        for table in [events_joined(site, tables)] if of_events else tables:
-            of_schema.setdefault(table.schema, []).append(table)
-    yield from map(pa.concat_tables, of_schema.values())
+    tables = [table_of_bytes(content, columns) for _, content in contents]
+    of_events = not columns and POSITION not in tables[0].schema.names
+    yield from map(pa.concat_tables, event_tables(tables) if of_events else by_schema(tables))

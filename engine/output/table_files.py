@@ -7,7 +7,7 @@ usual; otherwise it is deleted, and the caller writes the table from the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,12 +58,32 @@ def table_of_bytes(content: bytes, columns: Collection[str] = ()) -> pa.Table:
     return pa.ipc.open_stream(content, options=options).read_all()
 
 
-def events_joined(site: str, tables: Sequence[pa.Table]) -> pa.Table:
-    """Events of a site as one table.
+def by_schema(tables: Iterable[pa.Table]) -> list[list[pa.Table]]:
+    """Tables as files have them: those of one schema together, in their order."""
+    files: dict[pa.Schema, list[pa.Table]] = {}
+    for table in tables:
+        files.setdefault(table.schema, []).append(table)
+    return list(files.values())
+
+
+def event_tables(tables: Sequence[pa.Table]) -> list[list[pa.Table]]:
+    """Events as files of tables of one schema, a table for each site, by site.
+
+    Args:
+        tables: of ``ordered.released_table``, each site's in release order; sites may be mixed.
 
     Raises:
-        ContractViolation: an attribute has two types that do not mix.
+        ContractViolation: an attribute of one site has two types that do not mix.
     """
+    sites: dict[str, list[pa.Table]] = {}
+    for table in tables:
+        if table.num_rows:
+            sites.setdefault(table.column(r.SITE)[0].as_py(), []).append(table)
+    # Sites with other attributes have other columns, hence other files.
+    return by_schema(_joined(site, sites[site]) for site in sorted(sites))
+
+
+def _joined(site: str, tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:

@@ -61,7 +61,6 @@ _FIRST: Final = "first_arrival"
 _OF_FRAMES: Final = {r.SITE: StringType, _PAYLOAD: BinaryType, _FIRST: LongType}
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_TYPES: Final = ("int", "float", "bool", "str")
 
 
 def chain(
@@ -195,8 +194,10 @@ def _applied(
 
 def _check_types(attributes: Mapping[str, str] | None) -> None:
     for name, kind in (attributes or {}).items():
-        if kind not in _TYPES:
-            raise UserError(f"attributes: {name!r} is {kind!r}; use one of {', '.join(_TYPES)}")
+        if kind not in _SPARK_TYPES:
+            raise UserError(
+                f"attributes: {name!r} is {kind!r}; use one of {', '.join(_SPARK_TYPES)}"
+            )
 
 
 def _wanted(settings: ChainSettings) -> set[str] | None:

@@ -246,8 +246,8 @@ class TimeWindows(Windows):
         headers = cells.headers[: int(cells.tally["headers"][0])]
         window = cells.window[headers]
         start, end = extents(self.plan, window)
-        told = self._on_change | (window <= self._state["closed_all"][0])
-        mine = told & (start < high) & (end >= low)
+        emitted = self._on_change | (window <= self._state["closed_all"][0])
+        mine = emitted & (start < high) & (end >= low)
         cells.stale[headers[mine]] = 1
 
     # ---- state ------------------------------------------------------------------------------
