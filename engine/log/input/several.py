@@ -1,11 +1,18 @@
-"""Several files as one input: which they are, whose name says what, and one order of their rows."""
+"""Several files as one input: which they are, whose name says what, and one order of their rows.
+
+Inputs of another place (``s3://``, and what else pyarrow knows) are copied here and read as files.
+"""
 
 from __future__ import annotations
 
+import atexit
 import glob
 import re
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -56,20 +63,62 @@ def files_of(sources: Sequence[str]) -> list[str]:
 
 
 def local_path(source: str) -> str:
-    """A path, also where ``source`` is a URI with ``file:``.
+    """A path, also where ``source`` is a URI.
 
     Raises:
-        UserError: a URI of another place.
+        UserError: a URI of a place that cannot be read, or that has no such file.
     """
     uri = _URI.fullmatch(source)
     if uri is None:
         return source
-    if uri["scheme"] != "file":
-        raise UserError(
-            f"{source}: only files are read and written, by a path or file://; mount "
-            f"{uri['scheme']}:// (as with rclone mount), or copy the file"
-        )
-    return unquote(uri["path"])
+    return unquote(uri["path"]) if uri["scheme"] == "file" else _copied(source)
+
+
+def _copied(source: str) -> str:
+    """Copies a file, a folder, or the files of a glob; gives its path, or the glob of the copies.
+
+    The copies go when the program ends.
+    """
+    import pyarrow.fs as pa_fs  # noqa: PLC0415 - takes longer to load than files to read
+
+    try:
+        place, path = pa_fs.FileSystem.from_uri(source)
+    except (pa.ArrowException, OSError) as error:
+        raise _unread(source, error) from error
+    path = path.rstrip("/")
+    base = path
+    while _GLOB & set(base):
+        base = base.rpartition("/")[0]
+    folder = tempfile.mkdtemp(prefix="slackwater-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        found = [place.get_file_info(base)]
+        if found[0].type == pa_fs.FileType.Directory:
+            found = place.get_file_info(pa_fs.FileSelector(base, recursive=True))
+        files = [each.path for each in found if each.type == pa_fs.FileType.File]
+        if base != path:  # the glob of the copies says exactly which
+            files = [each for each in files if fnmatchcase(each, path.replace("**/", "*"))]
+        if not files:
+            raise UserError(f"{source}: no file is named so")
+        for each in files:
+            copy = Path(folder, each)
+            if ".." in copy.parts:
+                raise UserError(f"{source}: a file named {each} would be copied elsewhere")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            pa_fs.copy_files(
+                each,
+                str(copy),
+                source_filesystem=place,
+                destination_filesystem=pa_fs.LocalFileSystem(),
+            )
+    except (pa.ArrowException, OSError) as error:
+        raise _unread(source, error) from error
+    return str(Path(folder, path))
+
+
+def _unread(source: str, error: Exception) -> UserError:
+    said = str(error).splitlines()[0].rstrip(".")
+    return UserError(f"{source}: cannot be read: {said}; copy it to a folder here, or mount it")
 
 
 def _in_folder(source: str) -> list[str]:
