@@ -54,6 +54,9 @@ class Policy(Protocol):
     def clocks(self, progress: StreamProgress) -> list[Steps]:
         """The clocks that the targets are of."""
 
+    def last_clocks(self, progress: StreamProgress) -> list[Steps]:
+        """... that the last targets are of."""
+
     def targets(self, closes: np.ndarray) -> np.ndarray:
         """(matches, clocks): what each clock must come to before a new match is due.
 
@@ -168,8 +171,10 @@ class Holding:
 
     def _taken_in(self, changes: Changes, store: EventTable) -> _Held:
         """The new matches."""
-        new = np.flatnonzero(~changes.before.stands)
-        rows, n = changes.rows[new], len(new)
+        is_new = ~changes.before.stands
+        new = slice(None) if is_new.all() else np.flatnonzero(is_new)  # of all, no copies are made
+        rows = changes.rows[new]
+        n = len(rows)
         known = changes.known_at[new]
         hold = self._policy.hold_ns()
         release = store.columns["release"][changes.completing[new]]
@@ -179,8 +184,9 @@ class Holding:
         return _Held(
             number, rows, changes.branch[new], known, changes.last_ns[new],
             np.full(n, _NEVER) if hold is None else np.maximum(known + hold, release),
-            changes.after.confirmed[new], changes.after.chance[new], np.zeros(n, np.bool_),
-            np.zeros(n, np.bool_), self._policy.targets(closes), self._policy.last_targets(closes),
+            changes.after.confirmed[new].copy(), changes.after.chance[new].copy(),
+            np.zeros(n, np.bool_), np.zeros(n, np.bool_), self._policy.targets(closes),
+            self._policy.last_targets(closes) if self._ordered else closes[:, :0],
         )  # fmt: skip
 
     def _becoming_due(
@@ -196,14 +202,15 @@ class Holding:
             known_moment[first:] = 2 * store.columns[ORDER][completing] + 1
         parts = []
         waiting = ~held.due & (held.deadline == _NEVER)
-        wanted = [(DUE, timeline.closed, held.target, waiting)]
+        wanted = [(DUE, self._policy.clocks(timeline.closed), held.target, waiting)]
         if self._ordered:
-            wanted.append((LAST_DUE, timeline.passed, held.last_target, ~held.last_due))
-        for kind, progress, target, waits in wanted:
+            clocks = self._policy.last_clocks(timeline.passed)
+            wanted.append((LAST_DUE, clocks, held.last_target, ~held.last_due))
+        for kind, clocks, target, waits in wanted:
             some = np.flatnonzero(waits)
             at, moment = known[some], known_moment[some]
             reached = np.ones(len(some), np.bool_)
-            for number, steps in enumerate(self._policy.clocks(progress)):
+            for number, steps in enumerate(clocks):
                 place = np.searchsorted(steps.value, target[some, number])
                 reached &= place < len(steps.value)
                 place = np.minimum(place, len(steps.value) - 1)
@@ -350,17 +357,13 @@ def _turns(changes: Changes | None) -> StateChanges:
 
 def _given(held: _Held, changes: Changes | None, let: Releases) -> ReleasedMatches:
     n = int(let.n[0])
-    entry, change = let.entry[:n], let.change[:n]
-    rows, branch, known = np.empty((n, held.rows.shape[1]), np.int64), *np.empty((2, n), np.int64)
-    mine = entry >= 0
-    of = entry[mine]
-    rows[mine], branch[mine], known[mine] = held.rows[of], held.branch[of], held.known_at[of]
-    if not mine.all():
-        assert changes is not None
-        by = change[~mine]
-        rows[~mine], branch[~mine] = changes.rows[by], changes.branch[by]
-        known[~mine] = changes.known_at[by]
+    entry, rows, branch, known = let.entry[:n], held.rows, held.branch, held.known_at
+    if changes is not None and (entry < 0).any():
+        entry = np.where(entry < 0, len(rows) + let.change[:n], entry)
+        rows = np.concatenate([rows, changes.rows])
+        branch = np.concatenate([branch, changes.branch])
+        known = np.concatenate([known, changes.known_at])
     return ReleasedMatches(
-        rows, branch, let.plus[:n].copy(), let.at[:n].copy(), known, let.confirmed[:n].copy(),
-        let.chance[:n].copy(),
+        rows[entry], branch[entry], let.plus[:n].copy(), let.at[:n].copy(), known[entry],
+        let.confirmed[:n].copy(), let.chance[:n].copy(),
     )  # fmt: skip

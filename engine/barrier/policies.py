@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from slackwater.engine.barrier.base import BarrierRequirements, Changes, EventTable, ReleasedMatches
@@ -22,26 +24,29 @@ class PromisePolicy:
 
     def __init__(self, asked: BarrierRequirements) -> None:
         self._asked = asked
-        self._types = list(dict.fromkeys([*asked.negated, *asked.positive]))
 
-    def clocks(self, progress: StreamProgress) -> list[Steps]:
-        promised = progress.promised
-        return [promised[ALL] if ALL in promised else promised[kind] for kind in self._types]
+    def clocks(self, progress: StreamProgress) -> list[Steps]:  # noqa: ARG002 - waits for none
+        return []
+
+    def last_clocks(self, progress: StreamProgress) -> list[Steps]:
+        return _of_types(progress, self._asked.positive)
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
-        return np.full((len(closes), len(self._types)), LONG_AGO)
+        return closes[:, :0]
 
     def last_targets(self, closes: np.ndarray) -> np.ndarray:
-        found = np.full((len(closes), len(self._types)), LONG_AGO)
-        for kind in self._asked.positive:
-            found[:, self._types.index(kind)] = closes[:, -1]
-        return found
+        return np.repeat(closes[:, -1:], len(self._asked.positive), axis=1)
 
     def hold_ns(self) -> int | None:
         return None
 
     def broken(self, timeline: StreamTimeline) -> np.ndarray:
         return timeline.below_promises()
+
+
+def _of_types(progress: StreamProgress, types: Iterable[str]) -> list[Steps]:
+    promised = progress.promised
+    return [promised[ALL if ALL in promised else kind] for kind in types]
 
 
 # ``immediate``: every match is a result at once (SPEC 4.2; L09 IV calls it aggressive).
@@ -117,12 +122,11 @@ class Immediate(Restorable):
 class Punctuation(PromisePolicy):
     """The policy of ``punctuation``."""
 
+    def clocks(self, progress: StreamProgress) -> list[Steps]:
+        return _of_types(progress, self._asked.negated)
+
     def targets(self, closes: np.ndarray) -> np.ndarray:
-        found = np.full((len(closes), len(self._types)), LONG_AGO)
-        for scope, kind in enumerate(self._asked.negated):
-            column = self._types.index(kind)
-            found[:, column] = np.maximum(found[:, column], closes[:, scope])
-        return found
+        return closes[:, :-1]
 
 
 # ``bounded:K``: a match leaves when the event clock closes its last scope (SPEC 4.2).
@@ -151,6 +155,8 @@ class Bounded:
 
     def clocks(self, progress: StreamProgress) -> list[Steps]:
         return [progress.clock]
+
+    last_clocks = clocks
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
         last = closes[:, :-1].max(axis=1, initial=LONG_AGO)

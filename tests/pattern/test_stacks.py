@@ -232,3 +232,21 @@ def test_state_stays_flat_under_promises_alone(tools: Any) -> None:
         held[purge] = made.counters()["buffered"]
     assert held["late"] == 3000
     assert held["promises"] < 60
+
+
+@pytest.mark.parametrize(("within", "least", "most"), [(10, 11, 11), (60, 80, 92)])
+def test_a_set_purge_looks_at_each_event_a_constant_number_of_times(
+    tools: Any, within: int, least: int, most: int
+) -> None:
+    """A at t is of use up to t + WITHIN. With a promise after each event a small state is always
+    what is of use; a larger one grows by half, and only then are all looked at again.
+    """
+    events = [tools.Event("A", i, status=LATE) for i in range(500)]
+    pogs = [(i + 1, "B", None, i + 1) for i in range(500)]
+    asked = PatternSettings(purge="promises")
+    made, strings, counts = Alone(SeqMatcher(plan("a b", within), asked)), Strings(), []
+    for i in range(500):
+        made.process(tools.batch(events, strings, i, i + 1, pogs=pogs))
+        counts.append(made.counters()["buffered"])
+    assert min(counts[200:]) <= within + 1
+    assert least <= max(counts[200:]) <= most

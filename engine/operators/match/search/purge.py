@@ -198,6 +198,8 @@ def _least(s: Search, number: int, least: int, latest: int) -> int:
 # since the last one as half of those held then, so it costs a constant number of looks per event.
 
 
+_SMALL: Final = 32
+"""Fewer events than this are looked at whenever a promise moves."""
 _FAR: Final = 2**61
 _ENDED: Final = 2**62
 """What is promised up to there never comes."""
@@ -240,7 +242,7 @@ def _purge(s: Search, rows: int) -> None:
             else:
                 e[row].expires = LONG_AGO
     s.state[0].unpurged = 0
-    s.state[0].purge_from = kept // 2 if kept >= _FEW else 0
+    s.state[0].purge_from = kept // 2 if kept >= _SMALL else 0
 
 
 @inline
