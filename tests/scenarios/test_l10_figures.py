@@ -80,9 +80,14 @@ def test_tables_have_a_row_per_data_set() -> None:
     for name in ("figure-4.10", "figure-4.11"):
         for table in found[name].tables:
             assert len(table.rows) == 15
-    for row in found["figure-4.10"].tables[0].rows:
+    sequences, state, _ = found["figure-4.10"].tables
+    for row in state.rows:
         without, with_it = (float(str(cell)) for cell in row[1:3])
         assert 0.95 < with_it / without < 1.05, "nothing is held between events and results"
+    for table in (sequences, found["figure-4.11"].tables[0]):
+        assert all(float(str(row[2])) < float(str(row[1])) for row in table.rows)
+    for name in ("figure-4.10", "figure-4.11"):
+        assert all("By our own operator: " in claim.detail for claim in found[name].claims)
 
 
 @pytest.mark.deep
@@ -143,8 +148,11 @@ def test_the_paper_s_operator_agrees_with_our_matcher(late_share: float) -> None
     ]
     if not late_share:
         scans.append(Scan(runs_ch4.WITHIN_NS, 40, late=False))
-    for asked in scans:
-        assert scan(made.ts, made.kind, len(TYPES), asked).matches == want, asked
+    found = [scan(made.ts, made.kind, len(TYPES), asked) for asked in scans]
+    for asked, one in zip(scans, found, strict=True):
+        assert one.matches == want, asked
+    whole, *parted = (one.visited for one in found)
+    assert want * len(TYPES) < max(parted) < whole, "whole stacks build what no window holds"
 
 
 @pytest.mark.parametrize("ends", [0, 1, 3])

@@ -10,16 +10,17 @@ _DATA = (
     "rates and K are ours."
 )
 _MATCHER = (
-    "Figures 4.8 and 4.9: the paper's operator, Algorithms 6 to 9, as one kernel of ours whose "
+    "Every claim is judged by the paper's operator, Algorithms 6 to 9, as one kernel of ours whose "
     "parts can be left out (scenarios/papers/l10/ch4/sequence_scan.py); it finds the matches that "
-    "our matcher finds. Figures 4.10 and 4.11: our matcher over the stream as it arrives (order "
-    "none), which purges by the window plus K (Algorithm 9), with the partition off and on. It "
-    "finds a match depth first and hands it on; nothing between stacks and matches is kept."
+    "our matcher finds. Figures 4.10 and 4.11 say beside what our matcher does over the stream as "
+    "it arrives (order none), purged by the window plus K (Algorithm 9), with the partition off "
+    "and on. It finds a match depth first and hands it on; nothing between stacks and matches is "
+    "kept."
 )
 _COST = (
-    "Figure 4.8 is judged by counted work, 4.10 by the state held, which no machine changes. Else: "
-    "time of the processor, not of the clock on the wall: the least of several passes that take "
-    "turns. It differs from machine to machine; the steps of work beside it do not. Gain: "
+    "Figures 4.8 and 4.11 are judged by counted work, 4.10 by counted sequences, which no machine "
+    "changes. Else: time of the processor, not of the clock on the wall: the least of several "
+    "passes that take turns. It differs from machine to machine. Gain: "
     "the share that an option saves; from one point to the next it may fall by less than 1 "
     "percentage point and still rises."
 )

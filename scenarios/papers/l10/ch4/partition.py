@@ -1,17 +1,23 @@
-"""L10 Figures 4.10 and 4.11: what the partition of the stacks (the divider) saves."""
+"""L10 Figures 4.10 and 4.11: what the partition of the stacks (the divider) saves.
+
+Judged by the paper's operator: the sequences that Algorithm 7 builds are its intermediate buffer,
+and the work of ``sequence_scan``, which builds them. What our matcher saves is said beside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from slackwater.engine.core.errors import ContractViolation
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Claim, Table
 from slackwater.scenarios.papers import drawing
 from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.l10.beside import by_ours
 from slackwater.scenarios.papers.l10.ch4.built import built
 from slackwater.scenarios.papers.l10.ch4.runs import (
     FLAT,
@@ -21,10 +27,12 @@ from slackwater.scenarios.papers.l10.ch4.runs import (
     costs,
     gain_percent,
     held_by,
+    in_turns,
     milliseconds,
     rises,
     sized,
 )
+from slackwater.scenarios.papers.l10.ch4.sequence_scan import Scan, Scanned, scan
 from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, times, turns
 
@@ -39,10 +47,10 @@ SLACKS_NS: Final = (20, 40, 80)
 IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the events."""
 OTHERS: Final = {
-    "K of 30, 40, 60": ((30, 40, 60), 4), "K of 20, 40, 80": (SLACKS_NS, 4),
-    "K of 40, 80, 160": ((40, 80, 160), 4), "K of 20, 40, 80 with an eighth": (SLACKS_NS, 8),
+    "K of 30, 40, 60": (30, 40, 60), "K of 40, 80, 160": (40, 80, 160),
+    "K of 20, 50, 100": (20, 50, 100),
 }  # fmt: skip
-"""Other slacks [ns], and how many times fewer events: with more, whole stacks are dear."""
+"""Other slacks [ns]."""
 STEPS: Final = len(TYPES)
 _OFF, _ON = "whole stacks", "with the partition"
 _OPTIONS: Final = {_OFF: False, _ON: True}
@@ -51,31 +59,52 @@ _LOOKED: Final = "looked_at"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One stream: what our matcher held and did, and sequences that the paper's operator builds."""
+    """One stream: what our matcher held and did, the sequences that the paper's operator builds, by
+    option, and how long it takes [s] and what it does.
+    """
 
     held: Mapping[str, Held]
     cost: Mapping[str, Cost]
     sequences: Mapping[str, int]
+    scanned: Mapping[str, tuple[float, Scanned]]
 
     @property
-    def memory_gain(self) -> float:
-        """What the partition saves of the state [%]."""
+    def state_gain(self) -> float:
+        """What the partition saves of our matcher's state [%]."""
         return gain_percent(*(self.held[each].state_bytes for each in (_OFF, _ON)))
 
     @property
     def sequences_gain(self) -> float:
-        """What it would save of sequences, had our matcher any [%]."""
+        """What it saves of the sequences [%]."""
         return gain_percent(self.sequences[_OFF], self.sequences[_ON])
 
     @property
-    def cpu_gain(self) -> float:
-        """What it saves of the time [%]."""
+    def work_gain(self) -> float:
+        """What it saves of the operator's work [%]."""
+        return gain_percent(*(_work(self.scanned[each][1]) for each in (_OFF, _ON)))
+
+    @property
+    def seconds_gain(self) -> float:
+        """What it saves of the operator's time [%]."""
+        return gain_percent(*(self.scanned[each][0] for each in (_OFF, _ON)))
+
+    @property
+    def matcher_gain(self) -> float:
+        """What it saves of our matcher's time [%]."""
         return gain_percent(self.cost[_OFF].seconds, self.cost[_ON].seconds)
 
     @property
     def looked_gain(self) -> float:
         """What it saves of the candidates [%]."""
         return gain_percent(*(self.cost[each].counters[_LOOKED] for each in (_OFF, _ON)))
+
+
+Gains = Mapping[tuple[int, float], float]
+
+
+def _work(scanned: Scanned) -> int:
+    """Entries that it compared, moved, reset and visited."""
+    return scanned.steps + scanned.visited
 
 
 Cases = Mapping[tuple[int, float], Case]
@@ -85,34 +114,41 @@ def memory(run: PaperRun) -> Finding:
     """Figure 4.10."""
     cases = _cases(run)
     ratios = run.once("ratios", lambda: _ratios(run))
-    gains = {at: case.memory_gain for at, case in cases.items()}
+    gains = {at: case.sequences_gain for at, case in cases.items()}
     held = run.once("held in order", lambda: {k: _held_in_order(run, k) for k in SLACKS_NS})
     grown = {slack: of[_OFF] / of[_ON] for slack, of in held.items()}
     power, built_power = _power(grown), _power(ratios)
     claims = (
-        *_rising(
-            gains,
-            "memory",
-            rests=_rests(run, lambda case: case.memory_gain),
-            why=_nothing_between(cases),
-        ),
+        *_rising(run, gains, {at: case.state_gain for at, case in cases.items()}, "memory",
+                 _nothing_between(cases)),
         judged(
             "Without the partition SSC's intermediate buffer grows in proportion to ((K+W)/W)^S.",
-            round(power) == STEPS,
-            f"without it our matcher's state is {listed(times(each, 1) for each in grown.values())}"
-            f" that with it, all events in order, K = {listed(map(str, grown))} and W = {WITHIN_NS}"
-            f": a multiple of ((K+W)/W)^{power:.2f} fits best (S = {STEPS})",
+            round(built_power) == STEPS,
+            f"it is {listed(times(ratio, 1) for ratio in ratios.values())} as many sequences as "
+            f"with it, all events in order, K = {listed(map(str, ratios))} and W = {WITHIN_NS}: a "
+            f"multiple of ((K+W)/W)^{built_power:.2f} fits best (S = {STEPS})",
             f"directly proportional to ((K+W)/W)^{STEPS}",
-            f"{_nothing_between(cases)} Counted instead of held, Algorithm 7 builds "
-            f"{listed(times(ratio, 1) for ratio in ratios.values())} as many sequences, which a "
-            f"multiple of ((K+W)/W)^{built_power:.2f} fits best.",
+            f"a sequence ends with the newest event, so that only its other {STEPS - 1} can lie in "
+            "a longer stretch.",
+            also=by_ours(
+                round(power) == STEPS,
+                f"its state is {listed(times(each, 1) for each in grown.values())}, an exponent of "
+                f"{power:.2f}. {_nothing_between(cases)}",
+            ),
+            rests="none: with all events in order it does not depend on rate or share.",
         ),
-    )
+    )  # fmt: skip
     tables = (
+        _table(
+            "Sequences that SSC builds", cases, lambda case, option: case.sequences[option],
+            lambda case: case.sequences_gain,
+            "As Algorithm 7 builds them before its window filter. An event out of order is always "
+            "put together with whole stacks.",
+        ),
         _table(
             "State of our matcher [bytes]", cases,
             lambda case, option: round(case.held[option].state_bytes),
-            lambda case: case.memory_gain,
+            lambda case: case.state_gain,
             f"Of its snapshot: events, stacks and what it waits for; the mean after {_READ} calls.",
         ),
         _table(
@@ -121,19 +157,10 @@ def memory(run: PaperRun) -> Finding:
             lambda case: gain_percent(*(case.held[each].events for each in (_OFF, _ON))),
             "The mean after each call. Events stay for the window plus K either way.",
         ),
-        _table(
-            "Sequences that SSC would build", cases, lambda case, option: case.sequences[option],
-            lambda case: case.sequences_gain,
-            "Not held here: as Algorithm 7 builds them before its window filter, counted. An event "
-            "out of order is always put together with whole stacks.",
-        ),
     )  # fmt: skip
     figures = (
-        _gain_figure("figure-4-10", "Memory that the partition saves", gains,
-                     "Of the state that our matcher holds, measured."),
-        _gain_figure("figure-4-10-sequences", "Sequences that the partition saves",
-                     {at: case.sequences_gain for at, case in cases.items()},
-                     "Not held here: counted as Algorithm 7 would build them."),
+        _gain_figure("figure-4-10", "Sequences that the partition saves", gains,
+                     "Of those that the paper's operator builds, its intermediate buffer."),
         _ratio_figure(grown, ratios),
     )  # fmt: skip
     return Finding(claims, tables, figures)
@@ -142,27 +169,42 @@ def memory(run: PaperRun) -> Finding:
 def processor(run: PaperRun) -> Finding:
     """Figure 4.11."""
     cases = _cases(run)
-    gains = {at: case.cpu_gain for at, case in cases.items()}
-    looked = {at: case.looked_gain for at, case in cases.items()}
-    table = _table(
-        "Time of the processor [ms]", cases,
-        lambda case, option: milliseconds(case.cost[option].seconds),
-        lambda case: case.cpu_gain,
-        "The whole pass of our matcher, the least of several that took turns.",
-    )  # fmt: skip
-    work = _table(
-        "Events looked at", cases, lambda case, option: case.cost[option].counters[_LOOKED],
-        lambda case: case.looked_gain,
-        "Candidates for a step of a match that our matcher tests.",
+    gains = {at: case.work_gain for at, case in cases.items()}
+    ours = {at: case.matcher_gain for at, case in cases.items()}
+    looked = [case.looked_gain for case in cases.values()]
+    tables = (
+        _table(
+            "Work of the paper's operator", cases,
+            lambda case, option: _work(case.scanned[option][1]),
+            lambda case: case.work_gain,
+            "Entries of stacks that it compares, moves and resets, and visits to build sequences.",
+        ),
+        _table(
+            "Time of the paper's operator [ms]", cases,
+            lambda case, option: milliseconds(case.scanned[option][0]),
+            lambda case: case.seconds_gain,
+            "The whole pass, which builds each sequence; the least of several that took turns.",
+        ),
+        _table(
+            "Time of our matcher [ms]", cases,
+            lambda case, option: milliseconds(case.cost[option].seconds),
+            lambda case: case.matcher_gain,
+            "The whole pass, the least of several that took turns.",
+        ),
+        _table(
+            "Events looked at", cases, lambda case, option: case.cost[option].counters[_LOOKED],
+            lambda case: case.looked_gain,
+            "Candidates for a step of a match that our matcher tests.",
+        ),
     )  # fmt: skip
     figures = (
-        _gain_figure("figure-4-11", "Time of the processor that the partition saves", gains,
+        _gain_figure("figure-4-11", "Work that the partition saves", gains,
+                     "Of the paper's operator, counted."),
+        _gain_figure("figure-4-11-ours", "Time that it saves our matcher", ours,
                      "Without it our matcher goes through whole stacks, as the paper's does."),
-        _gain_figure("figure-4-11-looked", "Work that the partition saves", looked,
-                     "Share of the events that need not be looked at."),
     )  # fmt: skip
-    rests = _rests(run, lambda case: case.cpu_gain)
-    return Finding(tuple(_rising(gains, "CPU", rests, looked)), (table, work), figures)
+    why = f"It looks at {min(looked):.1f} to {max(looked):.1f} % fewer events with the partition."
+    return Finding(tuple(_rising(run, gains, ours, "CPU", why)), tables, figures)
 
 
 def _cases(run: PaperRun) -> Cases:
@@ -171,17 +213,37 @@ def _cases(run: PaperRun) -> Cases:
     })  # fmt: skip
 
 
-def _case(run: PaperRun, slack_ns: int, in_order: float, fewer: int = 1) -> Case:
-    """``fewer``: so many times fewer events, of which no sequences are counted either."""
-    events = sized(run, EVENTS // fewer)
+def _case(run: PaperRun, slack_ns: int, in_order: float) -> Case:
+    events = sized(run, EVENTS)
     with run.watched(f"partition, K = {slack_ns}, {in_order:.0%} in order") as advanced:
         made = stream(events, 1 - in_order, slack_ns, run.seed)
         cost = costs(made, slack_ns, _OPTIONS, advanced, _TURNS)
         held = {name: held_by(made, slack_ns, each, _READ) for name, each in _OPTIONS.items()}
-    if fewer > 1:
-        return Case(held, cost, {})
-    longer = stream(sized(run, COUNTED), 1 - in_order, slack_ns, run.seed)
-    return Case(held, cost, {each: _built(longer, slack_ns, each) for each in _OPTIONS})
+        scanned = _scanned(made, slack_ns)
+    both = [*cost.values(), *(found for _, found in scanned.values())]
+    if len({each.matches for each in both}) > 1:
+        raise ContractViolation(f"K = {slack_ns}, {in_order:.0%} in order: matches differ")
+    return Case(held, cost, _sequences(run, slack_ns, in_order), scanned)
+
+
+def _scanned(made: Stream, slack_ns: int) -> dict[str, tuple[float, Scanned]]:
+    """Seconds of the paper's operator, and what it does."""
+
+    def each(*, partition: bool) -> Callable[[], Scanned]:
+        asked = Scan(WITHIN_NS, slack_ns, partition=partition)
+        return lambda: scan(made.ts, made.kind, STEPS, asked)
+
+    return in_turns({name: each(partition=on) for name, on in _OPTIONS.items()}, _TURNS)
+
+
+def _sequences(run: PaperRun, slack_ns: int, in_order: float) -> dict[str, int]:
+    """Sequences that the paper's operator builds, of more events than it is timed with."""
+
+    def counted() -> dict[str, int]:
+        made = stream(sized(run, COUNTED), 1 - in_order, slack_ns, run.seed)
+        return {each: _built(made, slack_ns, each) for each in _OPTIONS}
+
+    return run.once(("sequences", slack_ns, in_order), counted)
 
 
 def _held_in_order(run: PaperRun, slack_ns: int) -> dict[str, float]:
@@ -193,13 +255,11 @@ def _held_in_order(run: PaperRun, slack_ns: int) -> dict[str, float]:
 
 
 def _nothing_between(cases: Cases) -> str:
-    """Why the partition does not save memory here."""
-    apart = [abs(case.memory_gain) for case in cases.values()]
-    events = [case.held[option].events for case in cases.values() for option in _OPTIONS]
+    """Why the partition does not save our matcher memory."""
+    apart = [abs(case.state_gain) for case in cases.values()]
     return (
-        f"The state differs by {max(apart):.2f} % at most: it is {min(events):,.0f} to "
-        f"{max(events):,.0f} events, as many with the partition as without, and nothing between "
-        "events and results, as a match is found depth first and handed on."
+        f"Its state differs by {max(apart):.2f} % at most: a match is found depth first and handed "
+        "on, and nothing between events and results is kept."
     )
 
 
@@ -225,7 +285,7 @@ def _power(ratios: Mapping[int, float]) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
-def _lines(gains: Mapping[tuple[int, float], float]) -> tuple[list[list[float]], list[list[float]]]:
+def _lines(gains: Gains) -> tuple[list[list[float]], list[list[float]]]:
     """By the share in order, of each K; and by K, of each share."""
     slacks = sorted({slack for slack, _ in gains})
     return (
@@ -238,72 +298,55 @@ def _is_gain(line: list[float]) -> bool:
     return rises(line) and max(line) >= FLAT
 
 
-def _others(run: PaperRun) -> Mapping[str, Cases]:
-    return run.once("partition, others", lambda: {
-        name: {(slack, share): _case(run, slack, share, fewer)
-               for slack in slacks for share in IN_ORDER}
-        for name, (slacks, fewer) in OTHERS.items()
-    })  # fmt: skip
+def _rests(run: PaperRun) -> list[str]:
+    """With which other K the sequences say the same of both claims."""
 
+    def judged_by(slacks: Sequence[int]) -> list[bool]:
+        gains = {(slack, share): gain_percent(*_sequences(run, slack, share).values())
+                 for slack in slacks for share in IN_ORDER}  # fmt: skip
+        return [all(_is_gain(line) for line in each) for each in _lines(gains)]
 
-def _rests(run: PaperRun, gain: Callable[[Case], float]) -> tuple[str, str]:
-    """Of the two claims on how ``gain`` grows: with which other K and sizes they are the same."""
-
-    def judged_by(cases: Cases) -> list[bool]:
-        lines = _lines({at: gain(case) for at, case in cases.items()})
-        return [all(_is_gain(line) for line in each) for each in lines]
-
-    own = judged_by(_cases(run))
-    others = {name: judged_by(cases) for name, cases in _others(run).items()}
-    said = [
-        f"K, here {', '.join(map(str, SLACKS_NS))}, and the number of events, here {EVENTS:,}: "
+    own = judged_by(SLACKS_NS)
+    others = {name: judged_by(slacks) for name, slacks in OTHERS.items()}
+    return [
+        f"K, here {', '.join(map(str, SLACKS_NS))}; by the sequences built: "
         + same_with(own[n], {name: each[n] for name, each in others.items()})
-        + ", of a quarter of the events where nothing else is said."
+        + "."
         for n in range(2)
     ]
-    return said[0], said[1]
 
 
-def _rising(
-    gains: Mapping[tuple[int, float], float], what: str, rests: tuple[str, str],
-    looked: Mapping[tuple[int, float], float] | None = None, why: str = "",
-) -> list[Claim]:  # fmt: skip
-    """The two claims on how a gain grows."""
+def _rising(run: PaperRun, gains: Gains, ours: Gains, what: str, why_ours: str) -> list[Claim]:
+    """The two claims on how a gain grows, by the paper's operator and by ``ours``."""
     by_share, by_slack = _lines(gains)
+    rests = _rests(run)
     claims = []
-    for text, lines, names, places, others in (
+    for n, (text, names, places) in enumerate((
         (f"The larger the share of events in order, the larger the {what} gain, for every K.",
-         by_share, [f"K = {slack}" for slack in SLACKS_NS],
-         [f"{share:.0%}" for share in IN_ORDER], rests[0]),
+         [f"K = {slack}" for slack in SLACKS_NS], [f"{share:.0%}" for share in IN_ORDER]),
         (f"The larger K, the larger the {what} gain, for every share of events in order.",
-         by_slack, [f"{share:.0%} in order" for share in IN_ORDER],
-         [f"K = {slack}" for slack in SLACKS_NS], rests[1]),
-    ):  # fmt: skip
-        said = "; ".join(
-            f"{name}: {listed(f'{gain:.1f} %' for gain in line)}"
-            for name, line in zip(names, lines, strict=True)
-        )
+         [f"{share:.0%} in order" for share in IN_ORDER], [f"K = {slack}" for slack in SLACKS_NS]),
+    )):  # fmt: skip
+        lines, of_ours = (by_share, by_slack)[n], _lines(ours)[n]
         parts = [
-            (
-                name,
-                _is_gain(line),
-                turns(places, line, "%").rstrip(".") or f"at most {max(line):.1f} %",
-            )
+            (name, _is_gain(line),
+             turns(places, line, "%").rstrip(".") or f"at most {max(line):.1f} %")
             for name, line in zip(names, lines, strict=True)
-        ]
-        holds = all(part[1] for part in parts)
-        reason = f"{failing(parts)} {why}".strip()
-        claims.append(
-            judged(text, holds, said, "its curves rise", reason, _also(looked), rests=others)
-        )
+        ]  # fmt: skip
+        claims.append(judged(
+            text, all(part[1] for part in parts), _said(names, lines), "its curves rise",
+            failing(parts),
+            by_ours(all(map(_is_gain, of_ours)), f"{_said(names, of_ours)}. {why_ours}"),
+            rests=rests[n],
+        ))  # fmt: skip
     return claims
 
 
-def _also(looked: Mapping[tuple[int, float], float] | None) -> str:
-    if looked is None:
-        return ""
-    least, most = min(looked.values()), max(looked.values())
-    return f"Events not looked at thanks to the partition: {least:.1f} to {most:.1f} %."
+def _said(names: Sequence[str], lines: Sequence[Sequence[float]]) -> str:
+    return "; ".join(
+        f"{name}: {listed(f'{gain:.1f} %' for gain in line)}"
+        for name, line in zip(names, lines, strict=True)
+    )
 
 
 def _table(
@@ -317,9 +360,7 @@ def _table(
     return Table(title, ("", _OFF, _ON, "gain [%]"), tuple(rows), note)
 
 
-def _gain_figure(
-    name: str, title: str, gains: Mapping[tuple[int, float], float], caption: str
-) -> Figure:
+def _gain_figure(name: str, title: str, gains: Gains, caption: str) -> Figure:
     return drawing.lines(
         name, title, caption,
         [

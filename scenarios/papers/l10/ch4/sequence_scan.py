@@ -28,7 +28,7 @@ SEARCHES: Final = {
     "binary search": BINARY, "from the newest": FROM_NEWEST, "from the oldest": FROM_OLDEST,
 }  # fmt: skip
 """How sort semantics look for a place; the paper does not say."""
-_WORK: Final = np.dtype([("compared", "i8"), ("moved", "i8"), ("reset", "i8")])
+_WORK: Final = np.dtype([(name, "i8") for name in ("compared", "moved", "reset", "visited")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,15 @@ class Scan:
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """``matches``: how many. Work on the stacks: times ``compared``, entries ``moved``, RIPs
-    ``reset``. ``stacks``: of every step, the times held at the end, and their RIPs.
+    ``reset``; on sequences: entries ``visited``. ``stacks``: of every step, the times held at the
+    end, and their RIPs.
     """
 
     matches: int
     compared: int
     moved: int
     reset: int
+    visited: int
     stacks: tuple[tuple[list[int], list[int]], ...]
 
     @property
@@ -80,8 +82,7 @@ def scan(ts: np.ndarray, kind: np.ndarray, steps: int, asked: Scan) -> Scanned:
     )  # fmt: skip
     ends = zip(time, rip, bottom.tolist(), top.tolist(), strict=True)
     held = tuple((t[low:high].tolist(), r[low:high].tolist()) for t, r, low, high in ends)
-    compared, moved, reset = (int(work[name][0]) for name in ("compared", "moved", "reset"))
-    return Scanned(int(matches), compared, moved, reset, held)
+    return Scanned(int(matches), *map(int, work[0].item()), held)
 
 
 @njit
@@ -143,18 +144,20 @@ def _sorted_in(
 
 @njit
 def _until(
-    time: np.ndarray, rip: np.ndarray, low: np.ndarray, step: int, at: int, since: int
-) -> int:
+    time: np.ndarray, rip: np.ndarray, low: np.ndarray, step: int, at: int, since: int,
+    work: np.ndarray,
+) -> int:  # fmt: skip
     """Sequences of the steps up to ``step`` that end at place ``at`` and begin at ``since`` or
     later, by their RIPs; built one by one, depth first.
     """
     first = time[0]
     if step == 0:
         return 1 if first[at] >= since else 0
-    found, depth = 0, step - 1
+    found, depth, visited = 0, step - 1, 0
     places = np.empty(step, np.int64)
     places[depth] = rip[step, at] - 1
     while depth < step:
+        visited += 1
         if places[depth] < low[depth]:
             depth += 1
             if depth < step:
@@ -166,25 +169,27 @@ def _until(
             if first[places[0]] >= since:
                 found += 1
             places[0] -= 1
+    work[0].visited += visited
     return found
 
 
 @njit
 def _around(
     time: np.ndarray, rip: np.ndarray, low: np.ndarray, top: np.ndarray, step: int, at: int,
-    within: int,
+    within: int, work: np.ndarray,
 ) -> int:  # fmt: skip
     """Sequences that an event out of order takes part in: the ways on from it to a last event, and
     for each what may come before it in the window.
     """
     steps = len(time)
     if step == steps - 1:
-        return _until(time, rip, low, step, at, time[step, at] - within)
-    found, depth = 0, step + 1
+        return _until(time, rip, low, step, at, time[step, at] - within, work)
+    found, depth, visited = 0, step + 1, 0
     places = np.empty(steps, np.int64)
     places[step] = at
     places[depth] = np.searchsorted(time[depth, : top[depth]], time[step, at], side="right")
     while depth > step:
+        visited += 1
         if places[depth] >= top[depth] or places[depth] < low[depth]:
             if places[depth] < low[depth]:
                 places[depth] = low[depth]
@@ -197,8 +202,9 @@ def _around(
             depth += 1
             places[depth] = np.searchsorted(time[depth, : top[depth]], now, side="right")
         else:
-            found += _until(time, rip, low, step, at, time[depth, places[depth]] - within)
+            found += _until(time, rip, low, step, at, time[depth, places[depth]] - within, work)
             places[depth] += 1
+    work[0].visited += visited
     return found
 
 
@@ -237,8 +243,8 @@ def _scanned(
         if not construct:
             continue
         if not is_newest:
-            matches += _around(time, rip, bottom, top, step, at, within)
+            matches += _around(time, rip, bottom, top, step, at, within, work)
         elif step == steps - 1:
             low = divider if late and partition else bottom
-            matches += _until(time, rip, low, step, at, now - within)
+            matches += _until(time, rip, low, step, at, now - within, work)
     return matches, work, time, rip, bottom, top
