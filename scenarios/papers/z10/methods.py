@@ -52,8 +52,7 @@ class Setup:
     """A point of a figure.
 
     ``share``: of events out of order. ``length``: of the query, its positive steps. ``buffer``:
-    events in memory, the others in files; 0: all in memory. ``wait_ns``: how long an event may wait
-    for others that need the files as well; 0: the files are asked for each, as Z10's database is.
+    events in memory, the others in files, which are asked for each event; 0: all in memory.
     """
 
     method: str
@@ -61,7 +60,6 @@ class Setup:
     share: float = 0.0
     length: int = 3
     buffer: int = 0
-    wait_ns: int = 0
 
     @property
     def query(self) -> str:
@@ -164,8 +162,12 @@ class Ran:
 
     def right(self, truth: np.ndarray) -> int:
         """How many of the results that stand are among ``truth``."""
-        mine = {tuple(row) for row in self.told.standing.tolist()}
-        return len(mine & {tuple(row) for row in truth.tolist()})
+        return in_both(self.told.standing, truth)
+
+
+def in_both(one: np.ndarray, other: np.ndarray) -> int:
+    """How many rows two tables without duplicates have in common."""
+    return len({tuple(row) for row in one.tolist()} & {tuple(row) for row in other.tolist()})
 
 
 def written(passes: Mapping[str, Sequence[Ran]]) -> str:
@@ -207,9 +209,14 @@ def _passed(run: PaperRun, what: str, setups: Sequence[Setup], turns: int) -> di
     return found
 
 
-def _one_pass(run: PaperRun, setup: Setup, advanced: Advanced) -> Ran:
+def events(run: PaperRun, setup: Setup) -> Arriving:
+    """What a setup's passes read, at the run's scale."""
     shape = replace(setup.shape, count=max(round(setup.shape.count * run.scale), _FEWEST))
-    made = run.once(("events", shape, setup.share), lambda: arriving(shape, setup.share, run.seed))
+    return run.once(("events", shape, setup.share), lambda: arriving(shape, setup.share, run.seed))
+
+
+def _one_pass(run: PaperRun, setup: Setup, advanced: Advanced) -> Ran:
+    made = events(run, setup)
     seen = {K_SLACK: made.starts, IE_MINER: made.as_arrived}.get(setup.method, made)
     chain = Chain(_settings(run, setup), DEFAULT_SITE)
     seconds, parts = [], []
@@ -228,14 +235,13 @@ def _settings(run: PaperRun, setup: Setup) -> ChainSettings:
     barrier, keep_ns = "immediate", k_ns
     if setup.method in {K_SLACK, IE_MINER}:
         keep_ns = 0
-    spill, wait_ns = None, 0
+    spill = None
     if setup.buffer:
         hot_ns = setup.buffer * WITHIN_NS // setup.shape.density
-        wait_ns, pending = setup.wait_ns, None if setup.wait_ns else 1
-        folder = run.folder / f"{setup.method}-{setup.buffer}-{wait_ns}"
-        spill = SpillSettings(folder, hot_ns, pending=pending, wait_ns=wait_ns)
+        folder = run.folder / f"{setup.method}-{setup.buffer}"
+        spill = SpillSettings(folder, hot_ns, pending=1, wait_ns=0)
     if setup.method == CORRECT:
-        barrier = f"bounded:{k_ns + wait_ns}"  # an event also waits for what files hold
+        barrier = f"bounded:{k_ns}"
     purge = "late" if spill else "slack"
     return ChainSettings(
         parse_order(f"kslack:{k_ns}" if slack else "none"),
