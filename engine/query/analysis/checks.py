@@ -349,7 +349,12 @@ class _Reading:
     def _unknown(self, reference: s.Reference) -> UserError:
         fields = RESULT_FIELDS.get(self.plan.result_kind, ())
         known = [*self.labels, *fields, *(f"{alias}.v" for alias in self.aliases)]
-        near = closest(reference.parts[0].text, [*self.labels, *fields, *self.aliases])
-        hint = f"it has {listed(known)}" + (f"; {near}" if near else "")
         written = self.context.text[reference.at[0] : reference.at[1]]
+        *before, name = ".".join(part.text for part in reference.parts).split(".")
+        near = closest(reference.parts[0].text, [*self.labels, *fields, *self.aliases])
+        if before and isinstance(self.plan, WindowPlan):
+            near = f"SELECT max({written}) AS {name} gives it one"
+        elif len(before) > 1:
+            near = f"LOOKUP {before[-1]} gives steps its columns"
+        hint = f"it has {listed(known)}" + (f"; {near}" if near else "")
         return self.context.refuse(reference.at, f"a result has no {written!r}", hint)
