@@ -99,7 +99,9 @@ def _decimal(duration_ns: int, unit: str, apart: str) -> str:
 
 
 class Period(NamedTuple):
-    """``number`` times ``unit``, ``day``, ``week`` or ``month``, in ``zone``, as Europe/Berlin."""
+    """``number`` times ``unit``, ``day``, ``workday``, ``week`` or ``month``, in ``zone``, as
+    Europe/Berlin.
+    """
 
     number: int
     unit: str
@@ -113,9 +115,10 @@ class Period(NamedTuple):
 
 _PERIOD_YEARS: Final = (1780, 2160)
 """More than event times, which lie within 146 years of 1970, and what may be added to them."""
-PERIODS_MAX: Final = {"day": 13_149, "week": 1_878, "month": 432}
+PERIODS_MAX: Final = {"day": 13_149, "workday": 9_392, "week": 1_878, "month": 432}
 """36 years."""
 _EPOCH_DAY: Final = date_type(1970, 1, 1).toordinal()
+_SATURDAY: Final = 5
 _MONDAY: Final = -3
 """The first Monday's day since the epoch that is no later than it."""
 
@@ -141,6 +144,19 @@ def period_starts(period: Period) -> array[int]:
         if other - day > 1 or end - start != 86_400:  # the zone's offset may change
             at[place] = _day_start(day, zone)
     return array("q", (start * 10**9 for start in sorted(set(at))))
+
+
+@cache
+def workdays(zone: str) -> tuple[array[int], array[int]]:
+    """Where Mondays to Fridays start and end [ns], ascending, far beyond all event times."""
+    info, borders = ZoneInfo(zone), period_starts(Period(1, "day", zone))
+    days = [
+        (start, end)
+        for start, end in pairwise(borders)
+        if datetime.fromtimestamp(start // 10**9, info).weekday() < _SATURDAY
+    ]
+    starts, ends = zip(*days, strict=True)
+    return array("q", starts), array("q", ends)
 
 
 def _midnight(day: int, zone: ZoneInfo) -> datetime:

@@ -10,6 +10,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from slackwater.engine.core.units import Period
     from slackwater.engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step, WindowPlan
     from slackwater.engine.query.reference_tables import TableLookup
 
@@ -64,7 +65,7 @@ class MonitorPlan(Struct, frozen=True):
 
     What ``expression`` says of every trace, the events with one value of ``trace``, tells before
     ``pattern`` is complete whether it will be, or never will (SPEC 4.6). A trace of which nothing
-    came for ``timeout_ns`` is over; None: it is not.
+    came for ``timeout_ns``, or for so many ``workdays``, is over; None: it is not.
     """
 
     name: str
@@ -74,6 +75,7 @@ class MonitorPlan(Struct, frozen=True):
     trace: Attribute
     expression: Regular
     timeout_ns: int | None = None
+    workdays: Period | None = None
     lookups: tuple[TableLookup, ...] = ()
 
     result_kind: ClassVar[str] = "alerts"

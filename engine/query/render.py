@@ -74,6 +74,7 @@ from slackwater.engine.query.repeat_plan import (
 from slackwater.engine.query.shape import of_intervals, of_rows, whole_pattern
 
 if TYPE_CHECKING:
+    from slackwater.engine.core.units import Period
     from slackwater.engine.query.reference_tables import TableLookup
 
 # What a CHECK reads in the history of a query's results, as a name in its condition.
@@ -275,6 +276,8 @@ def _without_tables(plan: OwnPlan) -> str:
             trace = f"{quote(plan.constraint)} FOR TRACE BY {render_attribute(plan.trace)}"
             if plan.timeout_ns is not None:
                 trace += f" TIMEOUT {render_duration(plan.timeout_ns)}"
+            if plan.workdays is not None:
+                trace += f" TIMEOUT {_calendar(plan.workdays)}"
             expression = render_regular(plan.expression)
             return f"{render(plan.pattern)} UNDER CONSTRAINT {trace} AS {expression}"
 
@@ -578,13 +581,17 @@ def render_ranking(plan: WindowPlan, ranking: Ranking) -> str:
     return f"ORDER BY {', '.join(entries)} LIMIT {ranking.limit}"
 
 
+def _calendar(period: Period) -> str:
+    return f"{period} TIMEZONE '{period.zone}'"
+
+
 def _extent(plan: WindowPlan) -> str:
     if plan.kind is WindowKind.ROWS:
         every = "" if plan.every_rows == plan.rows else f" EVERY {plan.every_rows}"
         return f"ROWS {plan.rows}{every}"
     size = render_duration(plan.size_ns)
     if plan.period is not None:
-        size = f"{plan.period} TIMEZONE '{plan.period.zone}'"
+        size = _calendar(plan.period)
     if plan.kind is WindowKind.SESSION:
         return f"SESSION {size}"
     drift = "" if plan.drift is Drift.NONE else f" DRIFT {plan.drift.upper()}"

@@ -34,7 +34,7 @@ def plan_of(seq: Seq, flow: str, timeout: int | None = None) -> MonitorPlan:
 
 def as_released(events: Sequence[Event]) -> list[Event]:
     """With what an order ``none`` says of each."""
-    clock, found = -1, []
+    clock, found = -(2**62), []
     for event in events:
         status = IN_ORDER if event.ref >= clock else RESIDUAL
         clock = max(clock, event.ref)

@@ -21,6 +21,7 @@ from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.operator import Restorable, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, Refuted, Released
 from slackwater.engine.core.timeline import CHANCE, UNKNOWN
+from slackwater.engine.core.units import workdays
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, copy_of
 from slackwater.engine.operators.constraint.alerts import (
     CERTAINTIES,
@@ -91,6 +92,9 @@ class MonitorOperator(Restorable):
         self._allowed = _allowed(automata.alphabet.names, both.table, both.broken)
         self._tables = _tables(both, self._allowed, by_types=plan.by_types)
         self._timeout, self._horizon = plan.timeout_ns or 0, settings.horizon_ns
+        if plan.workdays is not None:
+            days = np.array(workdays(plan.workdays.zone), np.int64)
+            self._timeout, self._tables = plan.workdays.number, self._tables._replace(workdays=days)
         self._keys = GroupKeys((plan.trace,), plan.name)
         self.held = OpenTraces(rewrites=self._horizon is not None)
         self._clock = self._now = INT_MIN
@@ -138,7 +142,8 @@ class MonitorOperator(Restorable):
         if self._horizon is not None and released.n:
             self._clock = max(self._clock, int(columns["ref"].max()))
             self.held.settle(self._limit(), self._timeout, self._tables)
-        self._counts["over"] += self.held.forget(self._ended_before(), self._timeout)
+        rest = (self._timeout, self._tables)
+        self._counts["over"] += self.held.forget(self._ended_before(), *rest)
         results = self._results(found, released, moves)
         self._others |= bool(self._mixed(columns).any())
         if not len(again):
@@ -317,8 +322,9 @@ def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> TraceTables
     emits[SATISFIABLE] = by_types
     same = np.unique(np.array(allowed), return_inverse=True)[1].reshape(-1)
     return TraceTables(
-        both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, emits, same
-    )
+        both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, emits, same,
+        np.empty((2, 0), np.int64),
+    )  # fmt: skip
 
 
 def _allowed(names: list[str], table: np.ndarray, broken: np.ndarray) -> list[str]:

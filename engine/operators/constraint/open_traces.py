@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import kernel
-from slackwater.engine.kernels.records import INT_MAX, NONE, copy_of, numbers_of
+from slackwater.engine.kernels.records import NONE, copy_of, numbers_of
 from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from slackwater.engine.operators.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from slackwater.engine.operators.constraint.step import MOST_RESULTS, keep_open
@@ -15,6 +15,7 @@ from slackwater.engine.operators.constraint.traces import (
     EMITTED,
     FRESH,
     NODE,
+    RUN_OUT,
     TRACE,
     TracePool,
     TraceTables,
@@ -134,15 +135,16 @@ class OpenTraces:
             _settle_all(self.open, limit, timeout, tables, self.pool, kept, emitted)
             self._tidy()
 
-    def forget(self, limit: int, timeout: int) -> int:
+    def forget(self, limit: int, timeout: int, tables: TraceTables) -> int:
         """Traces that are over leave once they are half of all; gives how many left.
 
         Args:
             limit: no event rewrites a trace that ended before it, or lies before its end.
             timeout: as of ``engine.operators.constraint.step``.
+            tables: likewise.
         """
         over = np.zeros(self.open, np.bool_)
-        count = mark_over(self.traces, self.open, limit, timeout, over)
+        count = mark_over(self.traces, self.open, limit, timeout, tables, over)
         if count <= _LEAST or 2 * count < self.open:
             return 0
         kept = keep_open(self.traces, self._settled, self._tails, over, self.open)
@@ -154,8 +156,7 @@ class OpenTraces:
 
     def over(self) -> int:
         """Traces that are over and have not left."""
-        none = np.zeros(self.open, np.bool_)
-        return int(mark_over(self.traces, self.open, INT_MAX, 0, none))
+        return int(np.count_nonzero(self.traces["flags"][: self.open] & (FRESH | RUN_OUT)))
 
     def codes(self) -> np.ndarray:
         """Codes of sources, clocks and types in use."""

@@ -17,7 +17,14 @@ from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
-from slackwater.engine.operators.constraint.step import MOST_RESULTS, due, put, run_out, step
+from slackwater.engine.operators.constraint.step import (
+    MOST_RESULTS,
+    deadline,
+    due,
+    put,
+    run_out,
+    step,
+)
 from slackwater.engine.operators.constraint.traces import (
     DOUBTFUL,
     FRESH,
@@ -107,7 +114,7 @@ def _replay(
     for place in range(n - 1, -1, -1):
         rows = step(trace, kept.order[place], row, timeout, INT_MIN, tables, kept.buffered,
                     pool, emitted, rows)  # fmt: skip
-    if due(trace, now, timeout):
+    if due(trace, now, timeout, tables):
         rows = run_out(trace, row, timeout, tables, emitted, rows)
     return rows
 
@@ -179,12 +186,12 @@ def follow_and_rewrite(
         trace = traces[mine]
         if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] + 2 > len(pool.nodes):
             return i, rows, 0
-        if timeout > 0 and due(trace, now[i], timeout):
+        if timeout > 0 and due(trace, now[i], timeout, tables):
             rows = run_out(trace, LATER, timeout, tables, emitted, rows)
-        again = trace.flags & RUN_OUT != 0 and ref <= trace.last_ref + timeout
+        again = trace.flags & RUN_OUT != 0 and ref <= deadline(trace.last_ref, timeout, tables)
         if ref >= trace.last_ref and not again:
             rows = step(trace, i, i, timeout, INT_MIN, tables, events, pool, emitted, rows)
-            if timeout > 0 and due(trace, now[i], timeout):
+            if timeout > 0 and due(trace, now[i], timeout, tables):
                 rows = run_out(trace, i, timeout, tables, emitted, rows)
             kept.tails[mine] = put(pool, i, events, kept.tails[mine], 0)
             continue
@@ -301,7 +308,7 @@ def judge_again(
 
 @kernel
 def mark_over(
-    traces: np.ndarray, known: int, limit: int, timeout: int, over: np.ndarray,
+    traces: np.ndarray, known: int, limit: int, timeout: int, tables: TraceTables, over: np.ndarray,
 ) -> int:  # fmt: skip
     """Marks the traces that are over, and of which no event can come that rewrites them; gives how
     many.
@@ -309,7 +316,9 @@ def mark_over(
     count = 0
     for entry in range(known):
         trace = traces[entry]
-        last = trace.until + timeout if trace.flags & RUN_OUT else trace.until
+        last = trace.until
+        if trace.flags & RUN_OUT:
+            last = deadline(last, timeout, tables)
         over[entry] = trace.flags & (FRESH | RUN_OUT) != 0 and last < limit
         count += over[entry]
     return count

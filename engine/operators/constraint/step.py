@@ -31,6 +31,7 @@ from slackwater.engine.operators.constraint.traces import (
     TracePool,
     TraceTables,
 )
+from slackwater.engine.operators.window.settings import last_start
 from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
 
 # How far time has come at each event of a batch, and with what a given instant was passed.
@@ -116,10 +117,10 @@ def follow(
             entry = keyed.entry[i]
             if entry != NONE:
                 trace = keyed.traces[entry]
-                if timeout > 0 and due(trace, now[i], timeout):
+                if timeout > 0 and due(trace, now[i], timeout, tables):
                     rows = run_out(trace, LATER, timeout, tables, emitted, rows)
                 rows = step(trace, i, i, timeout, settled[i], tables, events, pool, emitted, rows)
-                if timeout > 0 and due(trace, now[i], timeout):
+                if timeout > 0 and due(trace, now[i], timeout, tables):
                     rows = run_out(trace, i, timeout, tables, emitted, rows)
             i += 1
     return n, rows
@@ -218,6 +219,25 @@ def _last_until(trace: Record, until: int) -> None:
 
 
 @inline
+def deadline(time: int, timeout: int, tables: TraceTables) -> int:
+    """The last instant at which what has been silent since ``time`` is not over.
+
+    So many workdays later it is as long since the day began, or the day's end if that is earlier;
+    what lies between two workdays counts as the beginning of the next. Never earlier for a later
+    ``time``, so bounds of one give bounds of the other.
+    """
+    days = tables.workdays
+    if days.shape[1] == 0:
+        return time + timeout
+    day = last_start(days[0], time)
+    since = time - days[0, day]
+    if time >= days[1, day]:
+        day, since = day + 1, 0
+    day = min(day + timeout, days.shape[1] - 1)
+    return int(min(days[0, day] + since, days[1, day]))
+
+
+@inline
 def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted: np.ndarray,
             rows: int) -> int:  # fmt: skip
     """No event came in time: the trace ends where it is. Gives how many results there are."""
@@ -229,8 +249,8 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted:
     out.row = row
     out.key = trace.key
     out.number = trace.number
-    out.ref = trace.last_ref + timeout
-    out.due = trace.until + timeout
+    out.ref = deadline(trace.last_ref, timeout, tables)
+    out.due = deadline(trace.until, timeout, tables)
     out.seq = -1
     out.source = NONE
     out.type = NONE
@@ -341,10 +361,14 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     )
     over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
     first = over and not tables.ended[trace.state]  # of its key
-    gap = 0 if first or timeout == 0 else events.ref[i] - trace.last_ref
-    errs = 0 if same_clock or first else events.unc[i] + trace.until - trace.last_ref
-    late = timeout > 0 and (gap > timeout or again)
-    surely = late and (gap - errs > timeout or gap <= timeout)
+    silent, ref, last = timeout > 0 and not first, events.ref[i], trace.last_ref
+    mine, its = 0, 0  # of one clock an error moves both; what moves may have other workdays ahead
+    if not first and (not same_clock or tables.workdays.shape[1] > 0):
+        mine, its = events.unc[i], trace.until - last
+    in_time = not silent or ref <= deadline(last, timeout, tables)
+    late = silent and (again or not in_time)
+    surely = late and (in_time or ref - mine > deadline(last + its, timeout, tables))
+    perhaps = silent and ref + mine > deadline(last - its, timeout, tables)
     if late and not over and not again:
         before, rows = rows, run_out(trace, row, timeout, tables, emitted, rows)
         if rows > before and not surely:
@@ -352,10 +376,10 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     if first or surely or (over and trace.until < settled):
         begin(trace)
         return rows, True
-    if not same_clock:
+    if perhaps or not same_clock:
         trace.flags |= MIXED
-        if events.epoch[i] == UNKNOWN_EPOCH or trace.epoch == UNKNOWN_EPOCH:
-            trace.flags |= UNKNOWN if events.doubt[i] & OTHERS else DOUBTFUL
+    if not same_clock and UNKNOWN_EPOCH in (events.epoch[i], trace.epoch):
+        trace.flags |= UNKNOWN if events.doubt[i] & OTHERS else DOUBTFUL
     if over or late:
         on, other = _open_state(tables, trace.state), _open_state(tables, trace.other)
         _go_on(trace, tables)
@@ -363,7 +387,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
         if late and not over:
             _may_be_another(trace, on)
         _may_be_another(trace, other)
-    elif timeout > 0 and gap + errs > timeout:
+    elif perhaps:
         trace.other = _open_state(tables, trace.other)
         _may_be_another(trace, START)
     return rows, same_clock
@@ -397,7 +421,7 @@ def step(
     over under every error of the clocks.
 
     ``emitted`` has room for ``MOST_RESULTS`` more rows, ``pool`` for one more node. A trace is over
-    after ``timeout`` ns without an event (0: never).
+    after ``timeout`` ns or workdays without an event (0: never).
     """
     rows, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, emitted, rows)
     if events.doubt[i] & NOBODY_KNOWS:
@@ -434,12 +458,14 @@ def step(
 
 
 @inline
-def due(trace: Record, now: int, timeout: int) -> bool:
+def due(trace: Record, now: int, timeout: int, tables: TraceTables) -> bool:
     """Whether progress has passed what the trace was given under every error of the clocks, and
     nothing was emitted for it.
     """
     return bool(
-        timeout > 0 and trace.flags & (FRESH | RUN_OUT) == 0 and now > trace.until + timeout
+        timeout > 0
+        and trace.flags & (FRESH | RUN_OUT) == 0
+        and now > deadline(trace.until, timeout, tables)
     )
 
 
@@ -454,6 +480,6 @@ def sweep(
     for entry in range(first, known):
         if rows == len(emitted):
             return entry, rows
-        if due(traces[entry], now, timeout):
+        if due(traces[entry], now, timeout, tables):
             rows = run_out(traces[entry], LATER, timeout, tables, emitted, rows)
     return known, rows

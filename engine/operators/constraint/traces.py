@@ -138,6 +138,9 @@ class TracePool(NamedTuple):
 class TraceTables(NamedTuple):
     """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``emits``: whether a verdict
     gives a result, by its number; ``allowed``: of each state, equal where C allows the same events.
+
+    ``workdays``: where each starts and where it ends [ns], shape (2, their number), if the timeout
+    counts them; shape (2, 0): it is in ns.
     """
 
     table: np.ndarray
@@ -148,6 +151,7 @@ class TraceTables(NamedTuple):
     moves: np.ndarray
     emits: np.ndarray
     allowed: np.ndarray
+    workdays: np.ndarray
 
 
 def events_of(nodes: np.ndarray) -> TraceEvents:

@@ -131,7 +131,7 @@ def _calendar(period: Period) -> np.ndarray:
 
 
 @kernel
-def _last_start(starts: np.ndarray, time: int) -> int:
+def last_start(starts: np.ndarray, time: int) -> int:
     """The last of ``starts`` up to ``time``; the first one if there is none."""
     low, high = 0, len(starts)
     while high - low > 1:
@@ -147,7 +147,7 @@ def _last_start(starts: np.ndarray, time: int) -> int:
 def first_with(geo: Geometry, time: int) -> int:
     """The first window that holds ``time``, or would if it were not between two."""
     if len(geo.starts) > 0:
-        return _last_start(geo.starts, time)
+        return last_start(geo.starts, time)
     return (time - geo.size) // geo.step + 1
 
 
@@ -155,7 +155,7 @@ def first_with(geo: Geometry, time: int) -> int:
 def last_with(geo: Geometry, time: int) -> int:
     """The last window that holds ``time``, or would if it were not between two."""
     if len(geo.starts) > 0:
-        return _last_start(geo.starts, time)
+        return last_start(geo.starts, time)
     return time // geo.step
 
 

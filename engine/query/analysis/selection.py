@@ -102,13 +102,22 @@ def _period(window: s.TimeWindow, context: Context) -> Period | None:
     if window.size.negative or not 1 <= count <= PERIODS_MAX[unit]:
         message = "windows of a calendar have a whole number of its units, up to 36 years"
         raise context.refuse(window.size.at, message, _OF_CALENDAR)
-    name = "UTC" if zone is None else str(zone.value)
-    if zone is not None:
-        try:
-            check_zone(name, "TIMEZONE")
-        except UserError as error:
-            raise context.refuse(zone.at, str(error)) from None
-    return Period(count, unit, name)
+    return Period(count, unit, zone_of(zone, context))
+
+
+def zone_of(zone: s.Literal | None, context: Context) -> str:
+    """The name of the zone that follows TIMEZONE; UTC without.
+
+    Raises:
+        UserError: this machine does not know it.
+    """
+    if zone is None:
+        return "UTC"
+    try:
+        check_zone(str(zone.value), "TIMEZONE")
+    except UserError as error:
+        raise context.refuse(zone.at, str(error)) from None
+    return str(zone.value)
 
 
 def _time(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:

@@ -253,10 +253,13 @@ class _Build(Transformer[Token, Any]):
 
     def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> Under:
         *timeout, expression = rest
-        return Under(at_of(word), name, trace, timeout[0] if timeout else None, expression)
+        duration, zone = timeout[0] if timeout else (None, None)
+        return Under(at_of(word), name, trace, duration, zone, expression)
 
-    def timeout(self, duration: s.Duration) -> s.Duration:
-        return duration
+    def timeout(
+        self, duration: s.Duration, zone: s.Literal | None = None
+    ) -> tuple[s.Duration, s.Literal | None]:
+        return duration, zone
 
     def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> OccurrenceNode:
         at = event_type.at if where is None else over(event_type.at, where.at)

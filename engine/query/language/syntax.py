@@ -66,12 +66,15 @@ class RepetitionNode(NamedTuple):
 
 
 class Under(NamedTuple):
-    """``UNDER CONSTRAINT name FOR TRACE BY trace [TIMEOUT timeout] AS expression``."""
+    """``UNDER CONSTRAINT name FOR TRACE BY trace [TIMEOUT timeout [TIMEZONE zone]] AS
+    expression``.
+    """
 
     at: Span
     name: Name
     trace: Reference
     timeout: Duration | None
+    zone: Literal | None
     expression: TraceNode
 
 
