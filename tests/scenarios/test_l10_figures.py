@@ -25,6 +25,7 @@ from slackwater.scenarios.papers.l10.ch5 import figures
 from slackwater.scenarios.papers.l10.ch5 import runs as runs_ch5
 from slackwater.scenarios.papers.l10.ch5.intervals import TYPES as KINDS
 from slackwater.scenarios.papers.l10.ch5.intervals import WITHIN_NS, intervals
+from slackwater.scenarios.papers.l10.ch5.multi_join import EndPoints, multi_join
 from slackwater.scenarios.papers.l10.paper import paper
 
 SCALES = {"ch3": 0.01, "ch4": 0.02, "ch5": 0.05}
@@ -172,3 +173,10 @@ def test_every_way_of_intervals_gives_the_matches_of_the_definition(ends: int) -
     assert expected > 20
     for way in runs_ch5.WAYS.values():
         assert runs_ch5.one_pass(made, setup, way).matches == expected, way
+    chain = EndPoints(3, ends, 2, WITHIN_NS)
+    printed = [multi_join(made.kind, made.ts, made.te, made.value, chain, way)
+               for way in runs_ch5.AS_PRINTED.values()]  # fmt: skip
+    assert {each.matches for each in printed} == {expected}
+    naive, basic, ibp = printed
+    assert naive.tested >= basic.tested >= ibp.tested
+    assert naive.held >= basic.held >= ibp.held

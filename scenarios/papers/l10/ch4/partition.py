@@ -220,8 +220,8 @@ def _case(run: PaperRun, slack_ns: int, in_order: float) -> Case:
         cost = costs(made, slack_ns, _OPTIONS, advanced, _TURNS)
         held = {name: held_by(made, slack_ns, each, _READ) for name, each in _OPTIONS.items()}
         scanned = _scanned(made, slack_ns)
-    both = [*cost.values(), *(found for _, found in scanned.values())]
-    if len({each.matches for each in both}) > 1:
+    found = {each.matches for each in cost.values()} | {of.matches for _, of in scanned.values()}
+    if len(found) > 1:
         raise ContractViolation(f"K = {slack_ns}, {in_order:.0%} in order: matches differ")
     return Case(held, cost, _sequences(run, slack_ns, in_order), scanned)
 

@@ -82,7 +82,8 @@ def scan(ts: np.ndarray, kind: np.ndarray, steps: int, asked: Scan) -> Scanned:
     )  # fmt: skip
     ends = zip(time, rip, bottom.tolist(), top.tolist(), strict=True)
     held = tuple((t[low:high].tolist(), r[low:high].tolist()) for t, r, low, high in ends)
-    return Scanned(int(matches), *map(int, work[0].item()), held)
+    compared, moved, reset, visited = map(int, work[0].item())
+    return Scanned(int(matches), compared, moved, reset, visited, held)
 
 
 @njit

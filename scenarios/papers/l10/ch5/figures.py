@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -10,8 +10,9 @@ from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
 from slackwater.scenarios.papers import drawing
 from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.l10.beside import by_ours
 from slackwater.scenarios.papers.l10.ch5.intervals import WITHIN_NS
-from slackwater.scenarios.papers.l10.ch5.ranges import Judge, Points, measured, rests_on
+from slackwater.scenarios.papers.l10.ch5.ranges import Judge, Points, measured, of_ours, rests_on
 from slackwater.scenarios.papers.l10.ch5.runs import (
     BASIC,
     NAIVE_ISEQ,
@@ -122,42 +123,37 @@ def _some(points: Points) -> list[str]:
     return list(dict.fromkeys([names[0], names[len(names) // 2], names[-1]]))
 
 
-def _looked(points: Points, names: Sequence[str] = ()) -> str:
+def _looked(points: Points) -> str:
     """Why one way takes longer than another: candidates that it tests."""
     told = "; ".join(
         f"with {name} "
         + listed(f"{way} {number(float(f'{points[name][way].looked:.3g}'))}" for way in WAYS)
-        for name in names or _some(points)
+        for name in _some(points)
     )
+    return f"candidates tested for each interval: {told}."
+
+
+def _cheap(points: Points) -> str:
+    """Why an index costs nothing to speak of."""
+    return f"{_looked(points)} Beside them a pointer for each interval is no overhead."
+
+
+def _all_conditions(points: Points) -> str:
     return (
-        f"candidates tested for each interval, as the matches are found depth first: {told}. "
-        "No way joins whole stacks: a branch is left as soon as a value or an end point forbids it."
+        f"{_looked(points)} Conditions that rise over so many steps leave little to search for in "
+        "ends, and without them the results would be all that takes time."
     )
 
 
 def _dropped(points: Points) -> str:
-    """Why they hold as much as they do: what the indexed ways drop before the window leaves it."""
+    """Why they hold as much as they do."""
     told = "; ".join(
-        f"with {name} "
-        + listed(f"{way} {points[name][way].dropped:.0f} %" for way in (BASIC, WITH_IBP))
+        f"with {name} " + listed(f"{way} {points[name][way].held:.1f}" for way in WAYS)
         for name in _some(points)
     )
-    return f"dropped for want of a partner: {told} of the intervals; the window holds the others."
-
-
-def _records(points: Points) -> str:
-    """Why IBPs cost time."""
-    extra = {
-        name: 1e6 * (of[WITH_IBP].seconds - of[BASIC].seconds) / of[BASIC].count
-        for name, of in points.items()
-    }
-    worst = max(extra, key=lambda name: extra[name])
-    if extra[worst] <= 0:
-        return _looked(points)
     return (
-        "an IBP is one more record for each interval, parsed and heard, which with "
-        f"{worst} costs {number(float(f'{extra[worst]:.2g}'))} us more than it saves; "
-        f"{_looked(points, [worst])}"
+        f"intervals held: {told}. An interval without a chain below it is dropped; the fewer of "
+        "each type lie in a window, and the longer the chain, the more are."
     )
 
 
@@ -165,135 +161,138 @@ def _less(gains: Sequence[float]) -> str:
     return listed(f"{abs(gain):.0f} % {'more' if gain <= -0.5 else 'less'}" for gain in gains)
 
 
+def _claim(
+    run: PaperRun, setups: Mapping[str, Setup], text: str, judge: Judge,
+    said: Callable[[Points], str], paper: str, why: Callable[[Points], str],
+    *, conditions: bool = True,
+) -> Claim:  # fmt: skip
+    """A claim by the paper's operator, and by ours beside it."""
+    points, ours = measured(run, setups), of_ours(run, setups)
+    rests = rests_on(run, setups, judge, conditions=conditions)
+    beside = by_ours(judge(ours), said(ours))
+    return judged(text, judge(points), said(points), paper, why(points), beside, rests)
+
+
+def _said_of(what: str, way: str = WITH_IBP) -> Callable[[Points], str]:
+    return lambda points: f"{_percents(_saved(points, way, what))} for {', '.join(points)}"
+
+
+def _said_between(points: Points) -> str:
+    return _less(_gains(points, WITH_IBP, BASIC, "seconds"))
+
+
 def types_memory(run: PaperRun) -> Finding:
     """Figure 5.4."""
-    points = measured(run, TYPES)
-    basic, ibp = (_saved(points, way, "held") for way in (BASIC, WITH_IBP))
-    names = ", ".join(TYPES)
+
+    def both(points: Points) -> str:
+        ibp, basic = (_less(_saved(points, way, "held")) for way in (WITH_IBP, BASIC))
+        return f"IBP {ibp}; basic {basic}, for {', '.join(points)}"
+
+    def most(points: Points) -> str:
+        gains = [*_saved(points, BASIC, "held"), *_saved(points, WITH_IBP, "held")]
+        return f"{max(gains):.1f} % at most"
+
     claims = (
-        judged("Both indexed ways hold less than the naive one, but basic indexing without any "
+        _claim(run, TYPES,
+               "Both indexed ways hold less than the naive one, but basic indexing without any "
                "end among the indexed end points.",
-               _both_hold_less(points),
-               f"IBP {_less(ibp)}; basic {_less(basic)}, for {names}", "less",
-               _dropped(points), rests=rests_on(run, TYPES, _both_hold_less)),
-        judged("The gain is slight: less than 5 % in the best case.", _slight(points),
-               f"{max(*basic, *ibp):.1f} % at most", "less than 5 %", _dropped(points),
-               rests=rests_on(run, TYPES, _slight)),
+               _both_hold_less, both, "less", _dropped),
+        _claim(run, TYPES, "The gain is slight: less than 5 % in the best case.", _slight, most,
+               "less than 5 %", _dropped),
     )  # fmt: skip
-    return _finding("5.4", points, claims, "held", "profile of the query")
+    return _finding("5.4", measured(run, TYPES), claims, "held", "profile of the query")
 
 
 def types_time(run: PaperRun) -> Finding:
     """Figure 5.5."""
-    points = measured(run, TYPES)
-    ibp, basic = (_saved(points, way, "seconds") for way in (WITH_IBP, BASIC))
-    few = [basic[list(TYPES).index(name)] for name in OVERHEAD]
-    between = _gains(points, WITH_IBP, BASIC, "seconds")
+
+    def most(points: Points) -> str:
+        basic = _saved(points, BASIC, "seconds")
+        return f"{basic[0]:.0f} % with 100t-0s, {max(basic):.0f} % at most"
+
+    def few(points: Points) -> str:
+        basic = dict(zip(points, _saved(points, BASIC, "seconds"), strict=True))
+        return f"{_less([basic[name] for name in OVERHEAD])} for {', '.join(OVERHEAD)}"
+
     claims = (
-        judged("With IBP evaluation is faster than the naive way in all cases.",
-               _always_faster(points),
-               _less(ibp), "less in all cases", _looked(points),
-               rests=rests_on(run, TYPES, _always_faster)),
-        judged("Basic indexing saves most with ends alone: about 60 %.",
-               _most_with_ends(points),
-               f"{basic[0]:.0f} % with 100t-0s, {max(basic):.0f} % at most", "60 %",
-               _looked(points), rests=rests_on(run, TYPES, _most_with_ends)),
-        judged("With few ends among them, basic indexing costs more than it saves.",
-               _few_ends_cost(points), f"{_less(few)} for {', '.join(OVERHEAD)}",
-               "3 to 12 % more", _looked(points, OVERHEAD),
-               rests=rests_on(run, TYPES, _few_ends_cost)),
-        judged("With IBP evaluation is faster than with basic indexing.",
-               _faster_than_basic(points),
-               _less(between), "less", _records(points),
-               rests=rests_on(run, TYPES, _faster_than_basic)),
+        _claim(run, TYPES, "With IBP evaluation is faster than the naive way in all cases.",
+               _always_faster, lambda points: _less(_saved(points, WITH_IBP, "seconds")),
+               "less in all cases", _looked),
+        _claim(run, TYPES, "Basic indexing saves most with ends alone: about 60 %.",
+               _most_with_ends, most, f"60 %; taken as the most of all, and {HALF_OF_60:.0f} % "
+               "at least", _looked),
+        _claim(run, TYPES, "With few ends among them, basic indexing costs more than it saves.",
+               _few_ends_cost, few, "3 to 12 % more", _cheap),
+        _claim(run, TYPES, "With IBP evaluation is faster than with basic indexing.",
+               _faster_than_basic, _said_between, "less", _cheap),
     )  # fmt: skip
-    return _finding("5.5", points, claims, "seconds", "profile of the query")
+    return _finding("5.5", measured(run, TYPES), claims, "seconds", "profile of the query")
 
 
 def length_memory(run: PaperRun) -> Finding:
     """Figure 5.6."""
-    points = measured(run, LENGTHS)
-    gains = _saved(points, WITH_IBP, "held")
-    claims = (
-        judged("The share of memory that indexes save stays about the same as queries get longer.",
-               _steady(points), f"{_percents(gains)} for lengths "
-               f"{', '.join(LENGTHS)}", "relatively steady", _dropped(points),
-               rests=rests_on(run, LENGTHS, _steady)),
+    claim = _claim(
+        run, LENGTHS,
+        "The share of memory that indexes save stays about the same as queries get longer.",
+        _steady, _said_of("held"), "relatively steady", _dropped,
     )  # fmt: skip
-    return _finding("5.6", points, claims, "held", "length of the query")
+    return _finding("5.6", measured(run, LENGTHS), (claim,), "held", "length of the query")
 
 
 def length_time(run: PaperRun) -> Finding:
     """Figure 5.7."""
-    points = measured(run, LENGTHS)
-    naive = _saved(points, WITH_IBP, "seconds")
-    between = _gains(points, WITH_IBP, BASIC, "seconds")
     claims = (
-        judged("The longer the query, the larger the share of time that indexes save.",
-               _rising_gain("seconds")(points),
-               f"{_percents(naive)} for lengths {', '.join(LENGTHS)}",
-               "increases sharply", _looked(points),
-               rests=rests_on(run, LENGTHS, _rising_gain("seconds"))),
-        judged("The gain of IBP over basic indexing rises with the length, from 45 % to 66 %.",
-               _rise_over_basic(points), f"{_percents(between)}", "45 % to 66 %",
-               _records(points), rests=rests_on(run, LENGTHS, _rise_over_basic)),
+        _claim(run, LENGTHS, "The longer the query, the larger the share of time that indexes "
+               "save.", _rising_gain("seconds"), _said_of("seconds"), "increases sharply",
+               _looked),
+        _claim(run, LENGTHS, "The gain of IBP over basic indexing rises with the length, from 45 % "
+               "to 66 %.", _rise_over_basic, _said_between, "45 % to 66 %", _all_conditions),
     )  # fmt: skip
-    return _finding("5.7", points, claims, "seconds", "length of the query")
+    return _finding("5.7", measured(run, LENGTHS), claims, "seconds", "length of the query")
 
 
 def mean_memory(run: PaperRun) -> Finding:
     """Figure 5.8."""
-    points = measured(run, MEANS)
-    rests = rests_on(run, MEANS, _rising_gain("held"))
-    return _by_gain(points, rests, "5.8", "held",
-                    "The longer the intervals, the more memory IBP saves.",
-                    "in proportion to the length", "mean length", _dropped(points))  # fmt: skip
+    claim = _claim(
+        run, MEANS, "The longer the intervals, the more memory IBP saves.", _rising_gain("held"),
+        _said_of("held"), "in proportion to the length", _dropped,
+    )  # fmt: skip
+    return _finding("5.8", measured(run, MEANS), (claim,), "held", "mean length")
 
 
 def mean_time(run: PaperRun) -> Finding:
     """Figure 5.9."""
-    points = measured(run, MEANS)
-    rests = rests_on(run, MEANS, _rising_gain("seconds"))
-    return _by_gain(points, rests, "5.9", "seconds",
-                    "The longer the intervals, the more time IBP saves.",
-                    "in proportion to the length", "mean length", _looked(points))  # fmt: skip
+    claim = _claim(
+        run, MEANS, "The longer the intervals, the more time IBP saves.", _rising_gain("seconds"),
+        _said_of("seconds"), "in proportion to the length", _looked,
+    )  # fmt: skip
+    return _finding("5.9", measured(run, MEANS), (claim,), "seconds", "mean length")
 
 
 def density_memory(run: PaperRun) -> Finding:
     """Figure 5.10."""
-    points = measured(run, DENSITIES)
-    gains = _saved(points, WITH_IBP, "held")
-    claims = (
-        judged("The sparser the intervals, the larger the share of memory that IBP saves.",
-               _rising_gain("held", back=True)(points),
-               f"{_percents(gains)} for densities {', '.join(DENSITIES)}",
-               "in inverse proportion to the density", _dropped(points),
-               rests=rests_on(run, DENSITIES, _rising_gain("held", back=True), conditions=False)),
+    claim = _claim(
+        run, DENSITIES,
+        "The sparser the intervals, the larger the share of memory that IBP saves.",
+        _rising_gain("held", back=True), _said_of("held"), "in inverse proportion to the density",
+        _dropped, conditions=False,
     )  # fmt: skip
-    return _finding("5.10", points, claims, "held", "intervals per window")
+    points = measured(run, DENSITIES)
+    return _finding("5.10", points, (claim,), "held", "intervals per window")
 
 
 def density_time(run: PaperRun) -> Finding:
     """Figure 5.11."""
-    points = measured(run, DENSITIES)
-    claims = (
-        judged("From 400 to 800 intervals per window the time per interval of the naive way rises "
-               "more sharply than that of the indexed ones.",
-               _naive_steepest(points),
-               listed(f"{way}: {of:.1f} times" for way, of in _steeper(points).items()),
-               "more sharply", _looked(points),
-               rests=rests_on(run, DENSITIES, _naive_steepest, conditions=False)),
+    claim = _claim(
+        run, DENSITIES,
+        "From 400 to 800 intervals per window the time per interval of the naive way rises more "
+        "sharply than that of the indexed ones.",
+        _naive_steepest,
+        lambda points: listed(f"{way}: {of:.1f} times" for way, of in _steeper(points).items()),
+        "more sharply", _all_conditions, conditions=False,
     )  # fmt: skip
-    return _finding("5.11", points, claims, "seconds", "intervals per window")
-
-
-def _by_gain(
-    points: Points, rests: str, figure: str, what: str, text: str, paper: str, axis: str, why: str
-) -> Finding:
-    gains = _saved(points, WITH_IBP, what)
-    ours = f"{_percents(gains)} for {', '.join(points)}"
-    claim = judged(text, _rises(gains), ours, paper, why, rests=rests)
-    return _finding(figure, points, (claim,), what, axis)
+    points = measured(run, DENSITIES)
+    return _finding("5.11", points, (claim,), "seconds", "intervals per window")
 
 
 def _finding(
@@ -312,7 +311,8 @@ def _finding(
         (axis, *(f"{way}, {label}" for way in WAYS), f"gain of {BASIC} [%]",
          f"gain of {WITH_IBP} [%]", "matches"),
         rows,
-        "Gain: what is saved of the naive way's. All three give the same matches.",
+        "The paper's operator. Gain: what is saved of the naive way's. All three give the same "
+        "matches.",
     )  # fmt: skip
     drawn: Figure = drawing.lines(
         f"figure-{figure.replace('.', '-')}",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from slackwater.paper import PaperRun
-from slackwater.scenarios.papers.l10.ch5.runs import Cost, Setup, costs
+from slackwater.scenarios.papers.l10.ch5.runs import Cost, Setup, costs, costs_as_printed
 from slackwater.scenarios.papers.verdicts import same_with
 
 Points = Mapping[str, Mapping[str, Cost]]
@@ -23,7 +23,12 @@ _PART: Final = 4
 
 
 def measured(run: PaperRun, setups: Mapping[str, Setup]) -> Points:
-    """What each point costs."""
+    """What each point costs the paper's operator."""
+    return {name: costs_as_printed(run, setup) for name, setup in setups.items()}
+
+
+def of_ours(run: PaperRun, setups: Mapping[str, Setup]) -> Points:
+    """What each point costs our matcher."""
     return {name: costs(run, setup) for name, setup in setups.items()}
 
 
@@ -40,7 +45,7 @@ def rests_on(
     def others(changes: Mapping[str, dict[str, float | int]]) -> str:
         return same_with(own, {
             name: judge(measured(run, {
-                point: replace(setup, count=setup.count // _PART, turns=1, **change)  # type: ignore[arg-type]
+                point: replace(setup, count=setup.count // _PART, **change)  # type: ignore[arg-type]
                 for point, setup in setups.items()
             }))
             for name, change in changes.items()
@@ -51,4 +56,4 @@ def rests_on(
     if conditions:
         steps = others({f"{steps} steps": {"rising": steps} for steps in _RISING})
         told.append(f"over how many steps a value must rise, here 5: {steps}")
-    return f"{'; '.join(told)}; judged with a quarter of the intervals and one pass."
+    return f"{'; '.join(told)}; judged with a quarter of the intervals."

@@ -1,4 +1,4 @@
-"""Passes of the three ways to evaluate an ISEQ over one stream: time, and intervals held."""
+"""Passes of the three ways to evaluate an ISEQ, the paper's and ours: time, and what is held."""
 
 from __future__ import annotations
 
@@ -21,11 +21,22 @@ from slackwater.scenarios.papers.l10.ch5.intervals import (
     intervals,
     query,
 )
+from slackwater.scenarios.papers.l10.ch5.multi_join import (
+    AIS_OF_ALL,
+    AIS_OF_ENDS,
+    MULTI_JOIN,
+    EndPoints,
+    multi_join,
+)
 
 WAYS: Final = {"naive ISEQ": NAIVE, "basic indexing": INDEXED, "IBP-incorporated": IBP}
 """L10's names of them, and ours."""
 NAIVE_ISEQ, BASIC, WITH_IBP = WAYS
-TURNS: Final = 3
+AS_PRINTED: Final = dict(zip(WAYS, (MULTI_JOIN, AIS_OF_ENDS, AIS_OF_ALL), strict=True))
+"""The paper's own operator, each way."""
+TURNS: Final = 2
+_SHORT_S: Final = 0.2
+"""Passes of the paper's operator are repeated until they took so long together."""
 _CALLS: Final = 4
 """Of a pass that is timed: so few that what a call costs by itself does not matter."""
 _READ: Final = 40
@@ -40,7 +51,7 @@ class Setup:
     ``length``: of the query; ``ends``: how many of its end points are ends. ``mean_ns``: length of
     the intervals, ``spread`` the standard deviation, as a share of it. ``density``: of them per
     window. ``count``: of all. ``rising``: steps over which the attribute rises. ``turns``: passes
-    that are timed; 0: ``TURNS``.
+    of ours that are timed; 0: ``TURNS``.
     """
 
     length: int = 10
@@ -50,7 +61,6 @@ class Setup:
     count: int = 4_000
     rising: int = 5
     spread: float = SPREAD
-    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +79,36 @@ class Cost:
     dropped: float
 
 
+def costs_as_printed(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+    """The cost of each way of the paper's operator; their passes take turns.
+
+    Raises:
+        RuntimeError: two ways gave different numbers of matches: a bug.
+    """
+    return run.once(("l10 ch5, as printed", setup), lambda: _costs_as_printed(run, setup))
+
+
+def _costs_as_printed(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+    made = _made(run, setup)
+    chain = EndPoints(setup.length, setup.ends, setup.rising, WITHIN_NS)
+    found: dict[str, list[Cost]] = {}
+    with run.watched(f"{_named(setup, len(made))}, as printed") as advanced:
+        for name, way in AS_PRINTED.items():
+            some = slice(0, _FEWEST // 4)  # the first pass may compile
+            multi_join(made.kind[some], made.ts[some], made.te[some], made.value[some], chain, way)
+            seconds: list[float] = []
+            while sum(seconds) < _SHORT_S and len(seconds) <= TURNS:
+                began = time.process_time()
+                of = multi_join(made.kind, made.ts, made.te, made.value, chain, way)
+                seconds.append(time.process_time() - began)
+                advanced(len(made))
+            tested, dropped = of.tested / len(made), 100 * of.dropped / len(made)
+            found[name] = [Cost(min(seconds), of.held, of.matches, len(made), tested, dropped)]
+    return _same(setup, found)
+
+
 def costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
-    """The cost of each way; their passes take turns.
+    """The cost of each way of our matcher; their passes take turns.
 
     Raises:
         RuntimeError: two ways gave different numbers of matches: a bug.
@@ -79,19 +117,31 @@ def costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
 
 
 def _costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
-    count = max(round(setup.count * run.scale), _FEWEST)
-    made = intervals(count, setup.density, setup.mean_ns, run.seed, setup.spread)
+    made = _made(run, setup)
+    count = len(made)
     found: dict[str, list[Cost]] = {name: [] for name in WAYS}
-    what = f"length {setup.length}, {setup.ends} ends, density {setup.density}: {count:,} intervals"
-    with run.watched(what) as advanced:
-        for turn in range(1 + (setup.turns or TURNS)):  # the first may compile; it reads the memory
+    with run.watched(_named(setup, count)) as advanced:
+        for turn in range(1 + TURNS):  # the first may compile; it reads the memory
             for name, way in WAYS.items():
                 found[name].append(one_pass(made, setup, way, _CALLS if turn else _READ))
                 advanced(count)
+    return _same(setup, found)
+
+
+def _made(run: PaperRun, setup: Setup) -> Intervals:
+    count = max(round(setup.count * run.scale), _FEWEST)
+    return intervals(count, setup.density, setup.mean_ns, run.seed, setup.spread)
+
+
+def _named(setup: Setup, count: int) -> str:
+    return f"length {setup.length}, {setup.ends} ends, density {setup.density}: {count:,} intervals"
+
+
+def _same(setup: Setup, found: Mapping[str, list[Cost]]) -> Mapping[str, Cost]:
     if len({each.matches for of in found.values() for each in of}) > 1:
         raise RuntimeError(f"{setup}: ways differ in their matches")
     return {
-        name: replace(of[0], seconds=min(each.seconds for each in of[1:]))
+        name: replace(of[0], seconds=min(each.seconds for each in of[1:] or of))
         for name, of in found.items()
     }
 
