@@ -43,7 +43,7 @@ class Finding:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Numbers for the JSON file (and for tests)."""
     not_judged: Mapping[str, str] = field(default_factory=dict)
-    """Claims that the run's scale cannot decide, and why; they are not among ``claims``."""
+    """Claims that the run cannot decide, and why; they are not among ``claims``."""
 
 
 class PaperRun:

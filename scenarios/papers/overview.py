@@ -42,6 +42,9 @@ def write_overview(found: Mapping[str, Reproduced], out: Path) -> Path:
                     claim.published, claim.ours,
                 )
                 for of, claim in each.claims
+            )
+            + tuple(
+                (spoken(of), text, "not judged", "", why) for of, text, why in each.not_judged
             ),
         )
         for name, each in found.items()
@@ -57,7 +60,9 @@ def headline(found: Mapping[str, Reproduced]) -> str:
     """How many claims of how many papers hold."""
     claims = [claim for each in found.values() for _, claim in each.claims]
     held = sum(claim.holds for claim in claims)
-    return f"{held} of {len(claims)} claims of {len(found)} papers hold here."
+    left = sum(len(each.not_judged) for each in found.values())
+    more = f" {left} more are not judged." if left else ""
+    return f"{held} of {len(claims)} claims of {len(found)} papers hold here.{more}"
 
 
 def as_plain(found: Mapping[str, Reproduced]) -> dict[str, Any]:
@@ -76,6 +81,9 @@ def as_plain(found: Mapping[str, Reproduced]) -> dict[str, Any]:
                     "headline": each.headline,
                     "page": f"{name}/{PAPER_HTML}",
                     "claims": [{"of": of, "claim": claim} for of, claim in each.claims],
+                    "not_judged": [
+                        {"of": of, "text": text, "why": why} for of, text, why in each.not_judged
+                    ],
                 }
                 for name, each in found.items()
             },

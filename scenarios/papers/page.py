@@ -37,16 +37,25 @@ class Reproduced:
         ]
 
     @property
+    def not_judged(self) -> list[tuple[str, str, str]]:
+        """Every claim that is not judged: the name of its table or figure, its text, and why."""
+        return [
+            (name, text, why)
+            for name, finding in self.findings.items()
+            for text, why in finding.not_judged.items()
+        ]
+
+    @property
     def headline(self) -> str:
         """How many claims hold."""
         counts = Counter(claim.holds for _, claim in self.claims)
         if not counts:
             return "No claim of the paper is judged here."
-        left = sum(len(each.not_judged) for each in self.findings.values())
-        too_small = f" The scale is too small to judge {left} more." if left else ""
+        left = len(self.not_judged)
+        more = f" This run cannot judge {left} more." if left else ""
         return (
             f"{counts[True]} of {counts.total()} claims of the paper hold here; "
-            f"{counts[False]} {'does' if counts[False] == 1 else 'do'} not.{too_small}"
+            f"{counts[False]} {'does' if counts[False] == 1 else 'do'} not.{more}"
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from slackwater.scenario import Claim, number
@@ -37,6 +38,28 @@ def judged(
     if rests:
         parts.append(f"Rests on our choice: {rests}")
     return Claim(text, holds, "\n".join(parts), ours, paper, rests)
+
+
+@dataclass(frozen=True, slots=True)
+class NotJudged:
+    """A claim that a run cannot decide, and why."""
+
+    text: str
+    why: str
+
+
+def unless(why: str, claim: Claim) -> Claim | NotJudged:
+    """``claim``, but for a reason ``why`` the run cannot decide it, if there is one."""
+    return NotJudged(claim.text, why) if why else claim
+
+
+def split_judged(claims: Iterable[Claim | NotJudged]) -> tuple[tuple[Claim, ...], dict[str, str]]:
+    """``Finding.claims`` and ``Finding.not_judged``."""
+    every = list(claims)
+    return (
+        tuple(each for each in every if isinstance(each, Claim)),
+        {each.text: each.why for each in every if isinstance(each, NotJudged)},
+    )
 
 
 def failing(parts: Iterable[tuple[str, bool, str]]) -> str:

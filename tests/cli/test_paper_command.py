@@ -13,7 +13,7 @@ from slackwater.engine.cli.paper_command import known_papers, load
 from slackwater.engine.scenario import Claim
 from slackwater.paper import Finding, Paper, Reproduction, joined
 from slackwater.scenarios.papers.r19.paper import paper
-from slackwater.scenarios.papers.verdicts import judged
+from slackwater.scenarios.papers.verdicts import judged, split_judged, unless
 
 Run = Callable[..., Any]
 
@@ -150,7 +150,8 @@ def test_a_figure_of_l09_is_a_function_of_the_seed(cli: Run) -> None:
 def part(chapter: str, *, holds: bool) -> Paper:
     """A chapter with one figure, whose claim holds or does not."""
     claim = Claim("c", holds, rests="" if holds else "a rate")
-    figure = Reproduction(f"What {chapter} draws", lambda _: Finding((claim,), ()))
+    near = {"near": "noise"} if holds else {}
+    figure = Reproduction(f"What {chapter} draws", lambda _: Finding((claim,), (), not_judged=near))
     return Paper(
         f"X: chapter {chapter}",
         f"X, chapter {chapter}",
@@ -220,25 +221,33 @@ def test_all_papers_are_one_page_of_claims_that_leads_to_their_pages(cli: Run, h
     ran = cli("paper", "--all", "--scale", "0.5")
     assert ran.code == 0
     assert ran.out.splitlines()[-2:] == [
-        "1 of 2 claims of 1 papers hold here.", "out/papers/papers.html",
+        "1 of 2 claims of 1 papers hold here. 1 more are not judged.", "out/papers/papers.html",
     ]  # fmt: skip
     files = {"x", "x/paper.html", "x/paper.json", "papers.html", "papers.json"}
     assert set(ran.left) == {"out", "out/papers", *(f"out/papers/{name}" for name in files)}
     page = (here / "out" / "papers" / "papers.html").read_text("utf-8").partition("<script")[0]
     assert page.count('href="x/paper.html"') == 2
     assert page.count("does not hold") == page.count("does not hold *") == 1
+    assert page.count(">not judged<") == page.count(">noise<") == 1
     of_paper = (here / "out" / "papers" / "x" / "paper.html").read_text("utf-8")
     choices = of_paper.partition('<section id="choices">')[2].partition("</section>")[0]
     assert choices.count("a rate") == 1, "which verdicts rest on a choice of ours"
     data = json.loads((here / "out" / "papers" / "papers.json").read_text("utf-8"))
     told = [(each["of"], each["claim"]["holds"]) for each in data["papers"]["x"]["claims"]]
     assert told == [("figure-1.1", True), ("figure-2.1", False)]
+    left = data["papers"]["x"]["not_judged"]
+    assert left == [{"of": "figure-1.1", "text": "near", "why": "noise"}]
     assert cli("paper", "--all", "--scale", "0.5").code == 0, "made anew in its own folder"
     (here / "out" / "papers" / "mine.txt").write_text("keep")
     refused = cli("paper", "--all")
     assert refused.code == 2
     assert "mine.txt" in refused.err
     assert cli("paper", "--all", "--scale", "3").code == 2
+
+
+def test_a_claim_that_a_run_cannot_decide_is_not_among_the_others() -> None:
+    sure, near = Claim("a", holds=True), Claim("b", holds=False)
+    assert split_judged([unless("", sure), unless("noise", near)]) == ((sure,), {"b": "noise"})
 
 
 def test_a_judged_claim_tells_both_figures() -> None:
