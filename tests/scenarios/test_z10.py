@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from slackwater.paper import Finding, PaperRun
-from slackwater.scenarios.papers.z10 import buffer, methods
+from slackwater.scenarios.papers.z10 import buffer, disorder, length, methods
 from slackwater.scenarios.papers.z10.grids import holds_with
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
@@ -163,6 +163,10 @@ def test_every_figure_has_claims_with_both_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(methods, "_TURNS", 1)
+    for module in (disorder, length):
+        monkeypatch.setattr(module, "too_near", lambda *_: "")
+    monkeypatch.setattr(disorder, "_LEAST", 0)
+    monkeypatch.setattr(buffer, "_few", lambda _run: "")
     made = paper()
     findings: dict[str, Finding] = {
         name: each.make(paper_run(tmp_path, 0.05)) for name, each in made.reproductions.items()
@@ -176,4 +180,38 @@ def test_every_figure_has_claims_with_both_numbers(
             assert "Ours: " in claim.detail
             assert "The paper: " in claim.detail
             assert claim.holds == ("Why: " not in claim.detail)
-            assert (claim.rests in claim.detail) if claim.rests else "Rests on" not in claim.detail
+            assert claim.rests
+            assert claim.rests in claim.detail
+
+
+@pytest.mark.slow
+def test_what_a_small_scale_cannot_decide_is_not_judged(tmp_path: Path) -> None:
+    made, run = paper(), paper_run(tmp_path, 0.05)
+    accuracy, buffers, times = (
+        made.reproductions[name].make(run) for name in ("fig-14", "fig-17", "fig-19")
+    )
+    assert [len(each.claims) for each in (accuracy, buffers, times)] == [2, 0, 0]
+    assert [len(each.not_judged) for each in (accuracy, buffers, times)] == [1, 2, 4]
+    assert "1,000 events; fewer than 2,000 say too little." in accuracy.not_judged.values()
+    assert all("never need a buffer of 500" in why for why in buffers.not_judged.values())
+    assert all("a pass has 500 events" in why for why in times.not_judged.values())
+
+
+def test_times_that_are_near_decide_nothing(run: PaperRun) -> None:
+    few = counted(run, "test", [Setup(REALTIME, POINTS)])
+    assert "a pass has 400 events" in methods.too_near({REALTIME: list(few.values())}, 2.0)
+    many = counted(run, "test", [Setup(REALTIME, Shape(5_000))])
+    passes = {REALTIME: list(many.values())}
+    assert not methods.too_near(passes, 1.06, 0.95)
+    assert methods.too_near(passes, 1.06, 0.96).startswith("it hangs on 0.960 to 1")
+
+
+@pytest.mark.parametrize("shape", [POINTS, DURABLE])
+def test_k_is_the_largest_delay_of_these_events_or_of_the_most_disorder(
+    run: PaperRun, shape: Shape
+) -> None:
+    calm, most = (arriving(shape, share, run.seed) for share in (0.0, 0.45))
+    longest = {id(made): int((made.arrival - made.ts).max()) for made in (calm, most)}
+    assert methods.k_ns(run, Setup(CORRECT, shape)) == longest[id(calm)] < longest[id(most)]
+    assert methods.k_ns(run, Setup(CORRECT, shape, fixed_k=True)) == longest[id(most)]
+    assert (longest[id(calm)] > 0) == bool(shape.mean_ns)

@@ -11,7 +11,15 @@ import pytest
 
 from slackwater.paper import PaperRun
 from slackwater.scenarios.papers.z10.after_answer import Answered, answered
-from slackwater.scenarios.papers.z10.methods import CORRECT, REALTIME, Setup, Told, counted, truth
+from slackwater.scenarios.papers.z10.methods import (
+    CORRECT,
+    REALTIME,
+    Setup,
+    Told,
+    counted,
+    k_ns,
+    truth,
+)
 from slackwater.scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape
 
 SECOND = 10**9
@@ -54,7 +62,7 @@ def test_a_memory_for_all_gives_what_the_engine_gives(
 
 
 def by_hand(
-    made: Arriving, setup: Setup, answer_ns: int
+    made: Arriving, setup: Setup, answer_ns: int, waits_ns: int
 ) -> tuple[list[Row], set[tuple[int, ...]], int]:
     """What leaves, what memory gives, and how much of it is wrong: triple by triple."""
     order = np.argsort(made.arrival).tolist()
@@ -78,7 +86,7 @@ def by_hand(
         if setup.method == CORRECT:
             if between:
                 continue
-            passed = [e for e in order if ts[e] >= ts[c] + setup.shape.k_ns]
+            passed = [e for e in order if ts[e] >= ts[c] + waits_ns]
             released = min((came[e] for e in passed), default=2**62)
             asked = known if gives else known + answer_ns
             left.append((match, True, max(released, asked), known))
@@ -108,7 +116,9 @@ def test_each_result_leaves_when_memory_or_files_have_it(
     setup = Setup(method, Shape(400, density=60), share, buffer=buffer)
     for seconds in (1, 40, 400):
         found: Answered = answered(run, setup, seconds * SECOND)
-        left, at_once, wrong = by_hand(found.ran.arriving, setup, seconds * SECOND)
+        left, at_once, wrong = by_hand(
+            found.ran.arriving, setup, seconds * SECOND, k_ns(run, setup)
+        )
         assert len(left) > 100
         assert rows(found.ran.told) == left
         assert {tuple(row) for row in found.at_once.tolist()} == at_once

@@ -14,7 +14,15 @@ from typing import Final
 import numpy as np
 
 from slackwater.paper import PaperRun
-from slackwater.scenarios.papers.z10.methods import CORRECT, Ran, Setup, Told, events, in_both
+from slackwater.scenarios.papers.z10.methods import (
+    CORRECT,
+    Ran,
+    Setup,
+    Told,
+    events,
+    in_both,
+    k_ns,
+)
 from slackwater.scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving
 
 _NEVER: Final = 2**62
@@ -62,7 +70,7 @@ def answered(run: PaperRun, setup: Setup, answer_ns: int) -> Answered:
     found = run.once(("candidates", setup.share), lambda: candidates(made))
     key = ("answered", setup, answer_ns)
     if setup.method == CORRECT:
-        return run.once(key, lambda: correct(found, made, setup, answer_ns))
+        return run.once(key, lambda: correct(found, made, setup, answer_ns, k_ns(run, setup)))
     return run.once(key, lambda: realtime(found, made, setup, answer_ns))
 
 
@@ -116,12 +124,14 @@ def realtime(found: Candidates, made: Arriving, setup: Setup, answer_ns: int) ->
     return Answered(Ran(setup, made, told, np.zeros(1)), found.events[at_once], wrong)
 
 
-def correct(found: Candidates, made: Arriving, setup: Setup, answer_ns: int) -> Answered:
-    """As ``answered``, of the method that holds results until K has passed."""
+def correct(
+    found: Candidates, made: Arriving, setup: Setup, answer_ns: int, waits_ns: int
+) -> Answered:
+    """As ``answered``, of the method that holds results until K, ``waits_ns``, has passed."""
     is_right, at_once = _judged(found, setup.buffer)
     kept = is_right & (found.time[found.after] == _NEVER)
     known = found.time[found.last[kept]]
-    passed = np.searchsorted(found.clock, made.te[found.events[kept, 2]] + setup.shape.k_ns)
+    passed = np.searchsorted(found.clock, made.te[found.events[kept, 2]] + waits_ns)
     released = found.time[passed]
     at = np.maximum(released, known + np.where(at_once[kept], 0, answer_ns))
     matches = found.events[kept]

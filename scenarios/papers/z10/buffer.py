@@ -13,7 +13,13 @@ from typing import Final
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import NS_PER, Claim, number
 from slackwater.scenarios.papers.curves import FLAT, Curves, drawn, tabled
-from slackwater.scenarios.papers.verdicts import judged, listed, same_with
+from slackwater.scenarios.papers.verdicts import (
+    judged,
+    listed,
+    same_with,
+    split_judged,
+    unless,
+)
 from slackwater.scenarios.papers.z10.after_answer import Answered, answered
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
@@ -21,6 +27,7 @@ from slackwater.scenarios.papers.z10.methods import (
     Ran,
     Setup,
     counted,
+    events,
     timed,
     truth,
 )
@@ -37,7 +44,7 @@ _SHARE: Final = 0.18
 _CROSSING: Final = 500
 _AXIS: Final = "events in memory"
 _BOTH: Final = (REALTIME, CORRECT)
-ANSWER_NS: Final = SHAPE.k_ns
+ANSWER_NS: Final = SHAPE.delay_ns
 """Z10 names no time until files answer ("a period of time", 5.2); K is the one time it has."""
 _ANSWERS_S: Final = (1, 10, 60, 300, 600)
 _SHARES: Final = (0.09, 0.45)
@@ -75,7 +82,9 @@ def latency(run: PaperRun) -> Finding:
                also=_files_first(_matters_more(BUFFERS, first), _computing(passes)),
                rests=_with_others(run, _matters_more)),
     )  # fmt: skip
-    return _finding(claims, "fig-16", "Average latency by buffer", curves, "latency [s]", _AFTER)
+    return _finding(
+        run, claims, "fig-16", "Average latency by buffer", curves, "latency [s]", _AFTER
+    )
 
 
 def _held_anyway(curves: Latencies) -> str:
@@ -179,7 +188,7 @@ def accuracy(run: PaperRun) -> Finding:
                rests=f"what almost the same is: {_apart(curves):.1f} points apart from "
                f"{SIZES[1]} events on; it flips at a bound below that."),
     )  # fmt: skip
-    return _finding(claims, "fig-17", "Accuracy by buffer", curves, "NoCR / NoR [%]", _AFTER)
+    return _finding(run, claims, "fig-17", "Accuracy by buffer", curves, "NoCR / NoR [%]", _AFTER)
 
 
 _ALMOST: Final = 5.0
@@ -223,7 +232,7 @@ def execution(run: PaperRun) -> Finding:
                rests="whether a wait for files is execution time, here not: it flips where they "
                "are asked afterwards and it is none."),
     )  # fmt: skip
-    return _finding(claims, "fig-18", "Execution time by buffer", curves,
+    return _finding(run, claims, "fig-18", "Execution time by buffer", curves,
                     "time of the processor [us]", _BEFORE)  # fmt: skip
 
 
@@ -273,14 +282,26 @@ _AFTER: Final = (
 _BEFORE: Final = "By our engine: older events are in files, which are asked before it answers."
 
 
+def _few(run: PaperRun) -> str:
+    """Why so few events cannot say what a buffer does; empty if they can."""
+    count = len(events(run, Setup(REALTIME, SHAPE, _SHARE)))
+    if count >= 2 * _CROSSING:
+        return ""
+    return f"{count:,} events; fewer than {2 * _CROSSING:,} never need a buffer of {_CROSSING}."
+
+
 def _finding(
-    claims: tuple[Claim, ...], figure: str, title: str, curves: Curves, unit: str, how: str
-) -> Finding:
+    run: PaperRun, claims: tuple[Claim, ...], figure: str, title: str, curves: Curves, unit: str,
+    how: str,
+) -> Finding:  # fmt: skip
+    why = _few(run)
+    decided, not_judged = split_judged(unless(why, claim) for claim in claims)
     caption = f"{SHAPE.density} instants per window, {_SHARE:.0%} out of order. {how}"
     sizes = SIZES if how == _AFTER else BUFFERS
     return Finding(
-        claims,
+        decided,
         (tabled(f"{title}: {unit}", "method", list(map(str, sizes)), curves, caption),),
         (drawn(figure, title, caption, curves, sizes, (_AXIS, unit)),),
         {"buffers": sizes, "values": curves},
+        not_judged,
     )

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, number
 from slackwater.scenarios.papers.curves import FLAT, Curves, drawn, growth, percents, spread, tabled
-from slackwater.scenarios.papers.verdicts import failing, judged, listed, percent, turns
+from slackwater.scenarios.papers.verdicts import (
+    NotJudged,
+    failing,
+    judged,
+    listed,
+    percent,
+    split_judged,
+    turns,
+    unless,
+)
 from slackwater.scenarios.papers.z10.grids import DURABLE, POINTS, SHARES, Grid, grid, holds_with
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
+    ENGINE,
     IE_MINER,
     K_SLACK,
     REALTIME,
     Ran,
+    Setup,
+    events,
+    too_near,
     truth,
     written,
 )
@@ -29,10 +43,12 @@ _NONE: Final = 5.0
 """Percent up to which an accuracy counts as almost zero."""
 _SAME: Final = 1.0
 """Percentage points within which an accuracy does not depend on disorder."""
+_LEAST: Final = 2_000
+"""Events for a comparison of accuracies."""
 _LIKE: Final = 15.0
 """Percentage points within which two accuracies are similar."""
 _AXIS: Final = "events out of order [%]"
-_CPU: Final = "Time of the processor in the chain per event, the least of three passes."
+_CPU: Final = "Time of the processor in the chain per event, the least of seven passes."
 
 
 def latency(run: PaperRun) -> Finding:
@@ -51,25 +67,29 @@ def latency(run: PaperRun) -> Finding:
                + " It begins with the arrival of a result's first event: from the last one's on it "
                f"is {_from_to(waits, 's')}.",
                also=f"From the last event's arrival: {_from_to(waits, 's')}.",
-               rests=holds_with(run, _all_rise, POINTS)),
+               rests=_with_k(run, _all_rise)),
         judged("The latency of Realtime rises faster than that of the other two.",
                _realtime_fastest(run, POINTS, SHARES),
                f"to {_ratios(points)} times from 0 to 45 %", "faster, as compensation counts",
                failing((f"than {name}", growth(points[REALTIME]) > growth(points[name]),
                         f"{growth(points[REALTIME]):.3f} against {growth(points[name]):.3f} times")
                        for name in (CORRECT, K_SLACK)),
-               rests=holds_with(run, _realtime_fastest, POINTS)),
+               rests=_with_k(run, _realtime_fastest)),
         judged("With durable events K-Slack does not work.", max(works) <= _NONE,
                f"at most {percent(max(works))} of its results are right",
-               f"does not work; taken as at most {_NONE:g} %", _over_none(works)),
+               f"does not work; taken as at most {_NONE:g} %", _over_none(works),
+               rests=f"what does not work is: it flips at a bound below {percent(max(works))}."),
         judged("With durable events the trends of Realtime and Correct are almost the same.",
-               all(spread(pair) <= FLAT for pair in trends.values()),
+               _trends_alike(run, DURABLE, SHARES),
                listed(f"{name}: {one:.2f} times without, {two:.2f} with" for name, (one, two)
                       in trends.items()), f"almost the same; taken as within {FLAT} times",
                failing((name, spread(pair) <= FLAT, f"{max(pair) / min(pair):.2f} times apart")
                        for name, pair in trends.items())
-               + f" Without disorder Realtime takes {_back(run, DURABLE)} of intervals' results "
-               f"back, and {_back(run, POINTS)} of instants'."),
+               + f" In seconds they rise by {_rise(points)} without and {_rise(durable)} with; A "
+               "and B overlap there, so that a result spans less, and the same rise is more of it.",
+               rests="what almost the same is, here of rises in times; it flips at a bound of "
+               f"{max(map(spread, trends.values())):.2f}; "
+               + holds_with(run, _trends_alike, DURABLE)),
     )  # fmt: skip
     both = {**points, **{f"{name}, durable": values for name, values in durable.items()}}
     return _finding(claims, "fig-11", "Average latency", both, "latency [s]",
@@ -83,6 +103,7 @@ def compensation(run: PaperRun) -> Finding:
         "without durable events": _rates(grid(run, POINTS, (REALTIME,))[REALTIME]),
         "with durable events": _rates(grid(run, DURABLE, (REALTIME,))[REALTIME]),
     }
+    of_first = _rates(grid(run, POINTS, (REALTIME,))[REALTIME], first=True)
     taken = {name: [100 * ran.told.taken_back / max(ran.told.given, 1) for ran in of]
              for name, of in (("without durable events, taken back alone",
                                grid(run, POINTS, (REALTIME,))[REALTIME]),)}  # fmt: skip
@@ -98,7 +119,9 @@ def compensation(run: PaperRun) -> Finding:
                "percentage points from share to share", "faster and faster",
                "a result counts once, however many of its three events come late: of events that "
                f"are late by chance the steps are {_steps(_of_three(SHARES))} points.",
-               rests=holds_with(run, _convex, POINTS)),
+               rests="which results NoR counts, here all that are given; where it counts those "
+               f"alone that are no compensation, it {_said(_faster(SHARES, of_first))} "
+               f"({_steps(of_first)} points); " + holds_with(run, _convex, POINTS)),
     )  # fmt: skip
     return _finding(claims, "fig-12", "Rate of compensation", curves | taken, "NoC / NoR [%]",
                     "NoC: results taken back, and results that an event out of order completes "
@@ -143,13 +166,15 @@ def durable_accuracy(run: PaperRun) -> Finding:
                f"it falls by {_fall(curves[IE_MINER]):.1f} points, Realtime by "
                f"{_fall(curves[REALTIME]):.1f}.",
                rests=holds_with(run, _miner_falls, DURABLE)),
-        judged("Realtime and Correct are about as accurate as without durable events.",
+        unless(_few(run, DURABLE),
+               judged("Realtime and Correct are about as accurate as without durable events.",
                max(apart.values()) <= _LIKE,
                listed(f"{name}: {value:.1f} points apart at most" for name, value in apart.items()),
                f"similar; taken as within {_LIKE:g} points",
                failing((name, value <= _LIKE, f"{value:.1f} points")
                        for name, value in apart.items())
-               + f" With: {_from_to(curves, '%')}; without: {_from_to(points, '%')}."),
+               + f" With: {_from_to(curves, '%')}; without: {_from_to(points, '%')}.",
+               rests=f"what similar is: it flips at a bound of {max(apart.values()):.1f} points.")),
     )  # fmt: skip
     return _finding(claims, "fig-14", "Accuracy with durable events", curves,
                     "NoCR / NoR [%]", _ACCURACY)  # fmt: skip
@@ -158,6 +183,8 @@ def durable_accuracy(run: PaperRun) -> Finding:
 def execution(run: PaperRun) -> Finding:
     """Figure 15."""
     passes = grid(run, POINTS, _OF_POINTS, time_it=True)
+    more = max(max(others) - x for x, *others in
+               zip(*(_times(passes)[name] for name in (K_SLACK, *_OURS)), strict=True))  # fmt: skip
     points, durable = _times(passes), _times(grid(run, DURABLE, _OURS, time_it=True))
     share = [x / y for x, y in zip(points[CORRECT], points[REALTIME], strict=True)]
     slack = [min(x / y for y in others) for x, *others in
@@ -165,27 +192,35 @@ def execution(run: PaperRun) -> Finding:
     trends = {name: (growth(points[name]), growth(durable[name])) for name in _OURS}
     works = accuracy(run, DURABLE, SHARES)[K_SLACK]
     claims = (
-        judged("Without durable events the average execution time rises with the share out of "
-               "order.", all(growth(points[name]) > 1 for name in _OURS),
+        unless(too_near(passes, min(growth(points[name]) for name in _OURS)),
+               judged("Without durable events the average execution time rises with the share out "
+               "of order.", all(growth(points[name]) > 1 for name in _OURS),
                f"Realtime, Correct and K-Slack take {_ratios(points)} times as long at 45 %",
                "rises, by recomputing",
                failing((name, growth(points[name]) > 1, f"{growth(points[name]):.3f} times")
-                       for name in _OURS) + f" In us: {_from_to(points, '')}; {written(passes)}."),
-        judged("Correct takes longer than Realtime at first, and the same at the end.",
+                       for name in _OURS) + f" In us: {_from_to(points, '')}; {written(passes)}.",
+               rests=ENGINE)),
+        unless(too_near(passes, share[0], share[-1] / FLAT),
+               judged("Correct takes longer than Realtime at first, and the same at the end.",
                share[0] > 1 and abs(share[-1] - 1) <= FLAT - 1,
                f"{share[0]:.3f} times at 0 %, {share[-1]:.3f} at 45 %",
                f"longer, then the same; taken as within {FLAT} times",
                f"Correct takes {points[CORRECT][0]:.3g} and Realtime {points[REALTIME][0]:.3g} us "
                f"at 0 %, {points[CORRECT][-1]:.3g} and {points[REALTIME][-1]:.3g} at 45 %; "
-               f"{written(passes)}."),
-        judged("K-Slack always takes longer than the other two.", min(slack) > 1,
+               f"{written(passes)}.",
+               rests=f"{ENGINE} What the same is: it flips at a bound of {share[-1]:.2f} times.")),
+        unless(too_near(passes, min(slack)),
+               judged("K-Slack always takes longer than the other two.", min(slack) > 1,
                f"{listed(f'{value:.2f}' for value in slack)} times the larger of the two",
                "always", failing(
                    (share_, ratio > 1, f"{ratio:.2f} times")
                    for share_, ratio in zip(percents(SHARES), slack, strict=True)
-               ) + f" {written(passes)}."),
-        judged("With durable events the time of K-Slack tends to infinity, and the trends of the "
-               "others stay.", max(works) <= _NONE and all(spread(pair) <= FLAT for pair in
+               ) + f" {written(passes)}.",
+               rests=f"{ENGINE} Its buffer is a sorted batch: it flips if the buffer took "
+               f"{more:.1f} us an event more.")),
+        unless(too_near(passes, max(map(spread, trends.values())) / FLAT),
+               judged("With durable events the time of K-Slack tends to infinity, and the trends "
+               "of the others stay.", max(works) <= _NONE and all(spread(pair) <= FLAT for pair in
                                                             trends.values()),
                f"K-Slack: at most {percent(max(works))} of its results are right, so that a right "
                "one takes so many times as long; from 0 to 45 % "
@@ -193,11 +228,19 @@ def execution(run: PaperRun) -> Finding:
                         in trends.items()), f"infinite; stay, taken as within {FLAT} times",
                failing([("K-Slack", max(works) <= _NONE, percent(max(works))),
                         *((name, spread(pair) <= FLAT, f"{max(pair) / min(pair):.2f} times apart")
-                          for name, pair in trends.items())])),
+                          for name, pair in trends.items())]),
+               rests=f"{ENGINE} What staying is: it flips at a bound of "
+               f"{max(map(spread, trends.values())):.2f} times.")),
     )  # fmt: skip
     both = {**points, **{f"{name}, durable": values for name, values in durable.items()}}
     return _finding(claims, "fig-15", "Average execution time", both,
                     "time of the processor [us]", _CPU)  # fmt: skip
+
+
+def _few(run: PaperRun, shape: Shape) -> str:
+    """Why so few events decide no comparison of accuracies; empty if they do."""
+    count = len(events(run, Setup(REALTIME, shape)))
+    return f"{count:,} events; fewer than {_LEAST:,} say too little." if count < _LEAST else ""
 
 
 def _over_none(works: Sequence[float]) -> str:
@@ -206,12 +249,6 @@ def _over_none(works: Sequence[float]) -> str:
         (share, value <= _NONE, percent(value))
         for share, value in zip(percents(SHARES), works, strict=True)
     )
-
-
-def _back(run: PaperRun, shape: Shape) -> str:
-    """Of results given without any disorder, the share that is taken back."""
-    told = grid(run, shape, (REALTIME,))[REALTIME][0].told
-    return f"{told.taken_back / max(told.given, 1):.1%}"
 
 
 def _fall(values: Sequence[float]) -> float:
@@ -236,17 +273,52 @@ def _times(passes: Grid) -> Curves:
     return {name: [1e6 * ran.event_seconds for ran in of] for name, of in passes.items()}
 
 
-def _rates(passes: Sequence[Ran]) -> list[float]:
-    return [100 * ran.corrections / max(ran.told.given, 1) for ran in passes]
+def _rates(passes: Sequence[Ran], *, first: bool = False) -> list[float]:
+    """NoC / NoR [%]; ``first``: NoR without results that are a compensation."""
+    return [
+        100 * ran.corrections
+        / max(ran.told.given - first * (ran.corrections - ran.told.taken_back), 1)
+        for ran in passes
+    ]  # fmt: skip
 
 
-def _all_rise(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
-    curves = _latencies(grid(run, shape, _OF_POINTS, shares))
+def _said(holds: bool) -> str:
+    return "holds" if holds else "fails"
+
+
+def _rise(curves: Curves) -> str:
+    return listed(f"{name}: {curves[name][-1] - curves[name][0]:.0f} s" for name in _OURS)
+
+
+def _with_k(run: PaperRun, judge: Callable[..., bool]) -> str:
+    """In which other settings a verdict on latencies holds, K among them."""
+    fixed = judge(run, POINTS, SHARES, fixed_k=True)
+    return (
+        f"K, here the largest delay at a share (Table 2), so 0 at 0 %: {_said(fixed)} where that "
+        f"at {SHARES[-1]:.0%} serves at every share; from {SHARES[1]:.0%} on it "
+        f"{_said(judge(run, POINTS, SHARES[1:]))}; {holds_with(run, judge, POINTS)}"
+    )
+
+
+def _trends_alike(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    """Of intervals and of instants."""
+    durable, points = (
+        _latencies(grid(run, each, _OURS, shares)) for each in (shape, replace(shape, mean_ns=0))
+    )
+    return all(spread((growth(points[name]), growth(durable[name]))) <= FLAT for name in _OURS)
+
+
+def _all_rise(
+    run: PaperRun, shape: Shape, shares: Sequence[float], *, fixed_k: bool = False
+) -> bool:
+    curves = _latencies(grid(run, shape, _OF_POINTS, shares, fixed_k=fixed_k))
     return all(growth(values) > 1 for values in curves.values())
 
 
-def _realtime_fastest(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
-    curves = _latencies(grid(run, shape, _OF_POINTS, shares))
+def _realtime_fastest(
+    run: PaperRun, shape: Shape, shares: Sequence[float], *, fixed_k: bool = False
+) -> bool:
+    curves = _latencies(grid(run, shape, _OF_POINTS, shares, fixed_k=fixed_k))
     return growth(curves[REALTIME]) > max(growth(curves[name]) for name in (CORRECT, K_SLACK))
 
 
@@ -256,7 +328,11 @@ def _rises(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
 
 
 def _convex(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
-    rates = _rates(grid(run, shape, (REALTIME,), shares)[REALTIME])
+    return _faster(shares, _rates(grid(run, shape, (REALTIME,), shares)[REALTIME]))
+
+
+def _faster(shares: Sequence[float], rates: Sequence[float]) -> bool:
+    """Whether each slope is steeper than the one before."""
     slopes = [
         (b - a) / (y - x) for (a, b), (x, y) in zip(pairwise(rates), pairwise(shares), strict=True)
     ]
@@ -305,11 +381,14 @@ def _steps(values: Sequence[float]) -> str:
 
 
 def _finding(
-    claims: tuple[Claim, ...], figure: str, title: str, curves: Curves, unit: str, caption: str
-) -> Finding:
+    claims: Sequence[Claim | NotJudged], figure: str, title: str, curves: Curves, unit: str,
+    caption: str,
+) -> Finding:  # fmt: skip
+    decided, not_judged = split_judged(claims)
     return Finding(
-        claims,
+        decided,
         (tabled(f"{title}: {unit}", "method", percents(SHARES), curves, caption),),
         (drawn(figure, title, caption, curves, [100 * share for share in SHARES], (_AXIS, unit)),),
         {"shares": SHARES, "values": curves},
+        not_judged,
     )

@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import Final
 
 from slackwater.paper import PaperRun
-from slackwater.scenarios.papers.z10.methods import Ran, Setup, counted, timed
+from slackwater.scenarios.papers.z10.methods import MOST, Ran, Setup, counted, timed
 from slackwater.scenarios.papers.z10.workload import WITHIN_NS, Shape
 
-SHARES: Final = (0.0, 0.09, 0.18, 0.27, 0.36, 0.45)
+SHARES: Final = (0.0, 0.09, 0.18, 0.27, 0.36, MOST)
 """Z10 6.2: from 0 to 45 %."""
 COUNT: Final = 20_000
 POINTS: Final = Shape(COUNT)
 DURABLE: Final = Shape(COUNT, mean_ns=WITHIN_NS // 20)
 _OF_RANGES: Final = 6_000
-_FEW: Final = (0.0, 0.18, 0.45)
+_FEW: Final = (0.0, 0.18, MOST)
 _DELAYS: Final = (20, 4, 2)
 _DENSITIES: Final = (20, 40, 80)
 _MEANS: Final = (50, 20, 5)
@@ -31,10 +31,12 @@ Judge = Callable[[PaperRun, Shape, Sequence[float]], bool]
 
 def grid(
     run: PaperRun, shape: Shape, methods: Sequence[str], shares: Sequence[float] = SHARES, *,
-    time_it: bool = False,
+    time_it: bool = False, fixed_k: bool = False,
 ) -> Grid:  # fmt: skip
-    """Passes of ``methods`` over events of ``shape``."""
-    setups = {name: [Setup(name, shape, share) for share in shares] for name in methods}
+    """Passes of ``methods`` over events of ``shape``; ``fixed_k``: see ``Setup``."""
+    setups = {
+        name: [Setup(name, shape, share, fixed_k=fixed_k) for share in shares] for name in methods
+    }
     what = f"{'intervals' if shape.mean_ns else 'instants'}, {shape.density} per window"
     passes = timed if time_it else counted
     found = passes(run, what, [setup for of in setups.values() for setup in of])

@@ -9,9 +9,10 @@ _DATA = (
     "1,500 by buffer and 10,000 by length, as each result is judged. It prints no rate, no window, "
     "no length of an event and no K. Ours: a window of 10 minutes, as its section 5.2 has, 40 "
     "events in it (400 by buffer); durable events last W/20 on the average; what is out of order "
-    "comes up to W/4 late, every delay as likely, and K covers that and the longest event. Beside "
-    "a verdict that no machine changes stands with which other values it holds. Where no share is "
-    "varied, 18 % are out of order."
+    "comes up to W/4 late, every delay as likely, or as late as something overtakes it. K is the "
+    "largest delay of the events at hand (Table 2), since the start of a durable one. Beside "
+    "each verdict stands what it rests on, and with which other values it holds. Where no share "
+    "is varied, 18 % are out of order."
 )
 _QUERY = (
     "The paper names no query of its figures. Ours is that of its section 5.2: A (overlap) B (!D) "

@@ -34,7 +34,8 @@ class Shape:
     """What events are like.
 
     ``count``: of all. ``density``: per window. ``types``: so many of ``TYPES``. ``mean_ns``: length
-    of an interval; 0: instants. ``delay_ns``: by how much events are out of order, at most.
+    of an interval; 0: instants. ``delay_ns``: by how much events are out of order, at most, but
+    for those that nothing overtakes until later.
     """
 
     count: int
@@ -42,11 +43,6 @@ class Shape:
     types: int = 4
     mean_ns: int = 0
     delay_ns: int = WITHIN_NS // 4
-
-    @property
-    def k_ns(self) -> int:
-        """Z10's K: both the start and the end of an event come within it, here both at once."""
-        return self.delay_ns + LONGEST * self.mean_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,11 @@ class Arriving:
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    @property
+    def k_ns(self) -> int:
+        """Z10's K: both the start and the end of an event come within it, here both at once."""
+        return int((self.arrival - self.ts).max())
 
     @property
     def starts(self) -> Arriving:
