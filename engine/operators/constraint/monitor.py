@@ -93,8 +93,9 @@ class MonitorOperator(Restorable):
         self._tables = _tables(both, self._allowed, by_types=plan.by_types)
         self._timeout, self._horizon = plan.timeout_ns or 0, settings.horizon_ns
         if plan.workdays is not None:
-            days = np.array(workdays(plan.workdays.zone), np.int64)
-            self._timeout, self._tables = plan.workdays.number, self._tables._replace(workdays=days)
+            starts, ends = (np.array(each) for each in workdays(plan.workdays.zone))
+            self._timeout = plan.workdays.number
+            self._tables = self._tables._replace(day_starts=starts, day_ends=ends)
         self._keys = GroupKeys((plan.trace,), plan.name)
         self.held = OpenTraces(rewrites=self._horizon is not None)
         self._clock = self._now = INT_MIN
@@ -323,7 +324,7 @@ def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> TraceTables
     same = np.unique(np.array(allowed), return_inverse=True)[1].reshape(-1)
     return TraceTables(
         both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, emits, same,
-        np.empty((2, 0), np.int64),
+        np.empty(0, np.int64), np.empty(0, np.int64),
     )  # fmt: skip
 
 

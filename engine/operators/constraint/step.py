@@ -226,15 +226,15 @@ def deadline(time: int, timeout: int, tables: TraceTables) -> int:
     what lies between two workdays counts as the beginning of the next. Never earlier for a later
     ``time``, so bounds of one give bounds of the other.
     """
-    days = tables.workdays
-    if days.shape[1] == 0:
+    starts, ends = tables.day_starts, tables.day_ends
+    if len(starts) == 0:
         return time + timeout
-    day = last_start(days[0], time)
-    since = time - days[0, day]
-    if time >= days[1, day]:
+    day = last_start(starts, time)
+    since = time - starts[day]
+    if time >= ends[day]:
         day, since = day + 1, 0
-    day = min(day + timeout, days.shape[1] - 1)
-    return int(min(days[0, day] + since, days[1, day]))
+    day = min(day + timeout, len(starts) - 1)
+    return int(min(starts[day] + since, ends[day]))
 
 
 @inline
@@ -363,7 +363,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     first = over and not tables.ended[trace.state]  # of its key
     silent, ref, last = timeout > 0 and not first, events.ref[i], trace.last_ref
     mine, its = 0, 0  # of one clock an error moves both; what moves may have other workdays ahead
-    if not first and (not same_clock or tables.workdays.shape[1] > 0):
+    if not first and (not same_clock or len(tables.day_starts) > 0):
         mine, its = events.unc[i], trace.until - last
     in_time = not silent or ref <= deadline(last, timeout, tables)
     late = silent and (again or not in_time)

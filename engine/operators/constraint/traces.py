@@ -139,8 +139,8 @@ class TraceTables(NamedTuple):
     """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``emits``: whether a verdict
     gives a result, by its number; ``allowed``: of each state, equal where C allows the same events.
 
-    ``workdays``: where each starts and where it ends [ns], shape (2, their number), if the timeout
-    counts them; shape (2, 0): it is in ns.
+    ``day_starts`` and ``day_ends``: of workdays [ns], if the timeout counts them; empty: it is in
+    ns.
     """
 
     table: np.ndarray
@@ -151,7 +151,8 @@ class TraceTables(NamedTuple):
     moves: np.ndarray
     emits: np.ndarray
     allowed: np.ndarray
-    workdays: np.ndarray
+    day_starts: np.ndarray
+    day_ends: np.ndarray
 
 
 def events_of(nodes: np.ndarray) -> TraceEvents:
