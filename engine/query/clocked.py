@@ -86,7 +86,7 @@ def coefficients(value: Expression) -> Coefficients | None:
         case Arithmetic(op="+" | "-" as op, left=left, right=right):
             return difference(left, right) if op == "-" else _sum(left, right, 1.0)
         case Arithmetic(op="//", left=left):
-            return None if coefficients(left) else {}
+            return {} if coefficients(left) == {} else None
         case Arithmetic(op=op, left=left, right=right):
             first, second = coefficients(left), coefficients(right)
             if first == {} and second == {}:
@@ -113,17 +113,19 @@ def clocked_aliases(values: Iterable[Expression]) -> list[str | None]:
     return sorted(found, key=str)
 
 
-def one_window(predicate: Comparison) -> tuple[int, tuple[str | None, str | None]] | None:
-    """The length of the windows [ns] of which two events must be in one, and the aliases of these;
-    None: it asks something else.
+def one_window(predicate: Comparison) -> tuple[int, int, tuple[str | None, str | None]] | None:
+    """The length and the slide of the windows [ns] of which one must hold two events, and the
+    aliases of these; None: it asks something else.
     """
     match predicate:
         case Comparison(
-            op="=",
-            left=Arithmetic(op="//", left=Attribute(alias=one), right=Constant(value=int(size))),
-            right=Arithmetic(op="//", left=Attribute(alias=two)),
+            left=Arithmetic(
+                left=FunctionCall(arguments=(Attribute(alias=one), Attribute(alias=two))),
+                right=Arithmetic(left=Arithmetic(op="//", right=Constant(value=int(slide)))),
+            ),
+            right=Constant(value=int(size)),
         ):
-            return size, (one, two)
+            return size, slide, (one, two)
     return None
 
 

@@ -263,6 +263,9 @@ def join_sections(plan: JoinPlan, barrier: BarrierSettings) -> list[Section]:
 
 
 def _near(plan: JoinPlan) -> str:
+    if plan.every_ns is not None:
+        every = f", of which one begins each {render_duration(plan.every_ns)}"
+        return f"in one window of {render_duration(plan.window_ns or 0)}{every}"
     if plan.window_ns is not None:
         return f"in the same window of {render_duration(plan.window_ns)}"
     return f"at most {render_duration(plan.pair.within_ns or 0)} before or after it"

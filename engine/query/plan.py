@@ -642,7 +642,8 @@ class JoinKind(StrEnum):
 
 class JoinPlan(OrPlan, frozen=True):
     """``SELECT ... FROM a LEFT JOIN b ON a.id = b.id WITHIN d``: two streams' events whose times
-    are at most ``d`` apart, or (``window_ns``) that lie in one window of that length.
+    are at most ``d`` apart, or (``window_ns``) that some window of that length holds; one begins at
+    each multiple of ``every_ns`` (None: of its length).
 
     Of its ``branches`` one has the pairs, and one for each side that is kept has its events without
     a partner: there the partner is a negated step. ``pair``: the branch of the pairs, which ANTI
@@ -654,3 +655,4 @@ class JoinPlan(OrPlan, frozen=True):
     pair: SeqPlan = _UNSAID
     on: tuple[Predicate, ...] = ()
     window_ns: int | None = None
+    every_ns: int | None = None

@@ -433,7 +433,10 @@ def _join(plan: JoinPlan) -> str:
     if plan.conjuncts:
         clauses.append(f"WHERE {' AND '.join(render_term(each) for each in plan.conjuncts)}")
     if plan.window_ns is not None:
-        clauses.append(f"WINDOW TUMBLING {render_duration(plan.window_ns)}")
+        kind, every = "TUMBLING", ""
+        if plan.every_ns is not None:
+            kind, every = "SLIDING", f" EVERY {render_duration(plan.every_ns)}"
+        clauses.append(f"WINDOW {kind} {render_duration(plan.window_ns)}{every}")
     else:
         clauses.append(f"WITHIN {render_duration(plan.pair.within_ns or 0)}")
     return " ".join([*clauses, *render_checks(plan.checks)])

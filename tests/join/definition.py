@@ -57,5 +57,18 @@ def within(length: int) -> Callable[[int, int], bool]:
     return lambda x, y: abs(x - y) <= length
 
 
+def sliding(length: int, every: int) -> Callable[[int, int], bool]:
+    """Whether any window from a multiple of ``every`` holds both, by looking at each."""
+
+    def held(x: int, y: int) -> bool:
+        near = range(min(x, y) - length - every, max(x, y) + every)
+        return any(
+            begin % every == 0 and all(begin <= time < begin + length for time in (x, y))
+            for begin in near
+        )
+
+    return held
+
+
 def tumbling(length: int) -> Callable[[int, int], bool]:
     return lambda x, y: x // length == y // length

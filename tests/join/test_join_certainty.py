@@ -126,14 +126,23 @@ def test_probability_of_a_pair(near: str, apart: int, chance: Fraction) -> None:
     assert both[1]["probability"] == pytest.approx(1 - float(chance), abs=0.02)
 
 
-@pytest.mark.parametrize(("at", "chance"), [(10, 0.5), (11, 0.25), (12, 0.0)])
-def test_probability_of_one_window(at: int, chance: float) -> None:
-    """``b`` certainly lies in [0, 10); ``a`` errs by up to 2, so it does if it errs downwards."""
+@pytest.mark.parametrize(
+    ("window", "at", "chance"),
+    [
+        ("TUMBLING 10", 10, 0.5), ("TUMBLING 10", 11, 0.25), ("TUMBLING 10", 12, 0.0),
+        ("SLIDING 7 EVERY 3", 10, 0.5), ("SLIDING 7 EVERY 3", 11, 0.25),
+        ("SLIDING 6 EVERY 4", 10, 0.5), ("SLIDING 10 EVERY 10", 11, 0.25),
+    ],
+)  # fmt: skip
+def test_probability_of_one_window(window: str, at: int, chance: float) -> None:
+    """The last window of ``b`` certainly ends at 10; ``a`` errs by up to 2, so it lies there if it
+    errs downwards.
+    """
     events = [
         Sided("T", at, unc=2, stream="a", attrs={"id": 0}),
         Sided("T", 5, unc=1, stream="b", source="s1", attrs={"id": 0}),
     ]
-    found = run(answering("SELECT a.ts FROM a JOIN b ON a.id = b.id WINDOW TUMBLING 10"), events)
+    found = run(answering(f"SELECT a.ts FROM a JOIN b ON a.id = b.id WINDOW {window}"), events)
     assert [len(one["events"]) for one in found] == ([2] if chance else [])
     for one in found:
         assert one["certainty"] == "uncertain"
@@ -145,6 +154,9 @@ SEEN = {
     "WITHIN 1": {"uncertain", None},
     "WINDOW TUMBLING 4": {"confirmed", "uncertain", None},
     "WINDOW TUMBLING 1": {"uncertain", None},
+    "WINDOW SLIDING 6 EVERY 2": {"confirmed", "uncertain", None},
+    "WINDOW SLIDING 5 EVERY 3": {"confirmed", "uncertain", None},
+    "WINDOW SLIDING 3 EVERY 1": {"confirmed", "uncertain", None},
 }
 
 
@@ -173,9 +185,23 @@ WITH_OWN_CLOCK = [("s1", -1, 8, 2), ("s2", -1, 12, 3), ("s3", -1, 19, 3)]
 WITH_ITS_CLOCK = [("s0", 1, 12, 3), ("s2", -1, 7, 4)]
 
 
-@pytest.mark.parametrize("partners", [WITH_OWN_CLOCK[:1], WITH_OWN_CLOCK, WITH_ITS_CLOCK])
+FAR_WITH_OWN_CLOCK = [("s1", -1, 17, 2), ("s2", -1, 15, 3), ("s3", -1, 0, 3)]
+FAR_WITH_ITS_CLOCK = [("s0", 1, 18, 3), ("s2", -1, 16, 4)]
+
+
+@pytest.mark.parametrize(
+    ("every", "partners"),
+    [
+        *((10, each) for each in (WITH_OWN_CLOCK[:1], WITH_OWN_CLOCK, WITH_ITS_CLOCK)),
+        *(
+            (every, each)
+            for every in (4, 5)
+            for each in (FAR_WITH_OWN_CLOCK[:1], FAR_WITH_OWN_CLOCK, FAR_WITH_ITS_CLOCK)
+        ),
+    ],
+)
 def test_query_07_the_chance_of_no_partner_in_the_window(
-    partners: list[tuple[str, int, int, int]],
+    every: int, partners: list[tuple[str, int, int, int]]
 ) -> None:
     """By the area of the errors of ``a``, and of each partner by itself or with it."""
     events = [
@@ -183,16 +209,18 @@ def test_query_07_the_chance_of_no_partner_in_the_window(
         for source, epoch, ref, unc in partners
     ]
     events.append(Sided("T", 9, unc=3, stream="a", source="s0", epoch=1, attrs={"id": 0}))
-    text = "SELECT a.ts FROM a ANTI JOIN b ON a.id = b.id WINDOW TUMBLING 10"
+    near = "TUMBLING 10" if every == 10 else f"SLIDING 10 EVERY {every}"
+    text = f"SELECT a.ts FROM a ANTI JOIN b ON a.id = b.id WINDOW {near}"
     (found,) = [one for one in run(answering(text), events) if one["op"] == "+"]
     parts, chance = 3000, 0.0
     for part in range(parts):
         error = 3 * (2 * part + 1 - parts) / parts
-        begin, alone = (9 + error) // 10 * 10, 1.0
+        begins = [begin for begin in range(-20, 41, every) if begin <= 9 + error < begin + 10]
+        begin, end, alone = min(begins), max(begins) + 10, 1.0
         for source, _, ref, unc in partners:
-            inside = max(0.0, min(begin + 10, ref + unc) - max(begin, ref - unc)) / (2 * unc)
+            inside = max(0.0, min(end, ref + unc) - max(begin, ref - unc)) / (2 * unc)
             if source == "s0":
-                inside = float(begin <= ref + error < begin + 10)
+                inside = float(begin <= ref + error < end)
             alone *= 1 - inside
         chance += alone / parts
     assert found["certainty"] == "uncertain"

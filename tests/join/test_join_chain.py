@@ -24,17 +24,21 @@ from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.query import query
-from tests.join.definition import Definition, tumbling, within
+from tests.join.definition import Definition, sliding, tumbling, within
 from tests.join.sides import Sided
 from tests.spark.both_hosts import answers, log_of
 
 KINDS = {"inner": "", "left": "LEFT", "right": "RIGHT", "full": "FULL", "anti": "ANTI"}
 COLUMNS = "a.seq AS x, b.seq AS y, b.ts - a.ts AS gap"
+NEAR = {
+    "WITHIN 12": within(12), "WINDOW TUMBLING 20": tumbling(20),
+    "WINDOW SLIDING 20 EVERY 8": sliding(20, 8),
+}  # fmt: skip
 TEXTS = {
     f"{kind}{number}": f"SELECT {'a.seq AS x' if kind == 'anti' else COLUMNS} "
     f"FROM a {word} JOIN b ON a.id = b.id {near}"
     for kind, word in KINDS.items()
-    for number, near in enumerate(("WITHIN 12", "WINDOW TUMBLING 20"))
+    for number, near in enumerate(NEAR)
 }  # fmt: skip
 
 
@@ -57,7 +61,7 @@ def expected(name: str, made: Sequence[dict[str, Any]]) -> set[tuple[int | None,
         Sided("T", ref=one["ts"], stream=one["stream"], attrs=one["attrs"], seq=one["seq"])
         for one in made
     ]
-    near = within(12) if name.endswith("0") else tumbling(20)
+    near = list(NEAR.values())[int(name[-1])]
     rows = Definition(name[:-1], near, lambda x, y: x.attrs["id"] == y.attrs["id"]).rows(events)
     return {
         tuple(None if n is None else events[n].seq for n in row)  # type: ignore[misc]

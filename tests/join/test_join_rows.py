@@ -16,7 +16,7 @@ from slackwater.engine.operators.match.seq import Alone, SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import JoinPlan
-from tests.join.definition import Definition, Row, tumbling, within
+from tests.join.definition import Definition, Row, sliding, tumbling, within
 from tests.join.sides import Sided, batch, net, row_of, run
 
 KINDS = {"inner": "", "left": "LEFT", "right": "RIGHT OUTER", "full": "FULL", "anti": "ANTI"}
@@ -67,7 +67,8 @@ ON: dict[str, tuple[str, Callable[[Sided, Sided], bool]]] = {
 }  # fmt: skip
 NEAR: dict[str, Callable[[int, int], bool]] = {
     "WITHIN 3": within(3), "WITHIN 1": within(1), "WINDOW TUMBLING 4": tumbling(4),
-    "WINDOW TUMBLING 1": tumbling(1),
+    "WINDOW TUMBLING 1": tumbling(1), "WINDOW SLIDING 6 EVERY 2": sliding(6, 2),
+    "WINDOW SLIDING 5 EVERY 3": sliding(5, 3), "WINDOW SLIDING 3 EVERY 1": sliding(3, 1),
 }  # fmt: skip
 EVENTS = st.lists(
     st.builds(
@@ -186,7 +187,7 @@ def test_a_late_partner_takes_back_the_row_without_one() -> None:
     assert [(one["op"], one["at"]) for one in at_once] == [("+", 0), ("-", 1), ("+", 1)]
 
 
-@pytest.mark.parametrize("near", ["WITHIN 3", "WINDOW TUMBLING 4"])
+@pytest.mark.parametrize("near", ["WITHIN 3", "WINDOW TUMBLING 4", "WINDOW SLIDING 6 EVERY 2"])
 def test_state_does_not_grow(near: str) -> None:
     text = f"SELECT a.ts FROM a FULL JOIN b ON a.id = b.id {near}"
     operator = answering(text, keep_late_ns=5)()

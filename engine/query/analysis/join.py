@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.analysis.conditions import duration_ns, terms_of, value
 from slackwater.engine.query.analysis.consistency import check_pattern
-from slackwater.engine.query.analysis.selection import Window, labelled
+from slackwater.engine.query.analysis.selection import Window, labelled, size_and_slide
 from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
@@ -32,6 +32,7 @@ from slackwater.engine.query.plan import (
     Computed,
     Constant,
     Expression,
+    FunctionCall,
     Group,
     JoinKind,
     JoinPlan,
@@ -115,7 +116,7 @@ class _Join(QueryReader):
                 word = words[type(clause)]
                 message = f"{word} is of windows; a join gives rows"
                 raise self.refuse(clause.at, message, f"leave {word} out; {_OF_ROWS}")
-        within_ns, window_ns = self._extent()
+        within_ns, window_ns, every_ns = self._extent()
         on = self._terms(self.join.condition)
         where = self._terms(getattr(only(clauses, s.Where, self.text), "condition", None))
         self._check_where(where)
@@ -130,7 +131,7 @@ class _Join(QueryReader):
             computed=computed,
         )  # fmt: skip
         check_pattern(terms, bare, self.context)
-        same = [] if window_ns is None else [_same_window(self.aliases, window_ns)]
+        same = [] if window_ns is None else [_same_window(self.aliases, window_ns, every_ns)]
         pair = self._pair(bare, on, where, same)
         branches: tuple[SeqPlan, ...] = () if self.kind is JoinKind.ANTI else (pair,)
         for side in (0, 1):
@@ -144,7 +145,7 @@ class _Join(QueryReader):
             tuple(steps.values()), Group("OR", ()),
             tuple(term.predicate for term in where), (), computed,
             kind=self.kind, pair=pair, on=tuple(term.predicate for term in on),
-            window_ns=window_ns,
+            window_ns=window_ns, every_ns=every_ns,
         )  # fmt: skip
 
     # ---- names ----------------------------------------------------------------------------------
@@ -179,8 +180,10 @@ class _Join(QueryReader):
 
     # ---- clauses --------------------------------------------------------------------------------
 
-    def _extent(self) -> tuple[int, int | None]:
-        """How far apart two partners may be, and the length of the windows, if by windows [ns]."""
+    def _extent(self) -> tuple[int, int | None, int | None]:
+        """How far apart two partners may be, and the windows' length and slide, if by windows [ns];
+        no slide: they tumble.
+        """
         clauses = self.parsed.clauses
         within = only(clauses, s.Within, self.text)
         windows = [c for c in clauses if isinstance(c, Window)]
@@ -190,19 +193,19 @@ class _Join(QueryReader):
             message = "a join goes by WITHIN or by WINDOW, not by both"
             raise self.refuse(max(within.at, windows[0].at), message, "keep one of them")
         if within is not None:
-            return duration_ns(within.duration, self.context, "WITHIN"), None
+            return duration_ns(within.duration, self.context, "WITHIN"), None, None
         if not windows:
             message = "nothing says how far apart in time two partners may be"
             raise self.refuse(self.join.join_at, message, "add, for example, WITHIN 10 s")
         window = windows[0]
-        if not isinstance(window, s.TimeWindow) or window.every is not None or window.zone:
-            hint = "use WINDOW TUMBLING, or WITHIN, which has no borders"
+        if not isinstance(window, s.TimeWindow) or window.zone:
+            hint = "use WINDOW TUMBLING or SLIDING, or WITHIN, which has no borders"
             raise self.refuse(window.at, "a join takes no such window", hint)
         if window.drift is not None:
             hint = "leave DRIFT out; the certainty of each row says what depends on the clocks"
             raise self.refuse(window.at, "DRIFT is of aggregates; a join gives rows", hint)
-        size = duration_ns(window.size, self.context, "the window")
-        return size, size
+        size, every = size_and_slide(window, self.context)
+        return size, size, every
 
     def _terms(self, node: s.Node | None) -> list[_Term]:
         """The conjuncts of ``node``, in written order."""
@@ -337,10 +340,13 @@ def _named(source: JoinSide) -> s.Name:
     return source.alias or source.stream
 
 
-def _same_window(aliases: tuple[str, str], size_ns: int) -> Predicate:
-    """That two events lie in one window."""
-    left, right = (Arithmetic("//", Attribute("ts", alias), Constant(size_ns)) for alias in aliases)
-    return Comparison("=", left, right)
+def _same_window(aliases: tuple[str, str], size_ns: int, every_ns: int | None) -> Predicate:
+    """That some window holds two events: the last that holds the earlier one, if any does."""
+    times = tuple(Attribute("ts", alias) for alias in aliases)
+    slide = Constant(size_ns if every_ns is None else every_ns)
+    begin = Arithmetic("*", Arithmetic("//", FunctionCall("least", times), slide), slide)
+    since = Arithmetic("-", FunctionCall("greatest", times), begin)
+    return Comparison("<", since, Constant(size_ns))
 
 
 def _renamed(node: _P, old: Step, new: Step) -> _P:

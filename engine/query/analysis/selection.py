@@ -70,7 +70,7 @@ def extent_of(window: Window, context: Context) -> dict[str, Any]:
             if period is not None:
                 size, every = period_lengths(period)[1], None
             else:
-                size, every = _time(window, context)
+                size, every = size_and_slide(window, context)
             return {"size_ns": size, "every_ns": every, "drift": drift, "period": period}
         case s.SessionWindow():
             gap = duration_ns(window.gap, context, "the gap")
@@ -120,8 +120,12 @@ def zone_of(zone: s.Literal | None, context: Context) -> str:
     return str(zone.value)
 
 
-def _time(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:
-    """Size and slide, which is None for a window that tumbles [ns]."""
+def size_and_slide(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:
+    """[ns]; the slide of a window that tumbles is None.
+
+    Raises:
+        UserError: a length that no window can have.
+    """
     size = duration_ns(window.size, context, "the window")
     if window.every is None:
         return size, None

@@ -387,9 +387,9 @@ class _Writer(ValueWriter):
         if not any(attributes_in(node)):
             self.always(bool(join_mask(node, {})), then, other)
         elif (of_window := one_window(node)) is not None:
-            size, events = of_window
+            size, slide, events = of_window
             start = Operand(INT, len(self.table), machine.CONSTANT)
-            self.table += [size, *map(self.step, events)]
+            self.table += [size, slide, *map(self.step, events)]
             self.emit(clocked.ONE_WINDOW, start, ZERO, int(certain), then, other)
         else:
             detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import record
+from slackwater.engine.kernels.records import Record, record
 
 # How two numbers compare, and floats as the bit patterns that programs keep them in.
 
@@ -211,41 +211,59 @@ def window_of(ref: int, error: float, size: int) -> int:
     return int(window + np.int64(np.floor((float(ref - window * size) + error) / size)))
 
 
+@inline
+def partners(ref: int, error: float, size: int, slide: int) -> tuple[float, float]:
+    """From which time on, and before which one, events lie in a window with one at ``ref``, which
+    is wrong by ``error``; less ``ref``.
+    """
+    first, last = window_of(ref - size, error, slide) + 1, window_of(ref, error, slide)
+    return float(first * slide - ref), float(last * slide + size - ref)
+
+
 @kernel
 def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool) -> bool:
-    """Whether two events lie in one window under some errors, or (``certain``) under all.
+    """Whether some window holds two events under some errors, or (``certain``) under all.
 
     Args:
-        table: at ``at`` the length of the windows [ns] and the two steps.
+        table: at ``at`` the length and the slide of the windows [ns] and the two steps.
         at: where they begin.
         rows: the row of each step's event.
         errors: of the clocks.
         certain: which is asked.
     """
-    size, left, right = table[at], table[at + 1], table[at + 2]
+    size, slide, left, right = table[at], table[at + 1], table[at + 2], table[at + 3]
     one, two = errors.events[rows[left]], errors.events[rows[right]]
     if len(errors.given):
-        mine = window_of(one.ref, errors.given[left], size)
-        return bool(mine == window_of(two.ref, errors.given[right], size))
-    low, high = min(one.ref, two.ref), max(one.ref, two.ref)
+        low, high = partners(one.ref, errors.given[left], size, slide)
+        return bool(low <= float(two.ref - one.ref) + errors.given[right] < high)
     if errors.t_a < 0 and _one_clock(errors.events, rows[left], rows[right]):
-        # Both move together: in two windows while a border lies between them.
-        unc = max(one.unc, two.unc)
-        if certain:
-            return bool(low == high or (low - unc) // size == (high + unc) // size)
-        border = ((low - unc) // size + 1) * size
-        differ = abs(one.unc - two.unc)
-        apart = high - low - differ < size
-        alike = (high - unc) // size == (low - unc) // size or border - low <= unc
-        return bool(apart and (alike or differ > 0))
+        return _one_window_of_a_clock(one, two, size, slide, certain)
     # In halves of ns, as R19's rule has every event err by T_a/2.
     mine = errors.t_a if errors.t_a >= 0 else 2 * one.unc
     its = errors.t_a if errors.t_a >= 0 else 2 * two.unc
-    first, last = (2 * one.ref - mine) // (2 * size), (2 * one.ref + mine) // (2 * size)
-    begin, end = (2 * two.ref - its) // (2 * size), (2 * two.ref + its) // (2 * size)
+    first, last = 2 * one.ref - mine, 2 * one.ref + mine
+    begin, end = 2 * two.ref - its, 2 * two.ref + its
+    if not certain:
+        first, last, begin, end = last, first, end, begin
+    # Each lies before the end of the last window that holds the other one.
+    size, slide = 2 * size, 2 * slide
+    return bool(last < begin // slide * slide + size and end < first // slide * slide + size)
+
+
+@inline
+def _one_window_of_a_clock(
+    one: Record, two: Record, size: int, slide: int, certain: bool
+) -> bool:  # fmt: skip
+    """Both move together: a border goes past the earlier one before the later one."""
+    low, high = min(one.ref, two.ref), max(one.ref, two.ref)
+    unc, differ = max(one.unc, two.unc), abs(one.unc - two.unc)
+    passed = (low - unc) // slide != (low + unc) // slide
     if certain:
-        return bool(first == last == begin == end)
-    return bool(first <= end and begin <= last)
+        if low == high or high + unc < (low - unc) // slide * slide + size:
+            return True
+        return bool(high - low + differ < size - (slide - 1 if passed else (low + unc) % slide))
+    free = passed or differ > 0
+    return bool(high - low - differ < size - (0 if free else (low - unc) % slide))
 
 
 @inline

@@ -34,7 +34,7 @@ from slackwater.engine.operators.match.search.machine import (
     Errors,
     Programs,
     holds,
-    window_of,
+    partners,
 )
 
 POINTS: Final = 1024
@@ -396,15 +396,15 @@ def _share_in_window(
     d: Doubtful, asked: SampledConditions,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in the scope and in the window of which
-    the table has at ``at`` the length and both steps.
+    the table has at ``at`` the length, the slide and both steps.
     """
     table, events, rows = asked.programs.table, asked.errors.events, asked.rows[m]
-    size, step = table[at], asked.scopes[d.scope[i]].step
-    other = table[at + 2] if table[at + 1] == step else table[at + 1]
-    window = window_of(events[rows[other]].ref, asked.errors.given[other], size)
-    t, u = d.time[i], d.unc[i]
-    begin = t + float(window * size - events[asked.event[i]].ref)
-    end = begin + size
+    step = asked.scopes[d.scope[i]].step
+    other = table[at + 3] if table[at + 2] == step else table[at + 2]
+    ref, t, u = events[rows[other]].ref, d.time[i], d.unc[i]
+    low, high = partners(ref, asked.errors.given[other], table[at], table[at + 1])
+    there = t + float(ref - events[asked.event[i]].ref)
+    begin, end = there + low, there + high
     if d.clock[i] >= 0:
         t += error[d.clock[i]] * u
         u = 0.0
