@@ -35,10 +35,14 @@ _NS_PER_S: Final = 10**9
 
 
 class LogThread:
-    """Owns ``writer`` from ``start`` on; a write that failed is tried again after ``retry_ns``."""
+    """Owns ``writer`` from ``start`` on; a write that failed is tried again after ``retry_ns``.
 
-    def __init__(self, writer: LogWriter, retry_ns: int) -> None:
+    ``tell``: takes a line for people, when writing fails and when it succeeds again.
+    """
+
+    def __init__(self, writer: LogWriter, retry_ns: int, tell: Callable[[str], None]) -> None:
         self._writer = writer
+        self._tell = tell
         self._retry_s = retry_ns / _NS_PER_S
         self._taken: list[Frame] = []
         self._flushes: deque[list[Frame]] = deque()
@@ -102,7 +106,7 @@ class LogThread:
 
     def _write(self, frames: list[Frame]) -> None:
         """Raises OSError when it fails and the end has come."""
-        taken = 0
+        taken, waits = 0, False
         while True:
             last = self._closing
             try:
@@ -113,10 +117,18 @@ class LogThread:
             except OSError as error:
                 if last:
                     raise
+                if not waits:
+                    waits = True
+                    self._tell(
+                        f"the log cannot be written: {error}; it is tried again, and "
+                        "nothing is acknowledged until then; agents keep their events"
+                    )
                 self._loop.call_soon_threadsafe(self._on_failed, error)
                 with self._changed:
                     self._changed.wait_for(lambda: self._closing, self._retry_s)
             else:
+                if waits:
+                    self._tell("the log is written again")
                 return
 
 

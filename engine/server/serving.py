@@ -190,7 +190,7 @@ def serve(
         feed, answers = ResultFeed(), AnswersState()
         _check_answers(settings)
         children = _Children(settings, writer.files, tell, feed, answers)
-        log = LogThread(writer, settings.gateway.sink_retry_ns)
+        log = LogThread(writer, settings.gateway.sink_retry_ns, tell)
         figures = SourceFigures(log, settings.gateway.sources_max)
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")

@@ -81,11 +81,12 @@ def played(
     *,
     rows_per_file: int = 1000,
     retry_ns: int = 10**7,
+    tell: Callable[[str], None] = print,
 ) -> list[Any]:
     """What a thread says while ``act`` has it write, until all is written."""
 
     async def run() -> list[Any]:
-        told, log = Told(), LogThread(LogWriter(folder, rows_per_file), retry_ns)
+        told, log = Told(), LogThread(LogWriter(folder, rows_per_file), retry_ns, tell)
         over = log.start(told.durable, told.failed)
         await act(log, told)
         log.close()
@@ -122,14 +123,20 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost_or_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_file: int
 ) -> None:
     disk = Disk(monkeypatch, fails=True)
+    lines: list[str] = []
 
     async def act(log: LogThread, told: Told) -> None:
         flushed(log, 0, 3)
-        await told.came.wait()
+        while len(told.said) < 3:  # tries
+            told.came.clear()
+            await told.came.wait()
         disk.fails = False
         flushed(log, 6)
 
-    said = played(tmp_path, act, rows_per_file=rows_per_file)
+    said = played(tmp_path, act, rows_per_file=rows_per_file, tell=lines.append)
+    failure, success = lines
+    assert failure.startswith("the log cannot be written: [Errno 28] No space left on device;")
+    assert success == "the log is written again"
     assert said[0] == errno.ENOSPC
     assert said[-1][0] == 2
     assert written(tmp_path) == list(range(9))
@@ -165,7 +172,7 @@ def test_a_slow_disk_does_not_stop_the_loop_and_a_full_memory_stops_reading(
     messages = [wire.encode(a_data(rows * n, rows)) for n in range(100)]
 
     async def run() -> tuple[int, float]:
-        log = LogThread(LogWriter(tmp_path), retry_ns=10**7)
+        log = LogThread(LogWriter(tmp_path), retry_ns=10**7, tell=print)
         options = {"frame_rows": 1000, "waiting_bytes_max": limit, "listen": "127.0.0.1"}
         core = GatewayCore(GatewaySettings(**options), log)
         host = TcpHost(core)

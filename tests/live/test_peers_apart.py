@@ -36,7 +36,7 @@ def with_gateway(
     said: list[str] = []
 
     async def run() -> Any:
-        log = LogThread(LogWriter(folder), retry_ns=10**8)
+        log = LogThread(LogWriter(folder), retry_ns=10**8, tell=print)
         core = GatewayCore(GatewaySettings(frame_every_ns=20 * MS, **options), log)
         host = TcpHost(core, refusals=RefusalLines(said.append))
         over = log.start(lambda flushes, _: host.flushed(flushes), host.flush_failed)
