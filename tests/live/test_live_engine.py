@@ -255,16 +255,16 @@ def test_a_name_stands_for_one_query_and_one_log(tmp_path: Path) -> None:
     growing.grow(len(growing.left))
     answers, log = tmp_path / "answers", tmp_path / "log"
     mine = {"w": {"query": "SELECT ...", "order": "none"}}
-    claim(answers, log, mine)
-    claim(answers, log, mine)
-    claim(answers, log, {**mine, "more": {"query": "EVENT ...", "order": "none"}})
+    claim(answers, log, mine, {})
+    claim(answers, log, mine, {})
+    claim(answers, log, {**mine, "more": {"query": "EVENT ...", "order": "none"}}, {})
     with pytest.raises(UserError, match=r"query w: .*with another order: give the query another"):
-        claim(answers, log, {"w": {**mine["w"], "order": "kslack:1s"}})
+        claim(answers, log, {"w": {**mine["w"], "order": "kslack:1s"}}, {})
     with pytest.raises(UserError, match="with another log"):
-        claim(answers, tmp_path / "all" / "nowhere", mine)
+        claim(answers, tmp_path / "all" / "nowhere", mine, {})
     (answers / "w" / QUERY_FILE).write_text("{")
     with pytest.raises(UserError, match=r"query.json: damaged: move .*w away"):
-        claim(answers, log, mine)
+        claim(answers, log, mine, {})
 
 
 def test_a_file_that_goes_meanwhile_is_made_anew_from_its_beginning(tmp_path: Path) -> None:

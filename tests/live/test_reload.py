@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.recall import Recalled
@@ -18,8 +19,10 @@ from slackwater.engine.hosts.live.questions import Questions, query_groups
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.files.folder import numbered_files
 from slackwater.engine.log.retention import retire
+from slackwater.engine.sinks.base import SinkItem
 from tests.live.conftest import ENV, Field, Program, until
 from tests.live.test_answers import COUNTS, PAIRS, answered, asked, assert_all_answered
+from tests.sinks.receivers import Answers, KeptReceiver, run_through
 
 CHECKS = "EVENT SEQ(A a, A b) WHERE b.v = a.v + 7 WITHIN 1 s"
 
@@ -226,3 +229,32 @@ def test_where_the_first_files_are_gone_the_others_go_on_and_a_new_one_begins_be
     assert [firsts(log, name) for name in "abc"] == [
         before, [v for v in before if v >= 60], [v for v in before if v >= 100]
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_attack_58_answers_that_begin_elsewhere_have_other_keys_and_are_all_sent(
+    tmp_path: Path,
+) -> None:
+    """The folder is moved away as the messages say; receivers drop a key that they have."""
+    log, receiver = made_log(tmp_path), KeptReceiver()
+    answers = Path(f"{log}.answers")
+
+    def sent() -> list[SinkItem]:
+        receiver.items.clear()
+        run_through(Answers(answers).forwarder(receiver, ("a",)))
+        return list(receiver.items)
+
+    one_life(log, a=PAIRS)
+    first = sent()
+    (answers / "a").rename(tmp_path / "gone")
+    one_life(log, a=PAIRS)
+    assert sent() == []  # they are the same, with the same keys
+    known = {item.key: item.line for item in first}
+    for number in (2, 4):
+        retire(log, numbered_files(log)[:2], Recalled(LogReader(log)).saved(), None)
+        (answers / "a").rename(tmp_path / f"gone {number}")
+        one_life(log, a=PAIRS)
+        again = sent()
+        assert len(again) == len(firsts(log, "a")) > 0
+        assert not known.keys() & {item.key for item in again}
+        known |= {item.key: item.line for item in again}

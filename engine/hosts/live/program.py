@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from slackwater.engine.core.errors import SlackwaterError
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch
-from slackwater.engine.hosts.live.questions import QueryGroup, Questions, claim, query_groups
+from slackwater.engine.hosts.live.questions import (
+    QueryGroup,
+    Questions,
+    check_claim,
+    claim,
+    query_groups,
+)
 from slackwater.engine.kernels.jit import loading, when_compiling
 from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.whole_file import sync_folder
@@ -241,7 +247,8 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     if not notices.beyond(0, None):
         return
     sync_folder(log)  # a file that a killed server has renamed is to stay
-    patient(lambda: claim(folder, log, task.questions.of_each()))
+    of_each = task.questions.of_each()
+    patient(lambda: check_claim(folder, log, of_each))
     groups = [QueryGroup(state=task.kind, begin=0, queries=task.questions.queries)]
     if task.kind == "embedded":
         groups = patient(
@@ -249,6 +256,8 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
                 folder / STATE, task.kind, task.questions, task.from_now, task.durable
             )
         )
+    begins = {name: group.begin for group in groups for name, _ in group.answered}
+    patient(lambda: claim(folder, log, of_each, begins))
     at_once = _FILES_AT_ONCE if len(groups) > 1 else None
     engines = list(map(_GroupEngine(task, settings, patient, outlet, at_once).of, groups))
     gc.collect()

@@ -24,6 +24,7 @@ from slackwater.engine.hosts.chain.operators import build_operator
 from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
 from slackwater.engine.hosts.options import SEQUENCE, QueryOptions
 from slackwater.engine.log.arrival_log import LogWriter
+from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.files.log_files import file_mark
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.operators.match.spill.bounds import STATE
@@ -46,30 +47,37 @@ from slackwater.engine.query.results_as_events import whole_text
 
 QUERY_FILE: Final = "query.json"
 _LOG: Final = "log"
+_BEHIND: Final = "behind"
 
 
-def claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) -> None:
+def claim(
+    answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]], begins: Mapping[str, int]
+) -> None:
     """The folders of these queries in ``answers`` are for their answers over ``log``.
+
+    A folder that is new remembers behind which file its answers begin: sinks take those that begin
+    elsewhere for others, whose lines have other keys.
 
     Args:
         answers: folder with one for each query.
         log: the arrival log, which has a file.
         of_each: by a query's name, all that its answers depend on beside the log.
+        begins: by a query's name, number of the log's last file that it does not read; else 0.
 
     Raises:
         UserError: one has answers to something else, or over another log; says what to do.
         OSError: it cannot be written.
     """
     check_claim(answers, log, of_each)
+    upto = retired(log).upto
     for name, mine in of_each.items():
         path = answers / name / QUERY_FILE
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
+            behind = max(upto, begins.get(name, 0))
+            content = {**mine, _LOG: file_mark(log, 1)} | ({_BEHIND: behind} if behind else {})
             with whole_file(path) as sink:
-                content = json.dumps(
-                    {**mine, _LOG: file_mark(log, 1)}, indent=1, ensure_ascii=False
-                )
-                sink.write(content.encode())
+                sink.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
 
 
 def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) -> None:
@@ -84,6 +92,7 @@ def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any
         if not known:
             continue
         first = known.pop(_LOG, None)
+        known.pop(_BEHIND, None)
         other = sorted(key for key in {*known, *mine} if known.get(key) != mine.get(key))
         if not other and first != file_mark(log, 1):
             other = [_LOG]
