@@ -118,3 +118,23 @@ def test_after_a_kill_answers_are_as_without(
             two_workers.add_worker()
     assert run.batches() == BATCHES
     assert run.out.read_bytes() == expected
+
+
+def test_where_no_worker_has_what_is_asked_for_the_log_says_so_while_it_waits(
+    two_workers: Cluster, log: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.executor.memory 9g\n")
+    waits = slackwater(
+        "query", WINDOW, "--input", log, "--work", tmp_path / "work", "--master", two_workers.url,
+        SPARK_CONF_DIR=str(tmp_path),
+    )  # fmt: skip
+    said = tmp_path / "work/parts/spark.log"
+    try:
+        wait_until(
+            lambda: said.exists() and "has not accepted any resources" in said.read_text(),
+            "the reason", 120,
+        )  # fmt: skip
+        assert waits.poll() is None
+    finally:
+        os.killpg(waits.pid, signal.SIGKILL)
+        waits.communicate()

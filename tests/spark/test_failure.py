@@ -57,6 +57,21 @@ def test_without_a_python_cause_the_last_of_the_jvm_is_shown(tmp_path: Path) -> 
     assert "Query terminated" in str(spark_failure("Query terminated\nat x", tmp_path / "s.log"))
 
 
+def test_a_master_out_of_reach_is_the_cause_and_not_what_spark_raises_then(tmp_path: Path) -> None:
+    said = (
+        "An error occurred while calling None.org.apache.spark.sql.classic.SparkSession.\n"
+        ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat x"
+    )
+    log = tmp_path / "spark.log"
+    assert "IllegalStateException: Cannot call" in str(spark_failure(said, log))
+    with log.open("a") as file:
+        file.write(
+            "26/11/29 15:41:43 ERROR StandaloneSchedulerBackend: Application has been killed. "
+            "Reason: All masters are unresponsive! Giving up.\n26/11/29 15:41:43 ERROR x\n"
+        )
+    assert "failed: All masters are unresponsive! Giving up.; all" in str(spark_failure(said, log))
+
+
 @pytest.mark.parametrize("kind", ["UserError", "OverBudget"])
 def test_what_a_worker_finds_wrong_with_the_input_is_the_users_error(
     tmp_path: Path, kind: str

@@ -63,10 +63,12 @@ _OURS: Final = re.compile(
 )
 """An error of ours as a worker's traceback ends."""
 _RAISED: Final = re.compile(
-    r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)): (.+)$", re.MULTILINE
+    r"^(?:Caused by: |: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)): (.+)$", re.MULTILINE
 )
 """The last line of a Python traceback, or the head of a Java one."""
 
+_KILLED: Final = re.compile(r"Application has been killed\. Reason: (.+)")
+"""In the log, where the master is out of reach: Spark raises something else."""
 _ENDED: Final = "its JVM has ended"
 _LATE: Final = "Python worker failed to connect back"
 
@@ -93,6 +95,9 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
         return SparkFailure(message, log) if kind == "ContractViolation" else UserError(message)
     if _LATE in said:
         return WorkerLate(f"a {_LATE.removeprefix('Python ')}; the machine is busy", log)
+    killed = _KILLED.findall(log.read_text(encoding="utf-8", errors="replace"))
+    if killed:
+        return SparkFailure(killed[-1], log)
     raised = _RAISED.findall(said)
     if raised:
         return SparkFailure(": ".join(raised[-1]), log)
@@ -177,6 +182,7 @@ def wait_for(done: Callable[[], None]) -> None:
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
 _SPARK_LOG: Final = "spark.log"
+_SCHEDULER: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
 _TRIES: Final = 3
 """Of a run with a worker that is slow to start."""
 _SINK: Final = {
@@ -228,7 +234,11 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
     if log is None:
         return builder.getOrCreate()
     with _standard_error_to(log), of_the_jvm(log):
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        # It warns where no worker has the memory or cores: else nothing says why a run waits.
+        log4j = session.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001
+        log4j.core.config.Configurator.setLevel(_SCHEDULER, log4j.Level.WARN)
+        return session
 
 
 @contextmanager
