@@ -214,7 +214,9 @@ DERIVED = (
 )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 3))]
+)
 def test_a_statement_reads_what_is_shown(seed: int, tmp_path: Path) -> None:
     for case in ("rows", "windows"):
         text, limit, _ = CASES[case]

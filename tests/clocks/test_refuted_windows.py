@@ -55,7 +55,12 @@ WHERE: dict[str, Holds] = {
 }
 
 
-@pytest.mark.parametrize("kind", WRONG)
+FIRST, *OTHERS = WRONG
+
+
+@pytest.mark.parametrize(
+    "kind", [FIRST, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
+)
 @settings(max_examples=40, deadline=None)
 @given(
     data=st.data(), where=st.sampled_from(list(WHERE)), order=st.sampled_from(ORDERS),
@@ -100,7 +105,9 @@ def windows_of(kind: str, events: list[Any]) -> list[int]:
     return [sum(window) for window in found]
 
 
-@pytest.mark.parametrize("wrong", ["none", *WRONG])
+@pytest.mark.parametrize(
+    "wrong", ["none", FIRST, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
+)
 @pytest.mark.parametrize("kind", BY_EVENTS)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), where=st.sampled_from(list(WHERE)), order=st.sampled_from(ORDERS))

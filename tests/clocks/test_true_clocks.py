@@ -409,8 +409,13 @@ def test_what_is_judged_again_does_not_depend_on_how_the_log_is_cut(
     assert one == other
 
 
+FIRST, *OTHERS = WRONG
+
+
 @pytest.mark.parametrize(("form", "spills"), CASES)
-@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize(
+    "kind", [FIRST, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
+)
 @settings(max_examples=6, deadline=None)
 @given(
     data=st.data(), within=st.sampled_from([10, 40, 150]), order=st.sampled_from(ORDERS),

@@ -58,7 +58,7 @@ TIMED = [
 
 @pytest.mark.parametrize("window", TIMED)
 @pytest.mark.parametrize("aggregate", ["count(*)", "median(raw_ts)", "sum(raw_ts)"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_window_says_the_worst_status_of_its_events(
     window: str, aggregate: str, seed: int
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_query_that_is_added_answers_the_whole_log_and_one_that_is_removed_not
     assert_all_answered(field, {"q1": PAIRS})
 
 
+@pytest.mark.slow
 def test_a_query_removed_beside_another_and_added_again_has_all_its_answers(field: Field) -> None:
     both = {"q1": COUNTS, "q2": PAIRS}
     served = Served(field, both)
@@ -92,6 +93,7 @@ def test_a_query_removed_beside_another_and_added_again_has_all_its_answers(fiel
     assert_all_answered(field, both)
 
 
+@pytest.mark.slow
 def test_one_that_begins_now_answers_nothing_of_before(field: Field) -> None:
     served = Served(field, {"q1": COUNTS})
     field.run_through("door", range(200))
@@ -116,6 +118,7 @@ def test_a_mistake_changes_nothing(field: Field) -> None:
     assert_all_answered(field, {"q1": COUNTS})
 
 
+@pytest.mark.slow
 def test_other_text_under_a_name_with_answers_is_refused(field: Field) -> None:
     served = Served(field, {"q1": COUNTS})
     field.run_through("door", range(200))
@@ -210,6 +213,7 @@ def firsts(log: Path, name: str) -> list[int]:
     return [json.loads(line)["events"][0]["attrs"]["v"] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_where_the_first_files_are_gone_the_others_go_on_and_a_new_one_begins_behind_them(
     tmp_path: Path,
 ) -> None:

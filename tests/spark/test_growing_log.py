@@ -218,6 +218,7 @@ def test_the_end_is_not_eaten_by_the_first_of_two_runs(
     del spark
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_a_part_of_the_results_that_is_gone_or_changed_is_named(
     growing: Growing, tmp_path: Path
