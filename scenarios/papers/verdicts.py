@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import pairwise
 
+from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, number
 
 
@@ -60,6 +62,24 @@ def split_judged(claims: Iterable[Claim | NotJudged]) -> tuple[tuple[Claim, ...]
         tuple(each for each in every if isinstance(each, Claim)),
         {each.text: each.why for each in every if isinstance(each, NotJudged)},
     )
+
+
+def decided(make: Callable[[PaperRun], Finding]) -> Callable[[PaperRun], Finding]:
+    """``make``, but below scale 1 what does not hold is not judged: fewer events than its figure
+    needs may be all that is against it. Its numbers are kept as the reason.
+    """
+
+    @wraps(make)
+    def found(run: PaperRun) -> Finding:
+        finding = make(run)
+        if run.scale >= 1:
+            return finding
+        few = f"With {run.scale:g} of the data it does not hold, which may be for want of data."
+        left = {claim.text: f"{few}\n{claim.detail}" for claim in finding.claims if not claim.holds}
+        kept = tuple(claim for claim in finding.claims if claim.holds)
+        return replace(finding, claims=kept, not_judged={**finding.not_judged, **left})
+
+    return found
 
 
 def failing(parts: Iterable[tuple[str, bool, str]]) -> str:
