@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from slackwater.scenarios.papers.l09.service import (
 )
 from slackwater.scenarios.papers.l09.workload import UNIT_NS
 from slackwater.scenarios.papers.page import Reproduced, write_reproduced
+from slackwater.scenarios.papers.verdicts import decided, judged
 
 SMALL = 0.01
 
@@ -217,7 +219,7 @@ def test_every_figure_has_claims_a_table_and_a_drawing(name: str, made: dict[str
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
     run = paper_run(tmp_path_factory.mktemp("l09"))
-    return {name: each.make(run) for name, each in paper().reproductions.items()}
+    return {name: unwrap(each.make)(run) for name, each in paper().reproductions.items()}
 
 
 @pytest.mark.slow
@@ -249,3 +251,16 @@ def test_a_stream_is_sustained_if_its_queue_empties() -> None:
     assert not keeps_up(ran, 0.99)
     assert sustained([ran], 0.5) == pytest.approx(2.02)
     assert 1 <= sustained([ran], 2.0) < 1.1
+
+
+def test_a_claim_that_fails_at_a_smaller_scale_is_not_judged(tmp_path: Path) -> None:
+    falls = judged("it falls", False, "4", "less", "w")
+    claims = (judged("it grows", True, "3", "more", ""), falls)
+    made = Finding(claims, (), not_judged={"it is 5": "few"})
+    judge = decided(lambda _run: made)
+    assert judge(paper_run(tmp_path, 1.0)) is made
+    small = judge(paper_run(tmp_path, 0.5))
+    assert small.claims == claims[:1]
+    assert list(small.not_judged) == ["it is 5", "it falls"]
+    assert small.not_judged["it falls"].startswith("With 0.5 of the data it does not hold")
+    assert falls.detail in small.not_judged["it falls"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import cache
+from inspect import unwrap
 from itertools import combinations, product
 from pathlib import Path
 
@@ -43,7 +44,9 @@ def findings(chapter: str) -> dict[str, Finding]:
             patch.setattr(module, "TURNS", 1)
         patch.setattr(partition, "OTHERS", dict(list(partition.OTHERS.items())[-1:]))
         run = PaperRun(1, SCALES[chapter], Path(), lambda _what: nullcontext(lambda _rows: None))
-        return {name: of.make(run) for name, of in paper().parts[chapter].reproductions.items()}
+        return {
+            name: unwrap(of.make)(run) for name, of in paper().parts[chapter].reproductions.items()
+        }
 
 
 @pytest.mark.slow

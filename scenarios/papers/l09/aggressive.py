@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
@@ -62,6 +62,7 @@ def positive_latency(run: PaperRun) -> Finding:
             f"clock every result leaves {number(waited)} time units after its last event",
             f"flat lines; taken as up to {FLAT}",
             _not_flat(curves),
+            rests=_flat_bound(curves),
         ),
     )
     return _finding(
@@ -82,6 +83,7 @@ def negative_latency(run: PaperRun) -> Finding:
             f"from 0 to 50 % it grows to so many times, by length: {_ratios(curves, growth)}",
             f"grows at every length; taken as at least {GROWS} times",
             _rarer(grid),
+            rests=_growth_bound(curves),
         ),
         judged(
             "Longer queries suffer more from negative events out of order than shorter ones.",
@@ -116,6 +118,7 @@ def compensation(run: PaperRun) -> Finding:
                 (name, ascending(of), turns(percents(SHARES_FROM_0), of, "tuples").rstrip("."))
                 for name, of in curves.items()
             ),
+            rests=_ascends_at_other_rates(run, curves[BY_LENGTH[0]]),
         ),
         judged(
             "Longer queries cause more compensation tuples than shorter ones.",
@@ -195,6 +198,7 @@ def positive_execution(run: PaperRun) -> Finding:
             f"largest over smallest, by length: {_ratios(curves, spread)}",
             f"flat lines; taken as up to {FLAT}",
             _not_flat(curves),
+            rests=_flat_bound(curves),
         ),
     )
     return _finding(
@@ -220,6 +224,7 @@ def negative_execution(run: PaperRun) -> Finding:
             f"from 0 to 50 % it grows to so many times, by length: {_ratios(curves, growth)}",
             f"grows at every length; taken as at least {GROWS} times",
             _rarer(grid),
+            rests=_growth_bound(curves),
         ),
     )
     return _finding(
@@ -305,6 +310,38 @@ def _grows_with_length(curves: Curves, shares: tuple[float, ...], text: str, res
             for share, column in zip(percents(shares), columns, strict=True)
         ),
         rests=rests,
+    )
+
+
+def _flat_bound(curves: Curves) -> str:
+    return (
+        f"the bound of what is flat, here {FLAT}: it holds from "
+        f"{max(spread(values) for values in curves.values()):.2f} on."
+    )
+
+
+def _growth_bound(curves: Curves) -> str:
+    return (
+        f"the bound of what grows, here {GROWS} times: it holds up to "
+        f"{min(growth(values) for values in curves.values()):.3f}."
+    )
+
+
+def _ascends_at_other_rates(run: PaperRun, own: Sequence[float]) -> str:
+    """Of compensation tuples by share, of the shortest query."""
+    setups = {
+        rate: [Setup(AGGRESSIVE, LENGTHS[0], late=late(negative=share), per_unit=rate)
+               for share in SHARES_FROM_0]
+        for rate in _LOWER_RATES
+    }  # fmt: skip
+    found = counted(run, "compensation by share", [each for row in setups.values() for each in row])
+    others = {
+        f"{rate} events per time unit": ascending([_taken_back(found[each]) for each in row])
+        for rate, row in setups.items()
+    }
+    return (
+        f"the rate of events, here {EVENTS_PER_UNIT} per time unit; of the shortest query: "
+        f"{same_with(ascending(own), others)}."
     )
 
 

@@ -130,7 +130,7 @@ def overhead(run: PaperRun) -> Finding:
             more[_LENGTH][usual] <= _OVERHEAD,
             {f"length {_SHORT}": more[_SHORT][usual] <= _OVERHEAD},
         )
-        + ".",
+        + f"; the bound, here {_OVERHEAD:.0%}: it holds from {more[_LENGTH][usual]:.0%} on.",
         also=f"That is the paper's query of length {_LENGTH}, which mostly makes results. With "
         f"length {_SHORT} it is {_percents(more[_SHORT])}.",
     )
@@ -169,7 +169,12 @@ def latency(run: PaperRun) -> Finding:
             "negated type late, whose events alone hold promises back: the results' own events "
             "come later as well, and latency counts from the last of them.",
             also=f"With only the negated type late it goes {_units(negative)}.",
-            rests=_at_other_rates(
+            rests="which events are late, here all alike: "
+            + same_with(
+                growth(waited) >= GROWS, {"only the negated type late": growth(negative) >= GROWS}
+            )
+            + "; "
+            + _at_other_rates(
                 run,
                 counted,
                 "shares",

@@ -129,6 +129,8 @@ def _saved(loads: Sequence[int]) -> Claim:
         "the first",
         f"saved; taken as at least {GROWS} times fewer loads, and the most with 1",
         turns([str(each) for each in THRESHOLDS], loads, "loads", rises=False),
+        rests=f"the bound, here {GROWS} times: it holds up to {times(loads[0], loads[-1])}. The "
+        "rate of the stream does not matter: loads are counted.",
     )
 
 

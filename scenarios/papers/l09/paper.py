@@ -9,6 +9,7 @@ from slackwater.scenarios.papers.l09 import (
     slack,
     window_state,
 )
+from slackwater.scenarios.papers.verdicts import decided
 
 _DATA = (
     "Generated as the paper's event generator does it: ten types from A to J, as many of each, "
@@ -85,6 +86,8 @@ def paper() -> Paper:
             "disk": _DISK,
             "claims": _NUMBERS,
         },
-        reproductions={name: Reproduction(*of) for name, of in _ENTRIES.items()},
+        reproductions={
+            name: Reproduction(title, decided(make)) for name, (title, make) in _ENTRIES.items()
+        },
         sizes="our own sizes (the paper prints none)",
     )

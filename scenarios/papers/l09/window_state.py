@@ -41,6 +41,8 @@ def state(run: PaperRun) -> Finding:
         "the next.",
         also=f"The query's types send {per_unit:g} events per time unit, and an event is needed "
         f"for the window plus the longest delay of {MAX_DELAY} time units.",
+        rests=f"the bound of what is linear, here {_LINEAR:.0%} of the variance: it holds up to "
+        f"{explained:.2%}. The rate of events and the query change the slope alone.",
     )
     needed = [per_unit * (window + MAX_DELAY) for window in WINDOWS]
     curves = {"events held": held, "window plus delay, times rate": needed}

@@ -2,6 +2,7 @@
 
 from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.l10.ch3 import figures
+from slackwater.scenarios.papers.verdicts import decided
 
 _DATA = (
     "Generated: items in a supply chain of 26 types, 16 of them optional or exclusive choices, "
@@ -43,6 +44,8 @@ def chapter() -> Paper:
         citation="M. Li, Robust Complex Event Pattern Detection over Streams, dissertation, "
         "Worcester Polytechnic Institute 2010, chapter 3",
         setting={"data": _DATA, "queries": _QUERIES, "ways": _WAYS, "cost": _COST},
-        reproductions={name: Reproduction(*of) for name, of in _ENTRIES.items()},
+        reproductions={
+            name: Reproduction(title, decided(make)) for name, (title, make) in _ENTRIES.items()
+        },
         sizes="sizes of our own",
     )

@@ -2,6 +2,7 @@
 
 from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.l10.ch4 import ais_clock, overhead, partition
+from slackwater.scenarios.papers.verdicts import decided
 
 _DATA = (
     "Generated: an event at every unit of time, of one of six types drawn at random. The wanted "
@@ -39,5 +40,7 @@ def chapter() -> Paper:
         citation="M. Li, Robust Complex Event Pattern Detection over Streams, dissertation, "
         "Worcester Polytechnic Institute 2010, chapter 4",
         setting={"data": _DATA, "matcher": _MATCHER, "cost": _COST},
-        reproductions={name: Reproduction(*of) for name, of in _ENTRIES.items()},
+        reproductions={
+            name: Reproduction(title, decided(make)) for name, (title, make) in _ENTRIES.items()
+        },
     )

@@ -2,6 +2,7 @@
 
 from slackwater.paper import Paper, Reproduction
 from slackwater.scenarios.papers.l10.ch5 import figures
+from slackwater.scenarios.papers.verdicts import decided
 
 _DATA = (
     "Generated: 20 types, as many of each, window 30 s, lengths normally distributed (the paper "
@@ -49,5 +50,7 @@ def chapter() -> Paper:
         citation="M. Li, Robust Complex Event Pattern Detection over Streams, dissertation, "
         "Worcester Polytechnic Institute 2010, chapter 5",
         setting={"data": _DATA, "condition": _WHERE, "ways": _WAYS, "cost": _COST},
-        reproductions={name: Reproduction(*of) for name, of in _ENTRIES.items()},
+        reproductions={
+            name: Reproduction(title, decided(make)) for name, (title, make) in _ENTRIES.items()
+        },
     )
