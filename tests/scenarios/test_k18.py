@@ -121,6 +121,7 @@ def test_every_part_of_the_paper_is_made(run: PaperRun, monkeypatch: pytest.Monk
     monkeypatch.setattr(overhead, "WORKERS", (4, 10))
     monkeypatch.setattr(overhead, "RATES", (10, 24))
     monkeypatch.setattr(overhead, "SEEDS", 1)
+    monkeypatch.setattr(overhead, "LEAST", 0)
     monkeypatch.setattr(latency, "RATES", (8, 16, 24))
     monkeypatch.setattr(latency, "PERIODS_MS", (50, 400))
     whole = paper()
@@ -134,7 +135,19 @@ def test_every_part_of_the_paper_is_made(run: PaperRun, monkeypatch: pytest.Monk
     for each in whole.reproductions.values():
         finding = each.make(run)
         assert finding.claims
-        assert all("Ours: " in claim.detail for claim in finding.claims)
+        assert all("Ours: " in claim.detail and claim.rests for claim in finding.claims)
         assert finding.tables[0].rows
     surface = whole.reproductions["fig-9"].make(run).facts["ratio"]
     assert surface[0][1] > surface[1][1] >= 1
+
+
+def test_few_documents_do_not_decide_the_figure(
+    run: PaperRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overhead, "WORKERS", (4, 10))
+    monkeypatch.setattr(overhead, "RATES", (24,))
+    monkeypatch.setattr(overhead, "SEEDS", 1)
+    finding = overhead.figure(run)
+    assert not finding.claims
+    assert set(finding.not_judged.values()) == {"20 documents; of fewer than 90 a draw decides."}
+    assert len(finding.not_judged) == 4

@@ -129,8 +129,18 @@ def _measured(
     with run.watched("clusters") as told:
         for cluster in clusters:
             for name, buffered in ((_OURS, False), (_BUFFER, True)):
-                seen = simulated(replace(cluster, buffered=buffered), texts, run.seed)
-                flight[name].append(round(seen.in_flight, 1))
-                latency[name].append(float(np.median(seen.latency_ns)) / MS)
+                in_flight, median_ms = _once(run, replace(cluster, buffered=buffered))
+                flight[name].append(in_flight)
+                latency[name].append(median_ms)
                 told(len(texts))
     return flight, latency
+
+
+def _once(run: PaperRun, cluster: Cluster) -> tuple[float, float]:
+    """Pairs in flight and the median latency [ms] of a cluster."""
+
+    def measured() -> tuple[float, float]:
+        seen = simulated(cluster, given(run), run.seed)
+        return round(seen.in_flight, 1), float(np.median(seen.latency_ns)) / MS
+
+    return run.once(("latency", cluster), measured)
