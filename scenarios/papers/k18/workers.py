@@ -12,6 +12,7 @@ import heapq
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ from slackwater.scenarios.papers.k18.texts import Document
 S: Final = 10**9
 MS: Final = 10**6
 END: Final = 2**62
+_POSTINGS: Final = cache(postings)
+"""Each setting takes the same documents apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class _Simulation:
 
     def document(self, now: int, worker: int, number: int) -> None:
         """A worker takes a document apart."""
-        made = postings((number, self.documents[number]))
+        made = _POSTINGS((number, self.documents[number]))
         self.pairs[number] = len(made)
         done = self.served(worker, now, self.cluster.map_ns * len(self.documents[number]))
         parts: dict[int, list[Posting]] = {}

@@ -122,7 +122,7 @@ def _computing(passes: Passes) -> str:
         f"{BUFFERS[-1]}, of a latency of {number(round(of[-1].latency_s, 1))} s"
         for name, of in passes.items()
     )
-    return f"The buffer changes but the computing ({told})."
+    return f"There the buffer changes the computing alone ({told})."
 
 
 def _taken_back(passes: Passes) -> str:
