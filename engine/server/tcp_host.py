@@ -287,6 +287,11 @@ _LINGER_SECONDS: Final = 5.0
 """So long a closed connection may take to send what was written to it."""
 _SLEEP_MAX_SECONDS: Final = 1.0
 """So soon it is seen that this machine's clock was set."""
+_SET_BACK: Final = (
+    "this machine's clock was set back: arrivals, and with them the times of answers, run {:,.1f} "
+    "s ahead of it; to end that, stop the gateway until the clock has passed the last arrival, or "
+    "begin a new log"
+)
 
 
 class TcpHost:
@@ -308,6 +313,7 @@ class TcpHost:
         self._now_ns = now_ns
         self._refusals = refusals
         self._reading = True
+        self._set_back = core.clock.set_back
         self._acceptor: Acceptor | None = None
         self._connections: dict[Hashable, _Connection] = {}
         self._keys = count(1)
@@ -394,7 +400,12 @@ class TcpHost:
     # --- inside
 
     def _wake(self) -> None:
-        self.core.clock.advance(self._now_ns())  # a clock that was set back is noticed in silence
+        clock = self.core.clock
+        clock.advance(self._now_ns())  # without a message, too
+        if clock.set_back != self._set_back:
+            self._set_back = clock.set_back
+            if self._refusals is not None:
+                self._refusals.tell(_SET_BACK.format(clock.ahead_ns / 1e9))
         self.core.wake(self._now_ns())
         self._carry_out()
 

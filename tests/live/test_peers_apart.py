@@ -13,7 +13,7 @@ import pytest
 
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
-from slackwater.engine.gateway.core import GatewayCore, GatewaySettings
+from slackwater.engine.gateway.core import GatewayCore, GatewaySettings, Recalled
 from slackwater.engine.gateway.outputs import CloseConnection
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.server.log_keeper import LogThread
@@ -24,7 +24,7 @@ from slackwater.engine.server.tcp_host import (
     RefusalLines,
     TcpHost,
 )
-from tests.gateway.conftest import a_data, a_hello
+from tests.gateway.conftest import Log, a_data, a_hello
 
 MS = 10**6
 
@@ -192,3 +192,29 @@ def test_a_second_s_worth_may_come_at_once_and_debts_are_paid() -> None:
     assert limit.wait_s(2.0, 10, 150) == 0.5
     assert limit.wait_s(2.0, 0, 10_000) == WAIT_MAX_S
     assert limit.wait_s(1000.0, 1, 1) == 0.0
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_was_set_back_is_reported_once_in_a_life(restarted: bool) -> None:
+    hour, begun = 3600 * 10**9, 1_767_225_600 * 10**9
+    now, said, recalled = [begun], list[str](), Recalled()
+    if restarted:
+        recalled.last_arrival = begun + hour
+
+    async def run() -> None:
+        core = GatewayCore(GatewaySettings(listen="127.0.0.1"), Log(), recalled=recalled)
+        host = TcpHost(core, lambda: now[0], RefusalLines(said.append))
+        await host.listen("127.0.0.1", 0)
+        assert len(said) == restarted
+        for step in (100 * MS, -900 * MS, 1000 * MS):  # these are waited for
+            now[0] += step
+            host._wake()
+        assert len(said) == restarted
+        now[0] -= 0 if restarted else hour
+        for _ in range(3):
+            host._wake()
+        await host.stop()
+
+    asyncio.run(run())
+    (line,) = said
+    assert "was set back: arrivals, and with them the times of answers, run 3,600.0 s ahead" in line
