@@ -132,7 +132,7 @@ FILES: dict[str, tuple[str, bytes | None, tuple[str, ...]]] = {
     "other folder": ("d/a.txt", b"", (f"d: {LOG_OF_OTHERS}: it holds a.txt",)),
     "log cut off": ("d/.frames-1.parquet.writing", b"P", ("d: ", "was the writer cut off?")),
     "damaged log": ("d/frames-000000000001.parquet", b"PAR1", ("d/frames-000000000001.parquet: dam",
-                                                              "or move it away to read the rest")),
+                                                              "or move it and all after it away")),
 }  # fmt: skip
 
 

@@ -95,6 +95,25 @@ def test_a_part_that_is_lost_is_an_error(tmp_path: Path) -> None:
         assert run(["log", "show", str(log)]) == 2
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_rest_is_read_when_files_are_moved_as_the_message_says(
+    is_lost: bool, tmp_path: Path
+) -> None:
+    write(tmp_path / "rest", 2)
+    log = tmp_path / "log"
+    files = write(log, 4)
+    if is_lost:
+        files.pop(2).unlink()
+    else:
+        files[2].write_bytes(b"PAR1")
+    said = content(log)
+    assert isinstance(said, str)
+    assert f"move {'the files after it' if is_lost else 'it and all after it'} away" in said
+    for path in files[2:]:
+        path.unlink()
+    assert content(log) == content(tmp_path / "rest")
+
+
 @pytest.mark.parametrize("name", ["frames-000000000004.parquet", "frames-000000000002 (1).parquet"])
 def test_a_part_that_is_there_twice_is_an_error(name: str, tmp_path: Path) -> None:
     files = write(tmp_path / "log", 3)

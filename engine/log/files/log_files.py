@@ -275,8 +275,8 @@ def check_files(files: Sequence[Path], upto: int = 0) -> list[FileFacts | None]:
             if file.first != last + 1:
                 lost = file_name(last + 1)
                 raise UserError(
-                    f"{path.parent}: file {lost} of the log is missing; restore it: the "
-                    "files after it cannot be read without it"
+                    f"{path.parent}: file {lost} of the log is missing; restore it, or move the "
+                    "files after it away, which cannot be read without it"
                 )
             last = file.last
     return found
@@ -435,4 +435,6 @@ def found_instead(directory: Path, ours: Collection[str]) -> str:
 def damaged(file: Path, error: Exception) -> UserError:
     """The error for a damaged file."""
     said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-    return UserError(f"{file}: damaged file: {said}; restore it, or move it away to read the rest")
+    rest = "it and all after it" if numbered(file) is not None else "it"
+    remedy = f"restore it, or move {rest} away to read the rest"
+    return UserError(f"{file}: damaged file: {said}; {remedy}")
