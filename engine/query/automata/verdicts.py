@@ -325,12 +325,12 @@ def monitor_sections(plan: MonitorPlan) -> Iterator[tuple[str, list[str]]]:
     yield "automata", ["{} states of the constraint, {} of the pattern, {} of both".format(*sizes)]
     lines = [line for each in excluded(plan) for line in each.splitlines()]
     yield "beforehand", [_STATIC[automata.encoded.static], *lines]
-    told = "cleared, once no match can come; violation, for an event that the constraint excludes"
+    results = "cleared, once no match can come; violation, for an event that is not allowed"
     if plan.by_types:
-        told = "alert, once a match is certain; " + told
+        results = f"alert, once a match is certain; {results}"
     else:
-        told += ". No alert: WITHIN or a condition between steps may still fail"
-    yield "told", [told]
+        results += ". No alert: WITHIN or a condition between steps may still fail"
+    yield "results", [results]
     if len(automata.encoded.table) <= _DRAWN:
         yield "", []
         yield "chart", list(mermaid(automata))

@@ -337,9 +337,9 @@ class CountedWindows(OwnWindows):
     def _mark_refuted(self, low: int, high: int) -> None:
         cells, ref, of = self._held.cells, self._held.kept.ref, self._counted.of
         live = cells.table[cells.table >= 0]
-        told = live[(of["is_group"][live] == 0) & (of["last"][live] != NONE)]
-        first, last = ref[of["first"][told]], ref[of["last"][told]]
-        mine = told[(first < high) & (last >= low)]
+        emitted = live[(of["is_group"][live] == 0) & (of["last"][live] != NONE)]
+        first, last = ref[of["first"][emitted]], ref[of["last"][emitted]]
+        mine = emitted[(first < high) & (last >= low)]
         of["stale"][mine] = 1
         self._state["stale"] |= len(mine) > 0
 
