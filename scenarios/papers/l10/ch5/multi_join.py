@@ -76,8 +76,8 @@ def _joined(
     value: np.ndarray, steps: int, ends: int, rising: int, within: int, way: int,
 ) -> np.ndarray:  # fmt: skip
     starts, count = steps - ends, len(kind)
-    stack, bottom, top = np.empty((steps, count), np.int64), np.zeros((2, steps), np.int64), 0
-    low, high = bottom[0], bottom[1]
+    stack = np.empty((steps, count), np.int64)
+    low, high = np.zeros(steps, np.int64), np.zeros(steps, np.int64)
     rip, place = np.zeros(count, np.int64), np.full(count, _NONE)
     done, work = np.zeros(count, np.bool_), np.zeros(1, _WORK)
     chosen, order = np.full(steps, _NONE), np.empty(steps, np.int64)
@@ -88,14 +88,14 @@ def _joined(
         row, step = rows[record], kind[rows[record]]
         now = ts[row] if begins[record] else te[row]
         for each in range(steps):
-            top = low[each]
+            was = low[each]
             while low[each] < high[each] and (
                 ts[stack[each, low[each]]] + within < now
                 or (each > indexed and rip[stack[each, low[each]]] <= low[each - 1])
                 or (each > starts and low[each - 1] == high[each - 1])
             ):
                 low[each] += 1
-            for gone in range(top, low[each]):
+            for gone in range(was, low[each]):
                 held -= done[stack[each, gone]]
         if not begins[record]:
             seen += 1
