@@ -22,7 +22,7 @@ _WEEK: Final = {"w", "week", "weeks"}
 _NO_FIXED_LENGTH: Final[dict[str, str]] = {
     "month": "in days, as in 30 d", "quarter": "in days, as in 90 d",
     "year": "in days, as in 365 d",
-    "workday": "in days with weekends, as in 8 d for six workdays",
+    "workday": "in days with weekends, as in 10 d, the most that six workdays last",
 }  # fmt: skip
 
 

@@ -111,6 +111,15 @@ def test_a_deadline_of_days_that_people_know() -> None:
     assert tables.day_starts[-1] <= latest <= tables.day_ends[-1]
 
 
+def test_six_workdays_last_eight_to_ten_days() -> None:
+    """What a duration, which has no workdays, is refused with."""
+    tables, week = deadlines("UTC"), range(at("2026-06-01", "UTC"), at("2026-06-08", "UTC"), HOUR)
+    lengths = [deadline(time, 6, tables) - time for time in week]
+    assert (min(lengths), max(lengths)) == (8 * DAY, 10 * DAY)
+    with pytest.raises(UserError, match="as in 10 d, the most that six workdays last"):
+        query("EVENT SEQ(A a, B b) WITHIN 6 workdays")
+
+
 def by_definition(
     events: Sequence[Event], seq: Seq, expression: str, number: int, zone: str
 ) -> Iterator[tuple[str, int, int | None, int]]:

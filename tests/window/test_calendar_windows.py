@@ -214,7 +214,10 @@ def test_the_language_reads_back_what_explain_writes(written: str, means: str) -
         ("TUMBLING 37 years", "a whole number of its units, up to 36 years"),
         ("SLIDING 1 month EVERY 1 d", "write it in days, as in 30 d"),
         ("SESSION 1 month", "write it in days, as in 30 d"),
-        ("TUMBLING 6 workdays", "write it in days with weekends, as in 8 d for six workdays"),
+        (
+            "TUMBLING 6 workdays",
+            "write it in days with weekends, as in 10 d, the most that six workdays last",
+        ),
     ],
 )
 def test_what_no_calendar_has_is_refused(written: str, said: str) -> None:
