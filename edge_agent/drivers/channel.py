@@ -356,7 +356,7 @@ class OutboxChannel(BaseOutlet):
         return {
             stream.name: {
                 "bytes": spool.bytes, "unwritten_bytes": spool.unwritten_bytes,
-                "committed": spool.committed, **spool.counts,
+                "committed": spool.committed, **spool.counts, **outbox.counts,
             }
             for stream, spool in zip(outbox.start.streams, outbox.spools, strict=True)
         }  # fmt: skip

@@ -54,6 +54,21 @@ def test_every_metric_is_documented_and_no_other() -> None:
     assert set(re.findall(r"`(slackwater_agent_[a-z_]+)`", table)) == names
 
 
+@pytest.mark.parametrize(
+    "file",
+    ["session", "timesync", "drivers/session_driver", "drivers/outlets", "drivers/channel",
+     "outbox/spool", "outbox/outbox"],
+)  # fmt: skip
+def test_everything_that_is_counted_is_explained(file: str) -> None:
+    code = (REFERENCE.parents[2] / f"edge_agent/{file}.py").read_text()
+    names = set(re.findall(r'counts\["(\w+)"', code))
+    for first, second in re.findall(r'counts\["(\w+)" if \w+ else "(\w+)"\]', code):
+        names |= {first, second}
+    assert names
+    table = REFERENCE.read_text().split("The values of `what`")[1]
+    assert names <= set(re.findall(r"`(\w+)`", table))
+
+
 async def said(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

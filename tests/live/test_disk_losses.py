@@ -131,3 +131,36 @@ def test_segments_that_cannot_be_read_block_nothing(
     found = field.values("door")
     assert found == [*range(len(found) - 10), *range(90_000, 90_010)]
     assert len(found) > 1000
+
+
+NO_POSITION = """
+from slackwater.edge_agent.outbox import outbox
+store = outbox.store
+def bad(files, name, value):
+    if name == outbox.POSITION:
+        raise OSError(5, "Input/output error")
+    store(files, name, value)
+outbox.store = bad
+from slackwater.engine.cli import main
+main()
+"""
+
+
+def test_a_position_that_cannot_be_stored_is_in_the_status(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = agent_with_outbox(field)
+    field.change(name, "[agent]\n", '[agent]\nstatus = "status.json"\nstatus_every = "100 ms"\n')
+    field.serve()
+    monkeypatch.setattr(conftest, "SLACKWATER", [sys.executable, "-c", NO_POSITION])
+    agent = fed(field, name, range(100))
+    status = field.folder / "status.json"
+    until(
+        lambda: (
+            status.exists()
+            and json.loads(status.read_text())["outbox"]["events"].get("store_failed")
+        ),
+        "the count of failures",
+    )
+    agent.end()
+    assert field.values("door") == list(range(100))
