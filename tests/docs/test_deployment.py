@@ -308,4 +308,4 @@ def test_prometheus_understands_the_alarms() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 rules found" in done.stdout
+    assert "13 rules found" in done.stdout
