@@ -28,8 +28,7 @@ from slackwater.scenarios.papers.z10.methods import (
     K_SLACK,
     REALTIME,
     Ran,
-    Setup,
-    events,
+    too_few,
     too_near,
     truth,
     written,
@@ -43,8 +42,6 @@ _NONE: Final = 5.0
 """Percent up to which an accuracy counts as almost zero."""
 _SAME: Final = 1.0
 """Percentage points within which an accuracy does not depend on disorder."""
-_LEAST: Final = 2_000
-"""Events for a comparison of accuracies."""
 _LIKE: Final = 15.0
 """Percentage points within which two accuracies are similar."""
 _AXIS: Final = "events out of order [%]"
@@ -166,7 +163,7 @@ def durable_accuracy(run: PaperRun) -> Finding:
                f"it falls by {_fall(curves[IE_MINER]):.1f} points, Realtime by "
                f"{_fall(curves[REALTIME]):.1f}.",
                rests=holds_with(run, _miner_falls, DURABLE)),
-        unless(_few(run, DURABLE),
+        unless(too_few(run, DURABLE),
                judged("Realtime and Correct are about as accurate as without durable events.",
                max(apart.values()) <= _LIKE,
                listed(f"{name}: {value:.1f} points apart at most" for name, value in apart.items()),
@@ -235,12 +232,6 @@ def execution(run: PaperRun) -> Finding:
     both = {**points, **{f"{name}, durable": values for name, values in durable.items()}}
     return _finding(claims, "fig-15", "Average execution time", both,
                     "time of the processor [us]", _CPU)  # fmt: skip
-
-
-def _few(run: PaperRun, shape: Shape) -> str:
-    """Why so few events decide no comparison of accuracies; empty if they do."""
-    count = len(events(run, Setup(REALTIME, shape)))
-    return f"{count:,} events; fewer than {_LEAST:,} say too little." if count < _LEAST else ""
 
 
 def _over_none(works: Sequence[float]) -> str:

@@ -48,6 +48,7 @@ ENGINE: Final = "the computer, and our engine in place of a prototype in C#."
 """On what a verdict on times rests."""
 _NOISE: Final = 1.05
 """Nearer to one another, times may be the other way round in another run."""
+_LEAST: Final = 10_000
 _TIMED_LEAST: Final = 5_000
 """Events of a pass; the times of fewer are mostly those of the calls."""
 _FEWEST: Final = 400
@@ -237,6 +238,12 @@ def events(run: PaperRun, setup: Setup) -> Arriving:
     """What a setup's passes read, at the run's scale."""
     shape = replace(setup.shape, count=max(round(setup.shape.count * run.scale), _FEWEST))
     return run.once(("events", shape, setup.share), lambda: arriving(shape, setup.share, run.seed))
+
+
+def too_few(run: PaperRun, shape: Shape) -> str:
+    """Why so few events decide no comparison of accuracies or latencies; empty if they do."""
+    count = len(events(run, Setup(REALTIME, shape)))
+    return f"{count:,} events; fewer than {_LEAST:,} say too little." if count < _LEAST else ""
 
 
 def k_ns(run: PaperRun, setup: Setup) -> int:
