@@ -38,7 +38,10 @@ def orders(events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
             early, late = events[order[i]], events[order[j]]
             one_clock = early.source == late.source and early.epoch == late.epoch != -1
             swapped = order[i] > order[j]
-            if swapped and (one_clock or early.ref - early.unc > late.ref + late.unc):
+            end = late.ref + late.long
+            if swapped and (
+                early.ref >= end if one_clock else early.ref - early.unc > end + late.unc
+            ):
                 fine = False
         if fine:
             yield tuple(events[place] for place in order)
@@ -73,6 +76,75 @@ def test_what_is_confirmed_holds_in_every_order_that_clocks_allow(
     for result in run(lambda: MonitorOperator(plan, "main"), events):
         if result["certainty"] == "confirmed":
             assert worlds(result, events, seq, expression) == {True}
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ABC"), st.integers(0, 6), st.integers(0, 2), st.sampled_from("pq"),
+            st.sampled_from([-1, 0, 0]), st.sampled_from([0, 0, 3, 9, 40]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(SEQS), st.sampled_from(ENDLESS + ENDING),
+    st.lists(st.integers(0, 5), max_size=2), st.booleans(),
+)  # fmt: skip
+def test_what_is_confirmed_holds_in_every_order_of_intervals_that_overlap(
+    drawn: list[tuple[str, int, int, str, int, int]], seq: Seq, expression: str, cuts: list[int],
+    rewrites: bool,
+) -> None:  # fmt: skip
+    """L10 6.1: one after the other is what ends before the next begins."""
+    events, ref = [], 0
+    for letter, step, unc, source, epoch, long in drawn:
+        ref += step
+        events.append(Event(letter, ref, unc, source, epoch, attrs={"id": 7}, long=long))
+    plan = plan_of(seq, expression)
+    made = MonitorSettings(horizon_ns=1000 if rewrites else None)
+    found = run(lambda: MonitorOperator(plan, "main", made), events)
+    assert run(lambda: MonitorOperator(plan, "main", made), events, cuts) == found
+    for result in found:
+        if result["certainty"] == "confirmed":
+            assert worlds(result, events, seq, expression) == {True}
+
+
+def test_intervals_that_overlap_are_in_no_order() -> None:
+    def found(expression: str, *events: tuple[str, int, int]) -> list[tuple[str, int, str]]:
+        plan = plan_of(Seq((("A",),), ()), expression)
+        shown = [
+            Event(letter, begin, source="p", epoch=0, attrs={"id": 1}, long=end - begin)
+            for letter, begin, end in events
+        ]
+        results = run(lambda: MonitorOperator(plan, "main"), shown)
+        return [(r["alert"], r["ts"], r["certainty"]) for r in results if r["alert"] != "alert"]
+
+    one, other = ("A", 10, 50), ("B", 20, 30)
+    assert found("A, B", one, other) == []  # as they begin; B first breaks it, which nobody knows
+    assert found("B, A", one, other)[0] == ("violation", 10, "confirmed")
+    assert found("(A & B), C", one, other) == []
+    for expression in ("(A & B), C", "A, B, C"):  # in the second, B first broke it already
+        found_here = found(expression, one, other, ("A", 60, 60))
+        assert found_here == [("violation", 60, "confirmed")]
+    touching = ("B", 50, 60)
+    assert found("B, A", one, touching)[0] == ("violation", 10, "confirmed")
+    assert found("A, A | B, A", one, touching) == [("violation", 50, "confirmed")]
+    assert found("A, A | B, A", one, other) == [("violation", 20, "uncertain")]
+
+
+def test_a_silence_begins_where_an_interval_ends() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, B", timeout=10)
+
+    def found(*events: tuple[str, int, int]) -> list[tuple[str, int | None, str]]:
+        shown = [
+            Event(letter, begin, source="p", epoch=0, attrs={"id": 1}, long=end - begin)
+            for letter, begin, end in events
+        ]
+        results = run(lambda: MonitorOperator(plan, "main"), shown)
+        return [(r["alert"], r["seq"], r["ts"], r["certainty"]) for r in results]
+
+    assert found(("A", 0, 30), ("B", 40, 50)) == [("alert", 0, 0, "confirmed")]
+    assert found(("A", 0, 30), ("B", 41, 50))[1] == ("violation", None, 40, "confirmed")
 
 
 def worlds(result: dict[str, Any], events: Sequence[Event], seq: Seq, expression: str) -> set[bool]:

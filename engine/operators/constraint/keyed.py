@@ -96,6 +96,7 @@ def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> Non
             slots[slot] = known
             traces[known].key = keyed.key[i]
             traces[known].last_ref = INT_MIN
+            traces[known].last_end = INT_MIN
             traces[known].path = NONE
             traces[known].flags = FRESH
             known += 1

@@ -71,7 +71,7 @@ from slackwater.engine.query.monitor_plan import MonitorPlan
 _ROOM: Final = 1 << 12
 """Results emitted at once."""
 _OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
-_READ: Final = {"release", "status", *_OF_EVENT}
+_READ: Final = {"release", "status", "ts", "te", *_OF_EVENT}
 
 
 class MonitorOperator(Restorable):
@@ -135,7 +135,9 @@ class MonitorOperator(Restorable):
             read = {name: columns[name] for name in _OF_EVENT}
             read[CLOCK] = columns.get(STAMPED_BY, columns[CLOCK])
             doubt = _doubt(columns, self._mixed(columns))
-            events = TraceEvents(symbol=symbols, number=numbers, doubt=doubt, **read)
+            events = TraceEvents(
+                symbol=symbols, number=numbers, doubt=doubt, **read, **_ends(released)
+            )
             self._follow(np.ascontiguousarray(keys[:, 0]), events, settled, moves, found)
         if moves is not None and len(moves.to):
             self._now = int(moves.to[-1])
@@ -304,6 +306,15 @@ class MonitorOperator(Restorable):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._keys.restore(state["keys"])
+
+
+def _ends(released: Released) -> dict[str, np.ndarray]:
+    """Where events end, and at the latest; clocks may run off by their rate until then."""
+    columns = released.columns
+    long = columns["te"] - columns["ts"]
+    end = columns["ref"] + long
+    unc = np.where(long > 0, np.maximum(columns["unc"], released.bound.at(end)), columns["unc"])
+    return {"end": end, "latest": end + unc}
 
 
 def _doubt(columns: Mapping[str, np.ndarray], mixed: np.ndarray) -> np.ndarray:

@@ -188,7 +188,7 @@ def follow_and_rewrite(
             return i, rows, 0
         if timeout > 0 and due(trace, now[i], timeout, tables):
             rows = run_out(trace, LATER, timeout, tables, emitted, rows)
-        again = trace.flags & RUN_OUT != 0 and ref <= deadline(trace.last_ref, timeout, tables)
+        again = trace.flags & RUN_OUT != 0 and ref <= deadline(trace.last_end, timeout, tables)
         if ref >= trace.last_ref and not again:
             rows = step(trace, i, i, timeout, INT_MIN, tables, events, pool, emitted, rows)
             if timeout > 0 and due(trace, now[i], timeout, tables):
@@ -244,10 +244,11 @@ def _is_of(wider: WiderErrors, k: int, clock: int, epoch: int) -> bool:
 @inline
 def _wider_event(node: Record, wider: WiderErrors) -> None:
     for k in range(len(wider.clock)):
-        low, high = node.ref - node.unc, node.ref + node.unc
+        low, high = node.ref - node.unc, node.latest
         then = high >= wider.low[k] and low <= wider.high[k]
         if then and _is_of(wider, k, node.clock, node.epoch):
             node.unc = min(node.unc + wider.by[k], UNC_MAX_NS)
+            node.latest += min(wider.by[k], UNC_MAX_NS)
             if wider.epoch[k] == NO_EPOCH:
                 node.epoch = NO_EPOCH
 

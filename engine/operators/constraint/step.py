@@ -143,12 +143,13 @@ def keep_open(traces: np.ndarray, settled: np.ndarray, tails: np.ndarray, over: 
 
 # One event of a trace: a look-up in the table of automata (L10 Algorithm 2, or 1 by choice).
 #
-# What L10 leaves out, as its events are in order and its clocks right: an alert is uncertain if its
-# trace's events may have been the other way round, and that way it would not be given. The last two
-# events are exchanged where their clocks allow it, and both states are followed from there on, past
-# the end of a trace, too. Where three or more may all change places, or more than two states are
-# possible, the trace is in doubt. A trace that is over counts as over under every error once
-# progress has passed it by more than clocks err.
+# What L10 leaves out, as its events are points in order and its clocks right: an alert is uncertain
+# if its trace's events may have been the other way round, and that way it would not be given. The
+# last two events are exchanged where their clocks allow it, and both states are followed from there
+# on, past the end of a trace, too. Intervals that overlap are in no order (L10 6.1), so they may
+# have been either way round, whatever their clocks. Where three or more may all change places, or
+# more than two states are possible, the trace is in doubt. A trace that is over counts as over
+# under every error once progress has passed it by more than clocks err.
 
 
 MOST_RESULTS: Final = 3
@@ -249,7 +250,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted:
     out.row = row
     out.key = trace.key
     out.number = trace.number
-    out.ref = deadline(trace.last_ref, timeout, tables)
+    out.ref = deadline(trace.last_end, timeout, tables)
     out.due = deadline(trace.until, timeout, tables)
     out.seq = -1
     out.source = NONE
@@ -288,6 +289,8 @@ def put(pool: TracePool, i: int, events: TraceEvents, link: int, state: int) -> 
     node = pool.nodes[place]
     node.ref = events.ref[i]
     node.unc = events.unc[i]
+    node.end = events.end[i]
+    node.latest = events.latest[i]
     node.seq = events.seq[i]
     node.epoch = events.epoch[i]
     node.number = events.number[i]
@@ -354,14 +357,15 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     """Begins a trace if need be; gives how many results there are, and whether event ``i`` is
     surely after the one before it, as one clock says.
     """
-    same_clock = (
+    one_clock = (
         events.epoch[i] != NO_EPOCH
         and trace.epoch == events.epoch[i]
         and trace.clock == events.clock[i]
     )
+    same_clock = one_clock and events.ref[i] >= trace.last_end
     over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
     first = over and not tables.ended[trace.state]  # of its key
-    silent, ref, last = timeout > 0 and not first, events.ref[i], trace.last_ref
+    silent, ref, last = timeout > 0 and not first, events.ref[i], trace.last_end
     mine, its = 0, 0  # of one clock an error moves both; what moves may have other workdays ahead
     if not first and (not same_clock or len(tables.day_starts) > 0):
         mine, its = events.unc[i], trace.until - last
@@ -378,7 +382,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
         return rows, True
     if perhaps or not same_clock:
         trace.flags |= MIXED
-    if not same_clock and UNKNOWN_EPOCH in (events.epoch[i], trace.epoch):
+    if not one_clock and UNKNOWN_EPOCH in (events.epoch[i], trace.epoch):
         trace.flags |= UNKNOWN if events.doubt[i] & OTHERS else DOUBTFUL
     if over or late:
         on, other = _open_state(tables, trace.state), _open_state(tables, trace.other)
@@ -405,7 +409,8 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Tr
     trace.state = new
     trace.other = other
     trace.last_ref = events.ref[i]
-    _last_until(trace, events.ref[i] + events.unc[i])
+    trace.last_end = events.end[i]
+    _last_until(trace, events.latest[i])
     trace.flags = trace.flags & ((1 << KNOWN) - 1 | UNKNOWN) | verdict << KNOWN
     if ended:
         trace.flags |= FRESH

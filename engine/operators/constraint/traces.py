@@ -13,6 +13,7 @@ TRACE: Final = np.dtype(
     [
         ("key", np.int64),
         ("last_ref", np.int64),  # of the last event
+        ("last_end", np.int64),  # where it ends
         ("until", np.int64),  # no event so far can have been later
         ("epoch", np.int64),  # with ``clock``: of the last event
         ("clock", np.int32),
@@ -29,11 +30,11 @@ TRACE: Final = np.dtype(
         ("flags", np.uint8),  # from ``KNOWN`` on, the verdict
     ]
 )
-"""60 bytes. 34 are of the last event, which is buffered as it may change places with the next one:
+"""68 bytes. 42 are of the last event, which is buffered as it may change places with the next one:
 its time and how far that may be off (in ``until``), its clock, its number and its type. The other
 26 are the trace's. The tables know by ``state`` where the constraint is.
 """
-OF_LAST_EVENT: Final = ("last_ref", "until", "epoch", "clock", "number", "symbol")
+OF_LAST_EVENT: Final = ("last_ref", "last_end", "until", "epoch", "clock", "number", "symbol")
 FRESH: Final = 1
 """Flag: the next event of this key begins a trace: none has come, or the last was allowed none."""
 DOUBTFUL: Final = 2
@@ -66,6 +67,8 @@ NODE: Final = np.dtype(
     [
         ("ref", np.int64),
         ("unc", np.int64),
+        ("end", np.int64),
+        ("latest", np.int64),
         ("seq", np.int64),
         ("epoch", np.int64),
         ("number", np.int64),
@@ -79,7 +82,7 @@ NODE: Final = np.dtype(
     ],
     align=True,
 )
-"""A buffered event, 64 bytes."""
+"""A buffered event, 80 bytes."""
 
 ALERT: Final = 0
 CLEARED: Final = 1
@@ -110,8 +113,9 @@ LATER: Final = -1
 
 class TraceEvents(NamedTuple):
     """Columns of events: their symbol (negative: not read), when each one happened, give or take
-    ``unc`` [ns], and by which clock: two of one clock and epoch are in order. ``doubt``: bits
-    ``OTHERS PERHAPS NOBODY_KNOWS``.
+    ``unc`` [ns], and by which clock: two of one clock and epoch are in order. An interval begins
+    then; it goes to ``end``, at the ``latest`` to that. ``doubt``: bits ``OTHERS PERHAPS
+    NOBODY_KNOWS``.
 
     ``number`` counts the rows of the released stream.
     """
@@ -119,6 +123,8 @@ class TraceEvents(NamedTuple):
     symbol: np.ndarray
     ref: np.ndarray
     unc: np.ndarray
+    end: np.ndarray
+    latest: np.ndarray
     source: np.ndarray
     clock: np.ndarray
     epoch: np.ndarray
