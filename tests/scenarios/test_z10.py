@@ -204,7 +204,19 @@ def test_times_that_are_near_decide_nothing(run: PaperRun) -> None:
     many = counted(run, "test", [Setup(REALTIME, Shape(5_000))])
     passes = {REALTIME: list(many.values())}
     assert not methods.too_near(passes, 1.06, 0.95)
-    assert methods.too_near(passes, 1.06, 0.96).startswith("it hangs on 0.960 to 1")
+    assert methods.too_near(passes, 1.06, 0.96).startswith("it hangs on 0.960 to 1, which")
+    busy = {REALTIME: [replace(ran, noise=1.2) for ran in passes[REALTIME]]}
+    assert "1.150 to 1" in methods.too_near(busy, 1.15)
+    assert "passes of this one differ by 20%" in methods.too_near(busy, 1.15, 1.21)
+
+
+def test_the_noise_of_times_is_the_median_by_the_least() -> None:
+    made, told = arriving(POINTS, 0.0, 1), Told(*(np.empty((0, 3)), *[np.empty(0)] * 4))
+    setup = Setup(REALTIME, POINTS)
+    calls = ([1.0, 4.0], [2.0, 3.0], [4.0, 5.0])
+    least = methods._least([Ran(setup, made, told, np.array(each)) for each in calls])
+    assert least.seconds.tolist() == [1.0, 3.0]
+    assert least.noise == (2.0 + 4.0) / (1.0 + 3.0)
 
 
 @pytest.mark.parametrize("shape", [POINTS, DURABLE])

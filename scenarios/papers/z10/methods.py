@@ -47,7 +47,7 @@ _TURNS: Final = 7
 ENGINE: Final = "the computer, and our engine in place of a prototype in C#."
 """On what a verdict on times rests."""
 _NOISE: Final = 1.05
-"""Nearer to one another, times may be the other way round in another run."""
+"""Nearer to one another, times may be the other way round in another run, however calm this one."""
 _LEAST: Final = 10_000
 _TIMED_LEAST: Final = 5_000
 """Events of a pass; the times of fewer are mostly those of the calls."""
@@ -121,12 +121,15 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """``seconds``: of the processor, by call, the least of the passes."""
+    """``seconds``: of the processor, by call, the least of the passes. ``noise``: how many times as
+    long the median of the passes took.
+    """
 
     setup: Setup
     arriving: Arriving
     told: Told
     seconds: np.ndarray
+    noise: float = 1.0
 
     @property
     def event_seconds(self) -> float:
@@ -186,11 +189,12 @@ def too_near(passes: Mapping[str, Sequence[Ran]], *ratios: float) -> str:
     count = min(len(ran.arriving) for of in passes.values() for ran in of)
     if count < _TIMED_LEAST:
         return f"a pass has {count:,} events; times of fewer than {_TIMED_LEAST:,} say too little."
-    near = [ratio for ratio in ratios if 1 / _NOISE < ratio < _NOISE]
+    noise = max(_NOISE, *(ran.noise for of in passes.values() for ran in of))
+    near = [ratio for ratio in ratios if 1 / noise < ratio < noise]
     if near:
         return (
             f"it hangs on {listed(f'{ratio:.3f} to 1' for ratio in near)}, which another run may "
-            "turn round."
+            f"turn round: passes of this one differ by {noise - 1:.0%}."
         )
     return ""
 
@@ -220,18 +224,23 @@ def timed(run: PaperRun, what: str, setups: Sequence[Setup]) -> dict[Setup, Ran]
 
 
 def _passed(run: PaperRun, what: str, setups: Sequence[Setup], turns: int) -> dict[Setup, Ran]:
-    found: dict[Setup, Ran] = {}
+    found: dict[Setup, list[Ran]] = {}
     with run.watched(f"{what}: {len(setups)} setups") as advanced:
         for turn in range(turns):
             for setup in setups:
                 again = run.once(
                     ("z10", setup, turn), functools.partial(_one_pass, run, setup, advanced)
                 )
-                if setup in found:
-                    least = np.minimum(found[setup].seconds, again.seconds)
-                    again = replace(found[setup], seconds=least)
-                found[setup] = again
-    return found
+                found.setdefault(setup, []).append(again)
+    return {setup: _least(ran) for setup, ran in found.items()}
+
+
+def _least(ran: Sequence[Ran]) -> Ran:
+    """Passes of one setup as one."""
+    seconds = np.array([each.seconds for each in ran])
+    least = seconds.min(axis=0)
+    noise = float(np.median(seconds, axis=0).sum() / least.sum())
+    return replace(ran[0], seconds=least, noise=noise)
 
 
 def events(run: PaperRun, setup: Setup) -> Arriving:
