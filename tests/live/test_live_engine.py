@@ -155,10 +155,10 @@ def test_answers_to_what_is_gone_are_not_replaced(tmp_path: Path) -> None:
     life.engine.upto(files - 1)
     life.engine.save()
     mine = {"w": {"query": "SELECT ...", "order": "none"}}
-    claim(answers, log, mine)
+    claim(answers, log, mine, {})
     check_begin(log, answers, QUERIES)
     retire(log, numbered_files(log)[: files - 1], {}, None)
-    claim(answers, log, mine)
+    claim(answers, log, mine, {})
     with pytest.raises(UserError, match=r"of which those up to \d+ were retired, and the engine's"):
         check_begin(log, answers, QUERIES)
     shutil.rmtree(answers)

@@ -148,7 +148,7 @@ def test_a_site_s_tables_are_read_at_its_start_and_belong_to_its_answers(tmp_pat
     assert there.questions.plans() == first.questions.plans()
     assert len(there.questions.chain_settings().lookups) == 1
     grown(tmp_path)
-    claim(tmp_path / "answers", tmp_path / "log", first.questions.of_each())
+    claim(tmp_path / "answers", tmp_path / "log", first.questions.of_each(), {})
     check_claim(tmp_path / "answers", tmp_path / "log", task("1,icu").questions.of_each())
     other = task("1,er").questions.of_each()
     assert other["q2"] == first.questions.of_each()["q2"]
