@@ -182,7 +182,6 @@ def wait_for(done: Callable[[], None]) -> None:
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
 _SPARK_LOG: Final = "spark.log"
-_SCHEDULER: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
 _TRIES: Final = 3
 """Of a run with a worker that is slow to start."""
 _SINK: Final = {
@@ -221,7 +220,8 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
         .config("spark.driver.extraJavaOptions", java_options(os.environ, home))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "ERROR")
+        # A file takes what only warns, too: that no worker has the memory or cores asked for.
+        .config("spark.log.level", "ERROR" if log is None else "WARN")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.streaming.stateStore.providerClass", _STATE_STORE)
         # A batch then writes only what changed, and need not know how much there was before.
@@ -234,11 +234,7 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
     if log is None:
         return builder.getOrCreate()
     with _standard_error_to(log), of_the_jvm(log):
-        session = builder.getOrCreate()
-        # It warns where no worker has the memory or cores: else nothing says why a run waits.
-        log4j = session.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001
-        log4j.core.config.Configurator.setLevel(_SCHEDULER, log4j.Level.WARN)
-        return session
+        return builder.getOrCreate()
 
 
 @contextmanager
