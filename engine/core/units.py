@@ -159,6 +159,16 @@ def workdays(zone: str) -> tuple[array[int], array[int]]:
     return array("q", starts), array("q", ends)
 
 
+@cache
+def longest_workdays(period: Period) -> int:
+    """The most that so many workdays last, from any instant [ns]."""
+    (starts, ends), number = workdays(period.zone), period.number
+    return max(
+        max(starts[day + number] - starts[day], starts[day + 1 + number] - ends[day])
+        for day in range(len(starts) - 1 - number)
+    )
+
+
 def _midnight(day: int, zone: ZoneInfo) -> datetime:
     """``day``: since the epoch. The first one where clocks repeat it; one where they skip it."""
     return datetime.fromordinal(_EPOCH_DAY + day).replace(tzinfo=zone)

@@ -222,7 +222,7 @@ def _conditions(plan: SeqPlan) -> list[Predicate]:
 
 
 def _scope(between: Between, plan: SeqPlan, shape: Shape) -> str:
-    width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
+    width = _width(plan)
     if between.leading:
         last = _end("last", shape.lasts, plan)
         first = _each("before", between.right, plan)
@@ -256,7 +256,9 @@ def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSetti
         end = _end("first", between.right, plan)
         missing = f"no {render_type(step)} before {end} can come any more"
     else:
-        width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
+        width = _width(plan)
+        if plan.workdays is not None:
+            width = f"{render_duration(plan.within_ns or 0)}, the most that {width} last,"
         end = f"{width} after {_end('first', shape.firsts, plan)}"
         missing = f"no {render_type(step)} up to {end} can come any more"
     return waits(
@@ -267,11 +269,17 @@ def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSetti
     )
 
 
+def _width(plan: SeqPlan) -> str:
+    if plan.workdays is not None:
+        return f"{plan.workdays} of {plan.workdays.zone}"
+    return "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
+
+
 def _within(plan: SeqPlan) -> str:
     if plan.within_ns is None:
         return "no bound"
     last = "the end of its last" if of_intervals(plan) else "its last"
-    return f"{render_duration(plan.within_ns)} at most from a match's first event to {last}"
+    return f"{_width(plan)} at most from a match's first event to {last}"
 
 
 def _barrier(

@@ -278,6 +278,14 @@ class Comparison(Struct, frozen=True):
     right: Expression
 
 
+class InWorkdays(Comparison, frozen=True):
+    """That the time ``left`` is so many workdays after the time ``right`` at most."""
+
+    left: Attribute
+    right: Attribute
+    period: Period
+
+
 class Membership(Struct, frozen=True):
     """``item IN (options)``; unknown when the item is null."""
 
@@ -395,6 +403,8 @@ class Scope(Struct, frozen=True):
 class SeqPlan(Struct, frozen=True):
     """``EVENT SEQ(...) WHERE ... WITHIN w``: strictly increasing event time, last - first <= w.
 
+    ``workdays``: what ``w`` is if it counts them; ``within_ns`` is then the most that they last.
+
     ``equalities``: groups of attributes that must be equal, one tuple per group, each naming at
     most one attribute per step (they partition the state). ``others``: the remaining conjuncts
     that join several steps. ``within_ns`` None: no bound. ``returns`` and ``computed``: attributes
@@ -412,6 +422,7 @@ class SeqPlan(Struct, frozen=True):
     equalities: tuple[tuple[Attribute, ...], ...] = ()
     others: tuple[Predicate, ...] = ()
     within_ns: int | None = None
+    workdays: Period | None = None
     returns: tuple[Attribute, ...] = ()
     realtime: int | None = None
     pattern: Group | None = None

@@ -340,7 +340,7 @@ def _seq(plan: SeqPlan) -> str:
     if of_intervals(plan):
         related = ", ".join(map(render_relation, plan.relations))
         pattern = pattern.replace("ISEQ(", f"ISEQ[{related}](", 1)
-    return _event(pattern, terms, plan.within_ns, plan, everything=plan.everything)
+    return _event(pattern, terms, plan)
 
 
 def _repeated(plan: RepeatPlan) -> str:
@@ -366,7 +366,7 @@ def _repeated(plan: RepeatPlan) -> str:
     if plan.limit is not None:
         more.append(f"LIMIT {plan.limit}")
     pattern = f"SEQ({', '.join(render_often(*each) for each in steps)})"
-    return _event(pattern, terms, plan.within_ns, plan, more, everything=plan.everything)
+    return _event(pattern, terms, plan, more)
 
 
 def render_often(step: Step, often: Often) -> str:
@@ -400,23 +400,21 @@ def render_relation(relation: PointRelation) -> str:
 
 def _or(plan: OrPlan, pattern: str) -> str:
     terms = [render_term(each) for each in plan.conjuncts]
-    first = plan.branches[0]
-    return _event(pattern, terms, first.within_ns, plan, everything=first.everything)
+    return _event(pattern, terms, plan)
 
 
-def _event(
-    pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan | OrPlan,
-    more: Sequence[str] = (), *, everything: bool = False,
-) -> str:  # fmt: skip
-    clauses = [f"EVENT {pattern}"]
+def _event(pattern: str, terms: list[str], plan: SeqPlan | OrPlan, more: Sequence[str] = ()) -> str:
+    first, clauses = plan.branches[0], [f"EVENT {pattern}"]
     if terms:
         clauses.append(f"WHERE {' AND '.join(terms)}")
-    if within_ns is not None:
-        clauses.append(f"WITHIN {render_duration(within_ns)}")
+    if first.workdays is not None:
+        clauses.append(f"WITHIN {_calendar(first.workdays)}")
+    elif first.within_ns is not None:
+        clauses.append(f"WITHIN {render_duration(first.within_ns)}")
     if plan.realtime is not None:
         clauses.append(f"REALTIME {plan.realtime}")
     clauses += more
-    returned = ["*"] if everything else []
+    returned = ["*"] if first.everything else []
     returned += [*map(render_attribute, plan.returns), *map(_computed, plan.computed)]
     if returned:
         clauses.append(f"RETURN {', '.join(returned)}")

@@ -117,7 +117,7 @@ def test_six_workdays_last_eight_to_ten_days() -> None:
     lengths = [deadline(time, 6, tables) - time for time in week]
     assert (min(lengths), max(lengths)) == (8 * DAY, 10 * DAY)
     with pytest.raises(UserError, match="as in 10 d, the most that six workdays last"):
-        query("EVENT SEQ(A a, B b) WITHIN 6 workdays")
+        query("EVENT SEQ(A a, B b) WHERE b.ts - a.ts < 6 workdays")
 
 
 def by_definition(

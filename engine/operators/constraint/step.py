@@ -31,7 +31,7 @@ from slackwater.engine.operators.constraint.traces import (
     TracePool,
     TraceTables,
 )
-from slackwater.engine.operators.window.settings import last_start
+from slackwater.engine.operators.window.settings import workdays_later
 from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
 
 # How far time has come at each event of a batch, and with what a given instant was passed.
@@ -221,21 +221,10 @@ def _last_until(trace: Record, until: int) -> None:
 
 @inline
 def deadline(time: int, timeout: int, tables: TraceTables) -> int:
-    """The last instant at which what has been silent since ``time`` is not over.
-
-    So many workdays later it is as long since the day began, or the day's end if that is earlier;
-    what lies between two workdays counts as the beginning of the next. Never earlier for a later
-    ``time``, so bounds of one give bounds of the other.
-    """
-    starts, ends = tables.day_starts, tables.day_ends
-    if len(starts) == 0:
+    """The last instant at which what has been silent since ``time`` is not over."""
+    if len(tables.day_starts) == 0:
         return time + timeout
-    day = last_start(starts, time)
-    since = time - starts[day]
-    if time >= ends[day]:
-        day, since = day + 1, 0
-    day = min(day + timeout, len(starts) - 1)
-    return int(min(starts[day] + since, ends[day]))
+    return workdays_later(tables.day_starts, tables.day_ends, time, timeout)
 
 
 @inline

@@ -144,6 +144,20 @@ def last_start(starts: np.ndarray, time: int) -> int:
 
 
 @inline
+def workdays_later(starts: np.ndarray, ends: np.ndarray, time: int, number: int) -> int:
+    """So many workdays after ``time``: as long since the day began, or the day's end if that is
+    earlier; what lies between two workdays counts as the beginning of the next. Never earlier for a
+    later ``time``, so bounds of one give bounds of the other.
+    """
+    day = last_start(starts, time)
+    since = time - starts[day]
+    if time >= ends[day]:
+        day, since = day + 1, 0
+    day = min(day + number, len(starts) - 1)
+    return int(min(starts[day] + since, ends[day]))
+
+
+@inline
 def first_with(geo: Geometry, time: int) -> int:
     """The first window that holds ``time``, or would if it were not between two."""
     if len(geo.starts) > 0:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import unit_ns
+from slackwater.engine.core.units import Period, longest_workdays, unit_ns
 from slackwater.engine.query.analysis.checks import checked_plan
-from slackwater.engine.query.analysis.conditions import duration_ns
+from slackwater.engine.query.analysis.conditions import fixed_length, length_of
 from slackwater.engine.query.analysis.consistency import check_pattern
 from slackwater.engine.query.analysis.pattern import Pattern, Term, placed, read_terms, split
 from slackwater.engine.query.analysis.repetition import asks_for_repetition, repeat_plan
@@ -167,12 +167,11 @@ class _Event(QueryReader):
             where.condition if where else None, list(self.steps.values()), self.context
         )
         terms += terms_of_clauses(clauses, [plan.steps for plan in bare], self.text)
-        width = None
-        if within is not None:
-            width = duration_ns(within.duration, self.context, "WITHIN")
+        width, calendar = self._width(within, pattern)
         entries = read_returns(returning, self.steps, self.context)
         whole = SeqPlan(
-            name, self.text, (), within_ns=width, realtime=self._realtime(realtime),
+            name, self.text, (), within_ns=width, workdays=calendar,
+            realtime=self._realtime(realtime),
             relations=relations,
             everything=returning is not None and returning.everything is not None,
         )  # fmt: skip
@@ -198,6 +197,17 @@ class _Event(QueryReader):
             tuple(term.predicate for term in terms),
             *selected(entries, set(self.steps)),
         )
+
+    def _width(self, within: s.Within | None, pattern: Pattern) -> tuple[int | None, Period | None]:
+        """Of WITHIN, at most [ns]; and its workdays, if it counts them."""
+        if within is None:
+            return None, None
+        if isinstance(pattern, TreePattern) or pattern.iseq is not None:
+            return fixed_length(within, self.context, "a pattern of intervals"), None
+        length = length_of(within.duration, within.zone, self.context, "WITHIN")
+        if isinstance(length, Period):
+            return longest_workdays(length), length
+        return length, None
 
     def _bare(self, name: str, tree: Part) -> SeqPlan:
         """The steps and groups of one alternative, and nothing else."""

@@ -9,10 +9,15 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import PERIODS_MAX, Period
-from slackwater.engine.query.analysis.conditions import condition, duration_ns, value, with_names
+from slackwater.engine.core.units import Period
+from slackwater.engine.query.analysis.conditions import (
+    condition,
+    duration_ns,
+    length_of,
+    value,
+    with_names,
+)
 from slackwater.engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
-from slackwater.engine.query.analysis.selection import zone_of
 from slackwater.engine.query.analysis.typed import Context, attribute_of, only, times_of
 from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import attributes_in
@@ -118,22 +123,12 @@ def _check_pattern(
                 raise refuse(text, under.at, message, AS_STAMPED)
 
 
-_WORKDAYS: Final = "as in TIMEOUT 6 workdays TIMEZONE 'Europe/Berlin'"
-
-
 def _timeout(under: Under, context: Context) -> dict[str, Any]:
     """The fields of a ``MonitorPlan`` that follow from TIMEOUT."""
     if under.timeout is None:
         return {}
-    at, number = under.timeout.at, under.timeout.number
-    of_workdays = number.unit is not None and number.unit.text.lower() in {"workday", "workdays"}
-    if not of_workdays and under.zone is None:
-        return {"timeout_ns": duration_ns(under.timeout, context, "TIMEOUT")}
-    count = s.whole(number.text) if of_workdays and not number.more else 0
-    if under.timeout.negative or not 1 <= count <= PERIODS_MAX["workday"]:
-        message = "TIMEOUT is a length of time, or a whole number of workdays, up to 36 years"
-        raise context.refuse(at, message, _WORKDAYS)
-    return {"workdays": Period(count, "workday", zone_of(under.zone, context))}
+    length = length_of(under.timeout, under.zone, context, "TIMEOUT")
+    return {"workdays" if isinstance(length, Period) else "timeout_ns": length}
 
 
 def _attribute(reference: s.Reference, text: str) -> Attribute:

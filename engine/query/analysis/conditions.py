@@ -9,7 +9,14 @@ from typing import Final
 
 from slackwater.edge_agent.units import no_such_unit
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration, unit_ns
+from slackwater.engine.core.units import (
+    DURATION_MAX_NS,
+    PERIODS_MAX,
+    Period,
+    check_zone,
+    parse_duration,
+    unit_ns,
+)
 from slackwater.engine.query.analysis.typed import Context, Typed, alike, bounded, paired, to_take
 from slackwater.engine.query.clocked import clocked_aliases, coefficients
 from slackwater.engine.query.expression import join_value
@@ -366,6 +373,54 @@ def duration_ns(duration: s.Duration, context: Context, what: str) -> int:
     if length > DURATION_MAX_NS:
         raise context.refuse(duration.at, f"{what} is longer than 36 years", "as in 10 s")
     return length
+
+
+def length_of(
+    duration: s.Duration, zone: s.Literal | None, context: Context, what: str
+) -> int | Period:
+    """The length that follows ``what`` [ns], or how many workdays.
+
+    Raises:
+        UserError: it is neither.
+    """
+    at, number = duration.at, duration.number
+    of_workdays = number.unit is not None and number.unit.text.lower() in {"workday", "workdays"}
+    if not of_workdays and zone is None:
+        return duration_ns(duration, context, what)
+    count = s.whole(number.text) if of_workdays and not number.more else 0
+    if duration.negative or not 1 <= count <= PERIODS_MAX["workday"]:
+        message = f"{what} is a length of time, or a whole number of workdays, up to 36 years"
+        hint = f"as in {what} 6 workdays TIMEZONE 'Europe/Berlin'"
+        raise context.refuse(at, message, hint)
+    return Period(count, "workday", zone_of(zone, context))
+
+
+def fixed_length(within: s.Within, context: Context, why: str) -> int:
+    """The length of WITHIN [ns], where it counts no workdays.
+
+    Raises:
+        UserError: it does; ``why`` it cannot.
+    """
+    length = length_of(within.duration, within.zone, context, "WITHIN")
+    if isinstance(length, Period):
+        hint = "write it in days with weekends, as in 10 d, the most that six workdays last"
+        raise context.refuse(within.duration.at, f"WITHIN counts no workdays in {why}", hint)
+    return length
+
+
+def zone_of(zone: s.Literal | None, context: Context) -> str:
+    """The name of the zone that follows TIMEZONE; UTC without.
+
+    Raises:
+        UserError: this machine does not know it.
+    """
+    if zone is None:
+        return "UTC"
+    try:
+        check_zone(str(zone.value), "TIMEZONE")
+    except UserError as error:
+        raise context.refuse(zone.at, str(error)) from None
+    return str(zone.value)
 
 
 def _length(number: s.Number, context: Context) -> int:

@@ -14,9 +14,13 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.analysis.conditions import duration_ns, terms_of, value
+from slackwater.engine.query.analysis.conditions import fixed_length, terms_of, value
 from slackwater.engine.query.analysis.consistency import check_pattern
-from slackwater.engine.query.analysis.selection import Window, labelled, size_and_slide
+from slackwater.engine.query.analysis.selection import (
+    Window,
+    labelled,
+    size_and_slide,
+)
 from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
@@ -193,7 +197,7 @@ class _Join(QueryReader):
             message = "a join goes by WITHIN or by WINDOW, not by both"
             raise self.refuse(max(within.at, windows[0].at), message, "keep one of them")
         if within is not None:
-            return duration_ns(within.duration, self.context, "WITHIN"), None, None
+            return fixed_length(within, self.context, "a join"), None, None
         if not windows:
             message = "nothing says how far apart in time two partners may be"
             raise self.refuse(self.join.join_at, message, "add, for example, WITHIN 10 s")

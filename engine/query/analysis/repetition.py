@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.analysis.conditions import condition, duration_ns
+from slackwater.engine.query.analysis.conditions import condition, fixed_length
 from slackwater.engine.query.analysis.pattern import Term, either_types, read_terms
 from slackwater.engine.query.analysis.roles import (
     RepeatedNames,
@@ -94,7 +94,7 @@ class _RepeatQuery(QueryReader):
         context = Context(self.text, self.time_unit, names.resolve, names.collected)
         self._read_until()
         within = only(clauses, s.Within, self.text)
-        width = None if within is None else duration_ns(within.duration, context, "WITHIN")
+        width = None if within is None else fixed_length(within, context, "a pattern that repeats")
         if width is None:
             self._check_ends()
         where, others = self._conditions(context)

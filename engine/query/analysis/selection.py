@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.core.units import PERIODS_MAX, Period, check_zone, period_lengths
+from slackwater.engine.core.units import PERIODS_MAX, Period, period_lengths
 from slackwater.engine.query.analysis.conditions import (
     condition,
     duration_ns,
     terms_of,
     value_of,
     with_names,
+    zone_of,
 )
 from slackwater.engine.query.analysis.consistency import check_pattern, check_select
 from slackwater.engine.query.analysis.pattern import read_terms
@@ -103,21 +103,6 @@ def _period(window: s.TimeWindow, context: Context) -> Period | None:
         message = "windows of a calendar have a whole number of its units, up to 36 years"
         raise context.refuse(window.size.at, message, _OF_CALENDAR)
     return Period(count, unit, zone_of(zone, context))
-
-
-def zone_of(zone: s.Literal | None, context: Context) -> str:
-    """The name of the zone that follows TIMEZONE; UTC without.
-
-    Raises:
-        UserError: this machine does not know it.
-    """
-    if zone is None:
-        return "UTC"
-    try:
-        check_zone(str(zone.value), "TIMEZONE")
-    except UserError as error:
-        raise context.refuse(zone.at, str(error)) from None
-    return str(zone.value)
 
 
 def size_and_slide(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:

@@ -240,7 +240,6 @@ class _Build(Transformer[Token, Any]):
         return s.StepNode(type_name, alias, over(type_name.at, (alias or type_name).at))
 
     where, having = _clause(s.Where), _clause(s.Having)
-    within = _clause(s.Within)
     group_by, partition = _clause_of_all(s.GroupBy), _clause_of_all(PartitionBy)
     history_by = _clause_of_all(HistoryBy)
 
@@ -255,6 +254,9 @@ class _Build(Transformer[Token, Any]):
         *timeout, expression = rest
         duration, zone = timeout[0] if timeout else (None, None)
         return Under(at_of(word), name, trace, duration, zone, expression)
+
+    def within(self, word: Token, duration: s.Duration, zone: s.Literal | None = None) -> s.Within:
+        return s.Within(at_of(word), duration, zone)
 
     def timeout(
         self, duration: s.Duration, zone: s.Literal | None = None

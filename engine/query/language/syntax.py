@@ -389,10 +389,11 @@ class Where(NamedTuple):
 
 
 class Within(NamedTuple):
-    """``WITHIN duration``."""
+    """``WITHIN duration [TIMEZONE zone]``."""
 
     at: Span
     duration: Duration
+    zone: Literal | None = None
 
 
 class Realtime(NamedTuple):

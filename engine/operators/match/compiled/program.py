@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.released import Strings
+from slackwater.engine.core.units import workdays
 from slackwater.engine.operators.match.compiled.table_builder import Read, aliases_of, chosen, flag
 from slackwater.engine.operators.match.search import machine
 from slackwater.engine.operators.match.search import machine as clocked
@@ -44,6 +45,7 @@ from slackwater.engine.query.plan import (
     Constant,
     Expression,
     FunctionCall,
+    InWorkdays,
     Likeness,
     Logic,
     Membership,
@@ -327,11 +329,13 @@ def compile_programs(
         if is_clocked(predicate):
             start[-1] = len(writer.code)
             writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=True)
+    days = workdays(writer.zone) if writer.zone else ([], [])
     return Programs(
         writer.resolved(),
         np.array(start, np.int64),
         np.array(writer.table, np.int64),
         np.zeros(writer.places, np.int64),
+        *(np.array(each, np.int64) for each in days),
     )
 
 
@@ -342,6 +346,9 @@ def uses_text_order(programs: Programs) -> bool:
 
 class _Writer(ValueWriter):
     """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
+
+    zone: str = ""
+    """Of the workdays that are counted."""
 
     def resolved(self) -> np.ndarray:
         """The instructions with jumps to instructions."""
@@ -386,6 +393,12 @@ class _Writer(ValueWriter):
     def _comparison(self, node: Comparison, then: int, other: int, *, certain: bool) -> None:
         if not any(attributes_in(node)):
             self.always(bool(join_mask(node, {})), then, other)
+        elif isinstance(node, InWorkdays):
+            start = Operand(INT, len(self.table), machine.CONSTANT)
+            first, last = self.step(node.right.alias), self.step(node.left.alias)
+            self.table += [node.period.number, first, last, int(node.left.name == "te")]
+            self.zone = node.period.zone
+            self.emit(clocked.IN_WORKDAYS, start, ZERO, int(certain), then, other)
         elif (of_window := one_window(node)) is not None:
             size, slide, events = of_window
             start = Operand(INT, len(self.table), machine.CONSTANT)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.core.units import Period
 from slackwater.engine.kernels.records import NONE
 from slackwater.engine.operators.match.compiled.records import BY_START, HIGH, LOW, Tables
 from slackwater.engine.operators.match.compiled.relations import (
@@ -38,6 +39,7 @@ from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
+    InWorkdays,
     Logic,
     Plan,
     Predicate,
@@ -45,7 +47,7 @@ from slackwater.engine.query.plan import (
     Step,
     conjunction,
 )
-from slackwater.engine.query.shape import Between, Shape, of_intervals, shape_of
+from slackwater.engine.query.shape import Between, Shape, of_intervals, of_streams, shape_of
 
 # The scope of a negated step while a query's tables are made.
 
@@ -227,7 +229,10 @@ class _Branch:
             for place, step in zip(self.places, plan.steps, strict=True)
         }
         """By step, conditions on its event alone that clock errors change."""
+        self.others = list(plan.others)
         self.scopes: dict[int, CompiledScope] = {}
+        if plan.workdays is not None:
+            self._count_workdays(plan.workdays)
 
     def build(self) -> None:
         add = self.builder.add
@@ -243,9 +248,7 @@ class _Branch:
         members = add("members", [(step,) for step in self.positive])
         scopes = (first_scope, len(self.builder.rows["scopes"]))
         asked = [p for place in self.positive for p in self.alone[place]]
-        asked += [
-            p for p in self.plan.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}
-        ]
+        asked += [p for p in self.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}]
         conditions = add("conditions", [self.builder.condition(p) for p in asked])
         add("branches", [(*scopes, *pairs, *members, *conditions, *relations)])
         for place, step in zip(self.places, self.plan.steps, strict=True):
@@ -258,13 +261,28 @@ class _Branch:
             for other in others
         }
 
+    def _count_workdays(self, period: Period) -> None:
+        """WITHIN, whose relations bound the search by the most that the workdays last."""
+        at, ends, pairs = self.places, not of_streams(self.plan), [*self.shape.within]
+        pairs += [(step, step) for step in self.shape.firsts if ends]  # how long it may last
+        near = [soon_after(at[x], at[y], 1, ends=ends) for x, y in pairs]
+        near += [e for between in self.shape.between for e in self._ends(between) if e.bound]
+        alias = list(self.builder.steps)
+        for each in near:
+            last = Attribute("te" if each.left_end else "ts", alias[each.left])
+            within = InWorkdays("<=", last, Attribute("ts", alias[each.right]), period)
+            if each.left == each.right:
+                self.alone[each.left].append(within)
+            else:
+                self.others.append(within)
+
     def _scope(self, between: Between) -> None:
         step = self.places[between.step]
         joined = [
             number for number, group in enumerate(self.groups)
             if step in group and any(p in group for p in self.positive)
         ]  # fmt: skip
-        others = [p for p in self.plan.others if step in self._steps_of(p)]
+        others = [p for p in self.others if step in self._steps_of(p)]
         others += self.alone[step]
         if between.after_first:
             others.append(after_first(self.plan, between))
@@ -337,7 +355,7 @@ class _Branch:
     def _join_order(self, start: int, *, negated: bool) -> None:
         earlier = [step for step in reversed(self.positive) if step < start]
         later = [step for step in self.positive if step > start]
-        known, pending = [start], list(self.plan.others)
+        known, pending = [start], list(self.others)
         pending += [p for place in {start, *self.positive} for p in self.alone[place]]
         probes: list[tuple[int, ...]] = []
         steps = later + earlier if negated else earlier + later

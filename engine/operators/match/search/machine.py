@@ -9,6 +9,7 @@ import numpy as np
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import Record, record
+from slackwater.engine.operators.window.settings import workdays_later
 
 # How two numbers compare, and floats as the bit patterns that programs keep them in.
 
@@ -101,6 +102,8 @@ COMPARE_INTERVALS: Final = 29
 """The left one with 0."""
 ONE_WINDOW: Final = 30
 """Whether two events lie in one window; DETAIL 1: for certain."""
+IN_WORKDAYS: Final = 31
+"""Whether one time is so many workdays after another one at most; DETAIL 1: for certain."""
 
 # What DETAIL of a comparison holds, besides the outcomes that pass.
 CERTAIN_BIT: Final = 8
@@ -248,6 +251,36 @@ def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, cer
     # Each lies before the end of the last window that holds the other one.
     size, slide = 2 * size, 2 * slide
     return bool(last < begin // slide * slide + size and end < first // slide * slide + size)
+
+
+@kernel
+def in_workdays(
+    programs: Programs, at: int, rows: np.ndarray, errors: Errors, certain: bool
+) -> bool:  # fmt: skip
+    """Whether an event comes in time under some errors, or (``certain``) under all.
+
+    Args:
+        programs: ``table`` has at ``at`` the number of workdays, the step that they begin with, the
+            other one, and whether the end of its event counts.
+        at: where they begin.
+        rows: the row of each step's event.
+        errors: of the clocks. Of one clock they move both; what moves may have other workdays
+            ahead.
+        certain: which is asked.
+    """
+    table = programs.table
+    number, first, last, ends = table[at], table[at + 1], table[at + 2], table[at + 3]
+    one, two = errors.events[rows[first]], errors.events[rows[last]]
+    time, its = (two.ref_end, two.unc_end) if ends else (two.ref, two.unc)
+    begin, mine = one.ref, one.unc
+    if errors.t_a >= 0:
+        mine = its = (errors.t_a + 1) // 2
+    if len(errors.given):
+        mine, its = -np.int64(errors.given[first]), np.int64(errors.given[last])
+    elif not certain:
+        mine, its = -mine, -its
+    starts, stops = programs.day_starts, programs.day_ends
+    return bool(time + its <= workdays_later(starts, stops, begin - mine, number))
 
 
 @inline
@@ -452,18 +485,21 @@ class Programs(NamedTuple):
     ``code``: of INSTRUCTION; ``start`` int64: the first instruction of each
     program; ``table`` int64: the lists of IN, each as its length and its sorted values, and those
     of events whose clocks a value reads;
-    ``work`` int64: values on their way, so one ``Programs`` serves one thread.
+    ``work`` int64: values on their way, so one ``Programs`` serves one thread. ``day_starts``,
+    ``day_ends``: of workdays [ns], if a predicate counts them.
     """
 
     code: np.ndarray
     start: np.ndarray
     table: np.ndarray
     work: np.ndarray
+    day_starts: np.ndarray
+    day_ends: np.ndarray
 
 
 NO_PROGRAMS: Final = Programs(
     np.empty(0, INSTRUCTION), np.empty(0, np.int64), np.empty(0, np.int64),
-    np.empty(0, np.int64),
+    np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64),
 )  # fmt: skip
 
 
@@ -568,6 +604,8 @@ def _clocked(
     if operation <= NEAR_MIXED:
         wide = real_of(work[detail >> PLACE_SHIFT])
         return near(operation, first, second, wide, detail, shifts)
+    if operation == IN_WORKDAYS:
+        return in_workdays(programs, first, rows, errors, detail == 1)
     if operation == ONE_WINDOW:
         return one_window(programs.table, first, rows, errors, detail == 1)
     if operation == WIDEN:
