@@ -202,8 +202,8 @@ class _Event(QueryReader):
         """Of WITHIN, at most [ns]; and its workdays, if it counts them."""
         if within is None:
             return None, None
-        if isinstance(pattern, TreePattern) or pattern.iseq is not None:
-            return fixed_length(within, self.context, "a pattern of intervals"), None
+        if isinstance(pattern, TreePattern):
+            return fixed_length(within, self.context, "a tree of intervals"), None
         length = length_of(within.duration, within.zone, self.context, "WITHIN")
         if isinstance(length, Period):
             return longest_workdays(length), length

@@ -264,7 +264,9 @@ class _Branch:
     def _count_workdays(self, period: Period) -> None:
         """WITHIN, whose relations bound the search by the most that the workdays last."""
         at, ends, pairs = self.places, not of_streams(self.plan), [*self.shape.within]
-        pairs += [(step, step) for step in self.shape.firsts if ends]  # how long it may last
+        # How long each may last, unless it ends before others begin.
+        alone = range(len(at)) if self.joins else self.shape.firsts if ends else ()
+        pairs += [(step, step) for step in alone]
         near = [soon_after(at[x], at[y], 1, ends=ends) for x, y in pairs]
         near += [e for between in self.shape.between for e in self._ends(between) if e.bound]
         alias = list(self.builder.steps)
