@@ -84,7 +84,7 @@ def _copied(source: str) -> str:
     try:
         place, path = pa_fs.FileSystem.from_uri(source)
     except (pa.ArrowException, OSError) as error:
-        raise _unread(source, error) from error
+        raise _unreadable(source, error) from error
     path = path.rstrip("/")
     base = path
     while _GLOB & set(base):
@@ -112,11 +112,11 @@ def _copied(source: str) -> str:
                 destination_filesystem=pa_fs.LocalFileSystem(),
             )
     except (pa.ArrowException, OSError) as error:
-        raise _unread(source, error) from error
+        raise _unreadable(source, error) from error
     return str(Path(folder, path))
 
 
-def _unread(source: str, error: Exception) -> UserError:
+def _unreadable(source: str, error: Exception) -> UserError:
     said = str(error).splitlines()[0].rstrip(".")
     return UserError(f"{source}: cannot be read: {said}; copy it to a folder here, or mount it")
 
