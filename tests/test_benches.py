@@ -50,6 +50,7 @@ LITTLE: dict[str, dict[str, Any]] = {
 """Constants of a module that make it small."""
 ARGUMENT = {"corrections": 20_000, "negation": 20_000, "results": 20_000, "simulate": 1}
 APART = {
+    "spark_cost": "many runs of Spark: minutes even on little",
     "spark_w1": "Spark beside Spark: minutes even on little",
     "spark_w2": "Spark beside Spark: minutes even on little",
     "workload": "what the others read",

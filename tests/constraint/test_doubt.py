@@ -36,7 +36,9 @@ def orders(events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
         fine = True
         for i, j in itertools.combinations(range(len(order)), 2):
             early, late = events[order[i]], events[order[j]]
-            one_clock = early.source == late.source and early.epoch == late.epoch != -1
+            exact = early.unc == late.unc == 0
+            one_clock = early.source == late.source and early.epoch == late.epoch
+            one_clock &= exact or early.epoch != -1
             swapped = order[i] > order[j]
             end = late.ref + late.long
             if swapped and (
@@ -130,6 +132,20 @@ def test_intervals_that_overlap_are_in_no_order() -> None:
     assert found("B, A", one, touching)[0] == ("violation", 10, "confirmed")
     assert found("A, A | B, A", one, touching) == [("violation", 50, "confirmed")]
     assert found("A, A | B, A", one, other) == [("violation", 20, "uncertain")]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+@pytest.mark.parametrize(("source", "certainty"), [("p", "confirmed"), ("q", "uncertain")])
+def test_events_of_one_right_clock_at_one_instant_are_in_order(
+    epoch: int, source: str, certainty: str
+) -> None:
+    plan = plan_of(Seq((("A",),), ()), "A, A | B, A")
+    events = [
+        Event("A", 10, source="p", epoch=epoch, attrs={"id": 1}),
+        Event("B", 10, source=source, epoch=epoch, attrs={"id": 1}),
+    ]
+    found = run(lambda: MonitorOperator(plan, "main"), events)
+    assert [r["certainty"] for r in found if r["alert"] == "violation"] == [certainty]
 
 
 def test_a_silence_begins_where_an_interval_ends() -> None:

@@ -346,10 +346,11 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     """Begins a trace if need be; gives how many results there are, and whether event ``i`` is
     surely after the one before it, as one clock says.
     """
+    exact = events.unc[i] == 0 and trace.until == trace.last_end
     one_clock = (
-        events.epoch[i] != NO_EPOCH
+        trace.clock == events.clock[i]
         and trace.epoch == events.epoch[i]
-        and trace.clock == events.clock[i]
+        and (exact or trace.epoch != NO_EPOCH)
     )
     same_clock = one_clock and events.ref[i] >= trace.last_end
     over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
