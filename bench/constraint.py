@@ -74,8 +74,8 @@ def batches(rng: np.random.Generator) -> list[Released]:
         ref = np.arange(start, start + n) * 1_000
         zeros = np.zeros(n, np.int64)
         columns: dict[str, np.ndarray] = {
-            "type": codes[symbols], "attrs.order": orders, "ref": ref, "ts": ref, "te": ref, "unc": zeros,
-            "epoch": zeros, "release": ref, "status": np.full(n, IN_ORDER, np.int8),
+            "type": codes[symbols], "attrs.order": orders, "ref": ref, "ts": ref, "te": ref,
+            "unc": zeros, "epoch": zeros, "release": ref, "status": np.full(n, IN_ORDER, np.int8),
             "source": np.full(n, source, np.int32), "seq": np.arange(start, start + n),
         }  # fmt: skip
         made.append(Released(n, columns, {"order": "int"}, strings, 0))
