@@ -70,6 +70,8 @@ def test_a_master_out_of_reach_is_the_cause_and_not_what_spark_raises_then(tmp_p
             "Reason: All masters are unresponsive! Giving up.\n26/11/29 15:41:43 ERROR x\n"
         )
     assert "failed: All masters are unresponsive! Giving up.; all" in str(spark_failure(said, log))
+    later = "Caused by: java.io.IOException: No space left"  # of another run, into the same file
+    assert "failed: java.io.IOException: No space left; all" in str(spark_failure(later, log))
 
 
 @pytest.mark.parametrize("kind", ["UserError", "OverBudget"])

@@ -68,7 +68,8 @@ _RAISED: Final = re.compile(
 """The last line of a Python traceback, or the head of a Java one."""
 
 _KILLED: Final = re.compile(r"Application has been killed\. Reason: (.+)")
-"""In the log, where the master is out of reach: Spark raises something else."""
+"""In the log, where the master is out of reach: Spark raises that its context has ended."""
+_STOPPED: Final = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) shut ?down")
 _ENDED: Final = "its JVM has ended"
 _LATE: Final = "Python worker failed to connect back"
 
@@ -95,9 +96,10 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
         return SparkFailure(message, log) if kind == "ContractViolation" else UserError(message)
     if _LATE in said:
         return WorkerLate(f"a {_LATE.removeprefix('Python ')}; the machine is busy", log)
-    killed = _KILLED.findall(log.read_text(encoding="utf-8", errors="replace"))
-    if killed:
-        return SparkFailure(killed[-1], log)
+    if _STOPPED.search(said):  # else what the log has is of an earlier run
+        killed = _KILLED.findall(log.read_text(encoding="utf-8", errors="replace"))
+        if killed:
+            return SparkFailure(killed[-1], log)
     raised = _RAISED.findall(said)
     if raised:
         return SparkFailure(": ".join(raised[-1]), log)
