@@ -75,13 +75,13 @@ def frame(
     )
 
 
-def site_frames(sites: int) -> Iterator[Frame]:
-    """Every site sends ten events at a time, in turn."""
-    for first in range(0, EVENTS_OF_SITE, 10):
-        seq = np.arange(first, first + 10)
+def site_frames(sites: int, events: int, at_once: int) -> Iterator[Frame]:
+    """Every site sends so many events ``at_once``, in turn."""
+    for first in range(0, events, at_once):
+        seq = np.arange(first, first + at_once)
         for site in range(sites):
             n = seq * sites + site
-            yield frame(f"site-{site:05d}", np.zeros(10, np.int64), seq, n, seq, seq // 4)
+            yield frame(f"site-{site:05d}", np.zeros(at_once, np.int64), seq, n, seq, seq // 4)
 
 
 def passing(sources: bool, events: int) -> Iterator[Frame]:
@@ -163,7 +163,7 @@ def in_another_process(job: Callable[..., None], *arguments: Any) -> None:
 def write_sites(log: Path, sites: int) -> None:
     """The log of ``many_sites``."""
     with LogWriter(log) as writer:
-        for each in gathered(site_frames(sites)):
+        for each in gathered(site_frames(sites, EVENTS_OF_SITE, 10)):
             writer.append(each)
 
 

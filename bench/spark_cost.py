@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.scale import family, frame, in_another_process, mb, settings
+from bench.scale import family, in_another_process, mb, settings, site_frames
 from slackwater.engine.hosts.spark.host import run_on_spark
 from slackwater.engine.hosts.spark.reading_list import ReadingList
 from slackwater.engine.log.arrival_log import FRAMES_PER_FILE, LogReader, LogWriter
@@ -70,14 +70,11 @@ class Model(NamedTuple):
 def write(log: Path, sites: int, events: int, rounds: int) -> None:
     """A log with a frame of each site in each round; files end with rounds."""
     each = events // sites
-    with LogWriter(log, rows_per_file=events + 1) as writer:
-        for turn in range(rounds):
-            seq = np.arange(turn * each, (turn + 1) * each)
-            for site in range(sites):
-                n = seq * sites + site
-                source = np.zeros(each, np.int64)
-                writer.append(frame(f"site-{site:05d}", source, seq, n, seq, seq // 4))
-            writer.flush()
+    with LogWriter(log, rows_per_file=each * sites) as writer:
+        for number, one in enumerate(site_frames(sites, each * rounds, each), 1):
+            writer.append(one)
+            if number % sites == 0:
+                writer.flush()
 
 
 def run(sites: int, events: int, rounds: int, answers: multiprocessing.Queue[object]) -> None:
