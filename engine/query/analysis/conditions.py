@@ -403,8 +403,8 @@ def fixed_length(within: s.Within, context: Context, why: str) -> int:
     """
     length = length_of(within.duration, within.zone, context, "WITHIN")
     if isinstance(length, Period):
-        hint = "write it in days with weekends, as in 10 d, the most that six workdays last"
-        raise context.refuse(within.duration.at, f"WITHIN counts no workdays in {why}", hint)
+        _, instead = no_such_unit("workdays")
+        raise context.refuse(within.duration.at, f"WITHIN counts no workdays in {why}", instead)
     return length
 
 
