@@ -129,7 +129,7 @@ def execution(run: PaperRun) -> Finding:
             for name, values in curves.items()
         )
         + " An event is put in its place in a sorted run, which takes some ns more if it is late; "
-        "the paper's buffer sorts anew.",
+        "the paper's buffer sorts again.",
         rests=_at_other_rates(run, curves),
     )
     title = "Execution time of K-slack"
