@@ -80,12 +80,12 @@ class BarrierStage(Restorable):
         Raises:
             OverBudget: the barrier holds back more than it may.
         """
-        pieces: list[Sequence[Result]] = []
+        found = ResultPieces()
         for changes, timeline in happened:
             self.found += 0 if changes is None else len(changes.rows)
             given = self._barrier.process(changes, timeline, self._matcher.table)
             if given is not None and len(given.at):
-                pieces.append(self._matcher.shown(given))
+                found.extend(self._matcher.shown(given))
             if self._holding and self._holding.counters()["matches_held"] > self._held_most:
                 does = f"its barrier holds back more than {self._held_most:,} matches"
                 raise OverBudget.of(self._query, does, self._most)
@@ -94,8 +94,8 @@ class BarrierStage(Restorable):
                 self._barrier.renumber(number)
         given = then() if then else None
         if given is not None and len(given.at):
-            pieces.append(self._matcher.shown(given))
-        return pieces[0] if len(pieces) == 1 else ResultPieces(pieces) if pieces else ()
+            found.extend(self._matcher.shown(given))
+        return found
 
     def counters(self) -> dict[str, int]:
         """Of both; ``matches_until_end``: how many the end of the input let go."""

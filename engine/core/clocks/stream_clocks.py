@@ -28,7 +28,7 @@ from slackwater.engine.core.timeline import (
 
 NOTHING: Final = -(2**63) + 1
 """The horizon while there is none; what was purged has expired even against that."""
-_COMPARED: Final = 3
+COMPARED: Final = 3
 """So many uncertain comparisons may lie between two events that bear on one match."""
 _EARLIEST: Final = -(2**62)
 _NO_INTS: Final = np.empty(0, np.int64)
@@ -113,7 +113,7 @@ class StreamClocks(Restorable):
         either = released.bound.at(np.maximum(newest, frontier)) + before
         # What is left of the clock if those of events err the worst way.
         spread = np.maximum(2 * error, max(self.t_a, released.t_a))
-        left = np.maximum(clock, _EARLIEST) - _COMPARED * spread
+        left = np.maximum(clock, _EARLIEST) - COMPARED * spread
         horizon = np.where(clock == LONG_AGO, NOTHING, left)
         t_a = np.full(released.n + 1, released.t_a)
         if self._of_events:

@@ -52,43 +52,45 @@ def _pattern(
     plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
 ) -> Matcher:
     pattern = replace(settings.pattern, certainty=settings.certainty)
+    if settings.spill is not None:
+        from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
+
+        return SpillingMatcher(plan, settings.spill, pattern, site, chunks)
     if isinstance(plan, SeqPlan) and of_intervals(plan):
         from slackwater.engine.operators.match.interval.trees import IseqMatcher
 
-        if settings.spill is not None:
-            raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
         return IseqMatcher(plan, pattern, site)
-    if settings.spill is None:
-        from slackwater.engine.operators.match.seq import SeqMatcher
+    from slackwater.engine.operators.match.seq import SeqMatcher
 
-        return SeqMatcher(plan, pattern, site)
-    from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
-
-    return SpillingMatcher(plan, settings.spill, pattern, site, chunks)
+    return SeqMatcher(plan, pattern, site)
 
 
-def _tree(
-    plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
-) -> Matcher:
+def _tree(plan: TreePlan, settings: ChainSettings, site: str, chunks: ChunkStore | None) -> Matcher:
+    pattern = replace(settings.pattern, certainty=settings.certainty)
+    if settings.spill is not None:
+        from slackwater.engine.operators.match.spill.matcher import SpillingTree
+
+        spilling = SpillingTree(plan, pattern, site)
+        spilling.spill_to(settings.spill, chunks)
+        return spilling
     from slackwater.engine.operators.match.interval.trees import TreeMatcher
 
-    if settings.spill is not None:
-        raise UserError(
-            f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
-        )
-    return TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
+    return TreeMatcher(plan, pattern, site)
 
 
 def _repetition(
-    plan: RepeatPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+    plan: RepeatPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
 ) -> Matcher:
+    pattern = replace(settings.pattern, certainty=settings.certainty)
+    if settings.spill is not None:
+        from slackwater.engine.operators.match.spill.matcher import SpillingRepetition
+
+        spilling = SpillingRepetition(plan, pattern, site)
+        spilling.spill_to(settings.spill, chunks)
+        return spilling
     from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 
-    if settings.spill is not None:
-        raise UserError(
-            f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
-        )
-    return RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
+    return RepeatMatcher(plan, pattern, site)
 
 
 def windows_of(

@@ -6,81 +6,15 @@ Events once held and gone take no part, neither in what was found nor in what wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from slackwater.engine.barrier.base import Changes, Verdicts
-from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.tables import numbered
-from slackwater.engine.operators.match.compiled.tables import Layout
-from slackwater.engine.operators.match.search.host import Kernel
-from slackwater.engine.operators.match.settings import Rule
-from slackwater.engine.operators.match.store import MEMBER, Store
-from slackwater.engine.operators.match.verdict.matches import Judge, as_sure
-
-# What late events change, found afterwards: the matches with them against those without them.
-#
-# Events that were put off are not the last of the stream when their turn comes: others, released
-# later, have been matched since. What they do is defined by the order of release (which events were
-# still held when they met, which T_a was in force), so the events in reach go once more through an
-# empty kernel in that order: those before the first late one only into its stacks, and the rest
-# with the late ones and, where these can take matches back, without. So the work for matches is
-# that of what was released since the first late event came.
-
+from slackwater.engine.operators.match.verdict.matches import as_sure
 
 _Columns = TypeVar("_Columns", Changes, Verdicts)
-
-
-@dataclass(slots=True)
-class Replay:
-    """``store``: all events in reach, in release order; ``late``: marks those that are new among
-    them.
-    """
-
-    layout: Layout
-    rule: Rule
-    within_ns: int | None
-    keep_ns: int | None
-    store: Store
-    strings: Strings
-
-    def changes(self, late: np.ndarray) -> Changes | None:
-        """What the events marked in ``late`` change, as if all at once; rows of ``store``.
-
-        ``cause`` and ``completing`` are 0 and say nothing.
-        """
-        store = self.store
-        first = int(np.argmax(late))
-        stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns)
-        stacks.take_in(store, 0, first, self.strings)
-        member = store.columns[MEMBER][: store.n]
-        negated = sum({1 << step for step, _ in self.layout.negated})
-        if not (member[late] & negated).any():
-            after = self._since(stacks, first)
-            if after is None:
-                return None
-            mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
-            return difference(None, after.take(np.flatnonzero(mine & after.after.stands)))
-        there = stacks.snapshot()
-        after = self._since(stacks, first)
-        stacks.restore(there)
-        mine = member.copy()
-        member[late] = 0
-        before = self._since(stacks, first)
-        member[:] = mine
-        return difference(before, after)
-
-    def _since(self, stacks: Kernel, first: int) -> Changes | None:
-        """What the rows from ``first`` on do to matches, one change for each."""
-        judge = Judge(self.layout, self.rule, self.store, self.strings)
-        return one_of_each(judge.changes(*stacks.construct(self.store, first, self.strings, {})))
-
-    def matches(self) -> Changes | None:
-        """What all events together do, one change for each match."""
-        kernel = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns)
-        return self._since(kernel, 0)
 
 
 def one_of_each(changes: Changes | None) -> Changes | None:

@@ -32,7 +32,7 @@ from slackwater.engine.operators.match.compiled.membership import (
 )
 from slackwater.engine.operators.match.compiled.tables import Layout, layout_of
 from slackwater.engine.operators.match.match_results import Matches
-from slackwater.engine.operators.match.replay import Replay, all_of, difference
+from slackwater.engine.operators.match.replay import all_of, difference, one_of_each
 from slackwater.engine.operators.match.search.host import Kernel
 from slackwater.engine.operators.match.search.stacks import Stacks
 from slackwater.engine.operators.match.settings import PatternSettings, Rule
@@ -119,16 +119,21 @@ class SeqMatcher(Restorable):
         self.takes_halves = False
         self._horizon = NOTHING
         self._by_ends = self._layout.by_ends
+        # Promises are of ends, and the purge asks when an event may still begin.
+        self._purges = self.settings.purge == "promises" and not self._by_ends
         self._within_ns = self._layout.branches[0].within_ns
         self._alone = max(map(len, self._layout.places)) == 1
         """Whether each event that matches is a match by itself."""
         within_ns = 0 if self._alone and self._within_ns is None else self._within_ns
         self._keep_ns = kept_ns(within_ns, self.settings)
+        self._breaking = sum({1 << step for step, _ in self._layout.negated})
+        """Bits of the steps whose events may take matches back."""
         self._filters = step_filters(self._layout)
         self._attributes = kept_attributes(self.plan, self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
         """The events held."""
-        self._kernel = self._made_kernel()
+        drops = self._by_ends and self.settings.purge == "promises"
+        self._kernel = self._made_kernel(drops=drops)
         self._strings = _NO_STRINGS
         self._too_late = 0
         self._most = 0
@@ -139,9 +144,8 @@ class SeqMatcher(Restorable):
         """Of the steps and their conditions."""
         return layout_of(self.plan, self.settings.intervals)
 
-    def _made_kernel(self) -> Kernel:
+    def _made_kernel(self, *, drops: bool = False) -> Kernel:
         """What finds matches."""
-        drops = self._by_ends and self.settings.purge == "promises"
         return Kernel(
             self._layout, self._rule, self._within_ns, self._keep_ns,
             divider=self.settings.divider, most=self.settings.matches_max, drops=drops,
@@ -203,7 +207,7 @@ class SeqMatcher(Restorable):
         if not doubts.by.any():
             return None
         self.table.expire(self._horizon)
-        before = self._matches(released.strings, wider=False)
+        before = self._matches(wider=False)
         self.table.widen(doubts)
         if self._rule is Rule.MAX_DELAY:
             events = self.table.events[: self.table.n]
@@ -211,31 +215,45 @@ class SeqMatcher(Restorable):
             widest = max(int(events[name][held].max(initial=0)) for name in ("unc", UNC_END))
             events["t_a"][:] = np.maximum(events["t_a"], 2 * widest)
         self._kernel.renumber(np.arange(self.table.n), self.table)
-        return difference(before, self._matches(released.strings, wider=True))
+        return difference(before, self._matches(wider=True))
 
-    def _matches(self, strings: Strings, *, wider: bool) -> Changes | None:  # noqa: ARG002
+    def _matches(self, *, wider: bool) -> Changes | None:  # noqa: ARG002
         """The matches of the events held, one change for each; ``wider``: events err by more than
         when they came.
         """
-        layout, rule, within_ns = self._layout, self._rule, self._within_ns
-        return Replay(layout, rule, within_ns, self._keep_ns, self.table, strings).matches()
+        return self._replayed(self._judge(self.table))
+
+    def _judge(self, store: Store) -> Judge:
+        """What makes changes of that which a kernel finds in ``store``."""
+        return Judge(self._layout, self._rule, store, self._strings)
+
+    def _replayed(self, judge: Judge, first: int = 0) -> Changes | None:
+        """What the events of the judge's store from ``first`` on do to matches with those before,
+        which have met each other: one change for each match.
+        """
+        kernel, strings = self._made_kernel(), self._strings
+        kernel.take_in(judge.store, 0, first, strings)
+        return one_of_each(judge.changes(*kernel.construct(judge.store, first, strings, {})))
 
     def _caused_by_none(
         self, refuted: Changes, changes: Changes | None, released: Released, moved: Moved
     ) -> Changes:
         """``refuted`` and ``changes``; the cause of the former is a row that is no step."""
-        store = self.table
         at = min([released.refuted.at, *released.columns.get("release", ())[:1]])
-        row = store.taken(np.zeros(1, np.int64))
-        stands_for = (
-            (ORDER, moved.first - 1), ("release", at), (MEMBER, 0), (EXPIRES, LONG_AGO),
-        )  # fmt: skip
-        for name, value in stands_for:
-            row[name][:] = value
-        store.add(row, released.attr_types, released.strings)
         self._has_cause = True
-        refuted.cause[:] = refuted.completing[:] = store.n - 1
+        refuted.cause[:] = refuted.completing[:] = self._moment(moved.first - 1, at)
         return refuted if changes is None else all_of([refuted, changes])
+
+    def _moment(self, order: int, at: int) -> int:
+        """A row of the store that stands for the moment behind number ``order`` of the stream, at
+        the instant ``at``; it is no step.
+        """
+        store = self.table
+        row = store.taken(np.zeros(1, np.int64))
+        for name, value in ((ORDER, order), ("release", at), (MEMBER, 0), (EXPIRES, LONG_AGO)):
+            row[name][:] = value
+        store.add(row, store.attr_types, self._strings)
+        return store.n - 1
 
     def advance(self, now: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
         return ()
@@ -255,9 +273,7 @@ class SeqMatcher(Restorable):
     def _changes(
         self, released: Released, moved: Moved, promised: dict[str, Steps]
     ) -> Changes | None:
-        # Promises are of ends, and the purge asks when an event may still begin.
-        by_promises = self.settings.purge == "promises" and not self._by_ends
-        promised = promised if by_promises else {}
+        promised = promised if self._purges else {}
         first_new, rows = self.table.n, self._taken_in(released, moved)
         if not (len(rows) or (promised and first_new)):
             return None
@@ -265,8 +281,7 @@ class SeqMatcher(Restorable):
         if promised:
             self._kernel.count_on(released.bound, moved.t_a)
         found = self._kernel.construct(self.table, first_new, released.strings, promised)
-        judge = Judge(self._layout, self._rule, self.table, released.strings)
-        return judge.changes(*found)
+        return self._judge(self.table).changes(*found)
 
     def _taken_in(self, released: Released, moved: Moved) -> np.ndarray:
         """The rows of the batch that can be steps, now at the end of the store."""

@@ -123,10 +123,10 @@ class Store:
         keys: attributes (the plan's names) that must be equal.
     """
 
-    def __init__(self, conditions: list[Read], keys: list[str]) -> None:
+    def __init__(self, conditions: Sequence[Read], keys: Sequence[str]) -> None:
         self.attr_types: dict[str, str] = {}
         self.n = 0
-        self._names: tuple[Sequence[Read], Sequence[Read]] = (conditions, keys)
+        self._names: tuple[Sequence[Read], Sequence[str]] = (conditions, keys)
         self._own_names = [
             [own_attribute(read) if isinstance(read, str) else None for read in names]
             for names in self._names
@@ -242,6 +242,13 @@ class Store:
     def taken(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Copies of the columns of ``rows``, as ``add`` takes them."""
         return {name: known[: self.n][rows] for name, known in self.columns.items()}
+
+    def part(self, rows: np.ndarray, strings: Strings) -> Store:
+        """``rows`` of it, as a store of their own."""
+        conditions, keys = self._names
+        found = Store(conditions, keys)
+        found.add(self.taken(rows), self.attr_types, strings)
+        return found
 
     def _part(self, attr: str) -> None:
         """From now on the attribute has a column of its own."""

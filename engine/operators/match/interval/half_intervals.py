@@ -21,7 +21,8 @@ from slackwater.engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import NO_EPOCH, Released
-from slackwater.engine.core.timeline import EPOCH_START, UNC_START
+from slackwater.engine.core.timeline import EPOCH_START, LONG_AGO, UNC_START
+from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.operators.match.match_results import END_HALF, HALF_COLUMN, START_HALF
 from slackwater.engine.operators.match.search.state import BEGUN
 from slackwater.engine.operators.match.store import widest_unc
@@ -83,10 +84,11 @@ class Waiting(Restorable):
         """How many there are."""
         return self._n
 
-    def joined(self, released: Released) -> Released:
+    def joined(self, released: Released, before: np.ndarray | None) -> Released:
         """``released`` in which each half whose other one is known has become the whole.
 
-        Of several halves of one interval the first of each kind counts.
+        Of several halves of one interval the first of each kind counts. ``before``: of each row;
+        to it, halves that lie before this time are forgotten. None: none are.
         """
         half = released.columns.get(HALF_COLUMN)
         if half is None or ID_COLUMN not in released.columns:
@@ -98,13 +100,19 @@ class Waiting(Restorable):
         mine = {name: column[fresh] for name, column in released.columns.items()}
         both = _stacked(self._columns, self._n, mine, len(fresh))
         of = _same_interval(both)
+        if before is not None:
+            now = np.concatenate([np.full(self._n, LONG_AGO), before[fresh]])
+            until, kind = both["ref"] + both["unc"], both[HALF_COLUMN]
+            by_interval, number = np.argsort(of, kind="stable"), np.empty_like(of)
+            _part(of, by_interval, kind, until, now, number)
+            of = number
         intervals = int(of.max(initial=-1)) + 1
         first = [_first(of, both[HALF_COLUMN] == which, intervals) for which in (START, END)]
         is_whole = both[HALF_COLUMN] == WHOLE
         # An event says all of its interval: halves before it wait no longer.
         whole = _first(of, is_whole, intervals)
-        before = np.where(whole < 0, len(of), whole)
-        pair = np.flatnonzero((first[0] >= 0) & (first[1] >= 0) & (np.maximum(*first) < before))
+        whole[whole < 0] = len(of)
+        pair = np.flatnonzero((first[0] >= 0) & (first[1] >= 0) & (np.maximum(*first) < whole))
         starts, ends = first[0][pair], first[1][pair]
         later = np.maximum(starts, ends)
         changed = released
@@ -164,6 +172,35 @@ def _same_interval(columns: dict[str, np.ndarray]) -> np.ndarray:
     keys.append(number.view(np.int64) if number.dtype == np.float64 else number.astype(np.int64))
     _, of = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
     return np.asarray(of).reshape(-1)
+
+
+@kernel
+def _part(
+    of: np.ndarray, order: np.ndarray, kind: np.ndarray, until: np.ndarray, now: np.ndarray,
+    found: np.ndarray,
+) -> None:  # fmt: skip
+    """Other numbers for the halves of an interval that come when the one that waits is forgotten.
+
+    Args:
+        of: the interval of each row.
+        order: the rows by interval.
+        kind: START, END or WHOLE.
+        until: when a half has waited long enough.
+        now: the time that this is compared with at each row.
+        found: written.
+    """
+    number, waits = -1, -1
+    for place in range(len(order)):
+        row = order[place]
+        if place == 0 or of[row] != of[order[place - 1]]:
+            number, waits = number + 1, -1
+        if waits >= 0 and until[waits] < now[row]:
+            number, waits = number + 1, -1
+        if kind[row] == WHOLE or (waits >= 0 and kind[row] != kind[waits]):
+            waits = -1
+        elif waits < 0:
+            waits = row
+        found[row] = number
 
 
 def _first(of: np.ndarray, which: np.ndarray, intervals: int) -> np.ndarray:

@@ -14,8 +14,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.barrier.base import Changes, MatcherOutput
 from slackwater.engine.core.columns import Columns
-from slackwater.engine.core.released import Released, Strings
-from slackwater.engine.core.timeline import Moved, Steps
+from slackwater.engine.core.released import Released
 from slackwater.engine.operators.match.compiled.tables import SamePlan
 from slackwater.engine.operators.match.interval.half_intervals import (
     END,
@@ -32,6 +31,8 @@ from slackwater.engine.operators.match.interval.half_intervals import (
 from slackwater.engine.operators.match.match_results import HALF_COLUMN
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.operators.match.store import Store
+from slackwater.engine.operators.match.verdict.matches import Judge
 from slackwater.engine.query.endpoints.joins import IBP, check_joins
 from slackwater.engine.query.plan import (
     Attribute,
@@ -232,6 +233,23 @@ _NEVER: Final = 2**62
 """No promise comes to this: only the other half, or the end of the input, lets such matches go."""
 
 
+class TreeJudge(Judge):
+    """A match with a half waits for the other one. ``completes``: by scope of a half's completion,
+    the step that the half is.
+    """
+
+    completes: dict[int, int]
+
+    def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
+        found = super().changes(facts, rows, doubts)
+        if found is not None:
+            half = self.store.columns[HALF_COLUMN]
+            for scope, step in self.completes.items():
+                mine = found.rows[:, step]
+                found.closes[(mine >= 0) & (half[mine] != WHOLE), scope] = _NEVER
+        return found
+
+
 class TreeMatcher(SeqMatcher):
     """Operator of a ``TreePlan``; see ``engine.operators.match.seq.SeqMatcher``."""
 
@@ -246,6 +264,7 @@ class TreeMatcher(SeqMatcher):
         settings = settings or PatternSettings()
         complete, starts, ends = completed(plan, check_joins(settings.joins))
         super().__init__(complete, settings, site)
+        self._purges = False  # promises are of ends
         self.takes_halves = True
         self._waiting = Waiting()
         self._halves = 0
@@ -256,7 +275,6 @@ class TreeMatcher(SeqMatcher):
             for number, scope in enumerate(scopes)
             if (step := completed_by(steps[scope], steps)) is not None
         }
-        """By scope of a half's completion, the step that the half is."""
         self._takes = {
             which: sum(1 << place for place, step in enumerate(steps) if step.alias in aliases)
             for which, aliases in ((START, starts), (END, ends))
@@ -273,7 +291,10 @@ class TreeMatcher(SeqMatcher):
     def process(self, released: Released) -> Iterator[MatcherOutput]:
         released = with_halves(released)
         self._halves += int((released.columns[HALF_COLUMN] != WHOLE).sum())
-        released = self._waiting.joined(released)
+        before = None
+        if self._keep_ns is not None and released.moved is not None:
+            before = released.moved.rows.horizon - self._keep_ns
+        released = self._waiting.joined(released, before)
         yield from super().process(released)
         if self._keep_ns is not None:
             self._waiting.forget(self._horizon - self._keep_ns)
@@ -287,27 +308,15 @@ class TreeMatcher(SeqMatcher):
             found[half == which] &= steps
         return found
 
-    def _changes(
-        self,
-        released: Released,
-        moved: Moved,
-        promised: dict[str, Steps],  # noqa: ARG002
-    ) -> Changes | None:
-        # Promises are of ends, and the purge by promises asks when an event may still begin.
-        return self._waits_for_halves(super()._changes(released, moved, {}))
+    def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
+        """An interval is known as long as its end, which may be a half in matches that it ends."""
+        found = super()._expiry(released, member)
+        if self._keep_ns is None:
+            return found
+        return np.asarray(found + (released.columns["te"] - released.columns["ts"]))
 
-    def _matches(self, strings: Strings, *, wider: bool) -> Changes | None:
-        return self._waits_for_halves(super()._matches(strings, wider=wider))
-
-    def _waits_for_halves(self, found: Changes | None) -> Changes | None:
-        if found is None:
-            return None
-        half = self.table.columns[HALF_COLUMN]
-        for scope, step in self._completes.items():
-            rows = found.rows[:, step]
-            waits = (rows >= 0) & (half[rows] != WHOLE)
-            found.closes[waits, scope] = _NEVER
-        return found
+    def _judge(self, store: Store) -> TreeJudge:
+        return TreeJudge(self._layout, self._rule, store, self._strings, self._completes)
 
     def codes(self) -> np.ndarray | None:
         held = super().codes()

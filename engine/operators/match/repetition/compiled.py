@@ -86,6 +86,7 @@ SETTING: Final = record(
     # what changes
     "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
     "reach", "doubted", "lacks_path", "again", "until",
+    "quiet",
 )  # fmt: skip
 """``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
 of events that may forbid a match when they lie between two of its events; ``trailing``,
@@ -96,7 +97,8 @@ least. ``readings``: 1: the same events may be its steps in several ways, of whi
 ``inserted``: the last row put in the stacks. ``found_n``, ``path_n``, ``doubts_n``: rows written.
 ``is_open``: 1: a later event may go on with what was walked last; ``reach``: if not, an event
 beyond this time has nothing to do with it. ``doubted``: 1: an event held may not have happened.
-``lacks_path``: 1: where there was no room, it was for events of matches. ``again``: 1: matches
+``lacks_path``: 1: where there was no room, it was for events of matches. ``quiet``: 1: events are
+put in, and what they do to matches is not asked. ``again``: 1: matches
 are chosen again, as clocks err by more than was known. ``until``: the last progress at which a new
 event still changes all matches written last.
 """
@@ -128,10 +130,6 @@ RUN: Final = record(
 """What is done to a match, whose events are ``size`` of the path from ``from_`` on. As
 ``engine.operators.match.search.construction.FOUND``."""
 EVENT_OF: Final = record("row", "step")
-GAP_DOUBT: Final = record("match", "event", "gap")
-"""The event at a row may lie in a gap of a match and break it: behind its event number ``gap``
-(from 0); -1: before the first."""
-
 FAR: Final = 2**62
 
 CHOICE: Final = record("kept", "until", "until_now")
@@ -191,7 +189,8 @@ class SearchState(NamedTuple):
     one that could be taken next. ``chosen``: CHOICE by event; ``ended``: the
     time at which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by
     stack.
-    ``found``: RUN; ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
+    ``found``: RUN; ``path``: EVENT_OF; ``doubts``: DOUBT, whose scope n lies before the event n of
+    the match, counted from 0, or behind the last.
     """
 
     t: RepeatTables

@@ -171,6 +171,8 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
             at = event.ref
             low = open_from(s, stack, at) if newest else starts_from(s, stack, at)
             revive(s, stack, low, at)
+        if now.quiet:
+            continue
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
         runs = newest and not same and keeps_runs(s) and is_alike(s, stack, row)
         if runs and not go_on(s, stack, row) and not event.member & now.trailing:

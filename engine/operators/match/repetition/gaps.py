@@ -32,7 +32,7 @@ from slackwater.engine.operators.match.repetition.compiled import (
     STRICT,
     SearchState,
 )
-from slackwater.engine.operators.match.search.construction import FOR_EVER
+from slackwater.engine.operators.match.search.construction import FOR_EVER, note_doubt
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.stacks import first_not_below
 from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE
@@ -135,18 +135,6 @@ def breaks_scope(
 
 
 @inline
-def note(s: SearchState, row: int, gap: int) -> bool:
-    """Notes a doubt about the match that is being written; False if there is no room."""
-    now = s.setting[0]
-    if now.doubts_n == len(s.doubts):
-        return False
-    doubt = s.doubts[now.doubts_n]
-    doubt.match, doubt.event, doubt.gap = now.found_n, row, gap
-    now.doubts_n += 1
-    return True
-
-
-@inline
 def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
     """The last progress at which a new event still changes the match (as of patterns).
 
@@ -175,10 +163,15 @@ def _meeting(s: SearchState, row: int, completing: int, until: int) -> int:
 
 @inline
 def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
-    """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room."""
+    """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room.
+
+    ``gap``: the number of the event that it lies before.
+    """
     if lies == CERTAIN and not s.events[row].doubted:
         return 1
-    return -1 if lies != IMPOSSIBLE and not note(s, row, gap) else 0
+    if lies != IMPOSSIBLE and not note_doubt(s.setting[0], s.doubts, row, gap):
+        return -1
+    return 0
 
 
 @kernel
@@ -252,7 +245,7 @@ def scan(
             meets = _meeting(s, row, completing, until)
             if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
                 lies = _one_between(s, from_, size, i, count, present, whole, row, e[meets].t_a)
-                broken = _breaks(s, lies, row, i - from_)
+                broken = _breaks(s, lies, row, i + 1 - from_)
         if broken != 0:
             return broken
     for behind in (False, True):
@@ -267,7 +260,7 @@ def scan(
             meets = _meeting(s, row, completing, until)
             if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
                 lies = _one_outside(s, from_, size, whole, row, e[meets].t_a, behind)
-                broken = _breaks(s, lies, row, size - 1 if behind else -1)
+                broken = _breaks(s, lies, row, size if behind else 0)
     return broken
 
 
@@ -282,9 +275,9 @@ def effect_of(s: SearchState, from_: int, size: int, row: int, whole: int) -> in
         present |= 1 << s.path[i].step
         if broken == 0:
             lies = _one_between(s, from_, size, i, count, present, whole, row, t_a)
-            broken = _breaks(s, lies, row, i - from_)
+            broken = _breaks(s, lies, row, i + 1 - from_)
     for behind in (False, True):
         if broken == 0 and (now.trailing if behind else now.leading):
             lies = _one_outside(s, from_, size, whole, row, t_a, behind)
-            broken = _breaks(s, lies, row, size - 1 if behind else -1)
+            broken = _breaks(s, lies, row, size if behind else 0)
     return broken

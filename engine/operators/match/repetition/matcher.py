@@ -11,27 +11,33 @@ When not to use: a fixed number of steps without contiguity, which ``SeqMatcher`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.engine.barrier.base import BarrierRequirements, Changes, ReleasedMatches
-from slackwater.engine.core.errors import UserError
+from slackwater.engine.barrier.base import (
+    BarrierRequirements,
+    Changes,
+    MatcherOutput,
+    ReleasedMatches,
+)
+from slackwater.engine.core.clocks.stream_clocks import COMPARED
 from slackwater.engine.core.operator import Result, ResultPieces
-from slackwater.engine.core.released import Released, Strings
-from slackwater.engine.core.timeline import LONG_AGO, Moved, Steps
+from slackwater.engine.core.released import Released
+from slackwater.engine.core.timeline import ALL, LONG_AGO, Moved
 from slackwater.engine.operators.match.compiled.membership import step_filters
 from slackwater.engine.operators.match.compiled.tables import Layout
-from slackwater.engine.operators.match.repetition.compiled import repeat_layout
+from slackwater.engine.operators.match.repetition.compiled import FAR, repeat_layout
 from slackwater.engine.operators.match.repetition.kernel import RepeatKernel
 from slackwater.engine.operators.match.repetition.matches import MatchTable, RepeatJudge, scopes_of
 from slackwater.engine.operators.match.repetition.results import RepeatMatches, shown_runs
 from slackwater.engine.operators.match.replay import one_of_each
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
-from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, widest_unc
+from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, widest_unc
 from slackwater.engine.query.repeat_plan import RepeatPlan
 
 _LEAST_MATCHES = 1 << 10
@@ -46,7 +52,7 @@ class RepeatMatcher(SeqMatcher):
         site: named in results.
 
     Raises:
-        UserError: an unknown certainty, or a purge by promises.
+        UserError: an unknown certainty.
     """
 
     state_fields = (*SeqMatcher.state_fields, "_found")
@@ -59,15 +65,12 @@ class RepeatMatcher(SeqMatcher):
     ) -> None:
         self._repeat = repeat_layout(plan)
         super().__init__(plan, settings, site)
-        if self.settings.purge == "promises":
-            raise UserError(
-                f"query {plan.name!r}: events of steps that repeat are kept by their time; leave "
-                "--purge promises out, or use --purge slack:K"
-            )
+        self._purges = False  # the horizon of rows has the promises
+        self._breaking = -1
         positive = [step.type for step in plan.steps if not step.negated]
         self.asked = BarrierRequirements(
             tuple(scope.type for scope in scopes_of(plan)), tuple(dict.fromkeys(positive)),
-            len(plan.steps),
+            len(plan.steps), self.settings.purge == "promises",
         )  # fmt: skip
         self._filters = step_filters(self._layout, tuple(self._repeat.partition))
         self._found = MatchTable(by_step=plan.shows_steps)
@@ -75,8 +78,39 @@ class RepeatMatcher(SeqMatcher):
     def _made_layout(self) -> Layout:
         return self._repeat.layout
 
-    def _made_kernel(self) -> RepeatKernel:  # type: ignore[override]
+    def _made_kernel(self, *, drops: bool = False) -> RepeatKernel:  # type: ignore[override]  # noqa: ARG002
         return RepeatKernel(self._repeat, self._rule, self._keep_ns, self.settings.matches_max)
+
+    def _judge(self, store: Store) -> RepeatJudge:
+        """``store``: the events held, or others, whose matches have numbers of their own."""
+        own = store is self.table
+        matches = self._found if own else MatchTable(by_step=self.plan.shows_steps)
+        return RepeatJudge(self._layout, self._rule, store, self._strings, self.plan, matches)
+
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
+        moved = released.moved
+        if self.settings.purge == "promises" and moved is not None:
+            released = replace(released, moved=self._by_promises(moved))
+        return super().process(released)
+
+    def _by_promises(self, moved: Moved) -> Moved:
+        """Rows find events no longer that nothing can be matched with which types of the query have
+        left to come (L09 VI-B, for windows alone): as if progress had come that far.
+        """
+        rows, promised = moved.rows, moved.received.promised
+        said = [promised.get(kind, promised.get(ALL)) for kind in self.types]
+        if self._keep_ns is None or None in said or not len(rows.horizon):
+            return moved
+        moment = 2 * (moved.first + np.arange(len(rows.horizon)))
+        least = np.minimum.reduce([
+            steps.value[np.searchsorted(steps.moment, moment, side="right") - 1]
+            for steps in said if steps is not None
+        ])  # fmt: skip
+        spread = np.maximum(2 * rows.error, rows.t_a)
+        late = self._keep_ns - (self._within_ns or 0)
+        left = np.maximum(least, -FAR) - COMPARED * spread + late
+        horizon = np.maximum.accumulate(np.maximum(np.maximum(rows.horizon, left), self._horizon))
+        return replace(moved, rows=replace(rows, horizon=horizon), horizon=int(horizon[-1]))
 
     def _members(self, released: Released) -> np.ndarray:
         """An event that ends a repetition is none of its step's."""
@@ -100,31 +134,17 @@ class RepeatMatcher(SeqMatcher):
         longer = (member & leading != 0) * (self._within_ns or 0)
         return np.asarray(found + longer)
 
-    def _changes(
-        self,
-        released: Released,
-        moved: Moved,
-        promised: dict[str, Steps],  # noqa: ARG002 - events are kept by their time
-    ) -> Changes | None:
-        first_new, rows = self.table.n, self._taken_in(released, moved)
-        if not len(rows):
-            return None
-        self._most = max(self._most, self.table.n)
-        runs = self._kernel.construct(self.table, first_new, released.strings)
-        return RepeatJudge(self.plan, self._rule, self.table, self._found).changes(runs)
-
-    def _matches(self, strings: Strings, *, wider: bool) -> Changes | None:
-        judge = RepeatJudge(self.plan, self._rule, self.table, self._found)
+    def _matches(self, *, wider: bool) -> Changes | None:
         if not self.plan.chooses:
             self._kernel.reopen()
-            return one_of_each(judge.changes(self._made_kernel().construct(self.table, 0, strings)))
-        n = self._name_partitions(strings)
-        found = self._kernel.choose_again(self.table, n, strings, wider=wider)
-        changes = one_of_each(judge.changes(found))
+            return super()._matches(wider=wider)
+        n = self._name_partitions()
+        found = self._kernel.choose_again(self.table, n, self._strings, wider=wider)
+        changes = one_of_each(self._judge(self.table).changes(*found))
         self.table.n = n
         return changes
 
-    def _name_partitions(self, strings: Strings) -> int:
+    def _name_partitions(self) -> int:
         """Adds to the store a row of each partition, which is no event; gives the first of them."""
         store = self.table
         keys = (store.registers.same[:, : store.n], store.registers.tag[:, : store.n])
@@ -132,7 +152,7 @@ class RepeatMatcher(SeqMatcher):
         rows, n = store.taken(of_each), store.n
         for name, value in ((MEMBER, 0), (EXPIRES, LONG_AGO), (HORIZON, self._horizon)):
             rows[name][:] = value
-        store.add(rows, store.attr_types, strings)
+        store.add(rows, store.attr_types, self._strings)
         return n
 
     def shown(self, given: ReleasedMatches) -> Sequence[Result]:
@@ -148,20 +168,16 @@ class RepeatMatcher(SeqMatcher):
         return found
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
-        """Drop matches that the barrier does not hold, and expired events once they are half."""
-        if self._has_cause:
-            self._drop_cause()
-        number: np.ndarray | None = None
-        held = held_rows()
-        if len(self._found) > max(_LEAST_MATCHES, 2 * len(held)):
-            number = self._found.keep(held)
-        n = self.table.n
-        alive = self.table.columns[EXPIRES][:n] >= self._horizon
-        if n and 2 * int(alive.sum()) <= n:
-            if number is None:
+        """Drops matches, too, that the barrier does not hold."""
+        number = super().purge(held_rows)
+        if number is None:
+            held = held_rows()
+            if len(self._found) > max(_LEAST_MATCHES, 2 * len(held)):
                 number = self._found.keep(held)
-            alive[self._found.path["row"]] = True
-            events = self.table.keep(alive)
-            self._found.renumber(events)
-            self._kernel.renumber(events, self.table)
+        return number
+
+    def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
+        """As of patterns; rows of changes are numbers of matches."""
+        number = self._found.keep(held_rows())
+        self._found.renumber(super()._kept(alive, lambda: self._found.path["row"]))
         return number

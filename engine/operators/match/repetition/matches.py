@@ -7,30 +7,24 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.engine.barrier.base import Changes, Verdicts
+from slackwater.engine.barrier.base import ORDER, Changes, Verdicts
 from slackwater.engine.core.operator import Restorable
-from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, UNKNOWN
+from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import numbers_of, record
 from slackwater.engine.kernels.tables import mixed, numbered, places_of
 from slackwater.engine.operators.match.compiled.records import RELATION, SCOPE
 from slackwater.engine.operators.match.repetition.compiled import EVENT_OF
 from slackwater.engine.operators.match.repetition.kernel import FoundRuns
-from slackwater.engine.operators.match.settings import Rule
-from slackwater.engine.operators.match.store import Store
-from slackwater.engine.operators.match.verdict.certainty import (
-    errors_of_pair,
-    leaders_of,
-    shares_clock,
+from slackwater.engine.operators.match.verdict.certainty import Scopes, chances_of_order
+from slackwater.engine.operators.match.verdict.matches import (
+    Judge,
+    changed,
+    may_be_unknown,
+    of_runs,
+    verdicts,
 )
-from slackwater.engine.operators.match.verdict.matches import as_sure, may_be_unknown, of_runs
-from slackwater.engine.operators.match.verdict.probability import (
-    SCOPE_END,
-    Doubtful,
-    pair_probability,
-    sampled_probability,
-    shared_by_doubts,
-)
+from slackwater.engine.operators.match.verdict.probability import SCOPE_END
 from slackwater.engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
 
 # The matches that a batch is about and those that the barrier holds, each with a number.
@@ -125,98 +119,10 @@ class MatchTable(Restorable):
 
 # The probability of matches with repeated steps that depend on the clocks (SPEC 4.3).
 #
-# By the number of their events, as of other matches (``verdict.probability``): the
+# By the number of their events, as of other matches (``verdict.certainty``): the
 # order of each event and the next one, WITHIN, and the events that may lie in a gap. Conditions on
 # times that clocks leave open are not weighed: they make a match uncertain, and its probability is
 # that of its order.
-
-
-def chances_of(
-    within_ns: int | None,
-    rule: Rule,
-    store: Store,
-    runs: FoundRuns,
-    which: np.ndarray,
-    t_a: np.ndarray,
-) -> np.ndarray:
-    """Per match of ``which`` (places in ``runs.found``) the probability that it is true.
-
-    Args:
-        within_ns: WITHIN, or None.
-        rule: how uncertain a pair is.
-        store: the events.
-        runs: the matches, and the doubts about them.
-        which: of them.
-        t_a: in force, per match of ``runs``.
-    """
-    found = np.ones(len(which))
-    doubted = np.zeros(len(runs.found), np.bool_)
-    doubted[runs.doubts["match"]] = True
-    kind = 2 * runs.found["size"][which] + doubted[which]
-    for each in np.unique(kind).tolist():
-        some = np.flatnonzero(kind == each)
-        found[some] = _of_size(
-            each // 2, within_ns, rule, store, runs, which[some], t_a[which[some]]
-        )
-    # Of events whose length is inexact nobody knows it.
-    lasting = np.zeros(len(runs.found), np.bool_)
-    sizes = runs.found["size"][which]
-    lasting[np.repeat(which, sizes)[_inexact(store, runs, which, sizes)]] = True
-    lasting[runs.doubts["match"][store.clock(runs.doubts["event"]).inexact]] = True
-    found[lasting[which]] = np.nan
-    return found
-
-
-def _inexact(store: Store, runs: FoundRuns, which: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Of the events of matches ``which``, one after another, those of inexact length."""
-    first = np.cumsum(sizes) - sizes
-    places = np.arange(int(sizes.sum())) + np.repeat(runs.found["from_"][which] - first, sizes)
-    return store.clock(runs.path["row"][places]).inexact
-
-
-def _of_size(
-    size: int, within_ns: int | None, rule: Rule, store: Store, runs: FoundRuns, which: np.ndarray,
-    t_a: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Of matches with ``size`` events each."""
-    rows = runs.path["row"][runs.found["from_"][which][:, None] + np.arange(size)]
-    clocks, by_max_delay = store.clock(rows), rule.by_delay
-    half = np.broadcast_to(t_a[:, None] / 2, rows.shape) if by_max_delay else clocks.unc
-    half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
-    number = np.full(len(runs.found), -1)
-    number[which] = np.arange(len(which))
-    doubts = runs.doubts[number[runs.doubts["match"]] >= 0]
-    leader = leaders_of(clocks, by_max_delay=by_max_delay)
-    if size == 2 and not len(doubts):
-        # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
-        diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        longest = None if within_ns is None else within_ns - long[:, 1]
-        chance = pair_probability(diff, *errors_of_pair(half, leader), longest, long[:, 0])
-        exact = (leader[:, 1] == 0) & (half[:, 0] == half[:, 1])
-        return np.where(exact, 1.0, chance)  # of one clock: in this order for certain
-    match, event = number[doubts["match"]], store.clock(doubts["event"])
-    places = np.lexsort((doubts["gap"], store.columns["order"][doubts["event"]], match))
-    doubts, match, event = doubts[places], match[places], event.take(places)
-    exact, shares = (np.zeros((len(match), size), np.bool_) for _ in range(2))
-    for step in range(0 if by_max_delay else size):
-        other = clocks.take((match, np.full(len(match), step)))
-        shares[:, step] = shares_clock(other, event)
-        exact[:, step] = shares[:, step] & (other.unc == event.unc)
-    error = t_a[match] / 2 if by_max_delay else event.unc
-    order = store.columns["order"][doubts["event"]]
-    of_step = np.where(shares.any(axis=1), leader[match, shares.argmax(axis=1)], -1)
-    if not by_max_delay:
-        of_step = shared_by_doubts(match, order, event.clock, event.epoch, of_step, size)
-    scopes, ends = _gaps(size, within_ns or 0)
-    doubtful = Doubtful(
-        np.searchsorted(match, np.arange(len(which) + 1)),
-        order, (event.ref - clocks.ref[match, 0]).astype(np.float64), error.astype(np.float64),
-        of_step, doubts["gap"] + 1, exact, np.arange(size + 1), scopes, ends,
-        (event.ref_end - event.ref).astype(np.float64), store.chances(doubts["event"]),
-    )  # fmt: skip
-    return sampled_probability(
-        clocks.ref, half, leader, _relations(size, within_ns), long, doubtful
-    )
 
 
 def _relations(size: int, within_ns: int | None) -> np.ndarray:
@@ -227,8 +133,8 @@ def _relations(size: int, within_ns: int | None) -> np.ndarray:
     return np.array(rows, RELATION)
 
 
-def _gaps(size: int, within_ns: int) -> tuple[np.ndarray, np.ndarray]:
-    """The scopes of a match of ``size`` events, from that before the first on, and their ends."""
+def _gaps(size: int, within_ns: int) -> Scopes:
+    """The scopes of a match of ``size`` events, from that before the first on."""
     bounds = [(size - 1, 0, 0, within_ns), (0, 1, 1, 0)]
     for step in range(size - 1):
         bounds += [(step, 0, 1, 0), (step + 1, 1, 1, 0)]
@@ -239,7 +145,7 @@ def _gaps(size: int, within_ns: int) -> tuple[np.ndarray, np.ndarray]:
     scopes = np.zeros(size + 1, SCOPE)
     scopes["relations_from"] = 2 * np.arange(size + 1)
     scopes["relations_to"] = scopes["relations_from"] + 2
-    return scopes, ends
+    return Scopes(scopes, ends, np.arange(size + 1))
 
 
 # What the kernel of repetition has found, as changes in columns (``engine.barrier.base``).
@@ -278,48 +184,63 @@ def _is_chosen(plan: RepeatPlan) -> bool:
     return plan.chooses or plan.ambiguous
 
 
-@dataclass(slots=True)
-class RepeatJudge:
-    """Makes changes of what the kernel has found; gives matches their numbers."""
+class RepeatJudge(Judge):
+    """Makes changes of what the kernel of ``plan`` has found; gives ``matches`` their numbers,
+    which are the rows of the changes.
+    """
 
     plan: RepeatPlan
-    rule: Rule
-    store: Store
     matches: MatchTable
 
-    def changes(self, runs: FoundRuns) -> Changes | None:
-        """None if nothing changes."""
-        if not len(runs.found):
+    def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
+        """Of what the kernel gives (RUN, the EVENT_OF of all of them, DOUBT)."""
+        if not len(facts):
             return None
-        found, columns = runs.found, self.store.columns
-        number = self.matches.numbers(found["from_"], found["size"], runs.path, columns["order"])
+        runs, order = FoundRuns(facts, rows, doubts), self.store.columns[ORDER]
+        number = self.matches.numbers(facts["from_"], facts["size"], rows, order)
         if _is_chosen(self.plan):
             places, before, after = self._chosen(runs, number)
         else:
-            places = np.arange(len(found))
-            new = found["new"] == 1
-            before = self._verdicts(runs, ~new, found["sure_before"], "t_a_before", old=True)
-            after = self._verdicts(runs, found["stands"] == 1, found["sure"], "t_a_now")
-        same = as_sure(before, after)
-        seen = np.flatnonzero(~(before.stands & after.stands & same))
-        if not len(seen):
+            places = np.arange(len(facts))
+            new = facts["new"] == 1
+            before = self._verdicts_of(runs, ~new, facts["sure_before"], "t_a_before", old=True)
+            after = self._verdicts_of(runs, facts["stands"] == 1, facts["sure"], "t_a_now")
+        of, mine = facts[places], number[places]
+        completing = of["cause"] if _is_chosen(self.plan) else of["completing"]
+        found = changed(Changes(
+            mine[:, None].copy(), np.zeros(len(mine), np.int64), completing.copy(),
+            of["cause"].copy(), before, after, np.empty((len(mine), 0), np.int64), mine, mine,
+        ))  # fmt: skip
+        if not len(found):
             return None
-        of = found[places[seen]]
-        mine = number[places[seen]]
-        closes, known_at, last_ns = self._times(mine)
-        completing = of["completing"]
-        if _is_chosen(self.plan):
-            completing = of["cause"]
-        return Changes(
-            mine[:, None].copy(), np.zeros(len(seen), np.int64), completing.copy(),
-            of["cause"].copy(), before.take(seen), after.take(seen), closes, known_at, last_ns,
-        )  # fmt: skip
+        found.closes, found.known_at, found.last_ns = self._times(found.rows[:, 0])
+        return found
+
+    def move(self, changes: Changes, number: np.ndarray, to: Judge) -> None:
+        assert isinstance(to, RepeatJudge)
+        events, ends = self.matches.events(changes.rows[:, 0])
+        events["row"] = number[events["row"]]
+        order = to.store.columns[ORDER]
+        moved = to.matches.numbers(ends[:-1], np.diff(ends), events, order)
+        changes.rows = moved[:, None].copy()
+
+    def used(self, changes: Changes) -> np.ndarray:
+        return np.unique(self.matches.events(changes.rows[:, 0])[0]["row"])
+
+    def begins(self, changes: Changes) -> np.ndarray:
+        events, ends = self.matches.events(changes.rows[:, 0])
+        return np.asarray(self.store.columns["ref"][events["row"][ends[:-1]]])
+
+    def sorted(self, changes: Changes) -> Changes:
+        size, one, two = self.matches.name[changes.rows[:, 0]].T
+        keys = (two, one, size, changes.last_ns, self.begins(changes), changes.cause)
+        return changes.take(np.lexsort(keys))
 
     def _chosen(self, runs: FoundRuns, number: np.ndarray) -> tuple[np.ndarray, Verdicts, Verdicts]:
         """Of matches chosen without an event and with it, one entry each."""
         found = runs.found
         every = np.ones(len(found), np.bool_)
-        own = self._verdicts(runs, every, found["sure"], "t_a_now")
+        own = self._verdicts_of(runs, every, found["sure"], "t_a_now")
         key = np.column_stack([found["cause"], number])
         old, new = np.flatnonzero(found["new"] == 0), np.flatnonzero(found["new"] == 1)
         its_new = places_of(key[new], key[old])
@@ -334,32 +255,36 @@ class RepeatJudge:
         after = Verdicts(stays, own.confirmed[which], own.chance[which])
         return places[order], before.take(order), after.take(order)
 
-    def _verdicts(
+    def _verdicts_of(
         self, runs: FoundRuns, stands: np.ndarray, sure: np.ndarray, t_a: str, *, old: bool = False
     ) -> Verdicts:
         """``old``: without the events that cause the changes."""
-        doubts = runs.doubts
+        doubts, size, within_ns = runs.doubts, runs.found["size"], self.plan.within_ns
         if old:
             doubts = doubts[doubts["event"] != runs.found["cause"][doubts["match"]]]
-        doubted = np.zeros(len(stands), np.bool_)
-        doubted[doubts["match"]] = True
-        confirmed = (sure == 1) & ~doubted
-        chance = np.ones(len(stands))
-        unknown = self._unknown(runs)
-        if unknown is not None:
-            confirmed &= ~unknown
-            chance[unknown] = UNKNOWN
-        unsure = np.flatnonzero(stands & ~confirmed & (chance != UNKNOWN))
-        if len(unsure):
-            chance[unsure] = chances_of(
-                self.plan.within_ns, self.rule, self.store, runs._replace(doubts=doubts), unsure,
-                runs.found[t_a],
-            )  # fmt: skip
-        return Verdicts(stands, confirmed, chance)
 
-    def _unknown(self, runs: FoundRuns) -> np.ndarray | None:
+        def chances(mine: np.ndarray) -> np.ndarray:
+            events = int(size[mine[0]])
+            clocks = self.store.clock(
+                runs.path["row"][runs.found["from_"][mine][:, None] + np.arange(events)]
+            )
+            about = self._about(mine, doubts)
+            found = chances_of_order(
+                _relations(events, within_ns), clocks,
+                runs.found[t_a][mine] if self.rule.by_delay else None, about,
+                _gaps(events, within_ns or 0),
+            )  # fmt: skip
+            # Of events whose length is inexact nobody knows it.
+            lasting = np.asarray(clocks.inexact.any(axis=1))
+            lasting[about.match[about.event.inexact]] = True
+            found[lasting] = np.nan
+            return found
+
+        return verdicts(stands, sure == 1, doubts, self._unknown_runs(runs), size, chances)
+
+    def _unknown_runs(self, runs: FoundRuns) -> np.ndarray | None:
         """Which matches compare an unknown clock; None: all clocks are exact."""
-        if not may_be_unknown(self.store) or not len(runs.found):
+        if not may_be_unknown(self.store):
             return None
         size = runs.found["size"]
         starts = np.cumsum(size) - size

@@ -368,6 +368,9 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
     if verdict == IMPOSSIBLE:
         return 0
     exact = is_exact(s)
+    past = now.max_delay and completing != w.cause and not exact
+    if past and verdict_of(s, from_, size, present, e[completing].t_a) == IMPOSSIBLE:
+        return 0  # it was none when its last event came, by the T_a of then
     if is_scanned(s, w, completing, exact):
         broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
         if broken:

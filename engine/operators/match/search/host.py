@@ -25,7 +25,7 @@ from slackwater.engine.operators.match.search import construction as c
 from slackwater.engine.operators.match.search import construction as scopes
 from slackwater.engine.operators.match.search import stacks
 from slackwater.engine.operators.match.search import state as search
-from slackwater.engine.operators.match.search.machine import Programs
+from slackwater.engine.operators.match.search.machine import NO_PROGRAMS, Programs
 from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.store import UNC_END, Store
 from slackwater.engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
@@ -75,19 +75,93 @@ class MatchBudget:
         return OverBudget.of(self.name, does, self.most)
 
 
-# Host of the kernel: keeps the stacks, hands it its arrays, and makes them larger when full.
+# Hosts of kernels: they keep the stacks and the programs of conditions, hand a kernel its arrays,
+# and make them larger when full.
 
 
 _LEAST: Final = 1 << 10
 _FITS: Final = 8
 _NEVER: Final = 2**63 - 1
 _OPEN: Final = np.empty(0, np.float64)
-_NO_PROGRAMS: Final = compile_programs((), {}, {}, np.empty(0, np.int8), Strings())
 _NO_MOVES: Final = np.empty(0, search.MOVE)
 
 
-class Kernel(Restorable):
-    """Stacks of one query, and what they are searched with.
+class KernelHost(Restorable):
+    """Stacks of one query, and the programs of its conditions.
+
+    Args:
+        layout: of the query.
+        state: one record of what the kernel searches with, and how far it is.
+        rule: how uncertain the order of two events is.
+        keep_ns: how long beyond its ref an event is kept, or None.
+        most: matches that one event may complete or change.
+    """
+
+    def __init__(
+        self, layout: Layout, state: np.ndarray, rule: Rule, keep_ns: int | None, most: int
+    ) -> None:
+        self._layout, self._state = layout, state
+        self._budget = MatchBudget(layout.branches[0].name, most)
+        state["max_delay"] = rule.by_delay
+        state["keep"] = -1 if keep_ns is None else keep_ns
+        self.stacks = stacks.empty_stacks()
+        self._programs: Programs | None = None
+        self._kinds = np.empty(0, np.int8)
+        self._texts, self._generation = -1, 0
+        self._awaits = False
+        self._ranks = np.empty(0, np.int64)
+
+    def _kinds_read(self, kinds: np.ndarray) -> np.ndarray:
+        """Of all registers that programs read, those of the store among them."""
+        return kinds
+
+    def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
+        """The programs of the conditions, recompiled where kinds or texts have changed."""
+        predicates = self._layout.predicates
+        if not predicates:
+            return NO_PROGRAMS
+        grown = strings.given != self._texts
+        changed = self._programs is None or bool((kinds != self._kinds).any())
+        changed |= strings.generation != self._generation
+        if self._programs is None or changed or (grown and self._awaits):
+            self._programs = compile_programs(
+                predicates, self._layout.place, self._layout.register, self._kinds_read(kinds),
+                strings,
+            )  # fmt: skip
+            self._kinds, self._awaits = kinds.copy(), awaits_text(predicates, strings)
+            grown = True
+        if grown:
+            self._texts, self._generation = strings.given, strings.generation
+            if uses_text_order(self._programs):
+                self._ranks = text_ranks(strings, text_constants(predicates))
+        return self._programs
+
+    def _restack(self, store: Store, left: int, entries: int) -> None:
+        """Stacks with room for ``left`` rows and their ``entries``. It is in proportion to what
+        there is: keys that rotate fill them again and again.
+        """
+        known, used = self.stacks.used[["stacks", "pool"]][0].tolist()
+        room = left // 4 + known // 2 + 16
+        self.stacks = stacks.rebuilt(self.stacks, np.arange(store.n), room, entries + used // 2)
+
+    def renumber(self, number: np.ndarray, store: Store) -> None:
+        """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
+        kept = store.events[: store.n]
+        self._state["doubted"] = kept["doubted"].any()
+        self._state["widest"] = max(kept[name].max(initial=0) for name in ("unc", UNC_END))
+        self._state["widest_t_a"] = kept["t_a"].max(initial=0)
+        self.stacks = stacks.rebuilt(self.stacks, number, 16, 64)
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"stacks": stacks.packed(self.stacks)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.stacks = stacks.unpacked(state["stacks"])
+
+
+class Kernel(KernelHost):
+    """Host of ``engine.operators.match.search.construction``.
 
     Args:
         layout: of the query.
@@ -105,17 +179,13 @@ class Kernel(Restorable):
         self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
         *, divider: bool = True, most: int = MATCHES_MAX, drops: bool = False,
     ) -> None:  # fmt: skip
-        self._budget = MatchBudget(layout.branches[0].name, most)
-        self._layout = layout
-        self._state = np.zeros(1, search.STATE)
+        super().__init__(layout, np.zeros(1, search.STATE), rule, keep_ns, most)
         now = self._state[0]
-        now["max_delay"] = rule.by_delay
         now["within"] = -1 if within_ns is None else within_ns
         filters = step_filters(layout)
         for name, negated in (("longest", False), ("longest_negated", True)):
             bounds = [each.longest_ns for each in filters if each.step.negated == negated]
             now[name] = max((-1 if one is None else one for one in bounds), default=-1)
-        now["keep"] = -1 if keep_ns is None else keep_ns
         now["join_orders_n"] = len(layout.tables.join_orders)
         now["indexes_n"] = len(layout.tables.indexes)
         now["divider"] = divider
@@ -125,23 +195,12 @@ class Kernel(Restorable):
         self._open_at, self._open_n = np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)
         self._heard, self._lost = (np.full(steps, _NEVER) for _ in range(2))
         self._covered = np.full(steps, LONG_AGO)
-        self._stacks = stacks.empty_stacks()
-        self._programs: Programs | None = None
-        self._kinds = np.empty(0, np.int8)
-        self._texts, self._generation = -1, 0
-        self._awaits = False
         self._room = 0
         self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-        self._ranks = np.empty(0, np.int64)
-
-    @property
-    def stacks(self) -> stacks.Stacks:
-        """Of all steps and keys."""
-        return self._stacks
 
     def counters(self) -> dict[str, int]:
         """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
-        used = self._stacks.used[0]
+        used = self.stacks.used[0]
         return {"stack_moves": int(used["moved"]), "looked_at": int(used["looked"])}
 
     def dropped(self) -> dict[str, int]:
@@ -194,9 +253,7 @@ class Kernel(Restorable):
             OverBudget: there are more matches than there may be.
         """
         stop = store.n if stop is None else stop
-        programs = _NO_PROGRAMS
-        if self._layout.predicates:
-            programs = self._compiled(store.kinds, strings)
+        programs = self._compiled(store.kinds, strings)
         steps, now = len(self._layout.steps), self._state[0]
         now["found_n"] = now["doubts_n"] = now["moves_n"] = now["begun_n"] = 0
         if len(self._begun):
@@ -215,7 +272,7 @@ class Kernel(Restorable):
             first, why = c.construct(
                 search.Search(
                     self._layout.tables, self._state, store.events, *store.registers, programs,
-                    self._ranks, self._stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
+                    self._ranks, self.stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
                     np.empty(steps, np.int64), moves, self._covered, clock_of, found, rows,
                     doubts, _OPEN,
                     self._begun, self._open_at, self._open_n, self._heard, self._lost,
@@ -231,19 +288,10 @@ class Kernel(Restorable):
                 return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
             if why == c.STACKS_FULL:
                 left = stop - first
-                entries = (left // 2 + 64) * int(now["indexes_n"])
-                same = np.arange(store.n)
-                # In proportion to what there is: keys that rotate fill them again and again.
-                known, used = self._stacks.used[["stacks", "pool"]][0].tolist()
-                self._stacks = stacks.rebuilt(
-                    self._stacks,
-                    same,
-                    left // 4 + known // 2 + 16,
-                    entries + used // 2,
-                )
+                self._restack(store, left, (left // 2 + 64) * int(now["indexes_n"]))
             else:
                 room = self._budget.larger(len(found), found["cause"][: int(now["found_n"])])
-                found, rows, doubts = (_longer(part, room) for part in (found, rows, doubts))
+                found, rows, doubts = (longer(part, room) for part in (found, rows, doubts))
 
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
@@ -270,42 +318,13 @@ class Kernel(Restorable):
         in_order = np.lexsort((moves["clock"], moves["moment"]))
         return moves[in_order], np.array(clock_of, np.int64)
 
-    def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
-        """The programs of the conditions, recompiled where kinds or texts have changed."""
-        predicates = self._layout.predicates
-        grown = strings.given != self._texts
-        changed = self._programs is None or bool((kinds != self._kinds).any())
-        changed |= strings.generation != self._generation
-        if self._programs is None or changed or (grown and self._awaits):
-            self._programs = compile_programs(
-                predicates, self._layout.place, self._layout.register, kinds, strings
-            )
-            self._kinds, self._awaits = kinds.copy(), awaits_text(predicates, strings)
-            grown = True
-        if grown:
-            self._texts, self._generation = strings.given, strings.generation
-            if uses_text_order(self._programs):
-                self._ranks = text_ranks(strings, text_constants(predicates))
-        return self._programs
-
     def renumber(self, number: np.ndarray, store: Store) -> None:
-        """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]
         self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
-        self._state["doubted"] = kept["doubted"].any()
-        self._state["widest"] = max(kept[name].max(initial=0) for name in ("unc", UNC_END))
-        self._state["widest_t_a"] = kept["t_a"].max(initial=0)
-        self._stacks = stacks.rebuilt(self._stacks, number, 16, 64)
-
-    def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"stacks": stacks.packed(self._stacks)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self._stacks = stacks.unpacked(state["stacks"])
+        super().renumber(number, store)
 
 
-def _longer(part: np.ndarray, room: int) -> np.ndarray:
+def longer(part: np.ndarray, room: int) -> np.ndarray:
     """With room for so many."""
     longer = np.empty((room, *part.shape[1:]), part.dtype)
     numbers_of(longer)[: len(part)] = numbers_of(part)

@@ -15,12 +15,14 @@ from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
 from slackwater.engine.kernels.tables import MULTIPLIER
 from slackwater.engine.operators.match.compiled.tables import Layout, layout_of, relations_in
+from slackwater.engine.operators.match.repetition.compiled import repeat_layout
 from slackwater.engine.operators.match.store import comparable
 from slackwater.engine.query.expression import View, column
 from slackwater.engine.query.fields import released_columns
-from slackwater.engine.query.plan import Attribute, Plan, SeqPlan
+from slackwater.engine.query.plan import Attribute, Plan, SeqPlan, TreePlan
 from slackwater.engine.query.purge_settings import PurgeSettings
-from slackwater.engine.query.shape import of_rows
+from slackwater.engine.query.repeat_plan import RepeatPlan
+from slackwater.engine.query.shape import of_intervals, of_rows
 
 # Settings of spilling, and their short form
 # ``FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]``; ``state`` instead of a folder means the
@@ -249,9 +251,15 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
     """The settings in force for a query.
 
     Raises:
-        UserError: the query has no WITHIN, or parts are asked for and its events have no key.
+        UserError: the query has no WITHIN, or parts are asked for and its events have no key; one
+            match makes way for another.
     """
-    layout = layout_of(plan)
+    layout = repeat_layout(plan).layout if isinstance(plan, RepeatPlan) else layout_of(plan)
+    if isinstance(plan, RepeatPlan) and plan.chooses:
+        raise UserError(
+            f"query {plan.name!r}: SKIP and LIMIT choose among matches by all events before; leave "
+            "them or --spill out"
+        )
     within_ns = layout.branches[0].within_ns
     if within_ns is None:
         raise UserError(f"query {plan.name!r}: spill needs WITHIN, which says what is loaded again")
@@ -261,8 +269,10 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
             f"query {plan.name!r}: spill: parts={spill.parts} needs one key that all its events "
             "share; join every step by = in WHERE, with one attribute per type, or leave parts out"
         )
-    windows = windows_of(layout)
+    windows = windows_of(plan, layout)
     looks_back = windows * within_ns
+    if isinstance(plan, TreePlan) or of_intervals(plan):
+        looks_back += within_ns  # an interval comes when it ends, and may have begun long before
     hot_ns = looks_back + looks_back // 4 if spill.hot_ns is None else spill.hot_ns
     chunk_ns, pending, wait_ns, parts = within_ns // 4, _PENDING, _WAIT_NS, 1
     if hot_ns < looks_back:
@@ -278,10 +288,16 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
     )  # fmt: skip
 
 
-def windows_of(layout: Layout) -> int:
+def windows_of(plan: Plan, layout: Layout) -> int:
     """How many times WITHIN lies between an event and the farthest one that bears on a match of
-    its: two where steps are negated at both ends.
+    its: two where steps are negated at both ends, or where the interval of a half may have begun so
+    long before.
     """
+    if isinstance(plan, TreePlan):
+        return 2
+    if isinstance(plan, RepeatPlan):
+        leading, trailing = repeat_layout(plan).setting[["leading", "trailing"]][0].tolist()
+        return 2 if leading and trailing else 1
     at_ends: set[str] = set()
     for number, step in enumerate(layout.tables.scopes["step"].tolist()):
         ends = relations_in(layout.tables, number)

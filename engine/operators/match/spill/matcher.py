@@ -1,4 +1,4 @@
-"""SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII)."""
+"""Patterns over windows larger than memory: old events lie in chunks by time (L09 VIII)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from slackwater.engine.core.clocks.stream_clocks import StreamClocks
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import Promises, Refuted, Released
 from slackwater.engine.core.timeline import Ahead, Moved
-from slackwater.engine.operators.match.compiled.membership import members
-from slackwater.engine.operators.match.replay import Replay, all_of, difference
+from slackwater.engine.operators.match.interval.trees import TreeMatcher
+from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
+from slackwater.engine.operators.match.replay import all_of, difference
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings, Rule
 from slackwater.engine.operators.match.spill.bounds import (
@@ -36,11 +37,18 @@ from slackwater.engine.operators.match.spill.chunks import (
     joined,
 )
 from slackwater.engine.operators.match.spill.waiting import LateEvents, Turn, cut
-from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, Widening
+from slackwater.engine.operators.match.store import (
+    EXPIRES,
+    HORIZON,
+    MEMBER,
+    REF_END,
+    Store,
+    Widening,
+)
 from slackwater.engine.operators.match.verdict.matches import Judge
 from slackwater.engine.query.plan import OrPlan, SeqPlan
 
-# SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII).
+# Where the events of a pattern are, of whatever kind it is: its matcher does not know.
 #
 # *Hot* events, up to ``hot_ns`` behind progress, stay in memory; older ones go to chunks. An event
 # that may match some of those is put off. When ``pending`` events of one chunk are, or the oldest
@@ -64,34 +72,29 @@ _UNCERTAIN: Final = 8
 """So many comparisons, each wrong by the largest error, may lie between two events of a match."""
 
 
-class SpillingMatcher(SeqMatcher):
-    """``SeqMatcher`` with bounded memory.
+_SPILLED: Final = (
+    "_cold", "_pending", "_waits", "_clocks", "_types", "_cold_until", "_widest_t_a", "_promises",
+    "_put_off", "_turns", "_refuted_n",
+)  # fmt: skip
 
-    Args:
-        plan: the query; it needs WITHIN.
-        spill: what stays in memory, and when late events are looked at.
-        settings: certainty and bounds.
-        site: named in results.
-        chunks: where the chunks are; None = in files below ``spill.folder``.
 
-    Raises:
-        UserError: no WITHIN, parts of a query whose events have no key, or another purge.
-    """
+class Spilling(SeqMatcher):
+    """A matcher with bounded memory, once ``spill_to`` has been called."""
 
-    state_fields = (
-        *SeqMatcher.state_fields, "_cold", "_pending", "_waiting", "_clocks", "_types",
-        "_cold_until", "_widest_t_a", "_promises", "_put_off", "_turns", "_refuted_n",
-    )  # fmt: skip
+    state_fields = (*SeqMatcher.state_fields, *_SPILLED)
 
-    def __init__(
-        self,
-        plan: SeqPlan | OrPlan,
-        spill: SpillSettings,
-        settings: PatternSettings | None = None,
-        site: str = DEFAULT_SITE,
-        chunks: ChunkStore | None = None,
-    ) -> None:
-        super().__init__(plan, settings, site)
+    def spill_to(self, spill: SpillSettings, chunks: ChunkStore | None = None) -> None:
+        """Before the first event.
+
+        Args:
+            spill: what stays in memory, and when late events are looked at.
+            chunks: where the chunks are; None = in files below ``spill.folder``.
+
+        Raises:
+            UserError: no WITHIN, matches that others make way for, parts of a query whose events
+                have no key, or another purge.
+        """
+        plan = self.plan
         if self.settings.purge != "late":
             raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
         # Its own, as a turn within a batch asks for the clocks as of its instant.
@@ -101,13 +104,13 @@ class SpillingMatcher(SeqMatcher):
             chunks = MemoryChunks()
             if bounds.folder is not None:
                 root = bounds.folder
-                chunks = FileChunks(folder_of(root, site, plan.name), root)
+                chunks = FileChunks(folder_of(root, self.site, plan.name), root)
         self._cold = Cold(chunks, bounds.chunk_ns, bounds.parts)
         self._keys = Keys(self._layout) if keys_of(self._layout) else None
         self._cold_until = _LEAST
         """Events below it are in chunks; copies of them may be here for matches that are held."""
         self._pending = Store(self._layout.reads, self._layout.keyed)
-        self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
+        self._waits = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
         self._refuted_n = 0
         """How many refutations there were."""
@@ -148,10 +151,10 @@ class SpillingMatcher(SeqMatcher):
         return replace(released, moved=self._clocks.advance(released))
 
     def advance(self, now: int) -> Iterator[MatcherOutput]:
-        return map(self._taken, self._waiting.until(now))
+        return map(self._taken, self._waits.until(now))
 
     def finish(self, at: int) -> Iterator[MatcherOutput]:
-        yield from map(self._taken, [*self._waiting.until(at), *self._waiting.rest(at)])
+        yield from map(self._taken, [*self._waits.until(at), *self._waits.rest(at)])
         self._cold.close()
 
     # ---- bounds of clocks that do not hold ------------------------------------------------------
@@ -163,7 +166,7 @@ class SpillingMatcher(SeqMatcher):
         of, found = released.refuted, list[Changes]()
         reach = int(self._reach_ns(self._clocks.error, max(self._widest_t_a, released.t_a)))
         t_a = self._spread
-        hot = self.table.columns["ref"][: self.table.n][self._is_hot()]
+        hot = self.table.columns["ref"][: self.table.n][self._is_hot(self.table)]
         length = max(self._bounds.together_ns, reach)
         begins = np.unique(np.concatenate([hot, *self._cold.spans()]) // length) * length
         if not t_a:  # by which all events are compared
@@ -180,7 +183,7 @@ class SpillingMatcher(SeqMatcher):
         self._refuted_n += 1
         self._widen(self.table, self._refutations[-1:])
         self._kernel.renumber(np.arange(self.table.n), self.table)
-        return self._ordered(all_of(found)) if found else None
+        return self._judge(self.table).sorted(all_of(found)) if found else None
 
     def _doubted(
         self, of: Refuted, firsts: tuple[int, int], reach: int, part: int, t_a: int
@@ -192,18 +195,18 @@ class SpillingMatcher(SeqMatcher):
         doubts = room.refuted(of)
         if not (doubts.by.any() or (room.events["t_a"][: room.n] < t_a).any()):
             return None
-        before = self._replay(room).matches()
+        judge = self._judge(room)
+        before = self._replayed(judge)
         self._widen(room, [(of, self._refuted_n, end, t_a)])
-        changes = difference(before, self._replay(room).matches())
+        changes = difference(before, self._replayed(judge))
         if changes is None:
             return None
-        rows = changes.rows
-        ref = np.where(rows >= 0, room.columns["ref"][rows], end).min(axis=1)
+        ref = judge.begins(changes)
         mine = np.flatnonzero((ref >= begin) & (ref < end))
         if not len(mine):
             return None
         changes = changes.take(mine)
-        self._move_here(changes, room)
+        self._move_here(changes, judge)
         return changes
 
     def _widen(self, store: Store, refutations: list[tuple[Refuted, int, int, int]]) -> None:
@@ -217,10 +220,6 @@ class SpillingMatcher(SeqMatcher):
             events["t_a"][mine] = np.maximum(events["t_a"][mine], t_a)
             widened[mine] = number + 1
 
-    def _replay(self, room: Store) -> Replay:
-        within, keep = self._bounds.within_ns, self._keep_ns or 0
-        return Replay(self._layout, self._rule, within, keep, room, self._strings)
-
     # ---- who waits, and how long ----------------------------------------------------------------
 
     def _due(self, released: Released) -> list[Turn]:
@@ -228,14 +227,14 @@ class SpillingMatcher(SeqMatcher):
         times = [released.progress.at] + ([released.promises.at] if released.promises else [])
         ends = [int(at.max()) for at in times if len(at)]
         if not released.n:
-            return self._waiting.until(max(ends, default=_LEAST))
+            return self._waits.until(max(ends, default=_LEAST))
         release, ref = released.columns["release"], released.columns["ref"]
         ahead = self._clocks.ahead(released)
-        member = members(self._filters, released)
+        member = self._members(released)
         mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= ahead.horizon))
         rows = mine[self._reaches_cold(ref[mine], ahead, mine, released.t_a)]
         now = max([int(release[-1]), *ends])
-        return self._waiting.add(rows, self._groups(ref[rows]), release, now)
+        return self._waits.add(rows, self._groups(ref[rows]), release, now)
 
     def _groups(self, ref: np.ndarray) -> np.ndarray:
         """Events of one group have their turn together."""
@@ -304,32 +303,47 @@ class SpillingMatcher(SeqMatcher):
     def _deferred(self, late: Columns, part: int) -> Changes | None:
         """What ``late`` events do; they stay."""
         reach = self._reach_ns(self._clocks.error, self._widest_t_a)
-        low, high = int(late["ref"].min() - reach), int(late["ref"].max() + reach)
+        low, high = int(late["ref"].min() - reach), int(late[REF_END].max() + reach)
         room = self._in_reach(late, low, high, part)
         self._most = max(self._most, self.table.n + self._pending.n + room.n)
         is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
-        changes = self._replay(room).changes(is_late)
+        judge = self._judge(room)
+        changes = self._changed_by(judge, is_late)
         self._keep(room.taken(np.flatnonzero(is_late)))
         if changes is not None:
-            self._move_here(changes, room)
+            self._move_here(changes, judge)
             self._most = max(self._most, self.table.n + self._pending.n)
         return changes
 
+    def _changed_by(self, judge: Judge, late: np.ndarray) -> Changes | None:
+        """What the events marked in ``late`` change, as if all at once; rows of the judge's store.
+
+        Events that were put off are not the last of the stream when their turn comes: others,
+        released later, have been matched since. What they do is defined by the order of release
+        (which events were still held when they met, which T_a was in force), so the events in reach
+        meet once more in that order: with the late ones and, where these can take matches back,
+        without. Those before the first late one have met each other already.
+        """
+        first, before = int(np.argmax(late)), None
+        member = judge.store.columns[MEMBER][: judge.store.n][late]
+        breaks = (member & self._breaking).any()
+        if breaks:
+            others = np.flatnonzero(~late)
+            without = self._judge(judge.store.part(others, self._strings))
+            before = self._replayed(without, first)
+            if before is not None:
+                without.move(before, others, judge)
+        after = self._replayed(judge, first)
+        if after is not None and not breaks:
+            mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
+            after = after.take(np.flatnonzero(mine & after.after.stands))
+        return difference(before, after)
+
     def _caused(self, found: list[Changes], turn: Turn) -> Changes:
         """The changes of all parts in one order; a row that stands for the turn is their cause."""
-        changes, store = all_of(found), self.table
-        stands_for = store.taken(changes.rows[:1].max(axis=1))
-        for name, value in ((ORDER, self._clocks.rows - 1), ("release", turn.at), (MEMBER, 0)):
-            stands_for[name][:] = value
-        store.add(stands_for, self._types, self._strings)
-        changes.cause[:] = changes.completing[:] = store.n - 1
-        return self._ordered(changes)
-
-    def _ordered(self, changes: Changes) -> Changes:
-        """In an order that does not depend on parts."""
-        judge = Judge(self._layout, self._rule, self.table, self._strings)
-        old, branch = changes.before.stands, changes.branch
-        return changes.take(judge.in_order(changes.cause, old, branch, changes.rows))
+        changes = all_of(found)
+        changes.cause[:] = changes.completing[:] = self._moment(self._clocks.rows - 1, turn.at)
+        return self._judge(self.table).sorted(changes)
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
         """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
@@ -337,7 +351,8 @@ class SpillingMatcher(SeqMatcher):
         """
         held, n = self.table.columns, self.table.n
         wanted = KeyFilter(late.get(KEY))
-        mine = self._is_hot() & (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
+        mine = (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
+        mine = self._is_hot(self.table) & (mine | self._lasts(held, n))
         if n and self._bounds.parts > 1:
             mine &= held[KEY][:n] % self._bounds.parts == part
         hot = self.table.taken(np.flatnonzero(mine & wanted.among(held, n)))
@@ -349,14 +364,21 @@ class SpillingMatcher(SeqMatcher):
         self._widen(room, self._refutations)
         return room
 
-    def _is_hot(self) -> np.ndarray:
+    def _is_hot(self, store: Store) -> np.ndarray:
         """Rows of the store that are in no chunk, and stand for no turn."""
-        columns, n = self.table.columns, self.table.n
-        return np.asarray((columns["ref"][:n] >= self._cold_until) & (columns[MEMBER][:n] != 0))
+        columns, n = store.columns, store.n
+        hot = (columns["ref"][:n] >= self._cold_until) | self._lasts(columns, n)
+        return np.asarray(hot & (columns[MEMBER][:n] != 0))
+
+    def _lasts(self, columns: Columns, n: int) -> np.ndarray:
+        """Which of the first ``n`` events last longer than WITHIN: they stay in memory, as a half
+        of them may lie far from their begin.
+        """
+        return columns[REF_END][:n] - columns["ref"][:n] > self._bounds.within_ns
 
     def _keep(self, late: Columns) -> None:
         """Where later events find them, as well as they are known now."""
-        hot = late["ref"] >= self._cold_until
+        hot = (late["ref"] >= self._cold_until) | self._lasts(late, len(late["ref"]))
         if hot.any():
             first = self.table.n
             mine = {name: column[hot] for name, column in late.items()}
@@ -365,9 +387,9 @@ class SpillingMatcher(SeqMatcher):
         if not hot.all():
             self._cold.spill({name: column[~hot] for name, column in late.items()})
 
-    def _move_here(self, changes: Changes, room: Store) -> None:
-        """Rows of ``room`` become rows of the operator's store, where the barrier finds them."""
-        used = np.unique(changes.rows[changes.rows >= 0])
+    def _move_here(self, changes: Changes, judge: Judge) -> None:
+        """Rows of the judge's store become rows of the operator's, where the barrier finds them."""
+        room, used = judge.store, judge.used(changes)
         orders = room.columns[ORDER][used]
         n = self.table.n
         own = np.where(self.table.columns[MEMBER][:n] != 0, self.table.columns[ORDER][:n], -1)
@@ -375,9 +397,9 @@ class SpillingMatcher(SeqMatcher):
         self.table.add(room.taken(used[missing]), self._types, self._strings)
         own = np.concatenate([own, orders[missing]])
         by_order = np.argsort(own)
-        number = np.full(room.n + 1, -1)
+        number = np.full(room.n, -1)
         number[used] = by_order[np.searchsorted(own, orders, sorter=by_order)]
-        changes.rows = number[changes.rows]
+        judge.move(changes, number, self._judge(self.table))
 
     # ---- what goes, and what goes where ---------------------------------------------------------
 
@@ -391,9 +413,9 @@ class SpillingMatcher(SeqMatcher):
         reach = 2 * (self._bounds.within_ns + (self._keep_ns or 0)) + self._clocks.error
         self._refutations = [each for each in self._refutations if each[2] > horizon - reach]
         columns = self.table.columns
-        alive = self._is_hot() & (columns[EXPIRES][:n] >= horizon)
+        alive = self._is_hot(self.table) & (columns[EXPIRES][:n] >= horizon)
         border = int(self._border(np.array(self._clocks.frontier)))
-        cold = alive & (columns["ref"][:n] < border)
+        cold = alive & (columns["ref"][:n] < border) & ~self._lasts(columns, n)
         if border > self._cold_until and 4 * int(cold.sum()) >= n:
             self._cold.spill(self.table.taken(np.flatnonzero(cold)))
             self._cold_until = border
@@ -412,3 +434,38 @@ class SpillingMatcher(SeqMatcher):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._refutations = [(Refuted(*of), *then) for of, *then in state["refutations"]]
+
+
+class SpillingMatcher(Spilling):
+    """Of a SEQ, AND or OR, a join, or an ISEQ: ``SeqMatcher`` that spills.
+
+    Args:
+        plan: the query; it needs WITHIN.
+        spill: see ``spill_to``.
+        settings: certainty and bounds.
+        site: named in results.
+        chunks: see ``spill_to``.
+    """
+
+    def __init__(
+        self,
+        plan: SeqPlan | OrPlan,
+        spill: SpillSettings,
+        settings: PatternSettings | None = None,
+        site: str = DEFAULT_SITE,
+        chunks: ChunkStore | None = None,
+    ) -> None:
+        super().__init__(plan, settings, site)
+        self.spill_to(spill, chunks)
+
+
+class SpillingTree(TreeMatcher, Spilling):
+    """Of a SEQ/PAL tree."""
+
+    state_fields = (*TreeMatcher.state_fields, *_SPILLED)
+
+
+class SpillingRepetition(RepeatMatcher, Spilling):
+    """Of steps that repeat."""
+
+    state_fields = (*RepeatMatcher.state_fields, *_SPILLED)

@@ -13,7 +13,7 @@ condition by condition
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
@@ -186,18 +186,55 @@ def _chances(
     doubts: Doubts, conditions: Conditions | None,
 ) -> np.ndarray:  # fmt: skip
     """``chances`` of matches whose events last as long as their clocks say."""
-    local = _places(layout, branch)
-    relations = _own_relations(layout, branch, local)
-    by_max_delay = rule.by_delay
-    half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
-    half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
-    leader = leaders_of(clocks, by_max_delay=by_max_delay)
-    if len(members_of(layout.tables, branch)) == 2 and not len(doubts.match) and conditions is None:
+    local, in_force = _places(layout, branch), t_a if rule.by_delay else None
+    return chances_of_order(
+        _own_relations(layout, branch, local), clocks, in_force, doubts, _scopes(layout, local),
+        _asked(layout, branch, rows, half_widths(clocks, in_force), doubts, conditions),
+    )  # fmt: skip
+
+
+class Scopes(NamedTuple):
+    """Where events of negated steps must not lie: SCOPE, the SCOPE_END of their relations, and of
+    each the first one with equal ends.
+    """
+
+    scopes: np.ndarray
+    ends: np.ndarray
+    same: np.ndarray
+
+
+def half_widths(clocks: EventTimes, t_a: np.ndarray | None) -> np.ndarray:
+    """Of the errors of each match's events; ``t_a``: in force, per match, where a rule goes by it
+    (R19's T_a/2 may be half an integer).
+    """
+    half = clocks.unc if t_a is None else np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape)
+    return np.asarray(half.astype(np.float64))
+
+
+def chances_of_order(
+    relations: np.ndarray, clocks: EventTimes, t_a: np.ndarray | None, doubts: Doubts,
+    scopes: Scopes, asked: SampledConditions | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Per match, the probability that its events are so related, and that none lies in a scope.
+
+    Args:
+        relations: RELATION; steps count the match's.
+        clocks: (matches, steps): of their events.
+        t_a: as of ``half_widths``.
+        doubts: about these matches.
+        scopes: of the doubts.
+        asked: conditions on times.
+    """
+    half, long = half_widths(clocks, t_a), clocks.ref_end - clocks.ref
+    leader = leaders_of(clocks, by_max_delay=t_a is not None)
+    if half.shape[1] == 2 and not len(doubts.match) and asked is None:
+        # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        return pair_probability(diff, *errors_of_pair(half, leader), longest, least)
-    doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
-    asked = _asked(layout, branch, rows, half, doubts, conditions)
+        chance = pair_probability(diff, *errors_of_pair(half, leader), longest, least)
+        exact = (leader[:, 1] == 0) & (half[:, 0] == half[:, 1])
+        return np.where(exact, 1.0, chance)  # of one clock: in this order for certain
+    doubtful = _doubtful(clocks, leader, t_a, doubts, scopes)
     return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
 
 
@@ -277,10 +314,8 @@ def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
     return leader
 
 
-def _doubtful(
-    layout: Layout, local: np.ndarray, clocks: EventTimes, leader: np.ndarray,
-    t_a: np.ndarray | None, doubts: Doubts,
-) -> Doubtful:  # fmt: skip
+def _scopes(layout: Layout, local: np.ndarray) -> Scopes:
+    """Of the query; ``local``: of ``_places``."""
     scopes, relations = layout.tables.scopes, layout.tables.relations
     ends = np.zeros(len(relations), SCOPE_END)
     same, same_scope = dict[bytes, int](), list[int]()
@@ -295,6 +330,12 @@ def _doubtful(
         for name in ("strict", "bound"):
             ends[name][its] = relations[name][its]
         same_scope.append(same.setdefault(ends[its].tobytes(), number))
+    return Scopes(scopes, ends, np.array(same_scope, np.int64))
+
+
+def _doubtful(
+    clocks: EventTimes, leader: np.ndarray, t_a: np.ndarray | None, doubts: Doubts, scopes: Scopes
+) -> Doubtful:
     match, event = doubts.match, doubts.event
     steps = clocks.ref.shape[1]
     exact = np.zeros((len(match), steps), np.bool_)
@@ -312,6 +353,6 @@ def _doubtful(
         doubts.order, (event.ref - clocks.ref[match, 0]).astype(np.float64),
         error.astype(np.float64),
         of_step,
-        doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
+        doubts.scope, exact, scopes.same, scopes.scopes, scopes.ends,
         (event.ref_end - event.ref).astype(np.float64), doubts.chance,
     )  # fmt: skip

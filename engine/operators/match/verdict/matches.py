@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -213,6 +214,7 @@ def spread(
         made.known_at[at], made.last_ns[at] = known, last
 
 
+_LAST: Final = 2**63 - 1
 _BITS: Final = 62
 """Of a key by which matches are sorted."""
 
@@ -223,13 +225,48 @@ def as_sure(one: Verdicts, other: Verdicts) -> np.ndarray:
     return np.asarray((one.confirmed == other.confirmed) & chance)
 
 
+def changed(found: Changes) -> Changes:
+    """Those of ``found`` that change anything."""
+    before, after = found.before, found.after
+    seen = np.flatnonzero(~(before.stands & after.stands & as_sure(before, after)))
+    return found.take(seen) if len(seen) < len(found) else found
+
+
 def _weighed(chances: np.ndarray) -> np.ndarray:
     """Chances of events as they are reckoned with: nobody knows those of unknown clocks."""
     return np.where(chances == UNKNOWN, np.nan, chances)
 
 
+def verdicts(
+    stands: np.ndarray, sure: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
+    kind: np.ndarray, chances: Callable[[np.ndarray], np.ndarray],
+) -> Verdicts:  # fmt: skip
+    """Of matches of which some stand, ``sure`` in themselves.
+
+    Args:
+        stands: bool.
+        sure: bool.
+        doubts: DOUBT, about them.
+        unknown: those that compare an unknown clock; None: all clocks are exact.
+        kind: int; those of one kind are weighed together, if doubts are about all or none of them.
+        chances: of some of them (their places), of one kind, how probable they are.
+    """
+    doubted = np.zeros(len(stands), np.bool_)
+    doubted[doubts["match"]] = True
+    confirmed, chance = sure & ~doubted, np.ones(len(stands))
+    unsure = stands & ~confirmed
+    if unknown is not None:
+        confirmed, unsure = confirmed & ~unknown, unsure & ~unknown
+        chance[unknown] = UNKNOWN
+    for which in (unsure & doubted, unsure & ~doubted):
+        for each in np.unique(kind[which]).tolist():
+            mine = np.flatnonzero(which & (kind == each))
+            chance[mine] = chances(mine)
+    return Verdicts(stands, confirmed, chance)
+
+
 class Judge(Struct):
-    """Makes changes of what the kernel has found."""
+    """Makes changes of what a kernel has found in ``store``."""
 
     layout: Layout
     rule: Rule
@@ -261,9 +298,25 @@ class Judge(Struct):
             made.rows, made.branch, made.completing, made.cause, before, after,
             self._closes(made), made.known_at, made.last_ns,
         )  # fmt: skip
-        same = as_sure(before, after)
-        seen = np.flatnonzero(~(before.stands & after.stands & same))
-        return found.take(seen) if len(seen) < n else found
+        return changed(found)
+
+    def move(self, changes: Changes, number: np.ndarray, to: Judge) -> None:  # noqa: ARG002
+        """``changes`` become those of another judge's store, where row i is ``number[i]``."""
+        changes.rows = np.where(changes.rows >= 0, number[changes.rows], NONE)
+
+    def used(self, changes: Changes) -> np.ndarray:
+        """The rows of all matches that change, ascending."""
+        return np.unique(changes.rows[changes.rows >= 0])
+
+    def begins(self, changes: Changes) -> np.ndarray:
+        """When the first event of each match is."""
+        ref = self.store.columns["ref"][changes.rows]
+        return np.asarray(ref.min(axis=1, where=changes.rows >= 0, initial=_LAST))
+
+    def sorted(self, changes: Changes) -> Changes:
+        """In an order that goes by the matches alone."""
+        old, branch = changes.before.stands, changes.branch
+        return changes.take(self.in_order(changes.cause, old, branch, changes.rows))
 
     def _spread(self, facts: np.ndarray, rows: np.ndarray, places: np.ndarray) -> Spread:
         n, steps = rows.shape
@@ -283,23 +336,13 @@ class Judge(Struct):
         """``t_a``: in force, of the matches as they were found; ``places``: where each was.
         ``unknown``: those that compare an unknown clock.
         """
-        rows, branch = made.rows, made.branch
-        doubted = np.zeros(len(rows), np.bool_)
-        doubted[doubts["match"]] = True
-        confirmed = sure & ~doubted
-        chance = np.ones(len(rows))
-        unsure = stands & ~confirmed
-        if unknown is not None:
-            confirmed, unsure = confirmed & ~unknown, unsure & ~unknown
-            chance[unknown] = UNKNOWN
-        if unsure.any():
-            for which in (unsure & doubted, unsure & ~doubted):
-                for number in np.unique(branch[which]).tolist():
-                    mine = np.flatnonzero(which & (branch == number))
-                    chance[mine] = self._chances(
-                        number, rows[mine], t_a[places[mine]], self._about(mine, doubts)
-                    )
-        return Verdicts(stands, confirmed, chance)
+        branch = made.branch
+
+        def chances(mine: np.ndarray) -> np.ndarray:
+            about = self._about(mine, doubts)
+            return self._chances(int(branch[mine[0]]), made.rows[mine], t_a[places[mine]], about)
+
+        return verdicts(stands, sure, doubts, unknown, branch, chances)
 
     def _unknown(self, made: Spread) -> np.ndarray | None:
         """Which matches compare an unknown clock; None: all clocks are exact."""
