@@ -293,7 +293,7 @@ class TreeMatcher(SeqMatcher):
         self._halves += int((released.columns[HALF_COLUMN] != WHOLE).sum())
         before = None
         if self._keep_ns is not None and released.moved is not None:
-            before = released.moved.rows.horizon - self._keep_ns
+            before = np.maximum(released.moved.rows.horizon, -_NEVER) - self._keep_ns
         released = self._waiting.joined(released, before)
         yield from super().process(released)
         if self._keep_ns is not None:
@@ -309,9 +309,11 @@ class TreeMatcher(SeqMatcher):
         return found
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
-        """An interval is known as long as its end, which may be a half in matches that it ends."""
+        """An interval is known as long as its end, which may be a half in matches that it ends;
+        but K-iSlack goes by when it began (Z10 5.3.1).
+        """
         found = super()._expiry(released, member)
-        if self._keep_ns is None:
+        if self._keep_ns is None or self.settings.purge == "slack":
             return found
         return np.asarray(found + (released.columns["te"] - released.columns["ts"]))
 
