@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query.endpoints.joins import JOINS
-from slackwater.engine.query.endpoints.order import end_points, representation
+from slackwater.engine.query.endpoints.order import representation
 from tests.pattern.trees.by_clocks import Known, judged
 from tests.pattern.trees.definition import Record, Tree, Where, by_definition
 from tests.pattern.trees.drawn import Drawn, torn, trees
+from tests.pattern.trees.five_counts import end_points
 from tests.pattern.trees.known_halves import Key, known_after
 from tests.pattern.trees.known_halves import standing as standing_of_halves
 from tests.pattern.trees.runs import Run
