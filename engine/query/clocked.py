@@ -85,8 +85,6 @@ def coefficients(value: Expression) -> Coefficients | None:
             return {(alias, name == "te"): 1.0} if name in CLOCKED else {}
         case Arithmetic(op="+" | "-" as op, left=left, right=right):
             return difference(left, right) if op == "-" else _sum(left, right, 1.0)
-        case Arithmetic(op="//", left=left):
-            return {} if coefficients(left) == {} else None
         case Arithmetic(op=op, left=left, right=right):
             first, second = coefficients(left), coefficients(right)
             if first == {} and second == {}:
@@ -111,22 +109,6 @@ def clocked_aliases(values: Iterable[Expression]) -> list[str | None]:
         each.alias for value in values for each in attributes_in(value) if each.name in CLOCKED
     }
     return sorted(found, key=str)
-
-
-def one_window(predicate: Comparison) -> tuple[int, int, tuple[str | None, str | None]] | None:
-    """The length and the slide of the windows [ns] of which one must hold two events, and the
-    aliases of these; None: it asks something else.
-    """
-    match predicate:
-        case Comparison(
-            left=Arithmetic(
-                left=FunctionCall(arguments=(Attribute(alias=one), Attribute(alias=two))),
-                right=Arithmetic(left=Arithmetic(op="//", right=Constant(value=int(slide)))),
-            ),
-            right=Constant(value=int(size)),
-        ):
-            return size, slide, (one, two)
-    return None
 
 
 def _sum(left: Expression, right: Expression, sign: float) -> Coefficients | None:

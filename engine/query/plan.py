@@ -234,10 +234,7 @@ class Constant(Struct, frozen=True):
 
 
 class Arithmetic(Struct, frozen=True):
-    """``op`` is one of ``+ - * / %`` (``/`` is true division; ``%`` has the sign of ``left``).
-
-    ``//`` of integers, rounded down, is written by joins alone: which window a time lies in.
-    """
+    """``op`` is one of ``+ - * / %`` (``/`` is true division; ``%`` has the sign of ``left``)."""
 
     op: str
     left: Expression
@@ -284,6 +281,17 @@ class InWorkdays(Comparison, frozen=True):
     left: Attribute
     right: Attribute
     period: Period
+
+
+class InOneWindow(Comparison, frozen=True):
+    """That some window of ``size_ns`` holds the times ``left`` and ``right``; one begins at each
+    multiple of ``every_ns``.
+    """
+
+    left: Attribute
+    right: Attribute
+    size_ns: int
+    every_ns: int
 
 
 class Membership(Struct, frozen=True):

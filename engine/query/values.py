@@ -190,12 +190,8 @@ def _multiply(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return product, fits
 
 
-def _windows(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    return left // right, None
-
-
 _INTEGER: Final[dict[str, Callable[..., tuple[np.ndarray, np.ndarray | None]]]] = {
-    "+": _add, "-": _subtract, "*": _multiply, "//": _windows,
+    "+": _add, "-": _subtract, "*": _multiply,
 }  # fmt: skip
 _FLOAT: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul,

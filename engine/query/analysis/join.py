@@ -30,14 +30,13 @@ from slackwater.engine.query.language.other_dialects import JOINS
 from slackwater.engine.query.language.syntax import From, Join, JoinSide, OrderBy
 from slackwater.engine.query.plan import (
     AGGREGATES,
-    Arithmetic,
     Attribute,
     Comparison,
     Computed,
     Constant,
     Expression,
-    FunctionCall,
     Group,
+    InOneWindow,
     JoinKind,
     JoinPlan,
     Logic,
@@ -135,7 +134,10 @@ class _Join(QueryReader):
             computed=computed,
         )  # fmt: skip
         check_pattern(terms, bare, self.context)
-        same = [] if window_ns is None else [_same_window(self.aliases, window_ns, every_ns)]
+        same: list[Predicate] = []
+        if window_ns is not None:
+            one, two = (Attribute("ts", alias) for alias in self.aliases)
+            same = [InOneWindow("=", one, two, window_ns, every_ns or window_ns)]
         pair = self._pair(bare, on, where, same)
         branches: tuple[SeqPlan, ...] = () if self.kind is JoinKind.ANTI else (pair,)
         for side in (0, 1):
@@ -342,15 +344,6 @@ def _aggregates(node: s.Node) -> bool:
 
 def _named(source: JoinSide) -> s.Name:
     return source.alias or source.stream
-
-
-def _same_window(aliases: tuple[str, str], size_ns: int, every_ns: int | None) -> Predicate:
-    """That some window holds two events: the last that holds the earlier one, if any does."""
-    times = tuple(Attribute("ts", alias) for alias in aliases)
-    slide = Constant(size_ns if every_ns is None else every_ns)
-    begin = Arithmetic("*", Arithmetic("//", FunctionCall("least", times), slide), slide)
-    since = Arithmetic("-", FunctionCall("greatest", times), begin)
-    return Comparison("<", since, Constant(size_ns))
 
 
 def _renamed(node: _P, old: Step, new: Step) -> _P:

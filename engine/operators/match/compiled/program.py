@@ -32,7 +32,6 @@ from slackwater.engine.query.clocked import (
     coefficients,
     difference,
     is_clocked,
-    one_window,
 )
 from slackwater.engine.query.expression import join_mask
 from slackwater.engine.query.fields import attributes_in, bare, inside
@@ -45,6 +44,7 @@ from slackwater.engine.query.plan import (
     Constant,
     Expression,
     FunctionCall,
+    InOneWindow,
     InWorkdays,
     Likeness,
     Logic,
@@ -399,10 +399,10 @@ class _Writer(ValueWriter):
             self.table += [node.period.number, first, last, int(node.left.name == "te")]
             self.zone = node.period.zone
             self.emit(clocked.IN_WORKDAYS, start, ZERO, int(certain), then, other)
-        elif (of_window := one_window(node)) is not None:
-            size, slide, events = of_window
+        elif isinstance(node, InOneWindow):
             start = Operand(INT, len(self.table), machine.CONSTANT)
-            self.table += [size, slide, *map(self.step, events)]
+            events = self.step(node.left.alias), self.step(node.right.alias)
+            self.table += [node.size_ns, node.every_ns, *events]
             self.emit(clocked.ONE_WINDOW, start, ZERO, int(certain), then, other)
         else:
             detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)
