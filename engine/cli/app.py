@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,27 +21,27 @@ from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import Interrupted, SlackwaterError, UserError
 from slackwater.engine.core.extras import missing_package
 
-_NAMES: Final = {
-    "run": "A scenario: its log, its answers, its report.",
-    "simulate": "Only a scenario's arrival log.",
-    "new": "Writes a scenario file to begin with.",
-    "check": "Reads a scenario file, says what is wrong.",
-    "look": "What is in a file, and how to go on.",
-    "query": "Answers queries over a trace or log.",
-    "order": "The events in order, with ref, release and late.",
-    "compare": "Which order suits a recording.",
-    "paper": "Published tables and figures, reproduced.",
-    "agent": "Sends a device's events to a gateway.",
-    "serve": "Receives the events of agents into a log.",
-    "emulate": "A scenario's links between real sockets.",
-    "validate": "Is this hardware good enough?",
-    "clocks": "Whose clock is off, and by how much.",
-    "log": "Between arrival logs and JSONL, CSV, Parquet.",
-    "doctor": "Can this machine run slackwater?",
-    "docs": "Where the documentation is on this disk.",
-    "warm": "Compiles ahead, so that nothing waits.",
+_COMMANDS: Final = {
+    "run": ("run_commands:run", "A scenario: its log, its answers, its report."),
+    "simulate": ("run_commands:simulate", "Only a scenario's arrival log."),
+    "new": ("scenario_file_commands:new", "Writes a scenario file to begin with."),
+    "check": ("scenario_file_commands:check", "Reads a scenario file, says what is wrong."),
+    "look": ("look_command:look_at", "What is in a file, and how to go on."),
+    "query": ("query_commands:query", "Answers queries over a trace or log."),
+    "order": ("query_commands:order", "The events in order, with ref, release and late."),
+    "compare": ("compare_command:compare_orders", "Which order suits a recording."),
+    "paper": ("paper_command:reproduce", "Published tables and figures, reproduced."),
+    "agent": ("app:agent", "Sends a device's events to a gateway."),
+    "serve": ("serve_command:serve_site", "Receives the events of agents into a log."),
+    "emulate": ("serve_command:emulate_links", "A scenario's links between real sockets."),
+    "validate": ("validate_command:validate_setup", "Is this hardware good enough?"),
+    "clocks": ("clocks_command:show_clocks", "Whose clock is off, and by how much."),
+    "log": ("log_commands:log_app", "Between arrival logs and JSONL, CSV, Parquet."),
+    "doctor": ("app:doctor", "Can this machine run slackwater?"),
+    "docs": ("app:docs", "Where the documentation is on this disk."),
+    "warm": ("app:warm", "Compiles ahead, so that nothing waits."),
 }
-"""What the commands do, in the order of the help."""
+"""By name: module and function, and what it does; in the order of the help."""
 _PACKAGE: Final = Path(__file__).absolute().parents[2]
 _INTERRUPTED: Final = 130
 _NEW_OBJECTS: Final = 50_000
@@ -59,69 +60,11 @@ _HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_widt
 
 
 def _command(name: str) -> Any:
-    """One command: a function, or an application with commands of its own."""
-    # ruff: noqa: PLC0415 - importing the others would take longer than many a query
-    match name:
-        case "run":
-            from slackwater.engine.cli.run_commands import run as run_scenario
-
-            return run_scenario
-        case "simulate":
-            from slackwater.engine.cli.run_commands import simulate
-
-            return simulate
-        case "new":
-            from slackwater.engine.cli.scenario_file_commands import new
-
-            return new
-        case "check":
-            from slackwater.engine.cli.scenario_file_commands import check
-
-            return check
-        case "query" | "order":
-            from slackwater.engine.cli import query_commands
-
-            return getattr(query_commands, name)
-        case "compare":
-            from slackwater.engine.cli.compare_command import compare_orders
-
-            return compare_orders
-        case "paper":
-            from slackwater.engine.cli.paper_command import reproduce
-
-            return reproduce
-        case "agent":
-            return agent
-        case "serve":
-            from slackwater.engine.cli.serve_command import serve_site
-
-            return serve_site
-        case "emulate":
-            from slackwater.engine.cli.serve_command import emulate_links
-
-            return emulate_links
-        case "validate":
-            from slackwater.engine.cli.validate_command import validate_setup
-
-            return validate_setup
-        case "look":
-            from slackwater.engine.cli.look_command import look_at
-
-            return look_at
-        case "clocks":
-            from slackwater.engine.cli.clocks_command import show_clocks
-
-            return show_clocks
-        case "log":
-            from slackwater.engine.cli.log_commands import log_app
-
-            return log_app
-        case "doctor":
-            return doctor
-        case "docs":
-            return docs
-        case _:
-            return warm
+    """A function, or an application with commands of its own; importing all of them would take
+    longer than many a query.
+    """
+    module, _, command = _COMMANDS[name][0].partition(":")
+    return getattr(import_module(f"slackwater.engine.cli.{module}"), command)
 
 
 def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
@@ -141,11 +84,11 @@ def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
     for name in names:
         found = _command(name) if loads else _nothing
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name, short_help=_NAMES[name])
+            app.add_typer(found, name=name, short_help=_COMMANDS[name][1])
         else:
             theirs = _CONTEXTS.get(name, {})
             app.command(
-                name, short_help=_NAMES[name], epilog=epilog(name),
+                name, short_help=_COMMANDS[name][1], epilog=epilog(name),
                 context_settings=theirs,
             )(found)  # fmt: skip
     for group in (app, *(each.typer_instance for each in app.registered_groups)):
@@ -191,6 +134,7 @@ def _several_inputs(arguments: Sequence[str]) -> list[str]:
 
 
 def _version(asked: bool) -> None:
+    # ruff: noqa: PLC0415 - what one command needs is not loaded with every one
     if asked:
         from importlib.metadata import version
 
@@ -280,8 +224,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
     first = arguments[0] if arguments else ""
     try:
-        called = not _NAMES.keys().isdisjoint(arguments) or _COMPLETES in os.environ
-        app = _application([first] if first in _NAMES else list(_NAMES), loads=called)
+        called = not _COMMANDS.keys().isdisjoint(arguments) or _COMPLETES in os.environ
+        app = _application([first] if first in _COMMANDS else list(_COMMANDS), loads=called)
         gc.freeze()  # modules stay
         gc.set_threshold(_NEW_OBJECTS)
         gc.enable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -20,12 +20,10 @@ from slackwater.engine.apps.validate.logs.clocks_page import (
     write_clocks,
 )
 from slackwater.engine.cli.options import InputOptions, ending_with_a_command, takes_options, typed
-from slackwater.engine.cli.terminal import PlainConsole, watched
+from slackwater.engine.cli.terminal import NO_BOX, plain_console, table_of, watched
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.hosts.pipeline import prepare, work_folder
 from slackwater.engine.log.input.several import files_of
-
-_WIDTH: Final = 200
 
 
 @takes_options
@@ -51,10 +49,6 @@ def show_clocks(
     By its syncs, or by arrivals less stamps: an event arrives after it happened, so the least
     difference is the largest offset. That the clock is slow and not the way long, it cannot know.
     """
-    # ruff: noqa: PLC0415 - for a table
-    from rich.markup import escape
-    from rich.table import Table
-
     if out is not None:
         check_new_page(out, (HTML, JSON))
     with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
@@ -69,15 +63,10 @@ def show_clocks(
     if as_json:
         json_out().write(json_text(as_plain(found, name), indent=1) + "\n")
         return
-    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console = plain_console()
     console.print(headline(found), highlight=False, markup=False)
     table = clocks_table(found)
-    shown = Table(box=None, padding=(0, 2, 0, 0))
-    for place, heading in enumerate(table.headings):
-        shown.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
-    for row in table.rows:
-        shown.add_row(*("\N{EN DASH}" if cell is None else escape(str(cell)) for cell in row))
-    console.print(shown)
+    console.print(table_of(table.headings, table.rows, bool, **NO_BOX))
     for each in remarks(found):
         console.print(each, highlight=False, markup=False)
     if out is not None:

@@ -9,7 +9,6 @@ from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from slackwater.engine.apps.compare.columns import arrival_facts, as_plain, order_table
 from slackwater.engine.apps.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
@@ -27,7 +26,7 @@ from slackwater.engine.cli.options import (
     typed,
 )
 from slackwater.engine.cli.query_commands import Input
-from slackwater.engine.cli.terminal import PlainConsole, print_compiling, watched
+from slackwater.engine.cli.terminal import NO_BOX, plain_console, print_compiling, table_of, watched
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.units import unit_ns
@@ -139,8 +138,7 @@ def _checks(found: OrdersCompared) -> list[VerdictCase]:
 
 def _print(found: OrdersCompared, *, swept: bool) -> None:
     """What arrived, what is recommended, what the others cost, and the table."""
-    # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
-    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console = plain_console(_WIDTH)
     for name, said in arrival_facts(found):
         console.print(f"[dim]{escape(name)}:[/] {escape(said)}", highlight=False)
     choice = found.choice
@@ -150,26 +148,11 @@ def _print(found: OrdersCompared, *, swept: bool) -> None:
     console.print(f"\n[bold {colour}]{word}:[/] {escape(found.headline)}", highlight=False)
     console.print(escape(choice.reason), highlight=False)
     for heading, enough in (("Complete enough too:", True), ("Not complete enough:", False)):
-        costs = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        costs.add_column(overflow="fold")
-        costs.add_column()
-        for each in choice.costs:
-            if each.enough == enough:
-                costs.add_row(f"  {escape(each.order)}", escape(each.text))
-        if costs.row_count:
+        costs = [(f"  {each.order}", each.text) for each in choice.costs if each.enough == enough]
+        if costs:
             console.print(heading, highlight=False)
-            console.print(costs)
+            console.print(table_of(("", ""), costs, show_header=False, **NO_BOX))
     headings, rows = order_table(found, found.orders)
-    table = Table()
-    for place, heading in enumerate(headings):
-        table.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
     more = order_table(found, found.sweep)[1] if swept else []
-    for row in [*rows, *more]:
-        table.add_row(*(escape(_cell(cell)) for cell in row))
-    console.print(table)
-
-
-def _cell(cell: str | int | float | None) -> str:
-    if cell is None:
-        return "\N{EN DASH}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+    cells = [[f"{x:,}" if isinstance(x, int) else x for x in row] for row in (*rows, *more)]
+    console.print(table_of(headings, cells, bool))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from msgspec.structs import replace
-from rich.markup import escape
 from rich.table import Table
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.cli.options import InputOptions, takes_options
-from slackwater.engine.cli.terminal import PlainConsole
+from slackwater.engine.cli.terminal import plain_console, table_of
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import INT64_MAX
@@ -27,7 +25,6 @@ from slackwater.engine.log.input.look import UNFIT, Column, Look, look, options_
 from slackwater.engine.log.record.times import instant_text
 from slackwater.engine.query.analysis.cascade import read_statements
 
-_WIDTH: Final = 200
 _WINDOWS: Final = tuple(
     (f"{count} {unit}", count * NS_PER[unit])
     for unit, counts in (
@@ -191,7 +188,7 @@ def _span(summary: LogSummary | None) -> tuple[int | None, int | None]:
 def _print(
     source: str, found: Look, command: str | None, others: Sequence[tuple[str, str]]
 ) -> None:
-    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console = plain_console()
 
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -229,15 +226,12 @@ def _facts(summary: LogSummary | None) -> Iterator[str]:
 
 
 def _table(columns: Sequence[Column], summary: LogSummary | None) -> Table:
-    shown = Table(box=None, padding=(0, 2, 0, 2))
-    for heading in ("column", "type", "is", "samples"):
-        shown.add_column(heading, overflow="fold")
+    rows = []
     for each in columns:
         role = "left out" if each.type in UNFIT else f"attribute{_nulls(each, summary)}"
         role = role if each.field is None else f"{each.field} ({each.why})"
-        cells: list[Any] = [each.name, each.type, role, ", ".join(each.samples)]
-        shown.add_row(*(escape(str(cell)) for cell in cells))
-    return shown
+        rows.append((each.name, each.type, role, ", ".join(each.samples)))
+    return table_of(("column", "type", "is", "samples"), rows, box=None, padding=(0, 2, 0, 2))
 
 
 def _nulls(column: Column, summary: LogSummary | None) -> str:

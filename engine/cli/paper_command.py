@@ -9,16 +9,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table as Shown
 
 from slackwater.engine.apps.report.page.document import check_new_page, check_page_folder, spoken
-from slackwater.engine.cli.terminal import print_compiling, watched
+from slackwater.engine.cli.terminal import plain_console, print_compiling, table_of, watched
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import number
 from slackwater.paper import Advanced, Finding, Paper, PaperRun
@@ -28,8 +26,6 @@ from slackwater.scenarios.papers.overview import JSON as ALL_JSON
 from slackwater.scenarios.papers.overview import headline, write_overview
 from slackwater.scenarios.papers.page import HTML, JSON, Reproduced, write_reproduced
 
-_WIDTH: Final = 200
-"""Of tables that are printed into a file or a pipe."""
 Name = Annotated[
     str | None,
     typer.Argument(
@@ -182,8 +178,7 @@ def _list(found: Mapping[str, Paper]) -> None:
 
 def _print(found: Reproduced, *, with_tables: bool) -> None:
     """Verdicts first, then the tables; figures are on the page only."""
-    # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    console = plain_console()
     console.print(f"[bold]{escape(found.headline)}[/]", highlight=False)
     for line in (found.paper.summary(found.findings), found.made):
         if line:
@@ -201,15 +196,6 @@ def _print(found: Reproduced, *, with_tables: bool) -> None:
             console.print(f"[yellow]not judged[/]  {escape(text)}", highlight=False)
             console.print(Padding(f"[dim]{escape(why)}[/]", (0, 0, 0, 7)), highlight=False)
         for table in finding.tables if with_tables else ():
-            shown = Shown(title=escape(table.title), caption=escape(table.note) or None)
-            for place, heading in enumerate(table.headings):
-                shown.add_column(
-                    escape(heading), justify="right" if place else "left", overflow="fold"
-                )
-            for row in table.rows:
-                shown.add_row(*(escape(_cell(cell)) for cell in row))
-            console.print(shown)
-
-
-def _cell(cell: str | int | float | None) -> str:
-    return cell if isinstance(cell, str) else number(cell)
+            cells = [[x if isinstance(x, str) else number(x) for x in row] for row in table.rows]
+            title, note = escape(table.title), escape(table.note) or None
+            console.print(table_of(table.headings, cells, bool, title=title, caption=note))

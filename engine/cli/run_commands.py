@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.markup import escape
 
 from slackwater.edge_agent.standard_streams import taking_name
 from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries
@@ -31,7 +32,13 @@ from slackwater.engine.cli.options import (
     refuse_options,
     typed,
 )
-from slackwater.engine.cli.terminal import if_interrupted, print_compiling, watched
+from slackwater.engine.cli.terminal import (
+    if_interrupted,
+    plain_console,
+    print_compiling,
+    table_of,
+    watched,
+)
 from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
@@ -190,24 +197,15 @@ def simulate(
 
 def _print(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     """Verdict first, then the scenario's tables, then where the report is."""
-    from rich.markup import escape  # noqa: PLC0415 - only for people
-    from rich.table import Table  # noqa: PLC0415
-
-    from slackwater.engine.cli.terminal import PlainConsole  # noqa: PLC0415
-
-    # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
-    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console = plain_console(_WIDTH)
     for claim in score.claims:
         mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
         console.print(
             f"{mark}  {escape(claim.text)}  [dim]{escape(claim.detail)}[/]", highlight=False
         )
     for table in score.tables:
-        shown = Table(title=escape(table.title), caption=escape(table.note) or None)
-        for heading in table.headings:
-            shown.add_column(escape(heading), overflow="fold")
-        for row in table.rows:
-            shown.add_row(*("" if cell is None else escape(str(cell)) for cell in row))
-        console.print(shown)
+        cells = [["" if cell is None else cell for cell in row] for row in table.rows]
+        title, note = escape(table.title), escape(table.note) or None
+        console.print(table_of(table.headings, cells, title=title, caption=note))
     console.print(f"hash {manifest['log_sha256']}", highlight=False)
     sys.stdout.write(f"{folder / REPORT}\n")

@@ -6,13 +6,13 @@ import html
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -40,6 +40,34 @@ class PlainConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
+
+
+WIDTH: Final = 200
+"""Of what is printed into a file or a pipe, which have none: cells cut to 80 characters say
+nothing."""
+NO_BOX: Final[dict[str, Any]] = {"box": None, "padding": (0, 2, 0, 0)}
+"""A table without lines."""
+
+
+def plain_console(width: int = WIDTH) -> PlainConsole:
+    """Standard output; as wide as the terminal, or ``width``."""
+    return PlainConsole(width=None if sys.stdout.isatty() else width)
+
+
+def table_of(
+    headings: Iterable[str],
+    rows: Iterable[Iterable[object]],
+    right: Callable[[int], object] = lambda _place: False,
+    **look: Any,
+) -> Table:
+    """Cells as text, None as a dash; ``right``: whether the column at a place is of numbers."""
+    table = Table(**look)
+    for place, heading in enumerate(headings):
+        justify: Literal["right", "left"] = "right" if right(place) else "left"
+        table.add_column(escape(heading), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*("\N{EN DASH}" if cell is None else escape(str(cell)) for cell in row))
+    return table
 
 
 # Progress on a terminal's standard error; silent anywhere else.
@@ -90,8 +118,7 @@ def watched(
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 - only for people
-    from rich.progress import (  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415 - only for people
         Progress,
         SpinnerColumn,
         TextColumn,
@@ -216,11 +243,7 @@ def show_results(
     """Prints the first results of a JSONL file as a table, and how many more there are."""
     shown = shown_rows(lines, times or TableTimes())
     console = console or PlainConsole()
-    table = Table()
-    for name, numbers in zip(shown.names, shown.numbers, strict=True):
-        table.add_column(escape(name), justify="right" if numbers else "left", overflow="fold")
-    for row in shown.rows:
-        table.add_row(*map(escape, row))
+    table = table_of(shown.names, shown.rows, shown.numbers.__getitem__)
     console.print(table if shown.rows else "no results")
     if shown.more:
         console.print(f"{shown.rest}; --out FILE keeps all of them", highlight=False)

@@ -7,31 +7,69 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
+from slackwater.edge_agent import clock
+from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent, read_server
+from slackwater.edge_agent.drivers.measure.machine import Measuring, measure_setup
+from slackwater.edge_agent.drivers.session_driver import TimeServer
+from slackwater.edge_agent.errors import AgentError, SettingsError
+from slackwater.edge_agent.listening import default_source
+from slackwater.edge_agent.measure import Findings
+from slackwater.engine.apps.report.numbers import as_json as json_text
+from slackwater.engine.apps.report.numbers import plain, versions
+from slackwater.engine.apps.report.page.document import check_new_page
+from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
 from slackwater.engine.apps.scenario_run import FILE
-from slackwater.engine.apps.validate.report import Validation
-from slackwater.engine.apps.validate.scenario_text import RecordedSources, Rhythm, scenario_text
-from slackwater.engine.cli.options import Summary, read_share, refuse_options
-from slackwater.engine.cli.terminal import PlainConsole
+from slackwater.engine.apps.validate import page
+from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
+from slackwater.engine.apps.validate.logs import two_logs_page
+from slackwater.engine.apps.validate.logs.log_columns import read_columns
+from slackwater.engine.apps.validate.logs.log_quality import judged
+from slackwater.engine.apps.validate.logs.two_logs import compare_logs
+from slackwater.engine.apps.validate.report import Validation, as_plain, checks_of, validation
+from slackwater.engine.apps.validate.scenario_text import (
+    RecordedSources,
+    Rhythm,
+    habits_of,
+    scenario_text,
+)
+from slackwater.engine.apps.validate.tables import (
+    beside_table,
+    clock_table,
+    deviation_table,
+    fact_table,
+    link_table,
+    query_table,
+)
+from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
+from slackwater.engine.apps.validate.verdict import duration as duration_text
+from slackwater.engine.cli.options import Summary, read_share, refuse_options, typed
+from slackwater.engine.cli.terminal import (
+    NO_BOX,
+    plain_console,
+    print_compiling,
+    print_unseen_types,
+    table_of,
+    watched,
+)
 from slackwater.engine.cli.visible import json_out, print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.hosts.live.questions import Questions, answering_time_ns
+from slackwater.engine.hosts.pipeline import check_plans
 from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.scenario import Table
 from slackwater.engine.server.site_file import read_site
-
-if TYPE_CHECKING:
-    from slackwater.edge_agent.drivers.agent_file import AgentSettings
-    from slackwater.edge_agent.drivers.session_driver import TimeServer
-    from slackwater.edge_agent.measure import Findings
-    from slackwater.engine.apps.validate.verdict import ResultRequirements
-    from slackwater.engine.scenario import Table
-
 
 # ``slackwater validate --scenario FILE [--recording FILE]``: the measured set-up as a scenario.
 
@@ -57,7 +95,7 @@ def read_recorded(recording: Path, scenario: Path | None) -> RecordedSources:
         UserError: it cannot be read as it is.
     """
     need("sim")
-    from slackwater.scenarios.from_file.recordings import read_recording
+    from slackwater.scenarios.from_file.recordings import read_recording  # noqa: PLC0415 - needs the extra
 
     folder = Path() if scenario is None else scenario.parent
     try:
@@ -104,7 +142,6 @@ def write_scenario(
         sink.write(text.encode())
 
 
-_WIDTH: Final = 200
 _NOT_FIT: Final = 1
 _COLOURS: Final = {"fit": "green", "fit with care": "yellow", "not fit": "red"}
 _DURATION: Final = "30s"
@@ -180,15 +217,7 @@ def validate_setup(
     Measures this device, its clock and its way to the gateway, and changes nothing. Exit code 0:
     fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
     """
-    # ruff: noqa: PLC0415 - what help and the language need not
-    from slackwater.engine.apps.report.page.document import check_new_page
-    from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
-    from slackwater.engine.apps.validate.page import HTML, JSON, write_page
-    from slackwater.engine.apps.validate.report import checks_of
-    from slackwater.engine.cli.options import typed
-
-    given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
-    if len(given) != 1:
+    if sum(way is not None for way in (config, log, two_logs)) != 1:
         raise UserError("give one of --config FILE, --log LOG, --two-logs A B")
     asked = _questions(site, queries or [])
     wanted = _wanted(asked, uncertain, gap)
@@ -206,7 +235,7 @@ def validate_setup(
         return
     check_summaries(summary or ())
     if out is not None:
-        check_new_page(out, (HTML, JSON))
+        check_new_page(out, (page.HTML, page.JSON))
     if scenario is not None:
         check_scenario(scenario)
     if log is not None:
@@ -216,25 +245,14 @@ def validate_setup(
     if scenario is not None:
         write_scenario(found, asked, scenario, recorded, site)
     if out is not None:
-        write_page(found, out, typed())
+        page.write_page(found, out, typed())
     write_summaries(summary or (), found.looked_at, "", checks_of(found))
     _show(found, as_json=as_json)
     if found.fitness.value > 1:
         raise typer.Exit(_NOT_FIT)
 
 
-def _ways(
-    config: Path | None, log: Path | None, two_logs: tuple[Path, Path] | None
-) -> dict[str, object]:
-    return {"--config": config, "--log": log, "--two-logs": two_logs}
-
-
 def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
-    from dataclasses import replace
-
-    from slackwater.engine.hosts.live.questions import Questions
-    from slackwater.engine.server.site_file import read_site
-
     own = tuple((f"q{n}", text) for n, text in enumerate(queries, 1))
     if site is None:
         return Questions(queries=own)
@@ -247,9 +265,6 @@ def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
 
 
 def _wanted(asked: Questions, uncertain: str, gap: str | None) -> ResultRequirements:
-    from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
-    from slackwater.engine.order.registry import parse_order
-
     order = parse_order(asked.order, asked.time_unit)
     return ResultRequirements(
         uncertain=read_share("--uncertain", uncertain, '0.05 or "5 %"'),
@@ -277,10 +292,6 @@ def _of_device(
     config: Path | None, asked: Questions, wanted: ResultRequirements, servers: Sequence[str],
     seconds: float, *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
-    from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
-    from slackwater.engine.apps.validate.report import validation
-    from slackwater.engine.apps.validate.scenario_text import habits_of
-
     assert config is not None
     settings = _agent(config)
     plans = asked.plans()
@@ -298,12 +309,6 @@ def _of_device(
 
 
 def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: bool) -> Validation:
-    from functools import partial
-
-    from slackwater.engine.apps.validate.logs.log_quality import judged
-    from slackwater.engine.cli.terminal import print_compiling, print_unseen_types, watched
-    from slackwater.engine.hosts.pipeline import check_plans
-
     settings = asked.chain_settings() if asked.queries else None
     if settings is not None:
         check_plans(log, settings.plans)
@@ -313,11 +318,6 @@ def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: b
 
 
 def _agent(config: Path) -> AgentSettings:
-    from slackwater.edge_agent import clock
-    from slackwater.edge_agent.drivers.agent_file import read_agent
-    from slackwater.edge_agent.errors import SettingsError
-    from slackwater.edge_agent.listening import default_source
-
     try:
         return read_agent(config, lambda: clock.read().wall_ns, default_source)
     except SettingsError as error:
@@ -325,9 +325,6 @@ def _agent(config: Path) -> AgentSettings:
 
 
 def _servers(settings: AgentSettings, servers: Sequence[str]) -> list[TimeServer]:
-    from slackwater.edge_agent.drivers.agent_file import read_server
-    from slackwater.edge_agent.errors import SettingsError
-
     try:
         named = [read_server(text) for text in servers]
     except SettingsError as error:
@@ -339,9 +336,6 @@ def _measured(
     settings: AgentSettings, config: Path, servers: list[TimeServer], seconds: float,
     *, rate: bool, quiet: bool,
 ) -> Findings:  # fmt: skip
-    from slackwater.edge_agent.drivers.measure.machine import Measuring, measure_setup
-    from slackwater.edge_agent.errors import AgentError
-
     measuring = Measuring(duration_s=seconds, train_s=_STEP_S, rate=rate)
     with _progress(quiet=quiet) as advanced:
         try:
@@ -356,31 +350,17 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda _what, _share: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda what, share: bar.update(task, description=what, completed=share)
 
 
 def _show(found: Validation, *, as_json: bool) -> None:
-    from slackwater.engine.apps.report.numbers import as_json as json_text
-    from slackwater.engine.apps.report.numbers import versions
-    from slackwater.engine.apps.validate.report import as_plain
-    from slackwater.engine.apps.validate.tables import (
-        clock_table,
-        deviation_table,
-        fact_table,
-        link_table,
-        query_table,
-    )
-
     plain = as_plain(found, versions())
     if as_json:
         json_out().write(json_text(plain, indent=1) + "\n")
         return
-    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console = plain_console()
     words = found.fitness.words
     console.print(f"[bold {_COLOURS[words]}]{words.upper()}[/]", highlight=False)
     for each in found.verdicts:
@@ -408,43 +388,24 @@ def _show(found: Validation, *, as_json: bool) -> None:
 def _compare_two(
     first: Path, second: Path, out: Path | None, *, as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
-    from slackwater.engine.apps.report.numbers import as_json as json_text
-    from slackwater.engine.apps.report.numbers import plain
-    from slackwater.engine.apps.report.page.document import check_new_page
-    from slackwater.engine.apps.validate.logs.log_columns import read_columns
-    from slackwater.engine.apps.validate.logs.two_logs import compare_logs
-    from slackwater.engine.apps.validate.logs.two_logs_page import HTML, JSON, write_two_logs
-    from slackwater.engine.apps.validate.tables import beside_table
-    from slackwater.engine.apps.validate.verdict import duration
-    from slackwater.engine.cli.options import typed
-    from slackwater.engine.cli.terminal import watched
-
     if out is not None:
-        check_new_page(out, (HTML, JSON))
+        check_new_page(out, (two_logs_page.HTML, two_logs_page.JSON))
     with watched("reading", quiet=quiet) as advanced:
         found = compare_logs(read_columns(first, advanced), read_columns(second, advanced))
     if out is not None:
-        write_two_logs(found, first, second, out, typed())
+        two_logs_page.write_two_logs(found, first, second, out, typed())
     if as_json:
         json_out().write(json_text(plain(found), indent=1) + "\n")
         return
-    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console = plain_console()
     console.print(f"A: {first}\nB: {second}", highlight=False, markup=False)
     console.print(_rich(beside_table(found)))
     console.print(
         "later in B: B's arrival less A's, less the median of all "
-        f"({duration(found.median_ns)}: clocks and ways together)",
+        f"({duration_text(found.median_ns)}: clocks and ways together)",
         highlight=False, markup=False,
     )  # fmt: skip
 
 
 def _rich(table: Table) -> object:
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    shown = RichTable(show_header=any(table.headings), box=None, padding=(0, 2, 0, 0))
-    for heading in table.headings:
-        shown.add_column(escape(heading), overflow="fold")
-    for row in table.rows:
-        shown.add_row(*("\N{EN DASH}" if cell is None else escape(str(cell)) for cell in row))
-    return shown
+    return table_of(table.headings, table.rows, show_header=any(table.headings), **NO_BOX)

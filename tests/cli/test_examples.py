@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from slackwater.edge_agent.command import _parser
-from slackwater.engine.cli.app import _NAMES, _application
+from slackwater.engine.cli.app import _COMMANDS, _application
 from slackwater.engine.cli.examples import EXAMPLES
 from slackwater.scenarios.from_file import TEMPLATE
 
@@ -144,7 +144,7 @@ def _known() -> set[str]:
     return {
         "--help",
         *of_agent,
-        *options_of(typer.main.get_command(_application(list(_NAMES), loads=True))),
+        *options_of(typer.main.get_command(_application(list(_COMMANDS), loads=True))),
     }
 
 
