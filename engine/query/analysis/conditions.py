@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import isinf
 from typing import Final
@@ -73,16 +73,6 @@ _HABITS: Final = {
 _NAMED: Final = {"number": "numbers", "time": "a time", "text": "text"}
 
 
-def check_known(node: s.Call, context: Context) -> None:
-    """Refuses what is no function, before anything is said of its arguments.
-
-    Raises:
-        UserError: says how it is written here, if that is known.
-    """
-    if node.function.text.lower() not in FUNCTIONS:
-        raise _unknown(node, context)
-
-
 def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context) -> Typed:
     """The value of a known function.
 
@@ -151,24 +141,6 @@ def _digits(typed: Typed, at: Span, context: Context) -> int:
     raise context.refuse(at, f"round keeps a whole number of digits, 0 to {ROUND_DIGITS_MAX}")
 
 
-def case_of(
-    whens: list[tuple[Predicate, Typed | None, Span]], otherwise: tuple[Typed, Span] | None,
-    at: Span, context: Context,
-) -> Typed:  # fmt: skip
-    """The value of a CASE; None: NULL."""
-    values = [(typed, place) for _, typed, place in whens if typed is not None]
-    values += [otherwise] if otherwise else []
-    if not values:
-        raise context.refuse(at, "every value of this CASE is NULL", "give one of them a value")
-    found, kind = alike(values, context)
-    rest = iter(found)
-    pairs = tuple((when, None if typed is None else next(rest)) for when, typed, _ in whens)
-    case = Case(pairs, next(rest, None))
-    if _nested(case) > MAX_CALLS:
-        raise context.refuse(at, f"functions are nested more than {MAX_CALLS} deep")
-    return Typed(case, kind)
-
-
 def likeness_of(node: s.Call, item: Typed, pattern: Expression, context: Context) -> Likeness:
     """``regexp_like(item, pattern)``."""
     if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
@@ -185,31 +157,6 @@ def _text(item: Typed, at: Span, context: Context) -> Expression:
         hint = to_take(item.kind, _WANTED["text"], item.expression)
         raise context.refuse(at, f"this is {item.kind}, and LIKE and regexp_like take text", hint)
     return item.expression
-
-
-def check_decidable(predicate: Predicate, at: Span, context: Context) -> None:
-    """Refuses functions of times in a condition: what clocks may be off by goes through sums and
-    products, and not through these.
-    """
-    for value in _calls(predicate):
-        if clocked_aliases([value]):
-            message = "a function of ts, te or ref depends on how far clocks err"
-            hint = "compare sums and differences of times, or use raw_ts, raw_te, arrival"
-            raise context.refuse(at, message, hint)
-
-
-def check_one_event(predicate: Predicate, at: Span, context: Context) -> None:
-    """Refuses functions of texts and of times that take more than one event."""
-    for value in _calls(predicate):
-        takes = FUNCTIONS[value.function].takes if isinstance(value, FunctionCall) else "any"
-        if takes in {"text", "time"} and len({each.alias for each in attributes_in(value)}) > 1:
-            message = f"this makes a {takes} of several events"
-            raise context.refuse(at, message, "compare a value of one event with one of another")
-
-
-def _calls(node: Predicate) -> Iterator[Expression]:
-    """Every function and CASE in ``node``."""
-    return (part for part in inside(node) if isinstance(part, FunctionCall | Case))
 
 
 def _nested(node: Expression | Predicate | None) -> int:
@@ -287,19 +234,19 @@ def condition(node: s.Node, context: Context) -> Predicate:
         case s.Operation("in"):
             return _checked(_membership(node, context), node, context)
         case s.Operation("is null", (item,)):
-            return Logic("not", (Presence(_typed(item, context).expression),))
+            return Logic("not", (Presence(value_of(item, context).expression),))
         case s.Operation("like", (item, pattern)):
             assert isinstance(pattern, s.Literal)
-            found = Likeness(_text(_typed(item, context), item.at, context), str(pattern.value))
+            found = Likeness(_text(value_of(item, context), item.at, context), str(pattern.value))
             return _checked(found, node, context)
         case s.Call() if node.function.text.lower() == REGEXP_LIKE and len(node.arguments) == 2:
-            text, like = (_typed(each, context) for each in node.arguments)
+            text, like = (value_of(each, context) for each in node.arguments)
             found = likeness_of(node, text, like.expression, context)
             return _checked(found, node, context)
         case s.Operation() if node.op in COMPARISONS:
             return _checked(_comparison(node, context), node, context)
         case _:
-            typed = _typed(node, context)
+            typed = value_of(node, context)
             hint = "compare it with something, as in x > 5"
             if typed.kind in {ValueKind.TRUTH, ValueKind.ANY}:
                 hint = "compare it with something, as in x = true or x > 5"
@@ -307,13 +254,25 @@ def condition(node: s.Node, context: Context) -> Predicate:
 
 
 def _checked(predicate: Predicate, node: s.Node, context: Context) -> Predicate:
-    check_decidable(predicate, node.at, context)
-    check_one_event(predicate, node.at, context)
+    """Refuses functions of times, as what clocks may be off by goes through sums and products and
+    not through these; and functions of texts and of times that take more than one event.
+    """
+    calls = [part for part in inside(predicate) if isinstance(part, FunctionCall | Case)]
+    if clocked_aliases(calls):
+        message = "a function of ts, te or ref depends on how far clocks err"
+        hint = "compare sums and differences of times, or use raw_ts, raw_te, arrival"
+        raise context.refuse(node.at, message, hint)
+    for value in calls:
+        takes = FUNCTIONS[value.function].takes if isinstance(value, FunctionCall) else "any"
+        if takes in {"text", "time"} and len({each.alias for each in attributes_in(value)}) > 1:
+            message = f"this makes a {takes} of several events"
+            hint = "compare a value of one event with one of another"
+            raise context.refuse(node.at, message, hint)
     return predicate
 
 
 def _comparison(node: s.Operation[s.Node], context: Context) -> Predicate:
-    left, right = (_typed(part, context) for part in node.parts)
+    left, right = (value_of(part, context) for part in node.parts)
     left, right = paired(left, right, node.at, context)
     op, one, other = node.op, left.expression, right.expression
     if isinstance(other, FunctionCall) and other.function == "abs":
@@ -353,12 +312,7 @@ def value(node: s.Node, context: Context) -> Expression:
     Raises:
         UserError: ``node`` is a condition or calls a function, or is arithmetic on text.
     """
-    return _typed(node, context).expression
-
-
-def value_of(node: s.Node, context: Context) -> Typed:
-    """``value``, and what kind it is of."""
-    return _typed(node, context)
+    return value_of(node, context).expression
 
 
 def duration_ns(duration: s.Duration, context: Context, what: str) -> int:
@@ -452,10 +406,10 @@ def _check_unit(number: s.Number, context: Context) -> None:
 
 
 def _membership(node: s.Operation[s.Node], context: Context) -> Membership:
-    item = _typed(node.parts[0], context)
+    item = value_of(node.parts[0], context)
     options: list[Constant] = []
     for option in node.parts[1:]:
-        right = paired(item, _typed(option, context), option.at, context)[1]
+        right = paired(item, value_of(option, context), option.at, context)[1]
         if not isinstance(right.expression, Constant):
             raise context.refuse(option.at, "IN takes constants only", "as in x IN (4, 8)")
         options.append(right.expression)
@@ -469,7 +423,8 @@ def _membership(node: s.Operation[s.Node], context: Context) -> Membership:
     return Membership(item.expression, tuple(options))
 
 
-def _typed(node: s.Node, context: Context) -> Typed:
+def value_of(node: s.Node, context: Context) -> Typed:
+    """``value``, and what kind it is of."""
     match node:
         case s.Reference():
             attribute = replace(context.resolve(node), at=node.parts[-1].at)
@@ -489,10 +444,10 @@ def _typed(node: s.Node, context: Context) -> Typed:
         case s.Call() if (collected := context.collected(node)) is not None:
             return collected
         case s.Call():
-            check_known(node, context)
-            return call_of(
-                node, [(_typed(each, context), each.at) for each in node.arguments], context
-            )
+            if node.function.text.lower() not in FUNCTIONS:
+                raise _unknown(node, context)
+            arguments = [(value_of(each, context), each.at) for each in node.arguments]
+            return call_of(node, arguments, context)
         case s.Operation("case"):
             return _case(node, context)
         case s.Operation():
@@ -502,17 +457,23 @@ def _typed(node: s.Node, context: Context) -> Typed:
 
 def _case(node: s.Operation[s.Node], context: Context) -> Typed:
     *pairs, otherwise = node.parts
-    whens = [
-        (condition(when, context), _or_null(then, context), then.at)
-        for when, then in zip(pairs[::2], pairs[1::2], strict=True)
-    ]
-    last = _or_null(otherwise, context)
-    return case_of(whens, None if last is None else (last, otherwise.at), node.at, context)
-
-
-def _or_null(node: s.Node, context: Context) -> Typed | None:
-    null = isinstance(node, s.Literal) and node.value is None
-    return None if null else _typed(node, context)
+    whens = [condition(when, context) for when in pairs[::2]]
+    values = [
+        None if isinstance(then, s.Literal) and then.value is None
+        else (value_of(then, context), then.at)
+        for then in (*pairs[1::2], otherwise)
+    ]  # fmt: skip
+    given = [each for each in values if each is not None]
+    if not given:
+        message = "every value of this CASE is NULL"
+        raise context.refuse(node.at, message, "give one of them a value")
+    alike_ones, kind = alike(given, context)
+    rest = iter(alike_ones)
+    *thens, last = (None if each is None else next(rest) for each in values)
+    case = Case(tuple(zip(whens, thens, strict=True)), last)
+    if _nested(case) > MAX_CALLS:
+        raise context.refuse(node.at, f"functions are nested more than {MAX_CALLS} deep")
+    return Typed(case, kind)
 
 
 def _number(node: s.Number, sign: int, at: Span, context: Context) -> Typed:
@@ -531,17 +492,16 @@ def _number(node: s.Number, sign: int, at: Span, context: Context) -> Typed:
 def _negative(node: s.Node, of: s.Node, context: Context) -> Typed:
     if isinstance(of, s.Number):
         return _number(of, -1, node.at, context)
-    term = _typed(of, context)
+    term = value_of(of, context)
     _check_operand(term, of.at, context)
     if isinstance(term.expression, Constant):
         assert isinstance(term.expression.value, int | float)
-        return Typed(_negated(term.expression.value, node.at, context), term.kind)
+        number = -term.expression.value
+        if isinstance(number, int):
+            bounded(number, node.at, context)
+        return Typed(Constant(number), term.kind)
     kind = ValueKind.NUMBER if term.kind == ValueKind.ANY else term.kind
     return Typed(Arithmetic("-", Constant(0), term.expression), kind)
-
-
-def _negated(number: int | float, at: Span, context: Context) -> Constant:
-    return Constant(-number) if isinstance(number, float) else bounded(-number, at, context)
 
 
 def _check_operand(operand: Typed, at: Span, context: Context) -> None:
@@ -551,7 +511,7 @@ def _check_operand(operand: Typed, at: Span, context: Context) -> None:
 
 
 def _arithmetic(node: s.Operation[s.Node], context: Context) -> Typed:
-    left, right = (_typed(part, context) for part in node.parts)
+    left, right = (value_of(part, context) for part in node.parts)
     for side, part in zip((left, right), node.parts, strict=True):
         _check_operand(side, part.at, context)
     zero = isinstance(right.expression, Constant) and not right.expression.value
