@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.analysis.conditions import terms_of
 from slackwater.engine.query.analysis.typed import Context, unsupported
@@ -46,6 +47,8 @@ class Pattern(QueryReader):
     Raises:
         UserError: a step's name, a negation or a group is at fault.
     """
+
+    kind, most = "a pattern", STEPS_MAX
 
     def __init__(self, parsed: s.PatternNode, text: str) -> None:
         self.text = text
@@ -109,14 +112,16 @@ class Pattern(QueryReader):
             case s.GroupNode(op=op):
                 for relation in node.relations:
                     if relation.word != ",":
-                        what = f"the relation {relation.word}"
-                        raise unsupported(self.text, relation.at, what)
+                        raise self._unrelated(relation)
                 parts = [self._part(part, op) for part in node.parts]
                 if op == "OR":
                     self._check_alternatives(parts)
                 return joined(op, parts)
 
-    def _interval_steps(self) -> Group:
+    def _unrelated(self, relation: s.Relation) -> UserError:
+        return unsupported(self.text, relation.at, f"the relation {relation.word}")
+
+    def _interval_steps(self) -> Part:
         """The steps of an ISEQ; which ones, and when a negated one counts, its TList says."""
         assert self.iseq is not None
         for node in self.iseq.parts:
@@ -169,8 +174,8 @@ class Pattern(QueryReader):
         if named.text in self.steps:
             hint = f"give each an alias of its own, as in {node.type.text} first"
             raise self.refuse(named.at, f"two steps are named {named.text!r}", hint)
-        if len(self.steps) == STEPS_MAX:
-            raise self.refuse(named.at, f"a pattern has at most {STEPS_MAX} steps")
+        if len(self.steps) == self.most:
+            raise self.refuse(named.at, f"{self.kind} has at most {self.most} steps")
         self.steps[named.text] = Step(named.text, node.type.text, negated)
         self.spans.append(node.at)
         return len(self.steps) - 1

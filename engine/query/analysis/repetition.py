@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from slackwater.engine.core.timeline import ANY_TYPE
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.query.analysis.conditions import condition, fixed_length
-from slackwater.engine.query.analysis.pattern import Term, either_types, read_terms
+from slackwater.engine.query.analysis.pattern import Pattern, Term, read_terms
 from slackwater.engine.query.analysis.roles import (
     RepeatedNames,
     Returned,
@@ -24,7 +24,7 @@ from slackwater.engine.query.analysis.typed import Context, only, times_of
 from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import attributes_in, inside, with_alias
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, Span
+from slackwater.engine.query.language.mistakes import QueryReader
 from slackwater.engine.query.language.syntax import (
     ContiguityClause,
     From,
@@ -37,8 +37,8 @@ from slackwater.engine.query.plan import (
     Case,
     FunctionCall,
     Likeness,
+    Part,
     Predicate,
-    Step,
     combined,
 )
 from slackwater.engine.query.repeat_plan import (
@@ -77,19 +77,72 @@ def repeat_plan(
     return _RepeatQuery(parsed, text, time_unit).plan(name, realtime)
 
 
+class _RepeatPattern(Pattern):
+    """One SEQ of steps, and how ``often`` each occurs, by alias; ``written``: where it says so."""
+
+    kind, most = "a pattern with repetition", STEPS_MAX
+
+    def __init__(self, parsed: s.PatternNode, text: str) -> None:
+        self.often: dict[str, Often] = {}
+        self.written: dict[str, OftenNode] = {}
+        self.outermost = parsed
+        super().__init__(parsed, text)
+        if all(step.negated or not self.often[alias].least for alias, step in self.steps.items()):
+            message = "every step of this pattern may be missing"
+            raise self.refuse(parsed.at, message, "at least one must occur: write + for *")
+
+    def _part(self, node: s.PatternNode, parent: str) -> Part:
+        if isinstance(node, s.IseqNode) or (
+            isinstance(node, s.GroupNode)
+            and node.alias is None
+            and (node.op != "SEQ" or node is not self.outermost)
+        ):
+            word = node.op if isinstance(node, s.GroupNode) else "ISEQ"
+            message = f"{word}(...) cannot be in a pattern whose steps repeat"
+            hint = "such a pattern is one SEQ of steps; of two types: OR(A, B) x"
+            raise self.refuse(node.at, message, hint)
+        return super()._part(node, parent)
+
+    def _interval_steps(self) -> Part:
+        return self._part(self.outermost, "")
+
+    def _unrelated(self, relation: s.Relation) -> UserError:
+        hint = "write ',': with repetition and CONTIGUITY, steps are points"
+        return self.refuse(relation.at, f"{relation.word} relates intervals", hint)
+
+    def _add(self, node: s.StepNode, *, negated: bool) -> int:
+        if negated and node.often is not None:
+            message = "a negated step must not occur at all, so it does not repeat"
+            raise self.refuse(node.often.at, message, f"write !{node.type.text}")
+        place = super()._add(node, negated=negated)
+        alias = node.alias or node.type
+        self.spans[place] = alias.at
+        self.often[alias.text] = Often() if node.often is None else self._times(node.often)
+        if node.often is not None:
+            self.written[alias.text] = node.often
+        return place
+
+    def _times(self, often: OftenNode) -> Often:
+        least, most = times_of(often.words, TIMES_MAX, often.at, self.text)
+        if most == 0:
+            hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
+            raise self.refuse(often.at, "this step never occurs", hint)
+        if most == 1 and often.array:
+            hint = "leave [] out, or write + for one and more"
+            raise self.refuse(often.at, "this step has one event at most, so it is no list", hint)
+        return Often(least, most)
+
+
 class _RepeatQuery(QueryReader):
     """The analysis of one query."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
         self.parsed, self.text, self.time_unit = parsed, text, time_unit
-        self.steps: dict[str, Step] = {}
-        self.spans: dict[str, Span] = {}
-        self.often: dict[str, Often] = {}
-        self.written: dict[str, OftenNode] = {}
+        self.pattern = pattern = _RepeatPattern(whole_pattern_of(parsed).pattern, text)
+        self.steps, self.often = pattern.steps, pattern.often
 
     def plan(self, name: str, realtime: int | None) -> RepeatPlan:
         clauses = self.parsed.clauses
-        self._read_steps()
         names = RepeatedNames(self.text, self.steps, self.often)
         context = Context(self.text, self.time_unit, names.resolve, names.collected)
         self._read_until()
@@ -124,73 +177,8 @@ class _RepeatQuery(QueryReader):
         )
 
     # ---- steps -------------------------------------------------------------------------------
-    def _read_steps(self) -> None:
-        pattern = whole_pattern_of(self.parsed).pattern
-        parts: tuple[s.PatternNode, ...] = (pattern,)
-        if isinstance(pattern, s.GroupNode) and pattern.op == "SEQ" and pattern.alias is None:
-            parts = pattern.parts
-            for relation in pattern.relations:
-                if relation.word != ",":
-                    hint = "write ',': with repetition and CONTIGUITY, steps are points"
-                    raise self.refuse(relation.at, f"{relation.word} relates intervals", hint)
-        for part in parts:
-            self._read_part(part, negated=False)
-        positive = [alias for alias, step in self.steps.items() if not step.negated]
-        if all(self.often[alias].least == 0 for alias in positive):
-            message = "every step of this pattern may be missing"
-            raise self.refuse(pattern.at, message, "at least one must occur: write + for *")
-
-    def _read_part(self, node: s.PatternNode, *, negated: bool) -> None:
-        match node:
-            case s.StepNode(type=kind, alias=alias, often=often):
-                if negated and often is not None:
-                    message = "a negated step must not occur at all, so it does not repeat"
-                    raise self.refuse(often.at, message, f"write !{kind.text}")
-                self._add(kind, alias or kind, (), often, negated=negated)
-            case s.GroupNode(alias=s.Name() as alias):
-                types = either_types(node, self.text)
-                self._add(s.Name(ANY_TYPE, node.at), alias, types, None, negated=negated)
-            case s.NegatedNode(part=part) if not negated:
-                if isinstance(part, s.GroupNode) and part.op == "OR" and part.alias is None:
-                    for inner in part.parts:
-                        self._read_part(inner, negated=True)
-                else:
-                    self._read_part(part, negated=True)
-            case s.NegatedNode():
-                raise self.refuse(node.at, "this step is negated twice", "write one !")
-            case _:
-                word = node.op if isinstance(node, s.GroupNode) else "ISEQ"
-                message = f"{word}(...) cannot be in a pattern whose steps repeat"
-                hint = "such a pattern is one SEQ of steps; of two types: OR(A, B) x"
-                raise self.refuse(node.at, message, hint)
-
-    def _add(
-        self, kind: s.Name, named: s.Name, types: tuple[str, ...], often: OftenNode | None, *,
-        negated: bool,
-    ) -> None:  # fmt: skip
-        if named.text in self.steps:
-            hint = "give each an alias of its own"
-            raise self.refuse(named.at, f"two steps are named {named.text!r}", hint)
-        if len(self.steps) == STEPS_MAX:
-            raise self.refuse(named.at, f"a pattern with repetition has at most {STEPS_MAX} steps")
-        self.steps[named.text] = Step(named.text, kind.text, negated, types=types)
-        self.spans[named.text] = named.at
-        self.often[named.text] = Often() if often is None else self._times(often)
-        if often is not None:
-            self.written[named.text] = often
-
-    def _times(self, often: OftenNode) -> Often:
-        least, most = times_of(often.words, TIMES_MAX, often.at, self.text)
-        if most == 0:
-            hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
-            raise self.refuse(often.at, "this step never occurs", hint)
-        if most == 1 and often.array:
-            hint = "leave [] out, or write + for one and more"
-            raise self.refuse(often.at, "this step has one event at most, so it is no list", hint)
-        return Often(least, most)
-
     def _read_until(self) -> None:
-        for alias, often in self.written.items():
+        for alias, often in self.pattern.written.items():
             if often.until is None:
                 continue
             if not self.often[alias].repeats:
@@ -213,7 +201,7 @@ class _RepeatQuery(QueryReader):
             if self.steps[alias].negated and not present[0] < place < present[-1]:
                 message = f"{alias!r} is negated and may be at an end: nothing says how far"
                 hint = "add WITHIN: it must not occur that long before the last, or after the first"
-                raise self.refuse(self.spans[alias], message, hint)
+                raise self.refuse(self.pattern.spans[place], message, hint)
 
     # ---- conditions --------------------------------------------------------------------------
     def _conditions(self, context: Context) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
@@ -250,9 +238,6 @@ class _RepeatQuery(QueryReader):
             message = "functions take values of events, and this one takes what is made of several"
             hint = "compare sum, avg, min, max and count as they are, or with + - * /"
             raise self.refuse(term.at, message, hint)
-        if len(negated) > 1:
-            message = f"this joins two negated steps, {negated[0]} and {negated[1]}"
-            raise self.refuse(term.at, message, "compare each with a positive step")
 
     # ---- what is given -----------------------------------------------------------------------
     def _returned(self, names: RepeatedNames) -> tuple[list[Returned], bool]:
