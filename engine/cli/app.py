@@ -22,24 +22,57 @@ from slackwater.engine.core.errors import Interrupted, SlackwaterError, UserErro
 from slackwater.engine.core.extras import missing_package
 
 _COMMANDS: Final = {
-    "run": ("run_commands:run", "A scenario: its log, its answers, its report."),
-    "simulate": ("run_commands:simulate", "Only a scenario's arrival log."),
-    "new": ("scenario_file_commands:new", "Writes a scenario file to begin with."),
-    "check": ("scenario_file_commands:check", "Reads a scenario file, says what is wrong."),
-    "look": ("look_command:look_at", "What is in a file, and how to go on."),
-    "query": ("query_commands:query", "Answers queries over a trace or log."),
-    "order": ("query_commands:order", "The events in order, with ref, release and late."),
-    "compare": ("compare_command:compare_orders", "Which order suits a recording."),
-    "paper": ("paper_command:reproduce", "Published tables and figures, reproduced."),
-    "agent": ("app:agent", "Sends a device's events to a gateway."),
-    "serve": ("serve_command:serve_site", "Receives the events of agents into a log."),
-    "emulate": ("serve_command:emulate_links", "A scenario's links between real sockets."),
-    "validate": ("validate_command:validate_setup", "Is this hardware good enough?"),
-    "clocks": ("clocks_command:show_clocks", "Whose clock is off, and by how much."),
-    "log": ("log_commands:log_app", "Between arrival logs and JSONL, CSV, Parquet."),
-    "doctor": ("app:doctor", "Can this machine run slackwater?"),
-    "docs": ("app:docs", "Where the documentation is on this disk."),
-    "warm": ("app:warm", "Compiles ahead, so that nothing waits."),
+    "run": (
+        "slackwater.engine.cli.run_commands:run",
+        "A scenario: its log, its answers, its report.",
+    ),
+    "simulate": ("slackwater.engine.cli.run_commands:simulate", "Only a scenario's arrival log."),
+    "new": (
+        "slackwater.engine.cli.scenario_file_commands:new",
+        "Writes a scenario file to begin with.",
+    ),
+    "check": (
+        "slackwater.engine.cli.scenario_file_commands:check",
+        "Reads a scenario file, says what is wrong.",
+    ),
+    "look": ("slackwater.engine.cli.look_command:look_at", "What is in a file, and how to go on."),
+    "query": ("slackwater.engine.cli.query_commands:query", "Answers queries over a trace or log."),
+    "order": (
+        "slackwater.engine.cli.query_commands:order",
+        "The events in order, with ref, release and late.",
+    ),
+    "compare": (
+        "slackwater.engine.cli.compare_command:compare_orders",
+        "Which order suits a recording.",
+    ),
+    "paper": (
+        "slackwater.engine.cli.paper_command:reproduce",
+        "Published tables and figures, reproduced.",
+    ),
+    "agent": ("slackwater.engine.cli.app:agent", "Sends a device's events to a gateway."),
+    "serve": (
+        "slackwater.engine.cli.serve_command:serve_site",
+        "Receives the events of agents into a log.",
+    ),
+    "emulate": (
+        "slackwater.engine.cli.serve_command:emulate_links",
+        "A scenario's links between real sockets.",
+    ),
+    "validate": (
+        "slackwater.engine.cli.validate_command:validate_setup",
+        "Is this hardware good enough?",
+    ),
+    "clocks": (
+        "slackwater.engine.cli.clocks_command:show_clocks",
+        "Whose clock is off, and by how much.",
+    ),
+    "log": (
+        "slackwater.engine.cli.log_commands:log_app",
+        "Between arrival logs and JSONL, CSV, Parquet.",
+    ),
+    "doctor": ("slackwater.engine.cli.app:doctor", "Can this machine run slackwater?"),
+    "docs": ("slackwater.engine.cli.app:docs", "Where the documentation is on this disk."),
+    "warm": ("slackwater.engine.cli.app:warm", "Compiles ahead, so that nothing waits."),
 }
 """By name: module and function, and what it does; in the order of the help."""
 _PACKAGE: Final = Path(__file__).absolute().parents[2]
@@ -64,7 +97,7 @@ def _command(name: str) -> Any:
     longer than many a query.
     """
     module, _, command = _COMMANDS[name][0].partition(":")
-    return getattr(import_module(f"slackwater.engine.cli.{module}"), command)
+    return getattr(import_module(module), command)
 
 
 def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
