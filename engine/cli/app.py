@@ -63,7 +63,7 @@ _COMMANDS: Final = {
         "Is this hardware good enough?",
     ),
     "clocks": (
-        "slackwater.engine.cli.clocks_command:show_clocks",
+        "slackwater.engine.cli.validate_command:show_clocks",
         "Whose clock is off, and by how much.",
     ),
     "log": (

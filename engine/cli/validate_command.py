@@ -1,4 +1,6 @@
-"""``slackwater validate``: are these clocks and this network good enough for these queries?"""
+"""``slackwater validate``: are these clocks and this network good enough for these queries?
+``slackwater clocks``: whose clock is off, by how much, and how to say so.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from slackwater.engine.apps.report.verdict import check_summaries, write_summari
 from slackwater.engine.apps.scenario_run import FILE
 from slackwater.engine.apps.validate import page
 from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
-from slackwater.engine.apps.validate.logs import two_logs_page
+from slackwater.engine.apps.validate.logs import clocks_page, two_logs_page
+from slackwater.engine.apps.validate.logs.clock_reports import clock_reports, remarks
 from slackwater.engine.apps.validate.logs.log_columns import read_columns
 from slackwater.engine.apps.validate.logs.log_quality import judged
 from slackwater.engine.apps.validate.logs.two_logs import compare_logs
@@ -51,7 +54,15 @@ from slackwater.engine.apps.validate.tables import (
 )
 from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
 from slackwater.engine.apps.validate.verdict import duration as duration_text
-from slackwater.engine.cli.options import Summary, read_share, refuse_options, typed
+from slackwater.engine.cli.options import (
+    InputOptions,
+    Summary,
+    ending_with_a_command,
+    read_share,
+    refuse_options,
+    takes_options,
+    typed,
+)
 from slackwater.engine.cli.terminal import (
     NO_BOX,
     plain_console,
@@ -65,7 +76,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.extras import need
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.hosts.live.questions import Questions, answering_time_ns
-from slackwater.engine.hosts.pipeline import check_plans
+from slackwater.engine.hosts.pipeline import check_plans, prepare, work_folder
+from slackwater.engine.log.input.several import files_of
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.scenario import Table
@@ -409,3 +421,54 @@ def _compare_two(
 
 def _rich(table: Table) -> object:
     return table_of(table.headings, table.rows, show_header=any(table.headings), **NO_BOX)
+
+
+# ``slackwater clocks``.
+
+
+@takes_options
+def show_clocks(
+    *,
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Traces, CSV, Parquet or an arrival log; - = stdin."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for clocks.html and clocks.json.")
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="All numbers as JSON on standard output, no table."),
+    ] = False,
+    read: InputOptions,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Says of each clock how far it is off, how well that is known, and the --clock to go on with.
+
+    By its syncs, or by arrivals less stamps: an event arrives after it happened, so the least
+    difference is the largest offset. That the clock is slow and not the way long, it cannot know.
+    """
+    if out is not None:
+        check_new_page(out, (clocks_page.HTML, clocks_page.JSON))
+    with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
+        files = files_of(source)
+        with ending_with_a_command(files, read.form()):
+            given = prepare(files, folder, read.form(), hold=True)
+        arrives = given.log.arrival_given
+        found = clock_reports(given.log, arrival_given=arrives, advanced=advanced)
+    name = ", ".join(files)
+    if out is not None:
+        clocks_page.write_clocks(found, name, out, typed())
+    if as_json:
+        json_out().write(json_text(clocks_page.as_plain(found, name), indent=1) + "\n")
+        return
+    console = plain_console()
+    console.print(clocks_page.headline(found), highlight=False, markup=False)
+    table = clocks_page.clocks_table(found)
+    console.print(table_of(table.headings, table.rows, bool, **NO_BOX))
+    for each in remarks(found):
+        console.print(each, highlight=False, markup=False)
+    if out is not None:
+        sys.stdout.write(f"{out / clocks_page.HTML}\n")

@@ -25,7 +25,6 @@ from slackwater.engine.query.analysis.typed import attribute_of
 from slackwater.engine.query.fields import FIELDS, OWN
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, closest, listed
-from slackwater.engine.query.language.syntax import From, Join, LookupClause
 
 # A table, and its rows by a key.
 
@@ -279,7 +278,7 @@ class _Lookups(QueryReader):
     def read(self) -> tuple[s.EventQuery | s.SelectQuery, tuple[TableLookup, ...]]:
         rest = []
         for clause in self.parsed.clauses:
-            if isinstance(clause, LookupClause):
+            if isinstance(clause, s.LookupClause):
                 lookup = self._lookup(clause)
                 self.found[lookup.alias] = lookup
             else:
@@ -291,7 +290,7 @@ class _Lookups(QueryReader):
             for alias, each in self.found.items()
         )  # fmt: skip
 
-    def _lookup(self, clause: LookupClause) -> TableLookup:
+    def _lookup(self, clause: s.LookupClause) -> TableLookup:
         name, alias = clause.table.text, clause.alias or clause.table
         if name not in self.tables:
             near = closest(name, self.tables)
@@ -314,12 +313,12 @@ class _Lookups(QueryReader):
             hint = f"look up an attribute, or {listed(_KEYS)}; of an attribute of this name, attrs."
             raise self.refuse(own.at, f"{attribute!r} is {what} of every event, no key", hint)
         table.by_key(column)
-        by_step = before and not any(isinstance(c, From) for c in self.parsed.clauses)
+        by_step = before and not any(isinstance(c, s.From) for c in self.parsed.clauses)
         step = before[0].text if by_step else None
         columns = tuple(table.columns)
         return TableLookup(alias.text, table, column, attribute, step, columns, own.at)
 
-    def _sides(self, clause: LookupClause, alias: str) -> tuple[s.Reference, s.Reference]:
+    def _sides(self, clause: s.LookupClause, alias: str) -> tuple[s.Reference, s.Reference]:
         """The event's side of ON, and the table's."""
         node = clause.on
         if isinstance(node, s.Operation) and node.op == "=":
@@ -340,7 +339,9 @@ class _Lookups(QueryReader):
             known = f"there is {listed(self.owners)}" if self.owners else "leave it out"
             message = f"there is no step or stream named {before[0].text!r}"
             raise self.refuse(before[0].at, message, near or known)
-        if before and any(isinstance(c, From) and len(c.streams) > 1 for c in self.parsed.clauses):
+        if before and any(
+            isinstance(c, s.From) and len(c.streams) > 1 for c in self.parsed.clauses
+        ):
             message = "streams named in one FROM are read as one"
             raise self.refuse(before[0].at, message, f"leave out {before[0].text}.")
 
@@ -404,9 +405,9 @@ def _owners(parsed: s.EventQuery | s.SelectQuery) -> Iterator[str]:
                 yield each.alias.text
         return
     for clause in parsed.clauses:
-        if isinstance(clause, From):
+        if isinstance(clause, s.From):
             for stream, alias in zip(clause.streams, clause.aliases, strict=True):
                 yield (alias or stream).text
-        elif isinstance(clause, Join):
+        elif isinstance(clause, s.Join):
             for side in (clause.left, clause.right):
                 yield (side.alias or side.stream).text

@@ -21,7 +21,6 @@ from slackwater.engine.query.fields import (
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span, closest, refuse
 from slackwater.engine.query.language.parse import parse
-from slackwater.engine.query.language.syntax import Join
 from slackwater.engine.query.monitor_plan import MonitorPlan, occurrences
 from slackwater.engine.query.plan import (
     TAKES_TEXT,
@@ -273,7 +272,7 @@ def _references(text: str) -> list[s.Reference]:
                 nodes += [item.value for item in items]
             case s.GroupBy(references=references):
                 nodes += references
-            case Join(condition=node) if node is not None:
+            case s.Join(condition=node) if node is not None:
                 nodes.append(node)
     inside = (part for node in nodes for part in s.inside(node))
     found = [part for part in inside if isinstance(part, s.Reference)]

@@ -58,8 +58,8 @@ from slackwater.engine.operators.constraint.traces import (
     TraceTables,
 )
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.query.automata.languages import IGNORED
 from slackwater.engine.query.automata.verdicts import (
+    IGNORED,
     SATISFIABLE,
     UNSATISFIABLE,
     Encoded,

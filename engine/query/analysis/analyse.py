@@ -9,22 +9,30 @@ from slackwater.engine.core.units import Period, longest_workdays, unit_ns
 from slackwater.engine.query.analysis.checks import checked_plan
 from slackwater.engine.query.analysis.conditions import fixed_length, length_of
 from slackwater.engine.query.analysis.consistency import check_pattern
-from slackwater.engine.query.analysis.pattern import Pattern, Term, placed, read_terms, split
-from slackwater.engine.query.analysis.repetition import asks_for_repetition, repeat_plan
-from slackwater.engine.query.analysis.roles import (
+from slackwater.engine.query.analysis.interval_tree import (
+    TreePattern,
+    bare_branches,
+    is_tree,
+    tree_plan,
+)
+from slackwater.engine.query.analysis.pattern import (
+    Pattern,
     Returned,
+    Term,
+    placed,
     read_returns,
+    read_terms,
     selected,
+    split,
     terms_of_clauses,
     whole_pattern_of,
 )
+from slackwater.engine.query.analysis.repetition import asks_for_repetition, repeat_plan
 from slackwater.engine.query.analysis.selection import select_plan
-from slackwater.engine.query.analysis.spans.tree import TreePattern, is_tree
 from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, closest, listed, refuse
 from slackwater.engine.query.language.parse import parse
-from slackwater.engine.query.language.syntax import Join, LookupClause, Under
 from slackwater.engine.query.plan import (
     Attribute,
     Group,
@@ -91,7 +99,7 @@ def analyse(
     if isinstance(parsed, s.ExplainQuery):
         parsed = parsed.query
     lookups: tuple[TableLookup, ...] = ()
-    if any(isinstance(clause, LookupClause) for clause in parsed.clauses):
+    if any(isinstance(clause, s.LookupClause) for clause in parsed.clauses):
         parsed, lookups = read_lookups(parsed, text, tables)
     plan = _unchecked(parsed, text, time_unit, name)
     plan = checked_plan(plan, parsed.clauses, text, time_unit)
@@ -101,7 +109,7 @@ def analyse(
 def _unchecked(
     parsed: s.EventQuery | s.SelectQuery, text: str, time_unit: str, name: str
 ) -> Plan:  # fmt: skip
-    if isinstance(parsed, s.SelectQuery) and any(isinstance(c, Join) for c in parsed.clauses):
+    if isinstance(parsed, s.SelectQuery) and any(isinstance(c, s.Join) for c in parsed.clauses):
         # ruff: noqa: PLC0415 - what few queries need is not loaded with every one
         from slackwater.engine.query.analysis.join import join_plan
 
@@ -109,7 +117,7 @@ def _unchecked(
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     pattern = _Event(parsed, text, time_unit).plan(name)
-    under = only(parsed.clauses, Under, text)
+    under = only(parsed.clauses, s.Under, text)
     if under is None:
         return pattern
     from slackwater.engine.query.analysis.checks import monitor_plan
@@ -147,8 +155,6 @@ class _Event(QueryReader):
             pattern = Pattern(self.parsed.pattern, self.text)
         self.steps = pattern.steps
         if isinstance(pattern, TreePattern):
-            from slackwater.engine.query.analysis.spans.meaning import bare_branches
-
             bare = bare_branches(name, pattern)
         else:
             bare = [self._bare(name, tree) for tree in pattern.alternatives()]
@@ -181,8 +187,6 @@ class _Event(QueryReader):
         shared = len(bare) > 1
         branches = tuple(self._branch(whole, plan, terms, entries, shared=shared) for plan in bare)
         if isinstance(pattern, TreePattern):
-            from slackwater.engine.query.analysis.spans.meaning import tree_plan
-
             returned = selected(entries, set(self.steps))
             return tree_plan(whole, branches, pattern, terms, returned)
         assert isinstance(pattern.tree, Group)

@@ -16,7 +16,6 @@ from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span, closest, listed, refuse
 from slackwater.engine.query.language.parse import parse
 from slackwater.engine.query.language.statements import Statement, check_name, several, statements
-from slackwater.engine.query.language.syntax import From, Join
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
     Attribute,
@@ -313,9 +312,9 @@ def _place(each: _Read, name: str) -> Span:
 def _names(parsed: s.EventQuery | s.SelectQuery) -> Iterator[s.Name]:
     for clause in parsed.clauses:
         match clause:
-            case From(streams=streams):
+            case s.From(streams=streams):
                 yield from streams
-            case Join(left=left, right=right):
+            case s.Join(left=left, right=right):
                 yield left.stream
                 yield right.stream
     if isinstance(parsed, s.EventQuery):

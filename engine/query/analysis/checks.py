@@ -17,20 +17,12 @@ from slackwater.engine.query.analysis.conditions import (
     value,
     with_names,
 )
-from slackwater.engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
+from slackwater.engine.query.analysis.repetition import ROLES_OF_ALL, RepeatedNames
 from slackwater.engine.query.analysis.typed import Context, attribute_of, only, times_of
 from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import closest, listed, refuse
-from slackwater.engine.query.language.syntax import (
-    CheckNode,
-    EmitLimitClause,
-    HistoryBy,
-    OccurrenceNode,
-    RepetitionNode,
-    Under,
-)
 from slackwater.engine.query.monitor_plan import (
     MonitorPlan,
     Occurrence,
@@ -70,7 +62,7 @@ MAX_TIMES: Final = 1_000
 
 
 def monitor_plan(
-    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: Under, text: str, time_unit: str
+    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: s.Under, text: str, time_unit: str
 ) -> MonitorPlan:
     """The plan of ``pattern`` under a constraint.
 
@@ -91,7 +83,7 @@ def monitor_plan(
 
 
 def _check_pattern(
-    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: Under, text: str
+    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: s.Under, text: str
 ) -> None:
     if isinstance(pattern, TreePlan) or any(of_intervals(each) for each in pattern.branches):
         message = "a constraint tells the order of points; this pattern is one of intervals"
@@ -123,7 +115,7 @@ def _check_pattern(
                 raise refuse(text, under.at, message, AS_STAMPED)
 
 
-def _timeout(under: Under, context: Context) -> dict[str, Any]:
+def _timeout(under: s.Under, context: Context) -> dict[str, Any]:
     """The fields of a ``MonitorPlan`` that follow from TIMEOUT."""
     if under.timeout is None:
         return {}
@@ -141,7 +133,7 @@ def _attribute(reference: s.Reference, text: str) -> Attribute:
 
 def _expression(node: s.TraceNode, context: Context) -> Regular:
     match node:
-        case OccurrenceNode(type=event_type, where=where):
+        case s.OccurrenceNode(type=event_type, where=where):
             if where is None:
                 return Occurrence(event_type.text)
             guard = condition(where, context)
@@ -149,7 +141,7 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
                 message = "this compares times that clocks may err in"
                 raise refuse(context.text, where.at, message, AS_STAMPED)
             return Occurrence(event_type.text, guard)
-        case RepetitionNode(part=part, times=times, times_at=at):
+        case s.RepetitionNode(part=part, times=times, times_at=at):
             least, most = times_of(times, MAX_TIMES, at, context.text)
             return Repetition(_expression(part, context), least, most)
         case s.Operation(op=op, parts=parts):
@@ -170,9 +162,9 @@ def checked_plan(
     Raises:
         UserError: a rule names what a result has not, or stands there twice, or nothing is held.
     """
-    nodes = [clause for clause in clauses if isinstance(clause, CheckNode)]
-    history = only(clauses, HistoryBy, text)
-    limit = only(clauses, EmitLimitClause, text)
+    nodes = [clause for clause in clauses if isinstance(clause, s.CheckNode)]
+    history = only(clauses, s.HistoryBy, text)
+    limit = only(clauses, s.EmitLimitClause, text)
     if not nodes and history is None and limit is None:
         return plan
     reading = _Reading(plan, text, time_unit)
@@ -226,7 +218,7 @@ class _Reading:
         ]
         self.labels = [one.label for window in plan.windows for one in window.aggregates]
 
-    def rule(self, node: CheckNode) -> ResultRule:
+    def rule(self, node: s.CheckNode) -> ResultRule:
         """One CHECK."""
         before = len(self.lookups)
         found = condition(with_names(node.condition, self._looked_up), self.context)
@@ -245,14 +237,14 @@ class _Reading:
                 raise self.context.refuse(node.hold.at, message, "leave HOLD out")
         return ResultRule(node.name.text, found, hold, node.drop)
 
-    def key(self, clause: HistoryBy) -> tuple[Expression, ...]:
+    def key(self, clause: s.HistoryBy) -> tuple[Expression, ...]:
         """HISTORY BY."""
         if self.plan.windows:
             hint = "leave HISTORY BY out: windows have a history for each group"
             raise self.context.refuse(clause.at, "HISTORY BY is of patterns and joins", hint)
         return self._values(clause.values)
 
-    def limit(self, clause: EmitLimitClause, rules: list[ResultRule]) -> EmitLimit:
+    def limit(self, clause: s.EmitLimitClause, rules: list[ResultRule]) -> EmitLimit:
         """EMIT AT MOST."""
         if not 1 <= s.whole(clause.most.text) <= MAX_SHOWN:
             message = f"EMIT AT MOST takes a whole number from 1 to {MAX_SHOWN}"
@@ -272,7 +264,7 @@ class _Reading:
                 raise self.context.refuse(clause.at, message, "write one EMIT, and leave one out")
         return EmitLimit(s.whole(clause.most.text), every, self._limit_key(clause))
 
-    def _limit_key(self, clause: EmitLimitClause) -> tuple[Expression, ...]:
+    def _limit_key(self, clause: s.EmitLimitClause) -> tuple[Expression, ...]:
         if not self.plan.windows:
             return self._values(clause.values)
         (window,) = self.plan.windows

@@ -27,7 +27,6 @@ from slackwater.engine.query.fields import attributes_in, with_attributes
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, closest
 from slackwater.engine.query.language.other_dialects import JOINS
-from slackwater.engine.query.language.syntax import From, Join, JoinSide, OrderBy
 from slackwater.engine.query.plan import (
     AGGREGATES,
     Attribute,
@@ -98,8 +97,8 @@ class _Join(QueryReader):
     def __init__(self, parsed: s.SelectQuery, text: str, time_unit: str) -> None:
         self.parsed, self.text = parsed, text
         self.context = Context(text, time_unit, self._resolve)
-        joins = [c for c in parsed.clauses if isinstance(c, Join)]
-        sources = [c for c in parsed.clauses if isinstance(c, From | Join)]
+        joins = [c for c in parsed.clauses if isinstance(c, s.Join)]
+        sources = [c for c in parsed.clauses if isinstance(c, s.From | s.Join)]
         if len(sources) > 1:
             hint = "two streams are joined: FROM a JOIN b; join a third with a query of its own"
             raise self.refuse(sources[1].at, "FROM is given twice", hint)
@@ -114,8 +113,8 @@ class _Join(QueryReader):
                 message = "EMIT is for windows; a join emits a row when its pair is known"
                 hint = "leave EMIT out; --barrier says how long rows are held back"
                 raise self.refuse(clause.at, message, hint)
-            if isinstance(clause, s.GroupBy | s.Having | OrderBy):
-                words = {s.GroupBy: "GROUP BY", s.Having: "HAVING", OrderBy: "ORDER BY ... LIMIT"}
+            if isinstance(clause, s.GroupBy | s.Having | s.OrderBy):
+                words = {s.GroupBy: "GROUP BY", s.Having: "HAVING", s.OrderBy: "ORDER BY ... LIMIT"}
                 word = words[type(clause)]
                 message = f"{word} is of windows; a join gives rows"
                 raise self.refuse(clause.at, message, f"leave {word} out; {_OF_ROWS}")
@@ -342,7 +341,7 @@ def _aggregates(node: s.Node) -> bool:
     return isinstance(node, s.Call) and node.function.text.lower() in AGGREGATES
 
 
-def _named(source: JoinSide) -> s.Name:
+def _named(source: s.JoinSide) -> s.Name:
     return source.alias or source.stream
 
 

@@ -1,8 +1,10 @@
-"""The pattern of an EVENT query: its steps and groups, its ORs, and how its WHERE is split."""
+"""The pattern of an EVENT query: its steps and groups, its ORs, how its WHERE is split, what RETURN
+selects, and FROM and PARTITION BY.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final, TypeVar
@@ -12,22 +14,31 @@ from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.analysis.conditions import terms_of
-from slackwater.engine.query.analysis.typed import Context, unsupported
+from slackwater.engine.query.analysis.conditions import terms_of, value
+from slackwater.engine.query.analysis.typed import (
+    Context,
+    attribute_of,
+    only,
+    unsupported,
+)
 from slackwater.engine.query.clocked import is_clocked
-from slackwater.engine.query.fields import OWN, attributes_in
+from slackwater.engine.query.fields import FIELDS, OWN, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, refuse
 from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
+    Computed,
+    Constant,
     Group,
+    Membership,
     Part,
     Predicate,
     Step,
     TreePart,
     combined,
 )
+from slackwater.engine.query.render import render_expression
 from slackwater.engine.query.shape import leaves, unscoped
 
 # The pattern of an EVENT query: its steps, how they are grouped, and the alternatives of its ORs.
@@ -393,3 +404,118 @@ def _ordered(groups: list[list[Node]], order: list[str]) -> tuple[tuple[Attribut
         if len(group) > 1
     )
     return tuple(tuple(Attribute(name, order[rank]) for rank, name in group) for group in ranked)
+
+
+# What RETURN selects: attributes of the events, and values computed from a whole match.
+
+
+class Returned(Struct, frozen=True):
+    """One entry of RETURN: the steps that it names, and its place in the text."""
+
+    value: Attribute | Computed
+    aliases: frozenset[str]
+    at: Span
+
+
+def read_returns(
+    clause: s.Returns | None, steps: Mapping[str, Step], context: Context
+) -> list[Returned]:
+    """The entries of RETURN; one with AS, or that is no plain attribute, is computed.
+
+    Raises:
+        UserError: an entry names no event or a negated step, stands there twice, or two computed
+            ones have the same label.
+    """
+    found: list[Returned] = []
+    labels: set[str] = set()
+    for item in clause.items if clause else ():
+        expression = value(item.value, context)
+        named = list(attributes_in(expression))
+        if not named:
+            hint = "leave it out, or name an attribute of a step"
+            raise context.refuse(item.value.at, "this is the same for every match", hint)
+        aliases = frozenset(str(attribute.alias) for attribute in named)
+        for alias in sorted(aliases):
+            if steps[alias].negated:
+                raise context.refuse(item.value.at, f"{alias!r} is negated, so no match has it")
+        if isinstance(expression, Attribute) and item.label is None:
+            if any(expression == other.value for other in found):
+                raise context.refuse(item.value.at, "this is returned twice")
+            found.append(Returned(expression, aliases, item.value.at))
+            continue
+        label = item.label.text if item.label else render_expression(expression)
+        if label in labels:
+            at = item.label.at if item.label else item.value.at
+            hint = "give one of them another name with AS"
+            raise context.refuse(at, f"two results are named {label!r}", hint)
+        labels.add(label)
+        found.append(Returned(Computed(label, expression), aliases, item.value.at))
+    return found
+
+
+def selected(
+    entries: list[Returned], aliases: set[str]
+) -> tuple[tuple[Attribute, ...], tuple[Computed, ...]]:
+    """``returns`` and ``computed`` of a plan with the steps ``aliases``."""
+    mine = [entry.value for entry in entries if entry.aliases <= aliases]
+    return (
+        tuple(each for each in mine if isinstance(each, Attribute)),
+        tuple(each for each in mine if isinstance(each, Computed)),
+    )
+
+
+def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step]) -> str:
+    """The attribute that an entry of PARTITION BY names.
+
+    Raises:
+        UserError: it is a step's, or a time.
+    """
+    before, name = attribute_of(reference.parts)
+    if before or reference.step_index is not None:
+        step = before[0].text if before and before[0].text in steps else "a step"
+        message = f"PARTITION BY names an attribute of all events, not of {step}"
+        raise refuse(text, reference.at, message, f"write {reference.parts[-1].text}")
+    if FIELDS.get(name) == ValueKind.TIME:
+        hint = "partition by an attribute, or by source, stream or type"
+        raise refuse(text, reference.at, f"{name!r} is a time", hint)
+    return name
+
+
+# FROM and PARTITION BY of a pattern: conditions on all of its steps.
+
+
+def whole_pattern_of(parsed: s.EventQuery) -> s.EventQuery:
+    """``EVENT A a`` as the SEQ that it is."""
+    step = parsed.pattern
+    if not isinstance(step, s.StepNode):
+        return parsed
+    return parsed._replace(pattern=s.GroupNode("SEQ", (step,), (), step.at, step.depth + 1))
+
+
+def terms_of_clauses(
+    clauses: tuple[s.Clause, ...], branches: Sequence[Sequence[Step]], text: str
+) -> list[Term]:
+    """What FROM and PARTITION BY ask of a pattern with these steps, by alternative.
+
+    Raises:
+        UserError: one is given twice, or PARTITION BY names what is no attribute of all events.
+    """
+    sources, partition = only(clauses, s.From, text), only(clauses, s.PartitionBy, text)
+    known = {step.alias: step for steps in branches for step in steps}
+    found: list[Term] = []
+    if sources is not None:
+        names = tuple(Constant(each.text) for each in sources.streams)
+        for alias in known:
+            inside = Membership(Attribute("stream", alias), names)
+            found.append(Term(inside, frozenset({alias}), sources.at))
+    for reference in partition.references if partition is not None else ():
+        assert partition is not None
+        name = partition_name(reference, text, known)
+        pairs: dict[tuple[str, str], None] = {}
+        for steps in branches:
+            anchor = next(step.alias for step in steps if not step.negated)
+            pairs |= {(anchor, step.alias): None for step in steps if step.alias != anchor}
+        for one, two in pairs:
+            same = Comparison("=", Attribute(name, one), Attribute(name, two))
+            found.append(Term(same, frozenset({one, two}), reference.at))
+    return found

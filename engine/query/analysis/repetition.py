@@ -6,50 +6,67 @@ of a match; what it asks of one event alone decides which events are the step's 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query.analysis.conditions import condition, fixed_length
-from slackwater.engine.query.analysis.pattern import Pattern, Term, read_terms
-from slackwater.engine.query.analysis.roles import (
-    RepeatedNames,
+from slackwater.engine.query.analysis.pattern import (
+    Pattern,
     Returned,
+    Term,
+    partition_name,
     read_returns,
+    read_terms,
     selected,
     whole_pattern_of,
 )
-from slackwater.engine.query.analysis.typed import Context, only, times_of
-from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
-from slackwater.engine.query.fields import attributes_in, inside, with_alias
-from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader
-from slackwater.engine.query.language.syntax import (
-    ContiguityClause,
-    From,
-    LimitClause,
-    OftenNode,
-    PartitionBy,
-    SkipClause,
+from slackwater.engine.query.analysis.typed import (
+    Context,
+    Typed,
+    member_of,
+    only,
+    times_of,
 )
+from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
+from slackwater.engine.query.fields import (
+    FIELDS,
+    ValueKind,
+    attribute_name,
+    attributes_in,
+    inside,
+    with_alias,
+)
+from slackwater.engine.query.language import syntax as s
+from slackwater.engine.query.language.mistakes import QueryReader, closest, listed
 from slackwater.engine.query.plan import (
+    Attribute,
     Case,
+    Computed,
     FunctionCall,
     Likeness,
     Part,
     Predicate,
+    Step,
     combined,
 )
+from slackwater.engine.query.render import render_expression
 from slackwater.engine.query.repeat_plan import (
     BEFORE,
     COLLECTED,
+    COUNT,
     EACH,
+    FIRST,
+    LAST,
+    ROLE,
     Contiguity,
     Often,
     RepeatPlan,
     Skip,
     step_and_role,
+    with_role,
 )
 
 STEPS_MAX: Final = 40
@@ -59,7 +76,7 @@ LIMIT_MAX: Final = 1_000_000
 
 def asks_for_repetition(parsed: s.EventQuery) -> bool:
     """Whether a step repeats or is optional, or the query limits its matches."""
-    words = ContiguityClause | SkipClause | LimitClause
+    words = s.ContiguityClause | s.SkipClause | s.LimitClause
     steps = (each for each in s.inside(parsed.pattern) if isinstance(each, s.StepNode))
     return any(isinstance(each, words) for each in parsed.clauses) or any(
         step.often is not None for step in steps
@@ -77,6 +94,171 @@ def repeat_plan(
     return _RepeatQuery(parsed, text, time_unit).plan(name, realtime)
 
 
+# What names mean in a pattern whose steps repeat: ``a[i].v``, ``first(a.v)``, ``count(a)``.
+
+
+ROLES_OF_ALL: Final = {FIRST, LAST, *COLLECTED}
+"""Functions of all events of a step that repeats."""
+_NUMBERS: Final = {"sum", "avg", "min", "max"}
+
+
+class RepeatedNames(QueryReader):
+    """Names of a pattern with these ``steps``, by alias, and how ``often`` each occurs."""
+
+    def __init__(self, text: str, steps: Mapping[str, Step], often: Mapping[str, Often]) -> None:
+        self.text, self.steps, self.often = text, steps, often
+        self.roles = ["", *(ROLE + role for role in (EACH, BEFORE, *sorted(ROLES_OF_ALL)))]
+
+    def resolve(self, reference: s.Reference) -> Attribute:
+        """What a condition names.
+
+        Raises:
+            UserError: no such step, or not which of a repeated step's events.
+        """
+        alias, name = self._parts(reference)
+        if not self.often[alias].repeats:
+            return self._once(reference, alias, name)
+        if reference.step_index is None:
+            message = f"{alias!r} repeats: which of its events is meant?"
+            raise self.refuse(reference.at, message, self._choices(alias, name))
+        return Attribute(name, with_role(alias, self._index(reference, alias)))
+
+    def returned(self, reference: s.Reference) -> Attribute:
+        """What RETURN names: without an index, of a step that repeats, of all its events."""
+        alias, name = self._parts(reference)
+        if reference.step_index is not None:
+            message = "RETURN has values of whole matches"
+            raise self.refuse(reference.at, message, self._choices(alias, name, of_match=True))
+        return Attribute(name, alias)
+
+    def one_value(self, reference: s.Reference) -> Attribute:
+        """What names one value of a whole match.
+
+        Raises:
+            UserError: several events of a match have it.
+        """
+        if reference.step_index is not None:
+            alias, name = self._parts(reference)
+            message = "a CHECK has values of whole matches"
+            raise self.refuse(reference.at, message, self._choices(alias, name, of_match=True))
+        found = self.returned(reference)
+        alias = str(found.alias)
+        if self.often[alias].repeats:
+            message = f"{alias!r} repeats, so this has several values"
+            hint = self._choices(alias, found.name, of_match=True)
+            raise self.refuse(reference.at, message, hint)
+        return found
+
+    def checked(self, entry: Returned) -> Returned:
+        """An entry of RETURN, which is computed if it is made of several events.
+
+        Raises:
+            UserError: it is made of an attribute that several events of a match have.
+        """
+        if isinstance(entry.value, Attribute):
+            if ROLE not in str(entry.value.alias):
+                return entry
+            return replace(entry, value=Computed(render_expression(entry.value), entry.value))
+        for each in sorted(entry.aliases):
+            alias, role = step_and_role(each)
+            if not role and self.often[alias].repeats:
+                message = f"{alias!r} repeats, so this has several values"
+                raise self.refuse(entry.at, message, self._choices(alias, "v", of_match=True))
+        return entry
+
+    def collected(self, call: s.Call) -> Typed | None:
+        """The aggregate that a call is, if it is one.
+
+        Raises:
+            UserError: of no step that repeats, or of times, whose clocks may err.
+        """
+        function = call.function.text.lower()
+        if function not in ROLES_OF_ALL:
+            return None
+        argument = call.arguments[0] if len(call.arguments) == 1 else None
+        if (
+            not isinstance(argument, s.Reference)
+            or argument.step_index is not None
+            or call.distinct
+        ):
+            hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
+            hint += "; a[i - 1].v is of the event before a[i]" if len(call.arguments) > 1 else ""
+            raise self.refuse(call.at, f"{function} takes a step that repeats", hint)
+        if function == COUNT:
+            counted = with_role(self._counted(argument), COUNT)
+            return Typed(Attribute("seq", counted, argument.at), ValueKind.NUMBER)
+        alias, name = self._parts(argument)
+        if not self.often[alias].repeats:
+            message = f"{alias!r} does not repeat"
+            raise self.refuse(argument.at, message, f"write {alias}.{name}")
+        kind = FIELDS.get(name, ValueKind.ANY)
+        if function in _NUMBERS and kind in {ValueKind.TIME, ValueKind.TEXT}:
+            message = f"{name!r} is {kind}, and {function} takes numbers"
+            hint = f"first({alias}.{name}) and last({alias}.{name}) are its least and largest"
+            raise self.refuse(argument.at, message, hint if kind == ValueKind.TIME else "")
+        kind = ValueKind.NUMBER if function in _NUMBERS else kind
+        at = argument.parts[-1].at
+        return Typed(Attribute(name, with_role(alias, function), at), kind)
+
+    def partition(self, clause: s.PartitionBy | None) -> tuple[str, ...]:
+        """The attributes of PARTITION BY.
+
+        Raises:
+            UserError: one is a step's, a time, or stands there twice.
+        """
+        found: list[str] = []
+        for reference in clause.references if clause else ():
+            name = partition_name(reference, self.text, self.steps)
+            if name in found:
+                raise self.refuse(reference.at, "this is there twice", "leave one out")
+            found.append(name)
+        return tuple(found)
+
+    # ---- parts -------------------------------------------------------------------------------
+    def _parts(self, reference: s.Reference) -> tuple[str, str]:
+        alias = reference.parts[0]
+        if alias.text not in self.steps:
+            if len(reference.parts) == 1 and len(self.steps) == 1:
+                return next(iter(self.steps)), attribute_name(alias.text, own=False)
+            near = closest(alias.text, self.steps)
+            hint = f"the steps are {listed(self.steps)}" + (f"; {near}" if near else "")
+            raise self.refuse(alias.at, f"there is no step named {alias.text!r}", hint)
+        return alias.text, member_of(reference, self.text, "a step")
+
+    def _once(self, reference: s.Reference, alias: str, name: str) -> Attribute:
+        if reference.step_index is not None:
+            hint = f"write {alias}.{name}, or {alias} with + behind its type"
+            raise self.refuse(reference.step_index.at, f"{alias!r} does not repeat", hint)
+        return Attribute(name, alias)
+
+    def _index(self, reference: s.Reference, alias: str) -> str:
+        index = reference.step_index
+        assert index is not None
+        if index.variable is None or index.variable.text.lower() != "i":
+            hint = f"{alias}[i] is each event, {alias}[i - 1] the one before; first(), last()"
+            raise self.refuse(index.at, "an index is i or i - 1", hint)
+        if index.less > 1:
+            hint = f"compare {alias}[i] with {alias}[i - 1]"
+            raise self.refuse(index.at, "neighbours are compared, not events further apart", hint)
+        return BEFORE if index.less else EACH
+
+    def _counted(self, argument: s.Reference) -> str:
+        alias = argument.parts[0]
+        if len(argument.parts) > 1 or alias.text not in self.steps:
+            hint = f"the steps are {listed(self.steps)}, as in count({next(iter(self.steps))})"
+            raise self.refuse(argument.at, "count takes a step", hint)
+        if self.often[alias.text] == Often():
+            raise self.refuse(argument.at, f"{alias.text!r} occurs once", "leave this out")
+        return alias.text
+
+    def _choices(self, alias: str, name: str, *, of_match: bool = False) -> str:
+        aggregates = f"first({alias}.{name}), last({alias}.{name}), or sum, avg, min, max of all"
+        if of_match:
+            return f"write {aggregates}"
+        each, before = f"{alias}[i].{name} for each", f"{alias}[i - 1].{name} for the one before"
+        return f"write {each}, {before}, {aggregates}"
+
+
 class _RepeatPattern(Pattern):
     """One SEQ of steps, and how ``often`` each occurs, by alias; ``written``: where it says so."""
 
@@ -84,7 +266,7 @@ class _RepeatPattern(Pattern):
 
     def __init__(self, parsed: s.PatternNode, text: str) -> None:
         self.often: dict[str, Often] = {}
-        self.written: dict[str, OftenNode] = {}
+        self.written: dict[str, s.OftenNode] = {}
         self.outermost = parsed
         super().__init__(parsed, text)
         if all(step.negated or not self.often[alias].least for alias, step in self.steps.items()):
@@ -122,7 +304,7 @@ class _RepeatPattern(Pattern):
             self.written[alias.text] = node.often
         return place
 
-    def _times(self, often: OftenNode) -> Often:
+    def _times(self, often: s.OftenNode) -> Often:
         least, most = times_of(often.words, TIMES_MAX, often.at, self.text)
         if most == 0:
             hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
@@ -153,11 +335,11 @@ class _RepeatQuery(QueryReader):
         where, others = self._conditions(context)
         entries, everything = self._returned(names)
         returns, computed = selected(entries, {alias for one in entries for alias in one.aliases})
-        partition_by = only(clauses, PartitionBy, self.text)
+        partition_by = only(clauses, s.PartitionBy, self.text)
         partition = names.partition(partition_by)
-        contiguity = only(clauses, ContiguityClause, self.text)
-        skip = only(clauses, SkipClause, self.text)
-        sources = only(clauses, From, self.text)
+        contiguity = only(clauses, s.ContiguityClause, self.text)
+        skip = only(clauses, s.SkipClause, self.text)
+        sources = only(clauses, s.From, self.text)
         return RepeatPlan(
             name,
             self.text,
@@ -249,10 +431,10 @@ class _RepeatQuery(QueryReader):
         return entries, clause is not None and clause.everything is not None
 
     def _limit(self) -> int | None:
-        clause = only(self.parsed.clauses, LimitClause, self.text)
+        clause = only(self.parsed.clauses, s.LimitClause, self.text)
         if clause is None:
             return None
-        if any(isinstance(each, SkipClause) for each in self.parsed.clauses):
+        if any(isinstance(each, s.SkipClause) for each in self.parsed.clauses):
             hint = "leave one of them out"
             raise self.refuse(clause.at, "LIMIT and SKIP both choose among matches", hint)
         limit = s.whole(clause.number.text)

@@ -24,7 +24,6 @@ from slackwater.engine.query.analysis.typed import Context, attribute_of, is_own
 from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed
-from slackwater.engine.query.language.syntax import From, OrderBy
 from slackwater.engine.query.plan import (
     AGGREGATES,
     COMPUTED,
@@ -269,7 +268,7 @@ _LIMIT_MAX: Final = 1 << 24
 
 
 def ranking_of(
-    clause: OrderBy,
+    clause: s.OrderBy,
     aggregates: JudgingAggregates,
     window: Window,
     group_by: tuple[Attribute, ...],
@@ -311,7 +310,7 @@ _ONE_WINDOW: Final = "add, for example, WINDOW TUMBLING 10 s"
 _OF_WINDOWS: Final[dict[type, tuple[str, str]]] = {
     s.GroupBy: ("GROUP BY", _ONE_WINDOW),
     s.Having: ("HAVING", "conditions on events go in WHERE"),
-    OrderBy: ("ORDER BY ... LIMIT", "leave it out: rows come in order of time"),
+    s.OrderBy: ("ORDER BY ... LIMIT", "leave it out: rows come in order of time"),
     s.EmitClause: ("EMIT", "leave it out; --barrier says how long rows are held back"),
 }
 """Clauses that rows do not have: their words, and what to do."""
@@ -380,7 +379,7 @@ class _Select(QueryReader):
         aggregates = self._aggregates(group_by)
         extent = extent_of(window, self.context)
         having = only(clauses, s.Having, self.text)
-        ranking = only(clauses, OrderBy, self.text)
+        ranking = only(clauses, s.OrderBy, self.text)
         emit = only(clauses, s.EmitClause, self.text)
 
         judging = JudgingAggregates(aggregates, self._hidden(aggregates), self.context, self._own)
@@ -445,7 +444,7 @@ class _Select(QueryReader):
     def _read_from(self) -> None:
         """The streams, and the names that they are called by."""
         clauses = self.parsed.clauses
-        source = only(clauses, From, self.text)
+        source = only(clauses, s.From, self.text)
         if source is not None:
             self.streams = self._streams(source)
             self.called = frozenset(
@@ -469,7 +468,7 @@ class _Select(QueryReader):
             raise self.refuse(self.parsed.everything.at, "* is no aggregate", hint)
         return windows[0]
 
-    def _streams(self, clause: From) -> tuple[str, ...]:
+    def _streams(self, clause: s.From) -> tuple[str, ...]:
         found: list[str] = []
         for stream in clause.streams:
             if stream.text in found:

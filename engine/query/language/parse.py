@@ -15,26 +15,6 @@ from slackwater.engine.cache_home import own_cache
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span, check_length, refuse, syntax_error
-from slackwater.engine.query.language.syntax import (
-    CheckNode,
-    ContiguityClause,
-    Everything,
-    From,
-    HistoryBy,
-    Join,
-    JoinSide,
-    LimitClause,
-    LookupClause,
-    OccurrenceNode,
-    OftenNode,
-    OrderBy,
-    PartitionBy,
-    Ranked,
-    RepetitionNode,
-    SkipClause,
-    StepIndex,
-    Under,
-)
 
 
 def at_of(token: Token) -> Span:
@@ -124,9 +104,9 @@ def _clause_of_all(kind: Callable[[Span, Any], s.Clause]) -> Callable[..., s.Cla
     return lambda _self, word, *parts: kind(at_of(word), parts)
 
 
-def _selection(entries: Sequence[s.Item | Everything]) -> tuple[tuple[s.Item, ...], Any]:
+def _selection(entries: Sequence[s.Item | s.Everything]) -> tuple[tuple[s.Item, ...], Any]:
     """The items of SELECT or RETURN, and ``*`` if it is among them."""
-    stars = [entry for entry in entries if isinstance(entry, Everything)]
+    stars = [entry for entry in entries if isinstance(entry, s.Everything)]
     return tuple(entry for entry in entries if isinstance(entry, s.Item)), next(iter(stars), None)
 
 
@@ -139,7 +119,7 @@ class _Build(Transformer[Token, Any]):
         alias = next((each for each in rest if isinstance(each, s.Name)), None)
         until = next((each for each in rest if isinstance(each, s.Where)), None)
         words_at = over(at_of(words[0]), at_of(words[-1]))
-        often = OftenNode(
+        often = s.OftenNode(
             tuple(map(str, words)), words_at, () in rest, None if until is None else until.condition
         )
         at = over(kind.at, (alias or kind).at)
@@ -155,31 +135,31 @@ class _Build(Transformer[Token, Any]):
     def until(self, condition: s.Node) -> s.Where:
         return s.Where(condition.at, condition)
 
-    def returns(self, word: Token, *entries: s.Item | Everything) -> s.Returns:
+    def returns(self, word: Token, *entries: s.Item | s.Everything) -> s.Returns:
         return s.Returns(at_of(word), *_selection(entries))
 
-    def everything(self, star: Token) -> Everything:
-        return Everything(at_of(star))
+    def everything(self, star: Token) -> s.Everything:
+        return s.Everything(at_of(star))
 
-    def contiguity(self, words: Token) -> ContiguityClause:
-        return ContiguityClause(at_of(words), words.lower().split()[-1])
+    def contiguity(self, words: Token) -> s.ContiguityClause:
+        return s.ContiguityClause(at_of(words), words.lower().split()[-1])
 
-    def skip(self, words: Token) -> SkipClause:
-        return SkipClause(at_of(words), "last" if "last" in words.lower().split() else "next")
+    def skip(self, words: Token) -> s.SkipClause:
+        return s.SkipClause(at_of(words), "last" if "last" in words.lower().split() else "next")
 
-    def most(self, number: Token) -> LimitClause:
-        return LimitClause(at_of(number), _number(number))
+    def most(self, number: Token) -> s.LimitClause:
+        return s.LimitClause(at_of(number), _number(number))
 
-    def lookup(self, word: Token, table: s.Name, *rest: Any) -> LookupClause:
+    def lookup(self, word: Token, table: s.Name, *rest: Any) -> s.LookupClause:
         *alias, on = rest
-        return LookupClause(at_of(word), table, alias[0] if alias else None, on)
+        return s.LookupClause(at_of(word), table, alias[0] if alias else None, on)
 
-    def index(self, *words: Token) -> StepIndex:
+    def index(self, *words: Token) -> s.StepIndex:
         at = over(at_of(words[0]), at_of(words[-1]))
         if words[0].type == "NUMBER":
-            return StepIndex(None, 0, at)
+            return s.StepIndex(None, 0, at)
         less = s.whole(words[2]) if len(words) > 2 else len(words) - 1
-        return StepIndex(s.Name(str(words[0]), at_of(words[0])), less, at)
+        return s.StepIndex(s.Name(str(words[0]), at_of(words[0])), less, at)
 
     def explain(self, word: Token, inner: s.EventQuery | s.SelectQuery) -> s.ExplainQuery:
         return s.ExplainQuery(at_of(word), inner)
@@ -188,7 +168,7 @@ class _Build(Transformer[Token, Any]):
         return s.EventQuery(pattern, clauses)
 
     def select_query(self, select: Token, *rest: Any) -> s.SelectQuery:
-        entries = [entry for entry in rest if isinstance(entry, s.Item | Everything)]
+        entries = [entry for entry in rest if isinstance(entry, s.Item | s.Everything)]
         return s.SelectQuery(at_of(select), *_selection(entries), rest[len(entries) :])
 
     def group(self, op: Token, *rest: Any) -> s.GroupNode:
@@ -240,20 +220,20 @@ class _Build(Transformer[Token, Any]):
         return s.StepNode(type_name, alias, over(type_name.at, (alias or type_name).at))
 
     where, having = _clause(s.Where), _clause(s.Having)
-    group_by, partition = _clause_of_all(s.GroupBy), _clause_of_all(PartitionBy)
-    history_by = _clause_of_all(HistoryBy)
+    group_by, partition = _clause_of_all(s.GroupBy), _clause_of_all(s.PartitionBy)
+    history_by = _clause_of_all(s.HistoryBy)
 
     def realtime(self, word: Token, number: Token) -> s.Realtime:
         return s.Realtime(at_of(word), _number(number))
 
-    def check(self, word: Token, name: s.Name, condition: s.Node, *rest: Any) -> CheckNode:
+    def check(self, word: Token, name: s.Name, condition: s.Node, *rest: Any) -> s.CheckNode:
         hold = next((each for each in rest if isinstance(each, s.Duration)), None)
-        return CheckNode(at_of(word), name, condition, hold, len(rest) > (hold is not None))
+        return s.CheckNode(at_of(word), name, condition, hold, len(rest) > (hold is not None))
 
-    def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> Under:
+    def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> s.Under:
         *timeout, expression = rest
         duration, zone = timeout[0] if timeout else (None, None)
-        return Under(at_of(word), name, trace, duration, zone, expression)
+        return s.Under(at_of(word), name, trace, duration, zone, expression)
 
     def within(self, word: Token, duration: s.Duration, zone: s.Literal | None = None) -> s.Within:
         return s.Within(at_of(word), duration, zone)
@@ -263,9 +243,9 @@ class _Build(Transformer[Token, Any]):
     ) -> tuple[s.Duration, s.Literal | None]:
         return duration, zone
 
-    def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> OccurrenceNode:
+    def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> s.OccurrenceNode:
         at = event_type.at if where is None else over(event_type.at, where.at)
-        return OccurrenceNode(event_type, where, at, 0 if where is None else _deeper(at, where))
+        return s.OccurrenceNode(event_type, where, at, 0 if where is None else _deeper(at, where))
 
     def choice(self, *rest: Any) -> s.Operation[s.TraceNode]:
         return _operation(str(rest[1]), *rest[0::2])
@@ -275,22 +255,22 @@ class _Build(Transformer[Token, Any]):
     def times(self, *words: Token) -> tuple[Token, ...]:
         return words
 
-    def repetition(self, part: s.TraceNode, words: tuple[Token, ...]) -> RepetitionNode:
+    def repetition(self, part: s.TraceNode, words: tuple[Token, ...]) -> s.RepetitionNode:
         at = over(part.at, at_of(words[-1]))
         written = tuple(str(word) for word in words)
-        return RepetitionNode(part, written, over(at_of(words[0]), at), at, _deeper(at, part))
+        return s.RepetitionNode(part, written, over(at_of(words[0]), at), at, _deeper(at, part))
 
     def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
         return s.Item(value, label)
 
-    def from_(self, word: Token, *streams: s.Name) -> From:
-        return From(at_of(word), streams, (None,) * len(streams))
+    def from_(self, word: Token, *streams: s.Name) -> s.From:
+        return s.From(at_of(word), streams, (None,) * len(streams))
 
-    def reads(self, word: Token, *sides: JoinSide) -> From:
-        return From(at_of(word), *zip(*sides, strict=True))
+    def reads(self, word: Token, *sides: s.JoinSide) -> s.From:
+        return s.From(at_of(word), *zip(*sides, strict=True))
 
-    def source(self, stream: s.Name, alias: s.Name | None = None) -> JoinSide:
-        return JoinSide(stream, alias)
+    def source(self, stream: s.Name, alias: s.Name | None = None) -> s.JoinSide:
+        return s.JoinSide(stream, alias)
 
     def join_kind(self, *words: Token) -> tuple[Token, ...]:
         return words
@@ -299,19 +279,19 @@ class _Build(Transformer[Token, Any]):
         return condition
 
     def join(
-        self, word: Token, left: JoinSide, words: tuple[Token, ...], right: JoinSide,
+        self, word: Token, left: s.JoinSide, words: tuple[Token, ...], right: s.JoinSide,
         condition: s.Node | None = None,
-    ) -> Join:  # fmt: skip
+    ) -> s.Join:  # fmt: skip
         named = {str(each).lower() for each in words}
         kind = next((each for each in ("anti", "left", "right", "full") if each in named), "inner")
         kind_at = over(at_of(words[0]), at_of(words[-1]))
-        return Join(at_of(word), left, kind, kind_at, right, condition)
+        return s.Join(at_of(word), left, kind, kind_at, right, condition)
 
-    def ranked(self, node: s.Node, word: Token | None = None) -> Ranked:
-        return Ranked(node, word is not None and word.type == "DESC")
+    def ranked(self, node: s.Node, word: Token | None = None) -> s.Ranked:
+        return s.Ranked(node, word is not None and word.type == "DESC")
 
-    def order_by(self, word: Token, *rest: Any) -> OrderBy:
-        return OrderBy(at_of(word), rest[:-1], _number(rest[-1]))
+    def order_by(self, word: Token, *rest: Any) -> s.OrderBy:
+        return s.OrderBy(at_of(word), rest[:-1], _number(rest[-1]))
 
     def tumbling(self, word: Token, size: s.Duration, *rest: s.Literal | Token) -> s.TimeWindow:
         zone = next((each for each in rest if isinstance(each, s.Literal)), None)
@@ -434,9 +414,9 @@ class _Build(Transformer[Token, Any]):
         depth = _deeper(at, *arguments) if arguments else 0
         return s.Call(name, arguments, star, at, depth, distinct)
 
-    def reference(self, *rest: s.Name | StepIndex) -> s.Reference:
+    def reference(self, *rest: s.Name | s.StepIndex) -> s.Reference:
         parts = tuple(each for each in rest if isinstance(each, s.Name))
-        index = next((each for each in rest if isinstance(each, StepIndex)), None)
+        index = next((each for each in rest if isinstance(each, s.StepIndex)), None)
         return s.Reference(parts, over(rest[0].at, rest[-1].at), step_index=index)
 
     def name(self, word: Token) -> s.Name:

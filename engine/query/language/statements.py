@@ -16,7 +16,6 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span, check_length, closest, refuse
 from slackwater.engine.query.language.parse import parse
-from slackwater.engine.query.language.syntax import Under
 
 # Constraints from a file: ``CONSTRAINT name FOR TRACE BY attribute AS expression;`` as many as one
 # likes. A query names one, ``UNDER CONSTRAINT name``, and is read as if it had all of it.
@@ -64,7 +63,7 @@ def definitions(text: str, where: str) -> dict[str, Definition]:
             raise _placed(error, where) from error
         assert isinstance(parsed, s.EventQuery)
         under = parsed.clauses[0]
-        if not isinstance(under, Under) or len(parsed.clauses) > 1:
+        if not isinstance(under, s.Under) or len(parsed.clauses) > 1:
             raise UserError(f"{where}:{lines + 1}: one constraint ends with a semicolon")
         name = under.name.text
         if name in found:

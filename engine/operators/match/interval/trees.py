@@ -218,9 +218,9 @@ def _half(alias: str) -> Predicate:
 
 # Trees of intervals on the pattern kernel, with halves of intervals (Z10 4 and 5).
 #
-# ``engine.query.analysis.spans`` has made relations of end points of the tree; here come the
-# halves. A half takes the place of a step as soon as what is known of it is enough: it stands for
-# the interval as a point, which says as much as the interval does of every order that the step
+# ``engine.query.analysis.interval_tree`` has made relations of end points of the tree; here come
+# the halves. A half takes the place of a step as soon as what is known of it is enough: it stands
+# for the interval as a point, which says as much as the interval does of every order that the step
 # needs (``SeqPlan.starts``, ``SeqPlan.ends``). WITHIN counts what is known. The other half
 # completes it: the match with the half is taken back, and the one with the whole given, if it is
 # one.
