@@ -24,7 +24,7 @@ from slackwater.engine.core.frame import ATTR_PREFIX, Frame, attribute_type
 from slackwater.engine.query.analysis.typed import attribute_of
 from slackwater.engine.query.fields import FIELDS, OWN
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, closest, listed
+from slackwater.engine.query.language.mistakes import QueryReader, closest, listed, or_meant
 
 # A table, and its rows by a key.
 
@@ -349,8 +349,7 @@ class _Lookups(QueryReader):
         """The column that is called so; one of an object in an object has points in its name."""
         name, at = ".".join(each.text for each in names), (names[0].at[0], names[-1].at[1])
         if name not in table.columns:
-            near = closest(name, table.columns)
-            hint = f"{table.source} has {listed(table.columns)}" + (f"; {near}" if near else "")
+            hint = or_meant(f"{table.source} has {listed(table.columns)}", name, table.columns)
             raise self.refuse(at, f"table {table.name!r} has no column {name!r}", hint)
         return name
 

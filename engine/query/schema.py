@@ -19,7 +19,7 @@ from slackwater.engine.query.fields import (
     own_attribute,
 )
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import Span, closest, refuse
+from slackwater.engine.query.language.mistakes import Span, or_meant, refuse
 from slackwater.engine.query.language.parse import parse
 from slackwater.engine.query.monitor_plan import MonitorPlan, occurrences
 from slackwater.engine.query.plan import (
@@ -140,8 +140,7 @@ def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
         return "the record's own id is not an attribute; --map attrs.id=id makes it one"
     if not known:
         return f"the events have no attributes; there is {', '.join(FIELDS)}"
-    near = closest(wrong, [*known, *FIELDS])
-    return f"there is {', '.join(sorted(known))}" + (f"; {near}" if near else "")
+    return or_meant(f"there is {', '.join(sorted(known))}", wrong, [*known, *FIELDS])
 
 
 def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:

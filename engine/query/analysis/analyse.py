@@ -31,7 +31,7 @@ from slackwater.engine.query.analysis.repetition import asks_for_repetition, rep
 from slackwater.engine.query.analysis.selection import select_plan
 from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, closest, listed, refuse
+from slackwater.engine.query.language.mistakes import QueryReader, refuse
 from slackwater.engine.query.language.parse import parse
 from slackwater.engine.query.plan import (
     Attribute,
@@ -283,8 +283,7 @@ class _Event(QueryReader):
         if alias.text not in self.steps:
             before, name = attribute_of(reference.parts)
             if before:
-                message = f"there is no step named {alias.text!r}"
-                raise self.refuse(alias.at, message, self._known_steps(alias.text))
+                raise self.no_step(alias.text, alias.at, self.steps)
             if len(self.steps) > 1:
                 raise self._unqualified(reference)
             return Attribute(name, next(iter(self.steps)))
@@ -299,12 +298,6 @@ class _Event(QueryReader):
             hint = f"text goes in single quotes: {text}; as an attribute, {hint}"
         message = f"which step's {name.text!r} is meant?"
         return self.refuse(reference.at, message, hint)
-
-    def _known_steps(self, wrong: str) -> str:
-        steps = list(self.steps)
-        noun = "the steps are" if len(steps) > 1 else "the only step is"
-        near = closest(wrong, steps)
-        return f"{noun} {listed(steps)}" + (f"; {near}" if near else "")
 
     def _realtime(self, clause: s.Realtime | None) -> int | None:
         if clause is None:

@@ -15,7 +15,7 @@ from slackwater.engine.query.fields import FIELDS, attributes_of, own_attribute
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span, closest, listed, refuse
 from slackwater.engine.query.language.parse import parse
-from slackwater.engine.query.language.statements import Statement, check_name, several, statements
+from slackwater.engine.query.language.statements import Statement, check_name, statements
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
     Attribute,
@@ -97,23 +97,10 @@ def read_statements(
         UserError: a statement is at fault; the message has its line, a caret and a remedy. A
             ``StatementError``, unless two are together.
     """
-    parted = []
+    found: list[tuple[Statement, str, int]] = []
     for place, text in enumerate(texts):
         with _at(place):
-            parted.append(statements(text))
-    if not any(map(several, parted)):
-        called = names or [f"q{number}" for number in range(1, len(texts) + 1)]
-        read = []
-        for place, (text, name) in enumerate(zip(texts, called, strict=True)):
-            with _at(place):
-                read.append(read_query(text, time_unit, name, tables))
-        _check_explained([explained for _, explained in read])
-        return tuple(plan for plan, _ in read), read[0][1]
-    found = [
-        (one, text, place)
-        for place, (text, parts) in enumerate(zip(texts, parted, strict=True))
-        for one in parts
-    ]
+            found += [(one, text, place) for one in statements(text)]
     taken = _streams(found)
     read_all: list[_Read] = []
     explained = []
@@ -123,17 +110,11 @@ def read_statements(
             plan, asks = read_query(one.text, time_unit, name, tables)
         explained.append(asks or one.explained)
         read_all.append(_Read(one, text, place, plan, _named(plan)))
-    first_of_text = [
-        place == 0 or found[place - 1][2] != found[place][2] for place in range(len(found))
-    ]
-    _check_explained([asks for asks, first in zip(explained, first_of_text, strict=True) if first])
+    firsts = {place: asks for asks, (*_, place) in reversed([*zip(explained, found, strict=True)])}
+    if len({*firsts.values()}) > 1:
+        raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
     _check_names(read_all)
     return _in_order(read_all, taken), explained[0]
-
-
-def _check_explained(explained: Sequence[bool]) -> None:
-    if len(set(explained)) > 1:
-        raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
 
 
 def _streams(found: Sequence[tuple[Statement, str, int]]) -> set[str]:

@@ -18,7 +18,13 @@ from slackwater.engine.query.analysis.conditions import (
     with_names,
 )
 from slackwater.engine.query.analysis.repetition import ROLES_OF_ALL, RepeatedNames
-from slackwater.engine.query.analysis.typed import Context, attribute_of, only, times_of
+from slackwater.engine.query.analysis.typed import (
+    Context,
+    attribute_of,
+    only,
+    times_of,
+    whole_number,
+)
 from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
@@ -246,9 +252,9 @@ class _Reading:
 
     def limit(self, clause: s.EmitLimitClause, rules: list[ResultRule]) -> EmitLimit:
         """EMIT AT MOST."""
-        if not 1 <= s.whole(clause.most.text) <= MAX_SHOWN:
-            message = f"EMIT AT MOST takes a whole number from 1 to {MAX_SHOWN}"
-            raise self.context.refuse(clause.most.at, message, "as in EMIT AT MOST 1 EVERY 1 h")
+        message = f"EMIT AT MOST takes a whole number from 1 to {MAX_SHOWN}"
+        hint = "as in EMIT AT MOST 1 EVERY 1 h"
+        most = whole_number(clause.most, MAX_SHOWN, self.context.text, message, hint)
         every = duration_ns(clause.every, self.context, "EMIT AT MOST EVERY")
         dropping = next((rule.name for rule in rules if rule.drop), None)
         if dropping is not None:
@@ -262,7 +268,7 @@ class _Reading:
             if window.kind is WindowKind.ROWS and window.emit is not Emit.CLOSE:
                 message = "this counts windows that are full; EMIT shows them before that, too"
                 raise self.context.refuse(clause.at, message, "write one EMIT, and leave one out")
-        return EmitLimit(s.whole(clause.most.text), every, self._limit_key(clause))
+        return EmitLimit(most, every, self._limit_key(clause))
 
     def _limit_key(self, clause: s.EmitLimitClause) -> tuple[Expression, ...]:
         if not self.plan.windows:

@@ -25,7 +25,7 @@ from slackwater.engine.query.analysis.typed import Context, attribute_of, member
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, Span, closest
+from slackwater.engine.query.language.mistakes import QueryReader, Span, or_meant
 from slackwater.engine.query.language.other_dialects import JOINS
 from slackwater.engine.query.plan import (
     AGGREGATES,
@@ -172,8 +172,7 @@ class _Join(QueryReader):
         if first.text not in self.aliases:
             known = " and ".join(self.aliases)
             if attribute_of(reference.parts)[0]:
-                near = closest(first.text, self.aliases)
-                hint = f"the sides are {known}" + (f"; {near}" if near else "")
+                hint = or_meant(f"the sides are {known}", first.text, self.aliases)
                 raise self.refuse(first.at, f"no side is named {first.text!r}", hint)
             written = self.text[reference.at[0] : reference.at[1]]
             hint = f"write {self.aliases[0]}.{written} or {self.aliases[1]}.{written}"

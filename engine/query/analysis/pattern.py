@@ -18,6 +18,7 @@ from slackwater.engine.query.analysis.conditions import terms_of, value
 from slackwater.engine.query.analysis.typed import (
     Context,
     attribute_of,
+    check_label,
     only,
     unsupported,
 )
@@ -444,10 +445,7 @@ def read_returns(
             found.append(Returned(expression, aliases, item.value.at))
             continue
         label = item.label.text if item.label else render_expression(expression)
-        if label in labels:
-            at = item.label.at if item.label else item.value.at
-            hint = "give one of them another name with AS"
-            raise context.refuse(at, f"two results are named {label!r}", hint)
+        check_label(item, label, labels, context.text, "results")
         labels.add(label)
         found.append(Returned(Computed(label, expression), aliases, item.value.at))
     return found

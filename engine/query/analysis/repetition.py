@@ -29,6 +29,7 @@ from slackwater.engine.query.analysis.typed import (
     member_of,
     only,
     times_of,
+    whole_number,
 )
 from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import (
@@ -40,7 +41,7 @@ from slackwater.engine.query.fields import (
     with_alias,
 )
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, closest, listed
+from slackwater.engine.query.language.mistakes import QueryReader, listed, or_meant
 from slackwater.engine.query.plan import (
     Attribute,
     Case,
@@ -220,8 +221,7 @@ class RepeatedNames(QueryReader):
         if alias.text not in self.steps:
             if len(reference.parts) == 1 and len(self.steps) == 1:
                 return next(iter(self.steps)), attribute_name(alias.text, own=False)
-            near = closest(alias.text, self.steps)
-            hint = f"the steps are {listed(self.steps)}" + (f"; {near}" if near else "")
+            hint = or_meant(f"the steps are {listed(self.steps)}", alias.text, self.steps)
             raise self.refuse(alias.at, f"there is no step named {alias.text!r}", hint)
         return alias.text, member_of(reference, self.text, "a step")
 
@@ -437,12 +437,9 @@ class _RepeatQuery(QueryReader):
         if any(isinstance(each, s.SkipClause) for each in self.parsed.clauses):
             hint = "leave one of them out"
             raise self.refuse(clause.at, "LIMIT and SKIP both choose among matches", hint)
-        limit = s.whole(clause.number.text)
-        if not 0 < limit <= LIMIT_MAX:
-            message = f"LIMIT is a whole number from 1 to {LIMIT_MAX:,}"
-            hint = "so many matches are given of those with the same last event, the earliest"
-            raise self.refuse(clause.number.at, message, hint)
-        return limit
+        message = f"LIMIT is a whole number from 1 to {LIMIT_MAX:,}"
+        hint = "so many matches are given of those with the same last event, the earliest"
+        return whole_number(clause.number, LIMIT_MAX, self.text, message, hint)
 
 
 _SKIPS: Final = {"last": Skip.PAST_LAST, "next": Skip.TO_NEXT}

@@ -20,10 +20,17 @@ from slackwater.engine.query.analysis.conditions import (
 )
 from slackwater.engine.query.analysis.consistency import check_pattern, check_select
 from slackwater.engine.query.analysis.pattern import read_terms
-from slackwater.engine.query.analysis.typed import Context, attribute_of, is_own, only
+from slackwater.engine.query.analysis.typed import (
+    Context,
+    attribute_of,
+    check_label,
+    is_own,
+    only,
+    whole_number,
+)
 from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed
+from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed, or_meant
 from slackwater.engine.query.plan import (
     AGGREGATES,
     COMPUTED,
@@ -160,10 +167,8 @@ def emit_of(
 
 
 def _number(number: s.Number, context: Context) -> int:
-    if not 1 <= s.whole(number.text) <= _ROWS_MAX:
-        message = f"a window has 1 to {_ROWS_MAX} events"
-        raise context.refuse(number.at, message, "as in ROWS 100 EVERY 10")
-    return s.whole(number.text)
+    message, hint = f"a window has 1 to {_ROWS_MAX} events", "as in ROWS 100 EVERY 10"
+    return whole_number(number, _ROWS_MAX, context.text, message, hint)
 
 
 # The aggregates that HAVING and ORDER BY name, whether a query selects them or not.
@@ -286,10 +291,9 @@ def ranking_of(
     if not group_by:
         message = "ORDER BY ranks the groups of a window, and there is one group"
         raise context.refuse(clause.at, message, "add GROUP BY, or leave it out")
-    limit = clause.limit
-    if not 1 <= s.whole(limit.text) <= _LIMIT_MAX:
-        message = f"LIMIT is a whole number from 1 to {_LIMIT_MAX}"
-        raise context.refuse(limit.at, message, "as in ORDER BY count(*) DESC LIMIT 5")
+    message = f"LIMIT is a whole number from 1 to {_LIMIT_MAX}"
+    hint = "as in ORDER BY count(*) DESC LIMIT 5"
+    limit = whole_number(clause.limit, _LIMIT_MAX, context.text, message, hint)
     labels: list[str] = []
     for entry in clause.entries:
         node = entry.node
@@ -300,9 +304,7 @@ def ranking_of(
         if label in labels:
             raise context.refuse(node.at, "this is ordered by twice", "keep one of them")
         labels.append(label)
-    return Ranking(
-        tuple(labels), tuple(one.descending for one in clause.entries), s.whole(limit.text)
-    )
+    return Ranking(tuple(labels), tuple(one.descending for one in clause.entries), limit)
 
 
 _ROWS_HINT: Final = "or leave WINDOW out: each event is a row then"
@@ -343,10 +345,7 @@ def labelled(columns: Iterable[tuple[s.Item, Computed]], context: Context) -> tu
     found: list[Computed] = []
     for item, column in columns:
         label = item.label.text if item.label else column.label
-        if any(label == other.label for other in found):
-            at = item.label.at if item.label else item.value.at
-            hint = "give one of them another name with AS"
-            raise context.refuse(at, f"two columns are named {label!r}", hint)
+        check_label(item, label, (other.label for other in found), context.text, "columns")
         found.append(Computed(label, column.expression))
     return tuple(found)
 
@@ -524,10 +523,8 @@ class _Select(QueryReader):
                 aggregate = self._aggregate(item.value, item.label)
             else:
                 aggregate = self._computed(item)
-            if any(aggregate.label == other.label for other in found):
-                at = item.label.at if item.label else item.value.at
-                hint = "give one of them another name with AS"
-                raise self.refuse(at, f"two results are named {aggregate.label!r}", hint)
+            taken = (other.label for other in found)
+            check_label(item, aggregate.label, taken, self.text, "results")
             found.append(aggregate)
         if not found:
             at = self.parsed.items[0].value.at
@@ -596,8 +593,7 @@ class _Select(QueryReader):
     def _aggregate(self, call: s.Call, label: s.Name | None) -> Aggregate:
         function = call.function.text.lower()
         if function not in AGGREGATES:
-            near = closest(function, AGGREGATES)
-            hint = f"the aggregates are {', '.join(AGGREGATES)}" + (f"; {near}" if near else "")
+            hint = or_meant(f"the aggregates are {', '.join(AGGREGATES)}", function, AGGREGATES)
             message = f"unknown aggregate {call.function.text!r}"
             raise self.refuse(call.function.at, message, ELSEWHERE.get(function, hint))
         if call.distinct and function != "count":

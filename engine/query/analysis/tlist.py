@@ -20,7 +20,7 @@ from slackwater.engine.query.endpoints import order as o
 from slackwater.engine.query.endpoints.order import relation_named
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed
+from slackwater.engine.query.language.mistakes import QueryReader, Span, listed
 from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
@@ -155,10 +155,7 @@ class Restrictions(QueryReader):
             aliases = [self.steps[n].alias for n in typed]
             message = f"which {name.text} is meant?"
             raise self.refuse(name.at, message, f"write {' or '.join(aliases)}")
-        known = list(self._number)
-        near = closest(name.text, known)
-        hint = f"the steps are {listed(known)}" + (f"; {near}" if near else "")
-        raise self.refuse(name.at, f"there is no step named {name.text!r}", hint)
+        raise self.no_step(name.text, name.at, self._number)
 
     # ---- alternatives --------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TypeVar
 
@@ -175,6 +175,33 @@ def member_of(reference: s.Reference, text: str, owner: str) -> str:
     if before:
         raise refuse(text, reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
     return name
+
+
+# Whole numbers, and labels that are there once.
+
+
+def whole_number(number: s.Number, most: int, text: str, message: str, hint: str) -> int:
+    """From 1 to ``most``.
+
+    Raises:
+        UserError: it is not; says ``message``.
+    """
+    found = s.whole(number.text)
+    if not 1 <= found <= most:
+        raise refuse(text, number.at, message, hint)
+    return found
+
+
+def check_label(item: s.Item, label: str, taken: Iterable[str], text: str, noun: str) -> None:
+    """Refuses a ``label`` that another one of the list has ``taken``.
+
+    Raises:
+        UserError: it is so.
+    """
+    if label in taken:
+        at = item.label.at if item.label else item.value.at
+        hint = "give one of them another name with AS"
+        raise refuse(text, at, f"two {noun} are named {label!r}", hint)
 
 
 # How often something occurs: ``*``, ``+``, ``?``, ``{3}``, ``{3,}``, ``{3,5}``.

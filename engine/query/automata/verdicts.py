@@ -39,7 +39,7 @@ from slackwater.engine.query.automata.automaton import (
 )
 from slackwater.engine.query.expression import View, view_mask
 from slackwater.engine.query.fields import bare
-from slackwater.engine.query.language.mistakes import Span, closest, refuse
+from slackwater.engine.query.language.mistakes import Span, or_meant, refuse
 from slackwater.engine.query.monitor_plan import (
     MonitorPlan,
     Occurrence,
@@ -458,8 +458,7 @@ def excluded(plan: MonitorPlan) -> list[str]:
         if of_type & allowed:
             which += f" for which the condition on {step.alias} is true"
         message = f"constraint {plan.constraint!r} allows no event {which}, so {so}"
-        near = closest(step.type, there) if not of_type & allowed else ""
-        hint = f"it has {', '.join(there)}" + (f"; {near}" if near else "")
+        hint = or_meant(f"it has {', '.join(there)}", step.type, () if of_type & allowed else there)
         found.append(str(refuse(plan.text, _place(plan.text, step), message, hint)))
     if never and not found:
         message = f"no trace that keeps to constraint {plan.constraint!r} has a match"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from lark import Token
@@ -70,6 +70,12 @@ class QueryReader:
         """The error to raise for the piece ``at``."""
         return refuse(self.text, at, message, hint)
 
+    def no_step(self, name: str, at: Span, steps: Collection[str]) -> UserError:
+        """The error to raise where ``name`` is none of the ``steps``."""
+        there = "the steps are" if len(steps) > 1 else "the only step is"
+        hint = or_meant(f"{there} {listed(steps)}", name, steps)
+        return self.refuse(at, f"there is no step named {name!r}", hint)
+
 
 def _picture(line: str, column: int, length: int) -> tuple[str, str]:
     """The line, cut around the place when it is long, and the carets below it."""
@@ -106,6 +112,11 @@ def closest(word: str, known: Iterable[str]) -> str:
     by_key = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), by_key, n=1, cutoff=0.7)
     return f"did you mean {by_key[found[0]]!r}?" if found else ""
+
+
+def or_meant(hint: str, word: str, known: Iterable[str]) -> str:
+    """``hint``, which says what there is, and which of ``known`` may be meant by ``word``."""
+    return "; ".join(filter(None, (hint, closest(word, known))))
 
 
 def listed(words: Iterable[str]) -> str:
