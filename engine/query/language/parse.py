@@ -94,9 +94,15 @@ def _number(word: Token) -> s.Number:
     return s.Number(str(word), None, at_of(word))
 
 
-def _clause(kind: Callable[[Span, Any], s.Clause]) -> Callable[..., s.Clause]:
-    """The rule of a word and one thing behind it."""
-    return lambda _self, word, part: kind(at_of(word), part)
+def _node(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule whose parts are those of ``kind``: of a word its place, of a number itself."""
+    return lambda _self, *parts: kind(*map(_read, parts))
+
+
+def _read(part: Any) -> Any:
+    if not isinstance(part, Token):
+        return part
+    return _number(part) if part.type == "NUMBER" else at_of(part)
 
 
 def _clause_of_all(kind: Callable[[Span, Any], s.Clause]) -> Callable[..., s.Clause]:
@@ -138,9 +144,6 @@ class _Build(Transformer[Token, Any]):
     def returns(self, word: Token, *entries: s.Item | s.Everything) -> s.Returns:
         return s.Returns(at_of(word), *_selection(entries))
 
-    def everything(self, star: Token) -> s.Everything:
-        return s.Everything(at_of(star))
-
     def contiguity(self, words: Token) -> s.ContiguityClause:
         return s.ContiguityClause(at_of(words), words.lower().split()[-1])
 
@@ -160,9 +163,6 @@ class _Build(Transformer[Token, Any]):
             return s.StepIndex(None, 0, at)
         less = s.whole(words[2]) if len(words) > 2 else len(words) - 1
         return s.StepIndex(s.Name(str(words[0]), at_of(words[0])), less, at)
-
-    def explain(self, word: Token, inner: s.EventQuery | s.SelectQuery) -> s.ExplainQuery:
-        return s.ExplainQuery(at_of(word), inner)
 
     def event_query(self, _event: Token, pattern: Any, *clauses: s.Clause) -> s.EventQuery:
         return s.EventQuery(pattern, clauses)
@@ -219,12 +219,12 @@ class _Build(Transformer[Token, Any]):
     def step(self, type_name: s.Name, alias: s.Name | None = None) -> s.StepNode:
         return s.StepNode(type_name, alias, over(type_name.at, (alias or type_name).at))
 
-    where, having = _clause(s.Where), _clause(s.Having)
+    explain, everything, item = _node(s.ExplainQuery), _node(s.Everything), _node(s.Item)
+    where, having, within = _node(s.Where), _node(s.Having), _node(s.Within)
+    realtime, source = _node(s.Realtime), _node(s.JoinSide)
+    rows, session = _node(s.CountWindow), _node(s.SessionWindow)
     group_by, partition = _clause_of_all(s.GroupBy), _clause_of_all(s.PartitionBy)
     history_by = _clause_of_all(s.HistoryBy)
-
-    def realtime(self, word: Token, number: Token) -> s.Realtime:
-        return s.Realtime(at_of(word), _number(number))
 
     def check(self, word: Token, name: s.Name, condition: s.Node, *rest: Any) -> s.CheckNode:
         hold = next((each for each in rest if isinstance(each, s.Duration)), None)
@@ -232,16 +232,8 @@ class _Build(Transformer[Token, Any]):
 
     def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> s.Under:
         *timeout, expression = rest
-        duration, zone = timeout[0] if timeout else (None, None)
+        duration, zone = (*timeout, None, None)[:2]
         return s.Under(at_of(word), name, trace, duration, zone, expression)
-
-    def within(self, word: Token, duration: s.Duration, zone: s.Literal | None = None) -> s.Within:
-        return s.Within(at_of(word), duration, zone)
-
-    def timeout(
-        self, duration: s.Duration, zone: s.Literal | None = None
-    ) -> tuple[s.Duration, s.Literal | None]:
-        return duration, zone
 
     def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> s.OccurrenceNode:
         at = event_type.at if where is None else over(event_type.at, where.at)
@@ -252,28 +244,21 @@ class _Build(Transformer[Token, Any]):
 
     interleaving = chain = choice
 
-    def times(self, *words: Token) -> tuple[Token, ...]:
+    def times(self, *words: Any) -> tuple[Any, ...]:
         return words
+
+    join_kind = when = times
 
     def repetition(self, part: s.TraceNode, words: tuple[Token, ...]) -> s.RepetitionNode:
         at = over(part.at, at_of(words[-1]))
         written = tuple(str(word) for word in words)
         return s.RepetitionNode(part, written, over(at_of(words[0]), at), at, _deeper(at, part))
 
-    def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
-        return s.Item(value, label)
-
     def from_(self, word: Token, *streams: s.Name) -> s.From:
         return s.From(at_of(word), streams, (None,) * len(streams))
 
     def reads(self, word: Token, *sides: s.JoinSide) -> s.From:
         return s.From(at_of(word), *zip(*sides, strict=True))
-
-    def source(self, stream: s.Name, alias: s.Name | None = None) -> s.JoinSide:
-        return s.JoinSide(stream, alias)
-
-    def join_kind(self, *words: Token) -> tuple[Token, ...]:
-        return words
 
     def on(self, condition: s.Node) -> s.Node:
         return condition
@@ -293,26 +278,14 @@ class _Build(Transformer[Token, Any]):
     def order_by(self, word: Token, *rest: Any) -> s.OrderBy:
         return s.OrderBy(at_of(word), rest[:-1], _number(rest[-1]))
 
-    def tumbling(self, word: Token, size: s.Duration, *rest: s.Literal | Token) -> s.TimeWindow:
+    def tumbling(self, word: Token, size: s.Duration, *rest: Any) -> s.TimeWindow:
+        """``rest``: perhaps the slide, a zone, how drift is used."""
+        every = next((each for each in rest if isinstance(each, s.Duration)), None)
         zone = next((each for each in rest if isinstance(each, s.Literal)), None)
         drift = next((str(each).lower() for each in rest if isinstance(each, Token)), None)
-        return s.TimeWindow(at_of(word), size, drift, zone=zone)
+        return s.TimeWindow(at_of(word), size, drift, every, zone)
 
-    def zone(self, name: Token) -> s.Literal:
-        return self.text(name)
-
-    def sliding(
-        self, word: Token, size: s.Duration, every: s.Duration, drift: Token | None = None
-    ) -> s.TimeWindow:
-        return s.TimeWindow(at_of(word), size, str(drift).lower() if drift else None, every)
-
-    def rows(
-        self, word: Token, _kind: Token, count: Token, every: Token | None = None
-    ) -> s.CountWindow:
-        return s.CountWindow(at_of(word), _number(count), None if every is None else _number(every))
-
-    def session(self, word: Token, _kind: Token, gap: s.Duration) -> s.SessionWindow:
-        return s.SessionWindow(at_of(word), gap)
+    sliding = tumbling
 
     def emit(self, word: Token, when: Token | s.Duration) -> s.EmitClause:
         if isinstance(when, s.Duration):
@@ -363,9 +336,6 @@ class _Build(Transformer[Token, Any]):
     def null(self, word: Token) -> s.Literal:
         return s.Literal(None, at_of(word))
 
-    def when(self, *when_and_then: s.Node) -> tuple[s.Node, ...]:
-        return when_and_then
-
     def case(self, word: Token, *rest: Any) -> s.Operation[s.Node]:
         """``rest``: perhaps an operand, the pairs of WHEN, perhaps that of ELSE, and END."""
         *parts, end = rest
@@ -401,6 +371,8 @@ class _Build(Transformer[Token, Any]):
 
     def text(self, value: Token) -> s.Literal:
         return s.Literal(str(value)[1:-1].replace("''", "'"), at_of(value))
+
+    zone = text
 
     def truth(self, value: Token) -> s.Literal:
         return s.Literal(str(value).lower() == "true", at_of(value))

@@ -27,7 +27,7 @@ class JoinSide(NamedTuple):
     """``stream [AS] alias``: one side of a join."""
 
     stream: Name
-    alias: Name | None
+    alias: Name | None = None
 
 
 class Join(NamedTuple):
@@ -378,7 +378,7 @@ class Item(NamedTuple):
     """One entry of a SELECT or RETURN list."""
 
     value: Node
-    label: Name | None
+    label: Name | None = None
 
 
 class Where(NamedTuple):
@@ -449,7 +449,7 @@ class CountWindow(NamedTuple):
 
     at: Span
     rows: Number
-    every: Number | None
+    every: Number | None = None
 
 
 class EmitClause(NamedTuple):
