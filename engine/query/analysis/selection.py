@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -121,13 +121,19 @@ def size_and_slide(window: s.TimeWindow, context: Context) -> tuple[int, int | N
     if window.every is None:
         return size, None
     every = duration_ns(window.every, context, "the slide")
+    _check_slide(size, every, window.every.at, "long as the window", context)
+    return size, every
+
+
+def _check_slide(size: int, every: int, at: Span, most: str, context: Context) -> None:
+    """Refuses a slide beyond a window's size, or far below; ``most``: the size in words."""
+    more = f"{most.partition(' ')[0].removesuffix('e')}er"
     if every > size:
-        message = "the slide is longer than the window, so events between two are in none"
-        raise context.refuse(window.every.at, message, "make EVERY at most as long as the window")
+        message = f"the slide is {more} than the window, so events between two are in none"
+        raise context.refuse(at, message, f"make EVERY at most as {most}")
     if size // every > SLIDES_MAX:
         message = f"{size // every} windows would hold an event; at most {SLIDES_MAX} may"
-        raise context.refuse(window.every.at, message, "make EVERY longer")
-    return size, every
+        raise context.refuse(at, message, f"make EVERY {more}")
 
 
 def _rows(window: s.CountWindow, context: Context) -> tuple[int, int]:
@@ -136,12 +142,7 @@ def _rows(window: s.CountWindow, context: Context) -> tuple[int, int]:
     if window.every is None:
         return rows, rows
     every = _number(window.every, context)
-    if every > rows:
-        message = "the slide is larger than the window, so events between two are in none"
-        raise context.refuse(window.every.at, message, "make EVERY at most as large as ROWS")
-    if rows // every > SLIDES_MAX:
-        message = f"{rows // every} windows would hold an event; at most {SLIDES_MAX} may"
-        raise context.refuse(window.every.at, message, "make EVERY larger")
+    _check_slide(rows, every, window.every.at, "large as ROWS", context)
     return rows, every
 
 
@@ -171,142 +172,10 @@ def _number(number: s.Number, context: Context) -> int:
     return whole_number(number, _ROWS_MAX, context.text, message, hint)
 
 
-# The aggregates that HAVING and ORDER BY name, whether a query selects them or not.
-
-
-class JudgingAggregates:
-    """Those that are selected, by their calls or their names, and what else is called.
-
-    Args:
-        selected: in the query's SELECT list.
-        hidden: others that are worked out and not shown, labelled by their calls.
-        context: of the query.
-        made: the aggregate that a call writes.
-    """
-
-    def __init__(
-        self,
-        selected: Sequence[Aggregate],
-        hidden: Sequence[Aggregate],
-        context: Context,
-        made: Callable[[s.Call], Aggregate],
-    ) -> None:
-        self.selected = tuple(selected)
-        self.hidden = list(hidden)
-        self.context = context
-        self._made = made
-
-    def label(self, node: s.Call | s.Reference, clause: str) -> str:
-        """The label of what ``node`` names in ``clause``; a call that is not selected is hidden
-        from now on.
-
-        Raises:
-            UserError: it is no aggregate, or another one is named as it would be.
-        """
-        if isinstance(node, s.Call):
-            return self._of_call(node, clause)
-        name = node.parts[-1].text
-        if len(node.parts) > 1 or name not in [one.label for one in self.selected]:
-            hint = "conditions on events and groups go in WHERE"
-            if clause != "HAVING":
-                hint = f"{clause} takes aggregates, as in sum(v), or the names of selected ones"
-            raise self.context.refuse(node.at, f"{name!r} is none of the aggregates", hint)
-        return name
-
-    def _of_call(self, call: s.Call, clause: str) -> str:
-        asked = self._made(call)
-        for one in (*self.selected, *self.hidden):
-            if replace(one, label=asked.label) == asked:
-                return one.label
-        if asked.label in [one.label for one in (*self.selected, *self.hidden)]:
-            message = f"another result is named {asked.label!r}, too"
-            hint = f"give it another name with AS, or {clause} could mean either"
-            raise self.context.refuse(call.at, message, hint)
-        self.hidden.append(asked)
-        return asked.label
-
-
-# HAVING: a condition on aggregates of a window.
-
-
 _COUNTS: Final = frozenset({"count", "count_distinct"})
 """Of texts, too, but numbers themselves."""
-
-
-def having_of(clause: s.Having, aggregates: JudgingAggregates) -> Predicate:
-    """The predicate of ``clause``, which names ``aggregates`` by their labels.
-
-    Raises:
-        UserError: it names anything but aggregates, or compares a number that one gives with text.
-    """
-    context = aggregates.context
-
-    def resolve(reference: s.Reference) -> Attribute:
-        name = reference.parts[-1].text
-        if name not in called or len(reference.parts) > 1:
-            name = aggregates.label(reference, "HAVING")
-        if name in FIELDS:
-            hint = "give it another name with AS"
-            raise context.refuse(reference.at, f"{name!r} is a field of events, too", hint)
-        return Attribute(name)
-
-    called: set[str] = set()
-
-    def named(call: s.Call) -> s.Reference:
-        label = aggregates.label(call, "HAVING")
-        called.add(label)
-        return s.Reference((s.Name(label, call.at, quoted=True),), call.at)
-
-    of_calls = with_names(clause.condition, named)
-    kinds = {
-        one.label: ValueKind.NUMBER for one in (*aggregates.selected, *aggregates.hidden)
-        if one.function in _COUNTS or one.function not in TAKES_TEXT
-    }  # fmt: skip
-    return condition(of_calls, replace(context, resolve=resolve, kinds=kinds))
-
-
-# ORDER BY ... LIMIT k: which of a window's groups are shown.
-
-
 _OF_ONE_GROUP: Final = {s.SessionWindow: "SESSION", s.CountWindow: "ROWS"}
 _LIMIT_MAX: Final = 1 << 24
-
-
-def ranking_of(
-    clause: s.OrderBy,
-    aggregates: JudgingAggregates,
-    window: Window,
-    group_by: tuple[Attribute, ...],
-) -> Ranking:
-    """The ranking of ``clause``, by ``aggregates``.
-
-    Raises:
-        UserError: it names anything but aggregates, or a window has no groups to be ranked.
-    """
-    context = aggregates.context
-    kind = _OF_ONE_GROUP.get(type(window))
-    if kind is not None:
-        message = f"ORDER BY ranks the groups of one window, and one of {kind} has one group alone"
-        raise context.refuse(clause.at, message, "use TUMBLING or SLIDING, or leave it out")
-    if not group_by:
-        message = "ORDER BY ranks the groups of a window, and there is one group"
-        raise context.refuse(clause.at, message, "add GROUP BY, or leave it out")
-    message = f"LIMIT is a whole number from 1 to {_LIMIT_MAX}"
-    hint = "as in ORDER BY count(*) DESC LIMIT 5"
-    limit = whole_number(clause.limit, _LIMIT_MAX, context.text, message, hint)
-    labels: list[str] = []
-    for entry in clause.entries:
-        node = entry.node
-        if not isinstance(node, s.Call | s.Reference):
-            message = "ORDER BY takes aggregates, and no arithmetic of them"
-            raise context.refuse(node.at, message, "select it under a name, and ORDER BY this")
-        label = aggregates.label(node, "ORDER BY")
-        if label in labels:
-            raise context.refuse(node.at, "this is ordered by twice", "keep one of them")
-        labels.append(label)
-    return Ranking(tuple(labels), tuple(one.descending for one in clause.entries), limit)
-
-
 _ROWS_HINT: Final = "or leave WINDOW out: each event is a row then"
 _ONE_WINDOW: Final = "add, for example, WINDOW TUMBLING 10 s"
 _OF_WINDOWS: Final[dict[type, tuple[str, str]]] = {
@@ -350,11 +219,6 @@ def labelled(columns: Iterable[tuple[s.Item, Computed]], context: Context) -> tu
     return tuple(found)
 
 
-def _is_function(call: s.Call) -> bool:
-    """Whether it is a function of values; unknown calls are reported as aggregates."""
-    return call.function.text.lower() in FUNCTIONS
-
-
 class _Select(QueryReader):
     """The analysis of one SELECT query."""
 
@@ -366,6 +230,9 @@ class _Select(QueryReader):
         self.called: frozenset[str] = frozenset()
         self.named: dict[str, Aggregate] = {}
         self.worked_out: list[tuple[Aggregate, Span]] = []
+        self.selected: tuple[Aggregate, ...] = ()
+        self.hidden: list[Aggregate] = []
+        """Worked out and not shown, labelled by their calls."""
 
     def plan(self, name: str) -> WindowPlan:
         """Of windows."""
@@ -381,16 +248,16 @@ class _Select(QueryReader):
         ranking = only(clauses, s.OrderBy, self.text)
         emit = only(clauses, s.EmitClause, self.text)
 
-        judging = JudgingAggregates(aggregates, self._hidden(aggregates), self.context, self._own)
-        judged = None if having is None else having_of(having, judging)
-        ranked = None if ranking is None else ranking_of(ranking, judging, window, group_by)
+        self.selected, self.hidden = aggregates, self._hidden(aggregates)
+        judged = None if having is None else self._having(having)
+        ranked = None if ranking is None else self._ranking(ranking, window, group_by)
         if isinstance(window, s.TimeWindow) and window.drift == "together":
             self._check_means()
         return WindowPlan(
             name=name,
             text=self.text,
             aggregates=aggregates,
-            hidden=tuple(judging.hidden),
+            hidden=tuple(self.hidden),
             streams=self.streams,
             **extent,
             **emit_of(emit, extent, self.context),
@@ -519,7 +386,8 @@ class _Select(QueryReader):
             if isinstance(item.value, s.Reference):
                 self._plain(item, item.value, group_by)
                 continue
-            if isinstance(item.value, s.Call) and not _is_function(item.value):
+            # Unknown calls are reported as aggregates.
+            if isinstance(item.value, s.Call) and item.value.function.text.lower() not in FUNCTIONS:
                 aggregate = self._aggregate(item.value, item.label)
             else:
                 aggregate = self._computed(item)
@@ -531,10 +399,85 @@ class _Select(QueryReader):
             raise self.refuse(at, "nothing is aggregated", "add, for example, count(*)")
         return tuple(found)
 
-    def _hidden(self, aggregates: Sequence[Aggregate]) -> tuple[Aggregate, ...]:
+    def _hidden(self, aggregates: Sequence[Aggregate]) -> list[Aggregate]:
         """Those that only arithmetic names."""
         known = {default_label(one) for one in aggregates if one.function != COMPUTED}
-        return tuple(one for label, one in self.named.items() if label not in known)
+        return [one for label, one in self.named.items() if label not in known]
+
+    def _judging(self, node: s.Call | s.Reference, clause: str) -> str:
+        """The label of the aggregate that ``node`` names in HAVING or ORDER BY; a call that is not
+        selected is hidden from now on.
+        """
+        if isinstance(node, s.Reference):
+            name = node.parts[-1].text
+            if len(node.parts) == 1 and name in [one.label for one in self.selected]:
+                return name
+            hint = "conditions on events and groups go in WHERE"
+            if clause != "HAVING":
+                hint = f"{clause} takes aggregates, as in sum(v), or the names of selected ones"
+            raise self.refuse(node.at, f"{name!r} is none of the aggregates", hint)
+        asked, known = self._aggregate(node), (*self.selected, *self.hidden)
+        for one in known:
+            if replace(one, label=asked.label) == asked:
+                return one.label
+        if asked.label in [one.label for one in known]:
+            message = f"another result is named {asked.label!r}, too"
+            hint = f"give it another name with AS, or {clause} could mean either"
+            raise self.refuse(node.at, message, hint)
+        self.hidden.append(asked)
+        return asked.label
+
+    def _having(self, clause: s.Having) -> Predicate:
+        """A condition on aggregates by their labels."""
+
+        def resolve(reference: s.Reference) -> Attribute:
+            name = reference.parts[-1].text
+            if name not in called or len(reference.parts) > 1:
+                name = self._judging(reference, "HAVING")
+            if name in FIELDS:
+                hint = "give it another name with AS"
+                raise self.refuse(reference.at, f"{name!r} is a field of events, too", hint)
+            return Attribute(name)
+
+        called: set[str] = set()
+
+        def named(call: s.Call) -> s.Reference:
+            label = self._judging(call, "HAVING")
+            called.add(label)
+            return s.Reference((s.Name(label, call.at, quoted=True),), call.at)
+
+        of_calls = with_names(clause.condition, named)
+        kinds = {
+            one.label: ValueKind.NUMBER for one in (*self.selected, *self.hidden)
+            if one.function in _COUNTS or one.function not in TAKES_TEXT
+        }  # fmt: skip
+        return condition(of_calls, replace(self.context, resolve=resolve, kinds=kinds))
+
+    def _ranking(
+        self, clause: s.OrderBy, window: Window, group_by: tuple[Attribute, ...]
+    ) -> Ranking:
+        """Which of a window's groups are shown."""
+        kind = _OF_ONE_GROUP.get(type(window))
+        if kind is not None:
+            message = f"ORDER BY ranks the groups of one window, and one of {kind} has one group"
+            hint = "use TUMBLING or SLIDING, or leave it out"
+            raise self.refuse(clause.at, f"{message} alone", hint)
+        if not group_by:
+            message = "ORDER BY ranks the groups of a window, and there is one group"
+            raise self.refuse(clause.at, message, "add GROUP BY, or leave it out")
+        message = f"LIMIT is a whole number from 1 to {_LIMIT_MAX}"
+        hint = "as in ORDER BY count(*) DESC LIMIT 5"
+        limit = whole_number(clause.limit, _LIMIT_MAX, self.text, message, hint)
+        labels: list[str] = []
+        for node, _ in clause.entries:
+            if not isinstance(node, s.Call | s.Reference):
+                message = "ORDER BY takes aggregates, and no arithmetic of them"
+                raise self.refuse(node.at, message, "select it under a name, and ORDER BY this")
+            label = self._judging(node, "ORDER BY")
+            if label in labels:
+                raise self.refuse(node.at, "this is ordered by twice", "keep one of them")
+            labels.append(label)
+        return Ranking(tuple(labels), tuple(one.descending for one in clause.entries), limit)
 
     def _check_means(self) -> None:
         for aggregate, at in self.worked_out:
@@ -548,7 +491,7 @@ class _Select(QueryReader):
         """Arithmetic of aggregates, which are worked out whether they are selected or not."""
 
         def named(call: s.Call) -> s.Reference:
-            one = self._aggregate(call, None)
+            one = self._aggregate(call)
             self.named[one.label] = one
             return s.Reference((s.Name(one.label, call.at, quoted=True),), call.at)
 
@@ -587,10 +530,7 @@ class _Select(QueryReader):
             hint = "leave AS out; to rename it, CREATE STREAM t AS SELECT v AS name FROM s"
             raise self.refuse(item.label.at, "a group has the name of its attribute", hint)
 
-    def _own(self, call: s.Call) -> Aggregate:
-        return self._aggregate(call, None)
-
-    def _aggregate(self, call: s.Call, label: s.Name | None) -> Aggregate:
+    def _aggregate(self, call: s.Call, label: s.Name | None = None) -> Aggregate:
         function = call.function.text.lower()
         if function not in AGGREGATES:
             hint = or_meant(f"the aggregates are {', '.join(AGGREGATES)}", function, AGGREGATES)
@@ -608,7 +548,8 @@ class _Select(QueryReader):
             if call.star or len(arguments) != 2:
                 hint = f"as in {function}(name, v): name where v is {function[:3]}imal"
                 raise self.refuse(call.at, f"{function} takes two attributes", hint)
-            argument, by = self._argument(function, arguments[0]), self._by(function, arguments[1])
+            argument = self._argument(function, arguments[0])
+            by = self._argument(function, arguments[1], is_by=True)
         elif call.star and function == "count":
             argument = None
         elif call.star or len(arguments) != 1:
@@ -622,32 +563,24 @@ class _Select(QueryReader):
         self.worked_out.append((made, call.at))
         return replace(made, label=label.text if label else default_label(made))
 
-    def _by(self, function: str, node: s.Node) -> Expression:
+    def _argument(self, function: str, node: s.Node, *, is_by: bool = False) -> Expression:
+        """What ``function`` takes, or (``is_by``) goes by."""
         typed = value_of(node, self.context)
-        by = typed.expression
-        if next(attributes_in(by), None) is None:
-            raise self.refuse(node.at, "this is the same for every event", "name an attribute")
-        if isinstance(by, Attribute) and FIELDS.get(by.name) == ValueKind.TEXT:
-            hint = f"as in {function}({by.name}, v)"
-            raise self.refuse(node.at, f"{by.name!r} is text, and {function} goes by numbers", hint)
-        if typed.kind == ValueKind.TEXT:
-            hint = "length(...) is a number"
-            raise self.refuse(node.at, f"this is text, and {function} goes by numbers", hint)
-        return by
-
-    def _argument(self, function: str, node: s.Node) -> Expression:
-        typed = value_of(node, self.context)
-        argument = typed.expression
+        argument, verb = typed.expression, "goes by" if is_by else "takes"
         if next(attributes_in(argument), None) is None:
             hint = "count(*) counts events" if function == "count" else "name an attribute"
             raise self.refuse(node.at, "this is the same for every event", hint)
+        if function in TAKES_TEXT and not is_by:
+            return argument
         named = argument.name if isinstance(argument, Attribute) else ""
-        if function not in TAKES_TEXT and FIELDS.get(named) == ValueKind.TEXT:
-            message = f"{named!r} is text, and {function} takes numbers"
-            raise self.refuse(node.at, message, f"count({named}) counts its values")
-        if function not in TAKES_TEXT and typed.kind == ValueKind.TEXT:
-            hint = "length(...) is a number; count, first and last take text"
-            raise self.refuse(node.at, f"this is text, and {function} takes numbers", hint)
+        if FIELDS.get(named) == ValueKind.TEXT:
+            hint = f"as in {function}({named}, v)" if is_by else f"count({named}) counts its values"
+            raise self.refuse(node.at, f"{named!r} is text, and {function} {verb} numbers", hint)
+        if typed.kind == ValueKind.TEXT:
+            hint = "length(...) is a number" + (
+                "" if is_by else "; count, first and last take text"
+            )
+            raise self.refuse(node.at, f"this is text, and {function} {verb} numbers", hint)
         return argument
 
     def _parameter(self, call: s.Call) -> float:
