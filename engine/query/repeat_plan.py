@@ -150,15 +150,10 @@ def _share_type(one: Step, two: Step) -> bool:
 
 @attributes_of.register
 def _of_repetition(plan: RepeatPlan) -> Iterator[Attribute]:
-    for step, often in zip(plan.steps, plan.often, strict=True):
-        yield from attributes_in(step.where)
+    yield from attributes_of.dispatch(SeqPlan)(plan)
+    for often in plan.often:
         yield from attributes_in(often.until)
-    for other in plan.others:
-        yield from attributes_in(other)
     yield from (Attribute(name) for name in plan.partition)
-    yield from plan.returns
-    for one in plan.computed:
-        yield from attributes_in(one.expression)
 
 
 def compares_others(plan: SeqPlan) -> bool:

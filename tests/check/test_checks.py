@@ -304,6 +304,20 @@ def test_what_a_rule_names_need_not_be_returned(tmp_path: Path) -> None:
     assert not all(rising)
 
 
+def test_what_a_rule_names_of_repeated_steps_need_not_be_returned(tmp_path: Path) -> None:
+    made = records(3)
+    text = f"{REPEATED} RETURN b.id CHECK rising (first(a.v) <= last(a.v))"
+    chosen = replace(settings(False, "bounded:4"), plans=(query(text),))
+    results = run(chosen, frames(made, tmp_path), 17)["q1"]
+    values = [
+        [made[event["seq"]]["attrs"]["v"] for event in one["events"] if event["type"] == "A"]
+        for one in results
+    ]
+    rising = [each[0] <= each[-1] for each in values]
+    assert [one.get("doubtful") for one in results] == [None if up else ["rising"] for up in rising]
+    assert not all(rising)
+
+
 def test_what_is_held_at_the_end_of_the_input_is_judged_then() -> None:
     """B, which came meanwhile, speaks for the first A; the last A is not held and goes first."""
     events = {
