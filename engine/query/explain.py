@@ -28,7 +28,6 @@ from slackwater.engine.query.language.mistakes import listed
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
     Comparison,
-    DerivedPlan,
     Group,
     JoinPlan,
     OrPlan,
@@ -54,7 +53,7 @@ from slackwater.engine.query.render import (
     render_type,
 )
 from slackwater.engine.query.repeat_plan import RepeatPlan
-from slackwater.engine.query.results_as_events import returned_columns
+from slackwater.engine.query.results_as_events import returned_columns, sources_of
 from slackwater.engine.query.shape import (
     INTERVALS,
     Between,
@@ -295,15 +294,11 @@ def _barrier(
     if isinstance(plan, JoinPlan):
         origin, lets_go = origin if given else "as joins have it", ""  # ``final`` says it
     found = [f"{name} ({origin}){lets_go}"]
-    if kind.closes is Closes.PROMISE and _any_negated(branches):
+    if kind.closes is Closes.PROMISE and any(s.negated for each in branches for s in each.steps):
         found.append("promises are the order's progress; behind order none, the POGs of the stream")
     if force.ordered:
         found.append("results leave in the order of their last event's time")
     return found
-
-
-def _any_negated(branches: tuple[SeqPlan, ...]) -> bool:
-    return any(step.negated for branch in branches for step in branch.steps)
 
 
 def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
@@ -345,12 +340,12 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
 
 def cascade_lines(plans: Sequence[Plan]) -> list[str]:
     """A text of lines about who reads whom, in a list; none where nobody reads results."""
-    read = {source.name for plan in plans for source in _sources(plan)}
+    read = {source.name for plan in plans for source in sources_of(plan)}
     if not read:
         return []
     lines = ["cascade"]
     for plan in plans:
-        sources = [source.name for source in _sources(plan)]
+        sources = [source.name for source in sources_of(plan)]
         of = listed(sources) if sources else "the log"
         lines.append(f"{plan.name:<12}reads {of}")
         if plan.name in read:
@@ -361,10 +356,6 @@ def cascade_lines(plans: Sequence[Plan]) -> list[str]:
         "retracted or comes later retracts, or adds, what depends on it."
     )
     return ["\n".join(lines) + "\n"]
-
-
-def _sources(plan: Plan) -> tuple[Plan, ...]:
-    return plan.sources if isinstance(plan, DerivedPlan) else ()
 
 
 def _time(plan: Plan) -> str:

@@ -396,17 +396,13 @@ def _is_of(node: s.Node, alias: str) -> TypeGuard[s.Reference]:
 
 def _owners(parsed: s.EventQuery | s.SelectQuery) -> Iterator[str]:
     """What may stand before the name of an attribute."""
-    if isinstance(parsed, s.EventQuery):
-        for each in s.inside(parsed.pattern):
-            if isinstance(each, s.StepNode):
-                yield (each.alias or each.type).text
-            elif isinstance(each, s.GroupNode) and each.alias is not None:
-                yield each.alias.text
-        return
-    for clause in parsed.clauses:
-        if isinstance(clause, s.From):
-            for stream, alias in zip(clause.streams, clause.aliases, strict=True):
-                yield (alias or stream).text
-        elif isinstance(clause, s.Join):
-            for side in (clause.left, clause.right):
-                yield (side.alias or side.stream).text
+    for node in s.walk(parsed.pattern if isinstance(parsed, s.EventQuery) else parsed):
+        match node:
+            case s.StepNode(type=name, alias=alias) | s.JoinSide(stream=name, alias=alias):
+                yield (alias or name).text
+            case s.GroupNode(alias=s.Name(text=text)):
+                yield text
+            case s.From(streams=streams, aliases=aliases):
+                yield from (
+                    (alias or name).text for name, alias in zip(streams, aliases, strict=True)
+                )

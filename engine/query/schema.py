@@ -19,7 +19,7 @@ from slackwater.engine.query.fields import (
     own_attribute,
 )
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import Span, or_meant, refuse
+from slackwater.engine.query.language.mistakes import or_meant, refuse
 from slackwater.engine.query.language.parse import parse
 from slackwater.engine.query.monitor_plan import MonitorPlan, occurrences
 from slackwater.engine.query.plan import (
@@ -71,18 +71,18 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
         if own is not None and own not in known:
             hint = _remedy(plan, own, known)
             raise refuse_named(plan, attribute, f"no event has an attribute {own!r}", hint)
+    pattern = plan
     if isinstance(plan, MonitorPlan):
+        pattern = plan.pattern
         for occurrence in occurrences(plan.expression):
             _check(plan, occurrence.where, known)
-        for branch in plan.pattern.branches:
-            _check_pattern(branch, known)
-        return
-    if isinstance(plan, SeqPlan | OrPlan):
-        for branch in plan.branches if isinstance(plan, OrPlan) else (plan,):
-            _check_pattern(branch, known)
-        return
-    if not plan.windows:
-        return  # of a dataflow, whose functions only they know
+    for branch in pattern.branches:
+        _check_pattern(branch, known)
+    for window in plan.windows:
+        _check_window(window, known)
+
+
+def _check_window(plan: WindowPlan, known: Mapping[str, str]) -> None:
     _check(plan, plan.where, known)
     for aggregate in plan.worked_out.aggregates:
         takes_text = aggregate.function in TAKES_TEXT
@@ -258,25 +258,5 @@ def _references(text: str) -> list[s.Reference]:
         parsed = parse(text)
     except UserError:
         return []
-    if isinstance(parsed, s.ExplainQuery):
-        parsed = parsed.query
-    nodes: list[s.Node] = []
-    if isinstance(parsed, s.SelectQuery):
-        nodes += [item.value for item in parsed.items]
-    for clause in parsed.clauses:
-        match clause:
-            case s.Where(condition=node):
-                nodes.append(node)
-            case s.Returns(items=items):
-                nodes += [item.value for item in items]
-            case s.GroupBy(references=references):
-                nodes += references
-            case s.Join(condition=node) if node is not None:
-                nodes.append(node)
-    inside = (part for node in nodes for part in s.inside(node))
-    found = [part for part in inside if isinstance(part, s.Reference)]
-    return sorted(found, key=_start)
-
-
-def _start(reference: s.Reference) -> Span:
-    return reference.at
+    found = (node for node in s.walk(parsed) if isinstance(node, s.Reference))
+    return sorted(found, key=lambda reference: reference.at)

@@ -8,6 +8,7 @@ neighbours and no order of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Final
 
 import numpy as np
@@ -127,21 +128,29 @@ def shape_of(plan: SeqPlan) -> Shape:
         raise UserError(f"query {plan.name}: its pattern must name each of its steps once")
     _check_groups(pattern, plan.name)
     negated = frozenset(place for place, step in enumerate(plan.steps) if step.negated)
-    if pattern.op == INTERVALS:
-        return _intervals(plan, negated)
-    if pattern.op == JOINED:
-        return _joined(plan, negated)
-    misplaced = next(unscoped(pattern, negated), None)
-    if misplaced is not None:
-        alias = plan.steps[misplaced].alias
-        raise UserError(f"query {plan.name}: nothing says which time !{alias} covers inside an AND")
+    positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
     before: set[tuple[int, int]] = set()
     between: list[Between] = []
-    _walk(pattern, negated, before, between)
-    between += map(_of_scope, plan.scopes)
-    positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
-    firsts, lasts = _ends(positive, before)
-    within = tuple((x, y) for x in firsts for y in positive if x != y)
+    if pattern.op in {INTERVALS, JOINED}:  # no step is before another as a whole
+        firsts = lasts = positive
+        if pattern.op == INTERVALS:
+            reach = endpoint_order(plan)
+            firsts = _extreme(positive, reach[::2, ::2])
+            lasts = _extreme(positive, reach[1::2, 1::2].T)
+        between += [Between(step, (), ()) for step in sorted(negated)]
+        # From firsts to lasts is enough only where clocks are right.
+        within = tuple(permutations(positive, 2))
+    else:
+        misplaced = next(unscoped(pattern, negated), None)
+        if misplaced is not None:
+            alias = plan.steps[misplaced].alias
+            raise UserError(
+                f"query {plan.name}: nothing says which time !{alias} covers inside an AND"
+            )
+        _walk(pattern, negated, before, between)
+        between += map(_of_scope, plan.scopes)
+        firsts, lasts = _ends(positive, before)
+        within = tuple((x, y) for x in firsts for y in positive if x != y)
     return Shape(
         positive,
         frozenset(before),
@@ -158,28 +167,6 @@ def _of_scope(scope: Scope) -> Between:
     if scope.before and len(scope.after) > 1:
         return Between(scope.step, (), scope.before, scope.after)
     return Between(scope.step, scope.after, scope.before)
-
-
-def _intervals(plan: SeqPlan, negated: frozenset[int]) -> Shape:
-    """Of an ISEQ: no step is before another as a whole."""
-    positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
-    reach = endpoint_order(plan)
-    firsts = _extreme(positive, reach[::2, ::2])
-    lasts = _extreme(positive, reach[1::2, 1::2].T)
-    # From firsts to lasts is enough only where clocks are right.
-    within = tuple((x, y) for x in positive for y in positive if x != y)
-    between = tuple(Between(step, (), ()) for step in sorted(negated))
-    none = plan.within_ns is None
-    return Shape(positive, frozenset(), firsts, lasts, () if none else within, between)
-
-
-def _joined(plan: SeqPlan, negated: frozenset[int]) -> Shape:
-    """Of a join: no step is before another."""
-    positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
-    within = tuple((x, y) for x in positive for y in positive if x != y)
-    between = tuple(Between(step, (), ()) for step in sorted(negated))
-    none = plan.within_ns is None
-    return Shape(positive, frozenset(), positive, positive, () if none else within, between)
 
 
 def _extreme(places: tuple[int, ...], reach: np.ndarray) -> tuple[int, ...]:

@@ -281,25 +281,17 @@ def _unreturned(
 
 def _place(each: _Read, name: str) -> Span:
     """Where the statement names a stream or a type first."""
-    parsed = parse(each.statement.text)
-    if isinstance(parsed, s.ExplainQuery):
-        parsed = parsed.query
-    for one in _names(parsed):
-        if one.text == name:
-            return one.at
-    return each.statement.named_at
-
-
-def _names(parsed: s.EventQuery | s.SelectQuery) -> Iterator[s.Name]:
-    for clause in parsed.clauses:
-        match clause:
+    for node in s.walk(parse(each.statement.text)):
+        names: tuple[s.Name, ...] = ()
+        match node:
             case s.From(streams=streams):
-                yield from streams
-            case s.Join(left=left, right=right):
-                yield left.stream
-                yield right.stream
-    if isinstance(parsed, s.EventQuery):
-        yield from (each.type for each in s.inside(parsed.pattern) if isinstance(each, s.StepNode))
+                names = streams
+            case s.JoinSide(stream=one) | s.StepNode(type=one):
+                names = (one,)
+        for one in names:
+            if one.text == name:
+                return one.at
+    return each.statement.named_at
 
 
 # Queries by name, as a scenario has them: each a statement or several, whichever read others.

@@ -77,11 +77,8 @@ LIMIT_MAX: Final = 1_000_000
 
 def asks_for_repetition(parsed: s.EventQuery) -> bool:
     """Whether a step repeats or is optional, or the query limits its matches."""
-    words = s.ContiguityClause | s.SkipClause | s.LimitClause
-    steps = (each for each in s.inside(parsed.pattern) if isinstance(each, s.StepNode))
-    return any(isinstance(each, words) for each in parsed.clauses) or any(
-        step.often is not None for step in steps
-    )
+    words = s.ContiguityClause | s.SkipClause | s.LimitClause | s.OftenNode
+    return any(isinstance(node, words) for node in s.walk(parsed))
 
 
 def repeat_plan(

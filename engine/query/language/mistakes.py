@@ -119,10 +119,10 @@ def or_meant(hint: str, word: str, known: Iterable[str]) -> str:
     return "; ".join(filter(None, (hint, closest(word, known))))
 
 
-def listed(words: Iterable[str]) -> str:
+def listed(words: Iterable[str], word: str = "and") -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     *head, last = words
-    return f"{', '.join(head)} and {last}" if head else last
+    return f"{', '.join(head)} {word} {last}" if head else last
 
 
 RESERVED: Final = frozenset({
@@ -157,7 +157,7 @@ _CHAIN: Final = "write a < b < c as a < b AND b < c"
 def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
     """The error for ``token`` where only ``accepts`` are allowed."""
     words = _expected(accepts)
-    expected = f"expected {_choice(words)}" if words else ""
+    expected = f"expected {listed(words, 'or')}" if words else ""
     if token.type == "$END":
         end = len(text.rstrip())
         hint = said_here(text[:end], "")
@@ -270,8 +270,3 @@ def _rank(word: str) -> int:
         return _ORDER.index(word)
     last = word == "the end of the query"
     return len(_ORDER) + (2 if last else 1 if word.isupper() else 0)
-
-
-def _choice(words: list[str]) -> str:
-    *head, last = words
-    return f"{', '.join(head)} or {last}" if head else last

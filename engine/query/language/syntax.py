@@ -366,6 +366,15 @@ def inside(node: _N) -> Iterator[_N]:
         yield from inside(part)
 
 
+def walk(node: object) -> Iterator[Any]:
+    """``node`` and every node in it, of any kind, in written order."""
+    if isinstance(node, tuple):
+        if hasattr(node, "_fields"):
+            yield node
+        for part in node:
+            yield from walk(part)
+
+
 class Duration(NamedTuple):
     """A length of time; ``negative`` when written with a minus sign."""
 
