@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from typing import Final
+from operator import and_
+from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
@@ -21,21 +23,14 @@ from slackwater.engine.query.automata.automaton import (
     DEAD,
     MAX_STATES,
     Dfa,
-    Nfa,
     TooLargeError,
-    anywhere,
     classes,
     counted,
-    determined,
-    either,
-    mixed,
-    nothing,
-    one_of,
+    minimal,
     reached,
     reaching,
     renumbered,
-    repeated,
-    then,
+    trimmed,
 )
 from slackwater.engine.query.expression import View, view_mask
 from slackwater.engine.query.fields import bare
@@ -44,10 +39,11 @@ from slackwater.engine.query.monitor_plan import (
     MonitorPlan,
     Occurrence,
     Regular,
+    RegularGroup,
     Repetition,
     occurrences,
 )
-from slackwater.engine.query.plan import Group, OrPlan, Part, Predicate, SeqPlan, Step
+from slackwater.engine.query.plan import OrPlan, Part, Predicate, SeqPlan, Step
 from slackwater.engine.query.render import quote, render_predicate, render_regular
 from slackwater.engine.query.shape import whole_pattern
 
@@ -171,73 +167,154 @@ def _name(event_type: str, truths: tuple[bool, ...]) -> str:
     return f"{event_type}[{', '.join(shown)}]"
 
 
-# The languages of a constraint and of a pattern, as automata over one alphabet (L10 3.2.1, 3.2.2).
+# The languages of a constraint and of a pattern (L10 3.2.1, 3.2.2), and their automata.
 #
 # A constraint's is the set of whole traces that it allows, a pattern's that of the traces in which
 # it occurs: other events may come before, between and behind those of a match, but for negated
-# steps.
+# steps. Both are regular expressions. What one still asks for after an event, one expression or
+# several, is a state of its automaton.
+#
+# Source: partial derivatives (Antimirov 1996); subset construction (Rabin and Scott 1959).
 
 
-def of_constraint(expression: Regular, alphabet: Alphabet) -> Nfa:
-    """Reads the traces that ``expression`` allows.
+class Gap(Struct, frozen=True):
+    """Between two parts of a pattern: none of ``forbidden`` occurs."""
 
-    Raises:
-        TooLargeError: more states than are built.
+    forbidden: tuple[Occurrence, ...]
+
+
+_NOTHING: Final = RegularGroup(",", ())
+
+
+def of_pattern(plan: SeqPlan | OrPlan) -> Regular:
+    """The events of a match of ``plan``, by types and conditions of single events.
+
+    Negated steps stand between others (``engine.query.analysis.checks`` has seen to that).
     """
-    every = alphabet.every
-    match expression:
-        case Occurrence(type=event_type, where=guard):
-            return one_of(alphabet.symbols(event_type, guard), every)
-        case Repetition(part=part, least=least, most=most):
-            return repeated(of_constraint(part, alphabet), least, most, every)
-    parts = tuple(of_constraint(part, alphabet) for part in expression.parts)
-    match expression.op:
-        case ",":
-            return reduce(then, parts, nothing(every))
-        case "|":
-            return either(parts, every)
-    return reduce(mixed, parts)
-
-
-def of_pattern(plan: SeqPlan | OrPlan, alphabet: Alphabet) -> Nfa:
-    """Reads the traces in which ``plan`` has a match, by types and conditions of single events.
-
-    Negated steps stand between others (``engine.operators.constraint.analysis`` has seen to that).
-
-    Raises:
-        TooLargeError: more states than are built.
-    """
-    every = alphabet.every
-    return either(
-        tuple(
-            anywhere(_part(branch, whole_pattern(branch), alphabet), every)
-            for branch in plan.branches
-        ),
-        every,
+    return RegularGroup(
+        "|", tuple(_of_part(branch, whole_pattern(branch)) for branch in plan.branches)
     )
 
 
-def _part(plan: SeqPlan, part: Part, alphabet: Alphabet) -> Nfa:
-    if not isinstance(part, Group):
-        return one_of(_symbols(plan, part, alphabet), alphabet.every)
-    if part.op == "AND":
-        return reduce(mixed, (_part(plan, each, alphabet) for each in part.parts))
-    found: Nfa | None = None
-    forbidden = 0
-    for each in part.parts:
-        if isinstance(each, int) and plan.steps[each].negated:
-            forbidden |= _symbols(plan, each, alphabet)
-            continue
-        right = _part(plan, each, alphabet)
-        found = right if found is None else then(found, right, forbidden)
-        forbidden = 0
-    assert found is not None
-    return found
+def _of_part(plan: SeqPlan, part: Part) -> Any:
+    if isinstance(part, int):
+        step = plan.steps[part]
+        one = Occurrence(step.type, step.where)
+        return Gap((one,)) if step.negated else one
+    parts = tuple(_of_part(plan, each) for each in part.parts)
+    return _joined("&" if part.op == "AND" else ",", parts)
 
 
-def _symbols(plan: SeqPlan, place: int, alphabet: Alphabet) -> int:
-    step = plan.steps[place]
-    return alphabet.symbols(step.type, step.where)
+def _joined(op: str, parts: Iterable[Any]) -> Any:
+    """A group without groups of its own kind, and one part as itself."""
+    flat: list[Any] = []
+    for part in parts:
+        same = part == _NOTHING or (isinstance(part, RegularGroup) and part.op == op)
+        flat += part.parts if same else (part,)
+    return flat[0] if len(flat) == 1 else RegularGroup(op if flat else ",", tuple(flat))
+
+
+class _Derivatives:
+    """What is left of expressions over one alphabet."""
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self.alphabet, self.every = alphabet, alphabet.every
+
+    def ends(self, asks: Any) -> bool:
+        """Whether it may ask for nothing more."""
+        match asks:
+            case Gap():
+                return True
+            case Repetition(part=part, least=least):
+                return least == 0 or self.ends(part)
+            case RegularGroup(op=op, parts=parts):
+                return (any if op == "|" else all)(map(self.ends, parts))
+        return False
+
+    def allows(self, asks: Any) -> int:
+        """The symbols that may be read elsewhere meanwhile, a bit a symbol."""
+        found = self.every
+        if isinstance(asks, Gap):
+            for each in asks.forbidden:
+                found &= ~self.alphabet.symbols(each.type, each.where)
+        for part in asks.parts if isinstance(asks, RegularGroup) else ():
+            found &= self.allows(part)
+            if asks.op == "," and not isinstance(part, Gap):
+                break
+        return found
+
+    def moves(self, asks: Any) -> Iterator[tuple[int, Any]]:
+        """Symbols that it reads, and what it asks for then."""
+        match asks:
+            case Occurrence(type=kind, where=where):
+                yield self.alphabet.symbols(kind, where), _NOTHING
+            case Repetition(part=part, least=least, most=most) if most != 0:
+                rest = Repetition(part, max(least - 1, 0), None if most is None else most - 1)
+                for read, left in self.moves(part):
+                    yield read, _joined(",", (left, _NOTHING if most == 1 else rest))
+            case RegularGroup(op="|", parts=parts):
+                for part in parts:
+                    yield from self.moves(part)
+            case RegularGroup(op=op, parts=parts):
+                for place, part in enumerate(parts):
+                    before, behind = parts[:place] if op == "&" else (), parts[place + 1 :]
+                    others = [self.allows(each) for each in (*before, *behind) if op == "&"]
+                    for read, left in self.moves(part):
+                        read = reduce(and_, others, read)  # noqa: PLW2901 - as far as others allow
+                        yield read, _joined(op, (*before, left, *behind))
+                    if op == "," and not self.ends(part):
+                        break
+
+
+def determined(asks: Regular, alphabet: Alphabet, *, among: bool = False) -> Dfa:
+    """The minimal automaton of ``asks``; from all its states an accepted end can be reached.
+
+    ``among``: its events may stand among others, before and behind any, within as it allows.
+
+    Raises:
+        TooLargeError: more states than are built.
+    """
+    of, every = _Derivatives(alphabet), alphabet.every
+    known: dict[Any, int] = {asks: 1}
+    moves: dict[int, list[tuple[int, int]]] = {}
+    states, rows = {1: 0}, list[list[int]]()
+    left = [asks]
+
+    def bit(expression: Any) -> int:
+        if expression not in known:
+            known[expression] = 1 << len(left)
+            left.append(expression)
+        return known[expression]
+
+    waiting = [1]
+    for subset in waiting:
+        row = [0] * alphabet.size
+        for state in _bits(subset):
+            if state not in moves:
+                one = left[state]
+                found = [*of.moves(one), *([(of.allows(one), one)] if among else ())]
+                found += [(every, one)] if among and one in (asks, _NOTHING) else []
+                moves[state] = [(read, bit(to)) for read, to in found]
+            for read, to in moves[state]:
+                for symbol in _bits(read):
+                    row[symbol] |= to
+        for ahead in row:
+            if ahead and ahead not in states:
+                states[ahead] = len(waiting)
+                waiting.append(ahead)
+        if len(waiting) > MAX_STATES or len(left) > MAX_STATES:
+            raise TooLargeError
+        rows.append([states.get(ahead, DEAD) for ahead in row])
+    accepts = [any(of.ends(left[state]) for state in _bits(subset)) for subset in waiting]
+    table = np.array(rows, np.int32).reshape(len(rows), alphabet.size)
+    return minimal(trimmed(Dfa(table, np.array(accepts))))
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
 
 
 # What a constraint makes certain of a pattern before the pattern is complete (L10 3.2).
@@ -390,14 +467,14 @@ def automata_of(plan: MonitorPlan) -> Automata:
     named += [(step.type, step.where) for branch in pattern.branches for step in branch.steps]
     alphabet = Alphabet(named)
     try:
-        constraint = determined(of_constraint(plan.expression, alphabet), alphabet.size)
+        constraint = determined(plan.expression, alphabet)
         if not constraint.size:
             message = (
                 f"no trace can keep to constraint {plan.constraint!r}: its conditions exclude one "
                 "another"
             )
             raise refuse(plan.text, place_of_constraint(plan), message, "allow one of them")
-        found = determined(of_pattern(pattern, alphabet), alphabet.size)
+        found = determined(of_pattern(pattern), alphabet, among=True)
         both = encoded(constraint, found)
     except TooLargeError:
         message = (
