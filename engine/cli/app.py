@@ -23,16 +23,19 @@ from slackwater.engine.core.extras import missing_package
 
 _COMMANDS: Final = {
     "run": (
-        "slackwater.engine.cli.run_commands:run",
+        "slackwater.engine.cli.scenario_commands:run",
         "A scenario: its log, its answers, its report.",
     ),
-    "simulate": ("slackwater.engine.cli.run_commands:simulate", "Only a scenario's arrival log."),
+    "simulate": (
+        "slackwater.engine.cli.scenario_commands:simulate",
+        "Only a scenario's arrival log.",
+    ),
     "new": (
-        "slackwater.engine.cli.scenario_file_commands:new",
+        "slackwater.engine.cli.scenario_commands:new",
         "Writes a scenario file to begin with.",
     ),
     "check": (
-        "slackwater.engine.cli.scenario_file_commands:check",
+        "slackwater.engine.cli.scenario_commands:check",
         "Reads a scenario file, says what is wrong.",
     ),
     "look": ("slackwater.engine.cli.look_command:look_at", "What is in a file, and how to go on."),

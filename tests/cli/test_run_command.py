@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slackwater.engine.cli.app import run
-from slackwater.engine.cli.run_commands import _print
+from slackwater.engine.cli.scenario_commands import _print
 from slackwater.engine.scenario import Claim, Score, Table
 from slackwater.scenarios.soccer import Soccer
 
