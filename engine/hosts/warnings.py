@@ -429,9 +429,9 @@ def of_constraints(plans: Iterable[Plan]) -> list[str]:
     monitored = monitored_plans(plans)
     if not monitored:
         return []
-    from slackwater.engine.query.automata.verdicts import without_room  # noqa: PLC0415 - for few queries
+    from slackwater.engine.query.automata.verdicts import excluded  # noqa: PLC0415 - for few queries
 
-    return [f"{plan.name}: {each}" for plan in monitored for each in without_room(plan)]
+    return [f"{plan.name}: {each}" for plan in monitored for each in excluded(plan)]
 
 
 def before_pass(

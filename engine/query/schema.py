@@ -76,7 +76,7 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
         pattern = plan.pattern
         for occurrence in occurrences(plan.expression):
             _check(plan, occurrence.where, known)
-    for branch in pattern.branches:
+    for branch in (pattern,) if isinstance(pattern, SeqPlan) else pattern.branches:
         _check_pattern(branch, known)
     for window in plan.windows:
         _check_window(window, known)

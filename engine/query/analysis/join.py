@@ -8,14 +8,14 @@ kept for how long are those of patterns.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.analysis.conditions import fixed_length, terms_of, value
+from slackwater.engine.query.analysis.conditions import fixed_length, value
 from slackwater.engine.query.analysis.consistency import check_pattern
+from slackwater.engine.query.analysis.pattern import Term, read_terms
 from slackwater.engine.query.analysis.selection import (
     Window,
     labelled,
@@ -25,7 +25,7 @@ from slackwater.engine.query.analysis.typed import Context, attribute_of, member
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
 from slackwater.engine.query.language import syntax as s
-from slackwater.engine.query.language.mistakes import QueryReader, Span, or_meant
+from slackwater.engine.query.language.mistakes import QueryReader, or_meant
 from slackwater.engine.query.language.other_dialects import JOINS
 from slackwater.engine.query.plan import (
     AGGREGATES,
@@ -68,20 +68,6 @@ _KEPT: Final = {
 """Whether events of the left side, and of the right one, give a row without a partner."""
 
 
-def _is_null(predicate: Predicate) -> bool:
-    """Whether it asks that there is no value."""
-    return isinstance(predicate, Logic) and isinstance(predicate.terms[0], Presence)
-
-
-@dataclass(frozen=True, slots=True)
-class _Term:
-    """A conjunct, the sides that it names (0, 1), and its place in the text."""
-
-    predicate: Predicate
-    sides: frozenset[int]
-    at: Span
-
-
 def join_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> JoinPlan:
     """The plan of a SELECT query that has a JOIN.
 
@@ -119,8 +105,9 @@ class _Join(QueryReader):
                 message = f"{word} is of windows; a join gives rows"
                 raise self.refuse(clause.at, message, f"leave {word} out; {_OF_ROWS}")
         within_ns, window_ns, every_ns = self._extent()
-        on = self._terms(self.join.condition)
-        where = self._terms(getattr(only(clauses, s.Where, self.text), "condition", None))
+        on = read_terms(self.join.condition, (), self.context)
+        asked = only(clauses, s.Where, self.text)
+        where = read_terms(None if asked is None else asked.condition, (), self.context)
         self._check_where(where)
         computed = self._selected()
         left, right = (
@@ -211,27 +198,17 @@ class _Join(QueryReader):
         size, every = size_and_slide(window, self.context)
         return size, size, every
 
-    def _terms(self, node: s.Node | None) -> list[_Term]:
-        """The conjuncts of ``node``, in written order."""
-        found = []
-        for predicate, at in terms_of(node, self.context):
-            sides = frozenset(self.aliases.index(str(a.alias)) for a in attributes_in(predicate))
-            if not sides:
-                raise self.refuse(at, "this condition names no event", "leave it out")
-            found.append(_Term(predicate, sides, at))
-        return found
-
-    def _check_where(self, where: list[_Term]) -> None:
+    def _check_where(self, where: list[Term]) -> None:
         """WHERE chooses among rows; one on a side that may be missing would be half an ON."""
         kept = {side for side in (0, 1) if _KEPT[self.kind][side]}
-        missing = {1 - side for side in kept}
+        missing = [self.aliases[side] for side in (0, 1) if 1 - side in kept]
         for term in where:
-            wrong = sorted(term.sides & missing)
-            if wrong:
-                alias = self.aliases[wrong[0]]
+            alias = next((each for each in missing if each in term.aliases), None)
+            if alias is not None:
                 message = f"rows without a partner have no {alias!r}, so WHERE would drop them all"
                 hint = "write it in ON, where it says who is a partner; for pairs alone, JOIN"
-                if _is_null(term.predicate):
+                of = term.predicate
+                if isinstance(of, Logic) and isinstance(of.terms[0], Presence):  # IS NULL
                     message = f"events without a {alias!r} alone are those of an ANTI JOIN"
                     hint = "as in FROM a ANTI JOIN b ON a.x = b.x, which gives columns of a"
                 raise self.refuse(term.at, message, hint)
@@ -267,15 +244,15 @@ class _Join(QueryReader):
     # ---- branches -------------------------------------------------------------------------------
 
     def _pair(
-        self, bare: SeqPlan, on: list[_Term], where: list[_Term], same: list[Predicate]
+        self, bare: SeqPlan, on: list[Term], where: list[Term], same: list[Predicate]
     ) -> SeqPlan:
         """Of the pairs. What ON asks of a side that is kept is no condition on its events."""
         own: tuple[list[Predicate], list[Predicate]] = ([], [])
         others: list[Predicate] = []
         equalities: list[tuple[Attribute, ...]] = []
         for term, filters in [*((t, False) for t in on), *((t, True) for t in where)]:
-            if len(term.sides) == 1:
-                (side,) = term.sides
+            if len(term.aliases) == 1:
+                side = self.aliases.index(next(iter(term.aliases)))
                 kept = _KEPT[self.kind][side] and not filters
                 (others if kept else own[side]).append(term.predicate)
                 continue
@@ -299,13 +276,13 @@ class _Join(QueryReader):
                 return (one, two) if one.alias == self.aliases[0] else (two, one)
         return None
 
-    def _alone(self, pair: SeqPlan, side: int, on: list[_Term], same: list[Predicate]) -> SeqPlan:
+    def _alone(self, pair: SeqPlan, side: int, on: list[Term], same: list[Predicate]) -> SeqPlan:
         """The events of a side that have no partner."""
         mine, other = pair.steps[side], pair.steps[1 - side]
         absent = replace(other, alias=other.alias + _NO_PARTNER, negated=True)
         if _KEPT[self.kind][1 - side]:
             # As a partner it must be what ON asks of it, which else it need not.
-            asked = [t.predicate for t in on if t.sides == frozenset({1 - side})]
+            asked = [t.predicate for t in on if t.aliases == {other.alias}]
             absent = replace(absent, where=conjunction([_renamed(p, other, absent) for p in asked]))
         elif other.where is not None:
             absent = replace(absent, where=_renamed(other.where, other, absent))
@@ -320,19 +297,10 @@ class _Join(QueryReader):
                 others.append(Logic("and", (predicate, here)))
             elif len(named) == 2 and self._key(predicate) is None:
                 others.append(_renamed(predicate, other, absent))
-        equalities = tuple(
-            tuple(
-                dataclasses.replace(each, alias=absent.alias) if each.alias == other.alias else each
-                for each in group
-            )
-            for group in pair.equalities
-        )
         return replace(
-            pair, steps=(mine, absent), equalities=equalities, others=tuple(others),
-            computed=tuple(
-                Computed(one.label, _renamed(one.expression, other, absent))
-                for one in pair.computed
-            ),
+            pair, steps=(mine, absent), others=tuple(others),
+            equalities=_renamed(pair.equalities, other, absent),
+            computed=_renamed(pair.computed, other, absent),
         )  # fmt: skip
 
 
@@ -346,12 +314,7 @@ def _named(source: s.JoinSide) -> s.Name:
 
 def _renamed(node: _P, old: Step, new: Step) -> _P:
     """``node`` of the step ``new`` instead of ``old``."""
-
-    def of(attribute: Attribute) -> Attribute:
-        return (
-            dataclasses.replace(attribute, alias=new.alias)
-            if attribute.alias == old.alias
-            else attribute
-        )
-
-    return with_attributes(node, of)
+    return with_attributes(
+        node,
+        lambda one: dataclasses.replace(one, alias=new.alias) if one.alias == old.alias else one,
+    )

@@ -5,7 +5,7 @@ languages of both, as automata over one alphabet, and their product.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import Released
@@ -64,6 +63,7 @@ class Alphabet:
 
     Attributes:
         types: in order of appearance.
+        guards: of each type, in the order in which names count them.
         names: of each symbol, for people: ``A``, ``A[1, not 2]``.
     """
 
@@ -73,15 +73,15 @@ class Alphabet:
         Raises:
             UserError: more than ``MAX_GUARDS`` different conditions on one type.
         """
-        self._guards: dict[str, list[Predicate]] = {}
+        self.guards: dict[str, list[Predicate]] = {}
         for event_type, guard in named:
-            known = self._guards.setdefault(event_type, [])
+            known = self.guards.setdefault(event_type, [])
             if guard is not None and guard not in known:
                 known.append(guard)
-        self.types = tuple(self._guards)
+        self.types = tuple(self.guards)
         self.names: list[str] = []
         self._symbol: dict[tuple[str, tuple[bool, ...]], int] = {}
-        for event_type, guards in self._guards.items():
+        for event_type, guards in self.guards.items():
             if len(guards) > MAX_GUARDS:
                 raise UserError(
                     f"{len(guards)} different conditions on {event_type} are in constraint and "
@@ -105,7 +105,7 @@ class Alphabet:
 
     def symbols(self, event_type: str, guard: Predicate | None) -> int:
         """Those of events of the type for which ``guard`` is true, a bit a symbol."""
-        place = None if guard is None else self._guards[event_type].index(guard)
+        place = None if guard is None else self.guards[event_type].index(guard)
         return sum(
             1 << symbol
             for (known, truths), symbol in self._symbol.items()
@@ -116,12 +116,12 @@ class Alphabet:
         """The symbol of each event, int32 (n,); IGNORED for those of other types."""
         texts = released.strings.texts
         of_type = np.full(len(texts) + 1, IGNORED, np.int32)  # a null's is the last
-        for event_type in self._guards:
+        for event_type in self.guards:
             code = released.strings.find(event_type)
             if code >= 0:
                 of_type[code] = self._symbol.get((event_type, ()), IGNORED)
         symbols: np.ndarray = of_type[released.columns["type"]]
-        for event_type, guards in self._guards.items():
+        for event_type, guards in self.guards.items():
             if guards:
                 rows = np.flatnonzero(released.columns["type"] == released.strings.find(event_type))
                 if len(rows):
@@ -148,10 +148,6 @@ class Alphabet:
             if known == event_type:
                 lookup[sum(1 << place for place, true in enumerate(truths) if true)] = symbol
         return lookup
-
-    def guards(self) -> Mapping[str, list[Predicate]]:
-        """Of each type, in the order in which names count them."""
-        return self._guards
 
 
 def _possible(guards: list[Predicate], truths: tuple[bool, ...]) -> bool:
@@ -462,7 +458,7 @@ def automata_of(plan: MonitorPlan) -> Automata:
     Raises:
         UserError: no trace keeps to the constraint, or an automaton is too large.
     """
-    pattern = _of_one_event(plan.pattern)
+    pattern = bare(plan.pattern)  # conditions of steps as a constraint writes them
     named = [(each.type, each.where) for each in occurrences(plan.expression)]
     named += [(step.type, step.where) for branch in pattern.branches for step in branch.steps]
     alphabet = Alphabet(named)
@@ -492,18 +488,6 @@ def place_of_constraint(plan: MonitorPlan) -> Span:
     return found.span() if found else (0, len(plan.text))
 
 
-def _of_one_event(plan: SeqPlan | OrPlan) -> SeqPlan | OrPlan:
-    """``plan`` with conditions of steps as a constraint writes them: without the alias."""
-
-    def unnamed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        return tuple(replace(step, where=bare(step.where)) for step in steps)
-
-    if isinstance(plan, SeqPlan):
-        return replace(plan, steps=unnamed(plan.steps))
-    branches = tuple(replace(branch, steps=unnamed(branch.steps)) for branch in plan.branches)
-    return replace(plan, branches=branches)
-
-
 # What a constraint leaves no room for, known before any event, with its place in the query.
 #
 # Such a step is no error: a trace that has broken its constraint is watched for the match all the
@@ -518,11 +502,14 @@ def excluded(plan: MonitorPlan) -> list[str]:
         UserError: the constraint and the pattern make no automaton.
     """
     automata = automata_of(plan)
-    allowed = _allowed(automata)
+    some = np.flatnonzero((automata.constraint.table != DEAD).any(axis=0))
+    allowed = sum(1 << symbol for symbol in some.tolist())  # of a trace that keeps to it
     never = automata.encoded.static == UNSATISFIABLE
     so = "no trace that keeps to it has a match" if never else "the alternative with it never is"
     found = []
-    for step in _steps(plan):
+    # What may not occur does no harm.
+    steps = [step for branch in plan.pattern.branches for step in branch.steps if not step.negated]
+    for step in dict.fromkeys(steps):
         of_type = automata.alphabet.symbols(step.type, None)
         if automata.alphabet.symbols(step.type, bare(step.where)) & allowed:
             continue
@@ -544,20 +531,6 @@ def excluded(plan: MonitorPlan) -> list[str]:
     return found
 
 
-def _allowed(automata: Automata) -> int:
-    """The symbols that a trace which keeps to the constraint may have, a bit a symbol."""
-    some = np.flatnonzero((automata.constraint.table != DEAD).any(axis=0))
-    return sum(1 << int(symbol) for symbol in some)
-
-
-def _steps(plan: MonitorPlan) -> list[Step]:
-    """Those that a match must have, of each alternative: what may not occur does no harm."""
-    branches = [plan.pattern] if isinstance(plan.pattern, SeqPlan) else plan.pattern.branches
-    return list(
-        dict.fromkeys(step for branch in branches for step in branch.steps if not step.negated)
-    )
-
-
 def _place(text: str, step: Step) -> Span:
     """The step's type, where the query names it first with this alias."""
     kind, alias = re.escape(step.type), re.escape(step.alias)
@@ -565,17 +538,6 @@ def _place(text: str, step: Step) -> Span:
         if found := re.search(form, text):
             return found.span(1)
     return 0, len(text)
-
-
-def without_room(plan: object) -> list[str]:
-    """What the constraint of a monitored ``plan`` leaves no room for; nothing of other plans.
-
-    Raises:
-        UserError: the constraint and the pattern make no automaton.
-    """
-    if not isinstance(plan, MonitorPlan):
-        return []
-    return excluded(plan)
 
 
 # What EXPLAIN shows of a constraint: what it makes certain, in words and as a chart.
@@ -603,7 +565,7 @@ def monitor_sections(plan: MonitorPlan) -> Iterator[tuple[str, list[str]]]:
     yield "trace", [f"the events with one value of {plan.trace.name}, of types {types} alone"]
     guards = [
         f"{event_type} {number}: {render_predicate(guard)}"
-        for event_type, found in automata.alphabet.guards().items()
+        for event_type, found in automata.alphabet.guards.items()
         for number, guard in enumerate(found, 1)
     ]
     if guards:

@@ -99,7 +99,7 @@ def symbols_of(automata: Automata, made: Items) -> np.ndarray:
         if name in names:
             found[rows] = names.index(name)
             continue
-        (guard,) = automata.alphabet.guards()[name]
+        (guard,) = automata.alphabet.guards[name]
         assert isinstance(guard, Comparison)
         assert isinstance(guard.right, Constant)
         true = made.grade[rows] < guard.right.value
