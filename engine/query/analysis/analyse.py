@@ -164,8 +164,7 @@ class _Event(QueryReader):
             from slackwater.engine.query.analysis.tlist import Restrictions
 
             written = Restrictions(pattern.iseq, self.steps, pattern.spans, self.text)
-            tlist = written.read(bounded=within is not None)
-            relations, terms = tlist.relations, list(tlist.terms)
+            relations, terms = written.read(bounded=within is not None)
         elif within is None:
             for plan in bare:
                 self._check_scopes(plan, pattern)

@@ -7,7 +7,7 @@ added to it. So each combination is listed once, whichever alternatives it satis
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final
@@ -39,35 +39,12 @@ _ENDS: Final = ("ts", "te")
 
 
 @dataclass(slots=True)
-class TList:
-    """``relations``: between positive steps, and of negated ones with them. ``terms``: what else is
-    asked, as if it stood in the WHERE.
-    """
-
-    relations: tuple[PointRelation, ...]
-    terms: list[Term]
-
-
-@dataclass(slots=True)
 class _Alternative:
     """One way to satisfy some restrictions: what it asks, and all that this implies."""
 
     literals: tuple[Literal, ...]
     edges: list[o.Edge]
     reach: np.ndarray
-
-
-@dataclass(slots=True)
-class _Written:
-    """Restrictions of two end points in written order, which edges name by place."""
-
-    spans: list[Span] = field(default_factory=list)
-    ops: list[str] = field(default_factory=list)
-
-    def add(self, at: Span, op: str) -> int:
-        self.spans.append(at)
-        self.ops.append(op)
-        return len(self.spans) - 1
 
 
 class Restrictions(QueryReader):
@@ -85,10 +62,12 @@ class Restrictions(QueryReader):
     ) -> None:
         self.node, self.steps, self.spans, self.text = node, list(steps.values()), spans, text
         self._number = {alias: number for number, alias in enumerate(steps)}
-        self._written = _Written()
+        self._written: list[tuple[Span, str]] = []
+        """Restrictions of two end points in written order, which edges name by place."""
 
-    def read(self, *, bounded: bool) -> TList:
-        """The relations and conditions. ``bounded``: the query has a WITHIN.
+    def read(self, *, bounded: bool) -> tuple[tuple[PointRelation, ...], list[Term]]:
+        """Relations between positive steps, and of negated ones with them; and what else is asked,
+        as if it stood in the WHERE. ``bounded``: the query has a WITHIN.
 
         Raises:
             UserError: a name, a relation to itself, a contradiction, or a negated step of which
@@ -111,7 +90,12 @@ class Restrictions(QueryReader):
                     if number in (each.left // 2, each.right // 2)
                 ]  # fmt: skip
                 terms += self._conditions(found, shared, number, common)
-        return self._list(relations, terms)
+        points = tuple(
+            PointRelation(self._attribute(each.left), each.op, self._attribute(each.right))
+            for each in relations
+            if each.left // 2 != each.right // 2
+        )
+        return points, terms
 
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
         """Each restriction for itself: a chain is several, of which each may name another step."""
@@ -180,7 +164,7 @@ class Restrictions(QueryReader):
             mine = [edge for literal in literals for edge in edges[id(literal)]]
             reach = o.closure(len(self.steps), [*known, *mine])
             found.append(_Alternative(literals, [*known, *mine], reach))
-        possible = [each for each in found if not o.contradicts(each.reach)]
+        possible = [each for each in found if not (np.diagonal(each.reach) == o.LESS).any()]
         fine = {id(literal) for each in possible for literal in each.literals}
         for each in found:
             if not possible or any(id(literal) not in fine for literal in each.literals):
@@ -199,9 +183,9 @@ class Restrictions(QueryReader):
                 message = f"this relates {literal.left.text} to itself"
                 raise self.refuse(literal.at, message, "a relation is between two steps")
             for mine, op, other in relation_named(literal.word):
-                place = self._written.add(literal.at, op)
+                self._written.append((literal.at, op))
                 one, two = 2 * left + _ENDS.index(mine), 2 * right + _ENDS.index(other)
-                yield from o.edges_of(one, op, two, place)
+                yield from o.edges_of(one, op, two, len(self._written) - 1)
             return
         points = [2 * self._step(end.step) + _ENDS.index(end.end) for end in literal.ends]
         for number, op in enumerate(literal.ops):
@@ -212,7 +196,8 @@ class Restrictions(QueryReader):
                 raise self.refuse(at, f"end points are not related by {op}", hint)
             if points[number] == points[number + 1]:
                 raise self.refuse(at, "this relates an end point to itself", "name two of them")
-            place = self._written.add(at, sign)
+            self._written.append((at, sign))
+            place = len(self._written) - 1
             yield from o.edges_of(points[number], sign, points[number + 1], place)
 
     def _known(self, reach: np.ndarray) -> list[o.Edge]:
@@ -228,12 +213,12 @@ class Restrictions(QueryReader):
         words = [self._point(found[0].below)]
         for edge in found:
             sign = _SIGNS[edge.label]
-            if edge.place >= 0 and self._written.ops[edge.place] == "=":
+            if edge.place >= 0 and self._written[edge.place][1] == "=":
                 sign = "="
             words += [sign, self._point(edge.above)]
         places = sorted({edge.place for edge in found if edge.place >= 0})
-        at = self._written.spans[places[-1]]
-        others = dict.fromkeys(self.text[slice(*self._written.spans[p])] for p in places[:-1])
+        at = self._written[places[-1]][0]
+        others = dict.fromkeys(self.text[slice(*self._written[p][0])] for p in places[:-1])
         hint = f"excluded by {listed(' '.join(each.split()) for each in others)}" if others else ""
         if any(edge.place == o.OWN for edge in found):
             hint += f"{'; ' if hint else ''}an interval starts no later than it ends"
@@ -303,19 +288,9 @@ class Restrictions(QueryReader):
         starts = [point - 1 for point in ends]
         if not bounded and not (reach[2 * number + 1, [*starts, *ends]] > 0).any():
             message = f"nothing says up to when !{alias} counts"
-            hint = f"add WITHIN, or say before what it ends, as in {alias}.te < {self._first()}.ts"
+            first = next(step.alias for step in self.steps if not step.negated)
+            hint = f"add WITHIN, or say before what it ends, as in {alias}.te < {first}.ts"
             raise self.refuse(self.spans[number], message, hint)
-
-    def _first(self) -> str:
-        return next(step.alias for step in self.steps if not step.negated)
-
-    def _list(self, relations: list[o.Restriction], terms: list[Term]) -> TList:
-        points = [
-            PointRelation(self._attribute(each.left), each.op, self._attribute(each.right))
-            for each in relations
-            if each.left // 2 != each.right // 2
-        ]
-        return TList(tuple(points), terms)
 
     def _comparison(self, each: o.Restriction) -> Comparison:
         return Comparison(each.op, self._attribute(each.left), self._attribute(each.right))

@@ -183,11 +183,6 @@ def entail(reach: np.ndarray, edge: Edge) -> None:
     np.maximum(reach, np.where(np.logical_and.outer(into, out), chains, NOTHING), out=reach)
 
 
-def contradicts(reach: np.ndarray) -> bool:
-    """Whether an end point would be below itself."""
-    return bool((np.diagonal(reach) == LESS).any())
-
-
 def cycle(steps: int, edges: Sequence[Edge]) -> list[Edge]:
     """A shortest chain that leads below its own start; empty if there is none."""
     out: dict[int, list[Edge]] = {}
