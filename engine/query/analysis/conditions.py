@@ -23,6 +23,7 @@ from slackwater.engine.query.expression import join_value
 from slackwater.engine.query.fields import ValueKind, attributes_in, inside, parts_of
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import RESERVED, Span, closest
+from slackwater.engine.query.language.other_dialects import FUNCTIONS_ELSEWHERE
 from slackwater.engine.query.plan import (
     AGGREGATES,
     MIRRORED,
@@ -54,22 +55,6 @@ _WANTED: Final = {
     "text": {ValueKind.TEXT, ValueKind.ANY},
     "any": set(ValueKind),
 }
-_CASE: Final = "CASE WHEN v > 3 THEN 1 ELSE 0 END"
-_BEGINS: Final = "how a text begins: t LIKE 'ab%'"
-_CLOCK: Final = "a query has no clock of its own: WITHIN and WINDOW say how long"
-_HABITS: Final = {
-    "prev": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
-    "lag": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
-    "power": "write v * v", "pow": "write v * v", "ifnull": "coalesce(v, 0)",
-    "nvl": "coalesce(v, 0)", "if": _CASE, "iff": _CASE, "iif": _CASE, "ifthenelse": _CASE,
-    "now": _CLOCK, "current_timestamp": _CLOCK, "substring": _BEGINS, "substr": _BEGINS,
-    "concat": "texts are not put together: return both of them",
-    "sqrt": "compare with the square: v > 9 for sqrt(v) > 3",
-    "char_length": "length(t)", "mod": "v % 3",
-    "ceiling": "ceil(v)", "ucase": "upper(t)", "lcase": "lower(t)",
-    "regexp": "regexp_like(t, '^x')", "mean": "avg(v), in the SELECT list",
-}  # fmt: skip
-"""Functions of other systems, and what to write for them."""
 _NAMED: Final = {"number": "numbers", "time": "a time", "text": "text"}
 
 
@@ -128,7 +113,7 @@ def _unknown(node: s.Call, context: Context) -> Exception:
     if name.lower() in AGGREGATES:
         near = ""
         hint = "aggregates go in a window's SELECT list and HAVING, and are of repeated steps"
-    near = _HABITS.get(name.lower(), near)
+    near = FUNCTIONS_ELSEWHERE.get(name.lower(), near)
     message = f"there is no function {name!r} for values"
     return context.refuse(node.function.at, message, near or hint)
 

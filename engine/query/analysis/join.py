@@ -26,7 +26,7 @@ from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, or_meant
-from slackwater.engine.query.language.other_dialects import JOINS
+from slackwater.engine.query.language.other_dialects import JOINS_ELSEWHERE
 from slackwater.engine.query.plan import (
     AGGREGATES,
     Attribute,
@@ -52,12 +52,6 @@ _P = TypeVar("_P")
 _NO_PARTNER: Final = "\0no partner"
 """Ends the alias of a side where there is no event of it; no query can write such a name."""
 _OF_ROWS: Final = "of its rows another statement makes windows: CREATE STREAM pairs AS ...; ..."
-_ELSEWHERE: Final = {
-    **JOINS,
-    "outer": "write LEFT, RIGHT or FULL before it",
-    "natural": "say which attributes are equal: JOIN b ON a.x = b.x",
-}
-"""Kinds of join in other systems, and what to write for them."""
 _KEPT: Final = {
     JoinKind.INNER: (False, False),
     JoinKind.LEFT: (True, False),
@@ -145,9 +139,9 @@ class _Join(QueryReader):
     def _aliases(self) -> tuple[str, str]:
         left, right = self.join.left, self.join.right
         word = left.alias
-        if word is not None and not word.quoted and word.text.lower() in _ELSEWHERE:
+        if word is not None and not word.quoted and word.text.lower() in JOINS_ELSEWHERE:
             message = f"there is no {word.text.upper()} JOIN"
-            raise self.refuse(word.at, message, _ELSEWHERE[word.text.lower()])
+            raise self.refuse(word.at, message, JOINS_ELSEWHERE[word.text.lower()])
         if _named(left).text == _named(right).text:
             message = f"both sides are named {_named(left).text!r}"
             hint = "give each an alias of its own, as in FROM events a JOIN events b"

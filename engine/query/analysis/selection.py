@@ -31,10 +31,10 @@ from slackwater.engine.query.analysis.typed import (
 from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed, or_meant
+from slackwater.engine.query.language.other_dialects import AGGREGATES_ELSEWHERE
 from slackwater.engine.query.plan import (
     AGGREGATES,
     COMPUTED,
-    ELSEWHERE,
     TAKES_TEXT,
     Aggregate,
     Attribute,
@@ -299,9 +299,9 @@ class _Select(QueryReader):
                 if function in AGGREGATES:
                     message = "aggregates are of windows; without WINDOW each event is a row"
                     raise self.refuse(call.at, message, _ONE_WINDOW)
-                if function in ELSEWHERE:
+                if function in AGGREGATES_ELSEWHERE:
                     message = f"there is no function {function!r} of one event"
-                    raise self.refuse(call.at, message, ELSEWHERE[function])
+                    raise self.refuse(call.at, message, AGGREGATES_ELSEWHERE[function])
             expression = value_of(item.value, self.context).expression
             if next(attributes_in(expression), None) is None:
                 raise self.refuse(item.value.at, "this is the same for every row", "leave it out")
@@ -535,7 +535,7 @@ class _Select(QueryReader):
         if function not in AGGREGATES:
             hint = or_meant(f"the aggregates are {', '.join(AGGREGATES)}", function, AGGREGATES)
             message = f"unknown aggregate {call.function.text!r}"
-            raise self.refuse(call.function.at, message, ELSEWHERE.get(function, hint))
+            raise self.refuse(call.function.at, message, AGGREGATES_ELSEWHERE.get(function, hint))
         if call.distinct and function != "count":
             hint = "count(DISTINCT v) counts different values"
             raise self.refuse(call.at, f"only count takes DISTINCT, not {function}", hint)

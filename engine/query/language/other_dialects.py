@@ -31,20 +31,59 @@ _LATE: Final = (
 )
 _ONE_EACH: Final = "one statement for each grouping; all are answered in one pass"
 _KEYS: Final = "the same value in all events of a match is PARTITION BY x"
-JOINS: Final = {
+JOINS_ELSEWHERE: Final = {
     "cross": "a JOIN without ON has every pair within its time",
     "semi": "a row for each pair: JOIN; what has no partner: ANTI JOIN",
+    "outer": "write LEFT, RIGHT or FULL before it",
+    "natural": "say which attributes are equal: JOIN b ON a.x = b.x",
 }
 """Kinds of join in other systems, and what to write for them."""
+_SUM: Final = "sum(CASE WHEN v > 3 THEN 1 ELSE 0 END)"
+_FIRST: Final = "of the first 3 groups ORDER BY sum(v) DESC LIMIT 3; of a window's events first(v)"
+_BEFORE: Final = "of two events one after the other: first(v), last(v) ... WINDOW ROWS 2 EVERY 1"
+_DIFFERENT: Final = "count(DISTINCT v)"
+_SHARE: Final = "quantile(v, 0.9)"
+_TEXTS: Final = "values are not put together: first(v), last(v), count(DISTINCT v)"
+AGGREGATES_ELSEWHERE: Final = {
+    "distinctcount": _DIFFERENT, "approx_count_distinct": _DIFFERENT,
+    "row_number": _FIRST, "rank": _FIRST, "dense_rank": _FIRST, "top": _FIRST,
+    "lag": _BEFORE, "lead": _BEFORE, "prev": _BEFORE,
+    "ifthenelse": _SUM, "if": _SUM, "iif": _SUM, "countif": _SUM, "count_if": _SUM,
+    "percentile": _SHARE, "percentile_cont": _SHARE, "approx_percentile": _SHARE,
+    "stddev_pop": "stddev(v), which divides by n", "stddev_samp": "stddev(v), which divides by n",
+    "var_pop": "var(v), which divides by n", "var_samp": "var(v), which divides by n",
+    "first_value": "first(v)", "firstever": "first(v)", "any_value": "first(v)",
+    "last_value": "last(v)", "lastever": "last(v)", "countever": "count(v)",
+    "mean": "avg(v)", "average": "avg(v)", "rate": "count(*) / 10, of a window of 10 s",
+    "listagg": _TEXTS, "group_concat": _TEXTS, "string_agg": _TEXTS, "collect": _TEXTS,
+    "array_agg": _TEXTS,
+}  # fmt: skip
+"""Aggregates of other systems, and what to write for them."""
+_CASE: Final = "CASE WHEN v > 3 THEN 1 ELSE 0 END"
+_BEGINS: Final = "how a text begins: t LIKE 'ab%'"
+_CLOCK: Final = "a query has no clock of its own: WITHIN and WINDOW say how long"
+FUNCTIONS_ELSEWHERE: Final = {
+    "prev": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
+    "lag": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
+    "power": "write v * v", "pow": "write v * v", "ifnull": "coalesce(v, 0)",
+    "nvl": "coalesce(v, 0)", "if": _CASE, "iff": _CASE, "iif": _CASE, "ifthenelse": _CASE,
+    "now": _CLOCK, "current_timestamp": _CLOCK, "substring": _BEGINS, "substr": _BEGINS,
+    "concat": "texts are not put together: return both of them",
+    "sqrt": "compare with the square: v > 9 for sqrt(v) > 3",
+    "char_length": "length(t)", "mod": "v % 3",
+    "ceiling": "ceil(v)", "ucase": "upper(t)", "lcase": "lower(t)",
+    "regexp": "regexp_like(t, '^x')", "mean": "avg(v), in the SELECT list",
+}  # fmt: skip
+"""Functions of other systems, and what to write for them."""
 _REMEDIES: Final = {
-    **JOINS,
+    "cross": JOINS_ELSEWHERE["cross"], "semi": JOINS_ELSEWHERE["semi"],
     "hopping": _SLIDING, "hop": _SLIDING, "tumble": _TUMBLING, "table": _TUMBLING,
     "cumulate": "EMIT EARLY EVERY 1 s tells a window before it closes",
     "length": _ROWS, "length_batch": _ROWS, "lengthbatch": _ROWS,
     "time": _SLIDING, "time_batch": _TUMBLING, "timebatch": _TUMBLING,
     "using": "say ON a.x = b.x", "natural": "say ON a.x = b.x",
     "over": _OVER,
-    "filter": "count what holds: sum(CASE WHEN v > 3 THEN 1 ELSE 0 END)",
+    "filter": f"count what holds: {_SUM}",
     "match_recognize": _PATTERN, "pattern": _PATTERN, "measures": _PATTERN, "define": _PATTERN,
     "top": _TOP,
     "interval": _LENGTH, "timestamp": "a time is so many units since 1970: ts > 1700000000 s",
