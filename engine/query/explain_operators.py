@@ -125,6 +125,7 @@ def window_sections(plan: WindowPlan, barrier: BarrierSettings | None) -> list[S
         UserError: a barrier that windows do not have.
     """
     keys = [render_expression(attribute) for attribute in plan.group_by]
+    ranks = [f"a window's groups: {render_ranking(plan, plan.ranking)}"] if plan.ranking else []
     return [
         ("streams", [", ".join(plan.streams) or "all"]),
         ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
@@ -132,18 +133,12 @@ def window_sections(plan: WindowPlan, barrier: BarrierSettings | None) -> list[S
         ("panes", _panes(plan)),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
         ("shows", [f"if {render_having(plan, plan.having)}"] if plan.having else []),
-        ("ranks", _ranks(plan)),
+        ("ranks", ranks),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
         ("not shown", [aggregate.label for aggregate in plan.hidden]),
         ("early", _early(plan)),
         ("closes", [_closes(plan, barrier_of_windows(barrier, plan.name))]),
     ]
-
-
-def _ranks(plan: WindowPlan) -> list[str]:
-    if plan.ranking is None:
-        return []
-    return [f"a window's groups: {render_ranking(plan, plan.ranking)}"]
 
 
 def _overlapping(plan: WindowPlan) -> int:

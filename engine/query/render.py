@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -267,9 +267,12 @@ def _without_tables(plan: OwnPlan) -> str:
         case JoinPlan():
             return _join(plan)
         case TreePlan():
-            return _or(plan, render_tree(plan.tree, plan.steps))
+            return _event(
+                render_tree(plan.tree, plan.steps), map(render_term, plan.conjuncts), plan
+            )
         case OrPlan():
-            return _or(plan, render_pattern(plan.pattern, plan.steps))
+            pattern = render_pattern(plan.pattern, plan.steps)
+            return _event(pattern, map(render_term, plan.conjuncts), plan)
         case WindowPlan():
             return _windows(plan)
         case MonitorPlan():
@@ -398,15 +401,12 @@ def render_relation(relation: PointRelation) -> str:
     )
 
 
-def _or(plan: OrPlan, pattern: str) -> str:
-    terms = [render_term(each) for each in plan.conjuncts]
-    return _event(pattern, terms, plan)
-
-
-def _event(pattern: str, terms: list[str], plan: SeqPlan | OrPlan, more: Sequence[str] = ()) -> str:
+def _event(
+    pattern: str, terms: Iterable[str], plan: SeqPlan | OrPlan, more: Sequence[str] = ()
+) -> str:
     first, clauses = plan.branches[0], [f"EVENT {pattern}"]
-    if terms:
-        clauses.append(f"WHERE {' AND '.join(terms)}")
+    if where := " AND ".join(terms):
+        clauses.append(f"WHERE {where}")
     if first.workdays is not None:
         clauses.append(f"WITHIN {_calendar(first.workdays)}")
     elif first.within_ns is not None:

@@ -190,15 +190,8 @@ def partitioned(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...
     """
     if plan.contiguity is Contiguity.STRICT or len(plan.steps) < 2:
         return plan.partition, plan.others
-    return _equal_everywhere(plan)
-
-
-def _equal_everywhere(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...]]:
-    """PARTITION BY's attributes and those that WHERE equates in every step, and what else it asks.
-
-    Steps that must occur hold together what is equal; one that may be missing or is negated must
-    be equal to one of those, as it may not be there to stand between two others.
-    """
+    # Steps that must occur hold together what is equal; one that may be missing or is negated must
+    # be equal to one of those, as it may not be there to stand between two others.
     needed = {
         step.alias for step, often in zip(plan.steps, plan.often, strict=True)
         if not step.negated and often.least

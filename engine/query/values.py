@@ -396,23 +396,6 @@ def _calendar(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
     return columns
 
 
-def _year(days: np.ndarray) -> np.ndarray:
-    return np.asarray(days.astype("datetime64[Y]").astype(np.int64) + 1970)
-
-
-def _month(days: np.ndarray) -> np.ndarray:
-    return np.asarray(days.astype("datetime64[M]").astype(np.int64) % 12 + 1)
-
-
-def _day(days: np.ndarray) -> np.ndarray:
-    first = days.astype("datetime64[M]").astype("datetime64[D]")
-    return np.asarray((days - first).astype(np.int64) + 1)
-
-
-def _weekday(days: np.ndarray) -> np.ndarray:
-    return np.asarray((days.astype(np.int64) + _UNIX_MONDAY) % 7 + 1)
-
-
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "abs": Function("number", "same", 1, 1, _absolute),
     "floor": Function("number", "same", 1, 1, _nearest(np.floor)),
@@ -425,10 +408,34 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "lower": Function("text", "text", 1, 1, _by_text(str.lower, "str")),
     "trim": Function("text", "text", 1, 1, _by_text(str.strip, "str")),
     "length": Function("text", "number", 1, 1, _by_text(len, "int")),
-    "year": Function("time", "number", 1, 1, _calendar(_year)),
-    "month": Function("time", "number", 1, 1, _calendar(_month)),
-    "day": Function("time", "number", 1, 1, _calendar(_day)),
-    "day_of_week": Function("time", "number", 1, 1, _calendar(_weekday)),
+    "year": Function(
+        "time",
+        "number",
+        1,
+        1,
+        _calendar(lambda days: days.astype("datetime64[Y]").astype(np.int64) + 1970),
+    ),
+    "month": Function(
+        "time",
+        "number",
+        1,
+        1,
+        _calendar(lambda days: days.astype("datetime64[M]").astype(np.int64) % 12 + 1),
+    ),
+    "day": Function(
+        "time",
+        "number",
+        1,
+        1,
+        _calendar(lambda days: (days - days.astype("datetime64[M]")).astype(np.int64) + 1),
+    ),
+    "day_of_week": Function(
+        "time",
+        "number",
+        1,
+        1,
+        _calendar(lambda days: (days.astype(np.int64) + _UNIX_MONDAY) % 7 + 1),
+    ),
     "hour": Function("time", "number", 1, 1, _clock(3600 * 10**9, 24)),
     "minute": Function("time", "number", 1, 1, _clock(60 * 10**9, 60)),
     "second": Function("time", "number", 1, 1, _clock(10**9, 60)),

@@ -70,7 +70,11 @@ def find_conflict(
     groups = [[each] for each in known] + [[*_limits(each, truth=True)] for each in conditions]
     there = {value for group in groups for value, _, _ in group}
     groups += [
-        [limit for limit in _limits(each, truth=False) if limit[0] in there or _is_time(limit[0])]
+        [
+            limit
+            for limit in _limits(each, truth=False)
+            if limit[0] in there or FIELDS.get(getattr(limit[0], "name", "")) == ValueKind.TIME
+        ]
         for each in untrue
     ]
     asked: dict[Expression, list[tuple[int, _Limit]]] = defaultdict(list)
@@ -153,10 +157,6 @@ def _limit(value: Expression, op: str, constants: tuple[int | float | str | bool
                     constants = tuple(-each for each in constants if not isinstance(each, str))
                 value = Arithmetic("-", Attribute("ts", b), Attribute("ts", a))
     return value, op, constants
-
-
-def _is_time(value: Expression) -> bool:
-    return isinstance(value, Attribute) and FIELDS.get(value.name) == ValueKind.TIME
 
 
 def check_select(terms: Sequence[Term], context: Context) -> None:

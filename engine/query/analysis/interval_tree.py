@@ -23,7 +23,6 @@ from slackwater.engine.query.endpoints.order import (
     Edge,
     closure,
     entail,
-    implied,
     relation_named,
 )
 from slackwater.engine.query.fields import attributes_in
@@ -204,7 +203,7 @@ def end(step: int) -> int:
 
 def knows(facts: np.ndarray, fact: Fact) -> bool:
     """Whether ``fact`` follows of ``facts``, a closure."""
-    return implied(facts, fact.low, fact.high, fact.edge.label)
+    return bool(facts[fact.low, fact.high] >= fact.edge.label)
 
 
 # What a tree asks of end points, as relations, conditions and scopes (SPEC 4.8).
@@ -568,11 +567,6 @@ def bare_branches(name: str, pattern: TreePattern) -> list[SeqPlan]:
     return found
 
 
-def _negated(branch: SeqPlan) -> list[str]:
-    """A negated step counts by its start."""
-    return [step.alias for step in branch.steps if step.negated]
-
-
 def tree_plan(
     whole: SeqPlan, branches: tuple[SeqPlan, ...], pattern: TreePattern, terms: Sequence[Term],
     returned: tuple[tuple[Attribute, ...], tuple[Computed, ...]],
@@ -589,8 +583,11 @@ def tree_plan(
     branches = tuple(
         replace(
             branch,
+            # A negated step counts by its start.
             starts=tuple(
-                alias for alias in (*branch.starts, *_negated(branch)) if alias not in needs_end
+                alias
+                for alias in (*branch.starts, *(one.alias for one in branch.steps if one.negated))
+                if alias not in needs_end
             ),
             ends=tuple(alias for alias in branch.ends if alias not in needs_start),
         )

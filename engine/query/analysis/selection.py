@@ -312,7 +312,10 @@ class _Select(QueryReader):
         clauses = self.parsed.clauses
         source = only(clauses, s.From, self.text)
         if source is not None:
-            self.streams = self._streams(source)
+            for place, stream in enumerate(source.streams):
+                if stream.text in [each.text for each in source.streams[:place]]:
+                    raise self.refuse(stream.at, f"stream {stream.text!r} is named twice")
+            self.streams = tuple(each.text for each in source.streams)
             self.called = frozenset(
                 (alias or each).text
                 for each, alias in zip(source.streams, source.aliases, strict=True)
@@ -333,14 +336,6 @@ class _Select(QueryReader):
             hint = f"name aggregates alone, as in SELECT count(*), {_ROWS_HINT}"
             raise self.refuse(self.parsed.everything.at, "* is no aggregate", hint)
         return windows[0]
-
-    def _streams(self, clause: s.From) -> tuple[str, ...]:
-        found: list[str] = []
-        for stream in clause.streams:
-            if stream.text in found:
-                raise self.refuse(stream.at, f"stream {stream.text!r} is named twice")
-            found.append(stream.text)
-        return tuple(found)
 
     def _resolve(self, reference: s.Reference) -> Attribute:
         before, name = attribute_of(reference.parts)

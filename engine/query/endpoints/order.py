@@ -216,11 +216,6 @@ def _path(start: int, goal: int, out: dict[int, list[Edge]]) -> list[Edge] | Non
     return None
 
 
-def implied(reach: np.ndarray, below: int, above: int, label: int) -> bool:
-    """Whether ``reach`` says at least so much."""
-    return bool(reach[below, above] >= label)
-
-
 class Restriction(NamedTuple):
     """``left op right`` of two end points; ``op`` is ``<``, ``<=`` or ``=``."""
 
@@ -294,8 +289,8 @@ def not_implied(reach: np.ndarray, asked: Iterable[Restriction]) -> Iterator[Res
     """Those of ``asked`` that ``reach`` does not say."""
     for one in asked:
         label = LESS if one.op == "<" else UPTO
-        known = implied(reach, one.left, one.right, label)
-        if not known or (one.op == "=" and not implied(reach, one.right, one.left, UPTO)):
+        back = one.op == "=" and reach[one.right, one.left] < UPTO
+        if reach[one.left, one.right] < label or back:
             yield one
 
 
