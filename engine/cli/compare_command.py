@@ -19,6 +19,8 @@ from slackwater.engine.apps.report.page.document import check_new_page
 from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries
 from slackwater.engine.cli.options import (
     InputOptions,
+    JsonNumbers,
+    Quiet,
     Summary,
     ending_with_a_command,
     read_share,
@@ -76,14 +78,12 @@ def compare_orders(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for compare.html and compare.json.")
     ] = None,
-    as_json_lines: Annotated[
-        bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
-    ] = False,
+    as_json_lines: JsonNumbers = False,
     read: InputOptions,
     summary: Summary = None,
     guard: Guard = "1s",
     clock: Clock = (),
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Runs each order over the same input: which one suits it, and what the others cost."""
     unit_ns(read.unit)

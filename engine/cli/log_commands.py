@@ -20,6 +20,8 @@ from slackwater.engine.cli.options import (
     BadLineOptions,
     ExportedInputOptions,
     InputOptions,
+    Json,
+    Quiet,
     bad_file,
     ending_with_a_command,
     takes_options,
@@ -49,9 +51,6 @@ log_app = typer.Typer(
     epilog=epilog("log"),
 )
 FORMATS: Final = ("jsonl", "csv", "parquet")
-
-Json = Annotated[bool, typer.Option("--json", help="The same as JSON, on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
 @log_app.command(

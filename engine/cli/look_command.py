@@ -14,7 +14,7 @@ from rich.table import Table
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.units import NS_PER
-from slackwater.engine.cli.options import InputOptions, takes_options
+from slackwater.engine.cli.options import InputOptions, Json, takes_options
 from slackwater.engine.cli.terminal import plain_console, table_of
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.errors import UserError
@@ -53,9 +53,7 @@ def look_at(
         list[str], typer.Argument(metavar="FILE...", help="Traces, CSV, Parquet or an arrival log.")
     ],
     read: InputOptions,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The same as JSON, on standard output.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Says what is in a file: columns, times, sources, disorder, and the command to go on with."""
     found = look(source, read.form())

@@ -100,6 +100,11 @@ def _made(group: Any, given: dict[str, Any]) -> Any:
     return group(**values)
 
 
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Json = Annotated[bool, typer.Option("--json", help="The same as JSON, on standard output.")]
+JsonNumbers = Annotated[
+    bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
+]
 Summary = Annotated[
     list[Path] | None,
     typer.Option(

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from slackwater.engine.apps.report.page.document import check_new_page, check_page_folder, spoken
+from slackwater.engine.cli.options import Quiet
 from slackwater.engine.cli.terminal import plain_console, print_compiling, table_of, watched
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import number
@@ -57,7 +58,7 @@ def reproduce(
     scale: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of the published sizes, for a quick look.")
     ] = 1.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Reproduces a paper's tables and figures: our numbers, the paper's, and which claims hold."""
     if name is None and every:

@@ -56,6 +56,8 @@ from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequiremen
 from slackwater.engine.apps.validate.verdict import duration as duration_text
 from slackwater.engine.cli.options import (
     InputOptions,
+    JsonNumbers,
+    Quiet,
     Summary,
     ending_with_a_command,
     read_share,
@@ -219,10 +221,8 @@ def validate_setup(
     scenario: Scenario = None,
     recording: Recording = None,
     summary: Summary = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: JsonNumbers = False,
+    quiet: Quiet = False,
 ) -> None:
     """Says whether this hardware can decide the site's queries: fit, fit with care, or not fit.
 
@@ -438,12 +438,9 @@ def show_clocks(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for clocks.html and clocks.json.")
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="All numbers as JSON on standard output, no table."),
-    ] = False,
+    as_json: JsonNumbers = False,
     read: InputOptions,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Says of each clock how far it is off, how well that is known, and the --clock to go on with.
 
