@@ -28,7 +28,7 @@ from slackwater.engine.hosts.pipeline import Host
 from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
 from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
 from slackwater.engine.kernels.jit import when_compiling
-from slackwater.engine.log.following import Log
+from slackwater.engine.log.arrival_log import Log
 from slackwater.engine.query.fields import attributes_of, own_attribute
 from slackwater.engine.query.plan import Plan
 

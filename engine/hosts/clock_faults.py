@@ -23,8 +23,8 @@ from slackwater.engine.core.clocks.arrivals import (
 from slackwater.engine.core.frame import Frame, clock_names
 from slackwater.engine.core.units import duration
 from slackwater.engine.kernels.records import NS_PER_S
+from slackwater.engine.log.arrival_log import Log, opened
 from slackwater.engine.log.describe import group_rows, ints, string_codes
-from slackwater.engine.log.following import Log, opened
 
 # What a log says of its clocks: stamps and arrivals of their events, and their syncs.
 

@@ -15,7 +15,7 @@ from slackwater.engine.core.frame import Frame, by_site
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
 from slackwater.engine.kernels.jit import for_rows, loading, may_run_uncompiled
-from slackwater.engine.log.following import Log, opened
+from slackwater.engine.log.arrival_log import Log, opened
 from slackwater.engine.output.part_store import PartStore, sole_use
 from slackwater.engine.output.run_writer import OutputPart, RunWriter
 

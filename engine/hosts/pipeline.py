@@ -40,9 +40,16 @@ from slackwater.engine.hosts.warnings import (
     with_counted,
 )
 from slackwater.engine.kernels.records import INT_MAX
-from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.log.arrival_log import (
+    HeldLog,
+    Log,
+    LogReader,
+    LogWriter,
+    gathered,
+    held_frames,
+    opened,
+)
 from slackwater.engine.log.describe import describe
-from slackwater.engine.log.following import HeldLog, Log, gathered, held, opened
 from slackwater.engine.log.input.input_log import open_input
 from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm
 from slackwater.engine.log.input.numbering import CountedLane
@@ -258,7 +265,7 @@ def prepare(
         return Prepared(given, 0, ends=False)
     frames = gathered(given)
     if hold:
-        found, frames = held(frames)
+        found, frames = held_frames(frames)
         if found is not None:
             log_held = HeldLog(found, given.arrival_given)
             return Prepared(

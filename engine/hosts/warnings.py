@@ -20,7 +20,7 @@ from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.core.units import neat, unit_ns
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.clock_faults import clocks_set_back
-from slackwater.engine.log.following import Log, opened
+from slackwater.engine.log.arrival_log import Log, opened
 from slackwater.engine.log.input.numbering import CountedLane
 from slackwater.engine.order.base import OrderSettings, numbers_mislead
 from slackwater.engine.order.registry import is_order

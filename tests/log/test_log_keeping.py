@@ -29,13 +29,14 @@ from slackwater.engine.log import retention as compaction
 from slackwater.engine.log.arrival_log import (
     LogReader,
     LogWriter,
+    frames_after,
     frames_at,
     frames_in,
+    piece_after,
     streamed_frames,
 )
 from slackwater.engine.log.files.folder import RETIRED, numbered_files, retired
 from slackwater.engine.log.files.log_files import file_mark, reading
-from slackwater.engine.log.following import frames_after, piece_after
 from slackwater.engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
 
 SITES = ("a", "b")

@@ -21,7 +21,7 @@ from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import ChainSettings, site_chain
 from slackwater.engine.hosts.chain.output_parts import next_parts
 from slackwater.engine.hosts.chain.site_chain import Chain
-from slackwater.engine.log.following import opened
+from slackwater.engine.log.arrival_log import opened
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query

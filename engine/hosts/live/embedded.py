@@ -18,8 +18,8 @@ from slackwater.engine.hosts.chain.identity import identity_of
 from slackwater.engine.hosts.chain.output_parts import end_parts, failed_parts, next_parts
 from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION
 from slackwater.engine.hosts.chain.state_bytes import StateDamagedError
+from slackwater.engine.log.arrival_log import frames_after
 from slackwater.engine.log.files.folder import retired
-from slackwater.engine.log.following import frames_after
 from slackwater.engine.log.record.record_rules import attribute_types
 from slackwater.engine.log.whole_file import load, save
 from slackwater.engine.operators.match.spill.chunks import (

@@ -31,8 +31,8 @@ from slackwater.engine.hosts.spark.host import (
     uri,
 )
 from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
+from slackwater.engine.log.arrival_log import Piece, piece_after
 from slackwater.engine.log.files.log_files import reading
-from slackwater.engine.log.following import Piece, piece_after
 from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
 from slackwater.engine.output.live_answers import LiveAnswers, skipped
 from slackwater.engine.output.run_writer import CHECKPOINT, READING

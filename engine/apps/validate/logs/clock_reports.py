@@ -35,7 +35,7 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.clock_faults import ClockReadings, clock_readings
 from slackwater.engine.kernels.jit import for_rows
 from slackwater.engine.kernels.records import NS_PER_S
-from slackwater.engine.log.following import Log, opened
+from slackwater.engine.log.arrival_log import Log, opened
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 
