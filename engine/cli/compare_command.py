@@ -36,7 +36,7 @@ from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.options import Clock, Guard, read_guards
 from slackwater.engine.hosts.pipeline import prepare, work_folder
 from slackwater.engine.hosts.warnings import of_counted
-from slackwater.engine.log.input.several import files_of
+from slackwater.engine.log.input.input_log import files_of
 
 _WIDTH: Final = 220
 """Of the table when it is printed into a file or a pipe."""

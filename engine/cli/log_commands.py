@@ -34,10 +34,9 @@ from slackwater.engine.core.units import parse_duration, unit_ns
 from slackwater.engine.hosts.warnings import of_counted
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.describe import describe, summary_tables
-from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.input_log import files_of, open_input
 from slackwater.engine.log.input.input_read import InputRead
 from slackwater.engine.log.input.lines import STDIN
-from slackwater.engine.log.input.several import files_of
 from slackwater.engine.log.retention import forget
 from slackwater.engine.log.row_export import write_rows
 from slackwater.engine.log.whole_file import sync_folder

@@ -64,10 +64,9 @@ from slackwater.engine.hosts.result_files import (
     write,
 )
 from slackwater.engine.hosts.warnings import before_pass
-from slackwater.engine.log.input.input_log import input_kind
+from slackwater.engine.log.input.input_log import files_of, input_kind
 from slackwater.engine.log.input.input_read import InputKind
 from slackwater.engine.log.input.lines import STDIN
-from slackwater.engine.log.input.several import files_of
 from slackwater.engine.output.json_lines import Dates
 from slackwater.engine.output.ordered import SIDE_OUTPUT
 from slackwater.engine.output.part_store import PartStore

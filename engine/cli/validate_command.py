@@ -79,7 +79,7 @@ from slackwater.engine.core.extras import need
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.hosts.live.questions import Questions, answering_time_ns
 from slackwater.engine.hosts.pipeline import check_plans, prepare, work_folder
-from slackwater.engine.log.input.several import files_of
+from slackwater.engine.log.input.input_log import files_of
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.scenario import Table

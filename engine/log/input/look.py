@@ -34,13 +34,11 @@ from slackwater.engine.log.input.csv_import import (
     read_form,
     text_batches,
 )
-from slackwater.engine.log.input.flat import values_by_path
-from slackwater.engine.log.input.input_log import kind_of, open_input
+from slackwater.engine.log.input.input_log import files_of, kind_of, open_input
 from slackwater.engine.log.input.input_read import InputForm, InputKind
 from slackwater.engine.log.input.lines import open_bytes, table_files
 from slackwater.engine.log.input.parquet_import import ParquetParts
-from slackwater.engine.log.input.row_import import FIELDS
-from slackwater.engine.log.input.several import files_of
+from slackwater.engine.log.input.row_import import FIELDS, values_by_path
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.log.record.times import dates_in, instants_of, is_day, is_time_of_day
 from slackwater.engine.log.record.trace_record import INT64_MIN

@@ -16,7 +16,6 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, STRING
 from slackwater.engine.log.input.csv_import import read_form, typed_columns
-from slackwater.engine.log.input.flat import values_by_path
 from slackwater.engine.log.input.input_log import input_kind, open_input
 from slackwater.engine.log.input.input_read import PLAIN_FORM, InputKind
 from slackwater.engine.log.input.lines import STDIN, table_files
@@ -24,6 +23,7 @@ from slackwater.engine.log.input.parquet_import import (
     ParquetParts,
     typed_attribute,
 )
+from slackwater.engine.log.input.row_import import values_by_path
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.log.whole_file import DAMAGED
 
