@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.engine.apps.compare.columns import as_plain
 from slackwater.engine.apps.compare.comparison import COMPLETE, OrdersCompared
 from slackwater.engine.apps.compare.comparison import compare as measure
 from slackwater.engine.apps.compare.measure import Reading
-from slackwater.engine.apps.compare.page import HTML, NO_ARRIVALS, write_comparison
+from slackwater.engine.apps.compare.page import HTML, NO_ARRIVALS, as_plain, write_comparison
 from slackwater.engine.apps.report.numbers import plain, versions
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.extras import need

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackwater.engine.apps.compare.choice import choose, in_place
+from slackwater.engine.apps.compare.comparison import choose, in_place
 from slackwater.engine.apps.compare.measure import (
     Durations,
     Measures,

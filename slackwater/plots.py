@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from slackwater.engine.apps.report.measure.matches import (
+from slackwater.engine.apps.report.measure.results import (
     QueryAnswers,
     measure_matches,
+    measure_windows,
     read_answers,
 )
-from slackwater.engine.apps.report.measure.window_results import measure_windows
 from slackwater.engine.apps.report.numbers import TimeLine
 from slackwater.engine.apps.report.page.figures import Figure
 from slackwater.engine.apps.report.page.result_figures import match_figures, window_figures

@@ -22,7 +22,7 @@ OPERATOR_ROOMS = tuple(
 )
 """Operators know their own plan."""
 CHOOSES = {
-    "engine/apps/compare/choice.py": "sequence's default latency is the family's",
+    "engine/apps/compare/comparison.py": "sequence's default latency is the family's",
 }
 """Who picks one on purpose, as a user does."""
 

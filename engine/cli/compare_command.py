@@ -10,10 +10,17 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
-from slackwater.engine.apps.compare.columns import arrival_facts, as_plain, order_table
 from slackwater.engine.apps.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
 from slackwater.engine.apps.compare.measure import Advanced, Reading
-from slackwater.engine.apps.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
+from slackwater.engine.apps.compare.page import (
+    HTML,
+    JSON,
+    NO_ARRIVALS,
+    arrival_facts,
+    as_plain,
+    order_table,
+    write_comparison,
+)
 from slackwater.engine.apps.report.numbers import as_json, plain, versions
 from slackwater.engine.apps.report.page.document import check_new_page
 from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries

@@ -32,12 +32,11 @@ from slackwater.engine.apps.report.verdict import check_summaries, write_summari
 from slackwater.engine.apps.scenario_run import FILE
 from slackwater.engine.apps.validate import page
 from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
-from slackwater.engine.apps.validate.logs import clocks_page, two_logs_page
+from slackwater.engine.apps.validate.logs import clock_reports as clocks_page
+from slackwater.engine.apps.validate.logs import two_logs_page
 from slackwater.engine.apps.validate.logs.clock_reports import clock_reports, remarks
-from slackwater.engine.apps.validate.logs.log_columns import read_columns
 from slackwater.engine.apps.validate.logs.log_quality import judged
-from slackwater.engine.apps.validate.logs.two_logs import compare_logs
-from slackwater.engine.apps.validate.report import Validation, as_plain, checks_of, validation
+from slackwater.engine.apps.validate.logs.two_logs import compare_logs, read_columns
 from slackwater.engine.apps.validate.scenario_text import (
     RecordedSources,
     Rhythm,
@@ -45,12 +44,16 @@ from slackwater.engine.apps.validate.scenario_text import (
     scenario_text,
 )
 from slackwater.engine.apps.validate.tables import (
+    Validation,
+    as_plain,
     beside_table,
+    checks_of,
     clock_table,
     deviation_table,
     fact_table,
     link_table,
     query_table,
+    validation,
 )
 from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
 from slackwater.engine.apps.validate.verdict import duration as duration_text

@@ -15,17 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.engine.apps.compare import Measures, OrdersCompared, Reading, compare
-from slackwater.engine.apps.compare.choice import (
+from slackwater.engine.apps.compare.comparison import (
+    MEASURED,
     choose,
     default_sweep,
     families,
     in_place,
     read_sweep,
 )
-from slackwater.engine.apps.compare.columns import as_plain, fields, order_table
-from slackwater.engine.apps.compare.comparison import MEASURED
 from slackwater.engine.apps.compare.measure import Durations
-from slackwater.engine.apps.compare.page import trade_off_figure
+from slackwater.engine.apps.compare.page import as_plain, fields, order_table, trade_off_figure
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import neat, parse_duration
 from slackwater.engine.order.registry import parse_order

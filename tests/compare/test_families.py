@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from slackwater.engine.apps.compare import Measures, compare
-from slackwater.engine.apps.compare.choice import best_of_each, default_sweep, families
+from slackwater.engine.apps.compare.comparison import best_of_each, default_sweep, families
 from slackwater.engine.apps.compare.measure import Arrivals
 from slackwater.engine.order.registry import ORDERS, parse_order
 from tests.compare.test_compare import measures

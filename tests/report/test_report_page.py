@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 
 from slackwater.edge_agent.units import NS_PER
-from slackwater.engine.apps.report.measure.matches import (
+from slackwater.engine.apps.report.measure.results import (
     KEPT_MAX,
+    KEYS_SHOWN,
     POINTS_SHOWN,
     QueryAnswers,
     measure_matches,
+    measure_windows,
     read_answers,
 )
-from slackwater.engine.apps.report.measure.window_results import KEYS_SHOWN, measure_windows
 from slackwater.engine.apps.report.page.document import POLICY
 from slackwater.engine.apps.report.page.run_page import page as page_of
 from slackwater.engine.apps.report.write import write_report
@@ -413,7 +414,7 @@ def test_windows_at_the_ends_without_a_sure_event_miss_none_of_those_shown() -> 
 
 def test_results_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 100_000
-    monkeypatch.setattr("slackwater.engine.apps.report.measure.matches.KEPT_MAX", 3)
+    monkeypatch.setattr("slackwater.engine.apps.report.measure.results.KEPT_MAX", 3)
     kept = QueryAnswers()
     for place in range(5):
         kept.take((place,), {"op": "+"})

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slackwater.engine.apps.report.measure.events import how_it_ended, measure_sources
-from slackwater.engine.apps.report.page.measure_tables import ITEMS_MAX, ROWS_MAX, source_table
 from slackwater.engine.apps.report.page.run_page import page as page_of
+from slackwater.engine.apps.report.page.tables import ITEMS_MAX, ROWS_MAX, source_table
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order

@@ -12,9 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.apps.validate.logs.log_columns import NONE, LogColumns, read_columns
 from slackwater.engine.apps.validate.logs.log_quality import setup_of_log
-from slackwater.engine.apps.validate.logs.two_logs import compare_logs
+from slackwater.engine.apps.validate.logs.two_logs import (
+    NONE,
+    LogColumns,
+    compare_logs,
+    read_columns,
+)
 from slackwater.engine.cli.app import run
 from slackwater.engine.core.errors import UserError
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.engine.apps.validate.clock_statistics import agreement, allan_deviation, wander_ppb
-from slackwater.engine.apps.validate.quality import wilson
+from slackwater.engine.apps.validate.quality import agreement, allan_deviation, wander_ppb, wilson
 
 SECOND = 10**9
 offsets = st.lists(st.integers(-(10**6), 10**6), min_size=5, max_size=40)

@@ -14,7 +14,7 @@ from bench.real_sockets.real_run import lacks
 from bench.twin import proof
 from bench.twin.proof import Proved, prove, true_matches
 from bench.twin.settings import DEVICES, EACH_ONCE, SETTINGS, TwinSetting, type_of
-from slackwater.engine.apps.validate.clock_statistics import (
+from slackwater.engine.apps.validate.quality import (
     RTO_LEAST_NS,
     DelayLaw,
     delay_law,

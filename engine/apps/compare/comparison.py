@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from slackwater.edge_agent.units import NS_PER
-from slackwater.engine.apps.compare.choice import (
-    OrderChoice,
-    best_of_each,
-    choose,
-    default_sweep,
-    read_sweep,
-)
 from slackwater.engine.apps.compare.measure import (
     Advanced,
     Arrivals,
@@ -25,11 +22,371 @@ from slackwater.engine.apps.compare.measure import (
     measure_after,
 )
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import unit_ns
+from slackwater.engine.core.units import neat, number, parse_duration, unit_ns
 from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.log.arrival_log import LogReader
-from slackwater.engine.order.base import Guards, OrderSettings
-from slackwater.engine.order.registry import parse_order
+from slackwater.engine.log.describe import readable_duration
+from slackwater.engine.order.base import Guards, OrderSettings, numbers_mislead
+from slackwater.engine.order.registry import is_order, parse_order
+from slackwater.engine.order.sequence.order import SequenceSettings
+
+# Which orders are worth trying when nobody names them.
+
+
+# Which slacks K are worth trying on a recording, when nobody names them.
+#
+# An event is late under K-slack when its lateness exceeds K. So the quantiles of the lateness of
+# the events out of order are the K that buy so much completeness, and no K beyond the largest buys
+# any more.
+
+
+_SWEPT: Final = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
+_STEPS: Final = 12
+_RANGE: Final = re.compile(r"([^:]+):(.+?)\.\.([^,]+)(,.*)?")
+
+
+def default_sweep(before: Arrivals) -> list[str]:
+    """K-slack without any slack, and with ever more, up to the largest lateness."""
+    if not len(before.lateness):
+        return []
+    return usable(f"kslack:{k}" for k in dict.fromkeys(["0ns", *slacks(before, _SWEPT)]))
+
+
+def usable(orders: Iterable[str]) -> list[str]:
+    """Those that can be run: a stamp that is off by years makes slacks that no order takes."""
+    return [order for order in orders if is_order(order)]
+
+
+def read_sweep(text: str, time_unit: str = "ns") -> list[str]:
+    """``kslack:10ms..10s`` as 12 orders whose slacks grow by an even factor.
+
+    Args:
+        text: an order with a range in place of its first setting; other settings may follow.
+        time_unit: of durations without one.
+
+    Raises:
+        UserError: not such a range.
+    """
+    found = _RANGE.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"--sweep {text}: write a range of slacks, as in kslack:10ms..10s")
+    name, low, high, rest = found.groups()
+    try:
+        between = _spread(parse_duration(low, time_unit), parse_duration(high, time_unit))
+        orders = [f"{name}:{slack}{rest or ''}" for slack in between]
+        for order in orders:
+            parse_order(order, time_unit)
+    except UserError as error:
+        raise UserError(f"--sweep {text}: {error}") from error
+    return orders
+
+
+def _spread(first_ns: int, last_ns: int) -> list[str]:
+    """Slacks between two, each longer than the one before by the same factor."""
+    if not 0 < first_ns < last_ns:
+        raise UserError("a range begins above 0 and ends above its beginning")
+    places = np.geomspace(first_ns, last_ns, _STEPS)
+    return list(dict.fromkeys(neat(round(float(place))) for place in places))
+
+
+def slacks(before: Arrivals, shares: tuple[float, ...]) -> list[str]:
+    """The least slacks that are long enough for these shares of the events out of order."""
+    if not len(before.lateness):
+        return []
+    return list(dict.fromkeys(neat(slack) for slack in before.slacks_for(shares)))
+
+
+# Which orders are worth trying when nobody names them: families, and the best of each.
+#
+# A family is one operator with ever more patience: the settings stand in ascending order of how
+# long they wait. The best is the least patient that is complete enough, found by halving, which
+# takes a few passes instead of one for each setting; if none is, the most patient.
+
+
+_SHARES: Final = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
+"""Of the events out of order, how many a slack is long enough for."""
+_BEYOND: Final = (1.1, 2)
+"""Times the latest of them: for what a source makes others wait for may come later still."""
+_ERRORS: Final = ("0.1", "0.05", "0.02", "0.01", "0.005", "0.002", "0.001", "0.0001")
+_LATENCY_NS: Final = SequenceSettings().latency_ns
+_ALWAYS: Final = ("none", "sequence")
+"""What nobody has to choose is shown whatever the others do."""
+
+
+def families(before: Arrivals) -> list[list[str]]:
+    """Short forms, one list per family, each in ascending order of patience."""
+    waits = _short(slacks(before, _SHARES))
+    beyond = [neat(round(before.slack_for(1.0) * times)) for times in _BEYOND] if waits else []
+    beyond = _short(beyond)
+    waits_ns = {parse_duration(each): each for each in (*waits, *beyond)}
+    latencies = sorted({*waits_ns, _LATENCY_NS})
+
+    def sequence(timeout: str) -> list[str]:
+        """One with each latency; the usual one goes without saying."""
+        options = (
+            [timeout, "" if ns == _LATENCY_NS else f"latency={waits_ns[ns]}"] for ns in latencies
+        )
+        return [f"sequence:{','.join(filter(None, each))}".removesuffix(":") for each in options]
+
+    patient = [f"sequence:timeout=quantile:0.9999,latency={each}" for each in beyond]
+    found = [
+        ["none"],
+        [*sequence(""), *patient],
+        sequence("timeout=r19"),
+        [f"sequence:timeout=fixed:{each}" for each in waits_ns.values()],
+        [f"kslack:{each}" for each in waits],
+        ["mp-kslack"],
+        [f"aq-kslack:error={each}" for each in _ERRORS],
+        [f"ldop:window={each}" for each in waits] or ["ldop"],
+    ]
+    return [family for family in map(usable, found) if family]
+
+
+def _short(waits: Sequence[str]) -> list[str]:
+    """Those that a slack may be."""
+    return [each for each in waits if usable([f"kslack:{each}"])]
+
+
+def best_of_each(
+    before: Arrivals, complete: float, of: Callable[[str], Measures]
+) -> tuple[Measures, ...]:
+    """The best of each family, and what is shown always.
+
+    Args:
+        before: the events as they arrived.
+        complete: the share of them that must be in their place.
+        of: gives the measures of an order; may be asked again.
+    """
+    shown: dict[str, Measures] = {}
+    for family in families(before):
+        for order in family:
+            if order in _ALWAYS:
+                shown[order] = of(order)
+        best = _least_patient(family, complete, of)
+        shown[best] = of(best)
+    return tuple(shown.values())
+
+
+def _least_patient(family: Sequence[str], complete: float, of: Callable[[str], Measures]) -> str:
+    """The first of the family that is complete enough, as far as more patience never harms."""
+    low, high = 0, len(family) - 1
+    if of(family[high]).completeness < complete:
+        return family[high]
+    while low < high:
+        middle = (low + high) // 2
+        if of(family[middle]).completeness >= complete:
+            high = middle
+        else:
+            low = middle + 1
+    return family[high]
+
+
+_SAME: Final = 0.05
+"""Durations that differ by less than this share are called about the same."""
+_REST_DIGITS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCost:
+    """Cost of an order beside the suitable one; ``enough``: as complete as requested."""
+
+    order: str
+    enough: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderChoice:
+    """``suits``: an order, or None when no one is complete enough.
+
+    ``costs``: of all the others, those that are complete enough first.
+    """
+
+    suits: str | None
+    headline: str
+    reason: str
+    costs: tuple[OrderCost, ...]
+
+
+def choose(
+    measured: Sequence[Measures],
+    complete: float,
+    apart: frozenset[str] = frozenset(),
+    unit: str = "ms",
+    unit_ns: int = 10**6,
+) -> OrderChoice:
+    """The order with the least p99 of its holds among those that are complete enough.
+
+    Of equal ones that with the least mean, then the first.
+
+    Args:
+        measured: one at least that is not in ``apart``.
+        complete: share of the events that must be released in their place.
+        apart: orders that are no candidates, as they go by another clock than the others.
+        unit: of holds in the words, and how many ns it has.
+        unit_ns: see ``unit``.
+    """
+    words = _Words(unit, unit_ns)
+    wanted = f"{100 * complete:.6g} %"
+    able = [each for each in measured if each.completeness >= complete and each.order not in apart]
+    if not able:
+        candidates = (each for each in measured if each.order not in apart)
+        most = max(candidates, key=lambda each: each.completeness)
+        others = tuple(_alone(each, words) for each in measured if each is not most)
+        return OrderChoice(
+            None,
+            f"None of these orders puts {wanted} of the events in their place.",
+            f"The most complete is {most.order}: {words.of(most)}.{_hint(most)}{_misled(measured)}",
+            others,
+        )
+    best = min(able, key=lambda each: (each.hold.p99_ns, each.hold.mean_ns))
+    costs = [
+        OrderCost(
+            each.order,
+            each.completeness >= complete and each.order not in apart,
+            _apart(each, words) if each.order in apart else _beside(each, best, words),
+        )
+        for each in measured
+        if each is not best
+    ]
+    return OrderChoice(
+        best.order,
+        f"{best.order}: {words.of(best)}.",
+        f"{_reason(best, able, wanted, words)}{_unnumbered(best, measured)}{_misled(measured)}",
+        tuple(sorted(costs, key=lambda each: not each.enough)),
+    )
+
+
+def _reason(best: Measures, able: Sequence[Measures], wanted: str, words: _Words) -> str:
+    """Why it suits, and which one would if the mean counted and not the p99."""
+    if len(able) == 1:
+        return f"No other order here puts {wanted} of the events in place."
+    shortest = (
+        f"It has the shortest p99 hold of the {len(able)} orders with at least {wanted} in place."
+    )
+    least = min(able, key=lambda each: each.hold.mean_ns)
+    if least.hold.mean_ns >= (1 - _SAME) * best.hold.mean_ns:
+        return shortest
+    return (
+        f"{shortest} If the mean counts more than the p99, take {least.order}: "
+        f"{words.time(least.hold.mean_ns)} on average instead of "
+        f"{words.time(best.hold.mean_ns)}."
+    )
+
+
+def _unnumbered(best: Measures, measured: Sequence[Measures]) -> str:
+    """What an order that waits for no numbers does not see, where another one saw it."""
+    seen = next((each for each in measured if each.missing is not None), None)
+    if best.missing is not None or seen is None:
+        return ""
+    unseen = []
+    copies = seen.duplicates - best.duplicates
+    if copies > 0:  # further behind than it remembers
+        unseen.append(f"{number(copies)} second copies stay in the stream")
+    if seen.missing:
+        unseen.append(f"nobody learns that {number(seen.missing)} events are missing")
+    return f" But it waits for no sequence numbers: {' and '.join(unseen)}." if unseen else ""
+
+
+def _misled(measured: Sequence[Measures]) -> str:
+    """That an order by numbers cannot be complete, where numbers do not follow event time."""
+    for each in measured:
+        back = each.backwards or 0
+        if numbers_mislead(back, each.arrived):
+            return (
+                f" {number(back)} of {number(each.arrived)} events lie before one of their source "
+                f"with a smaller number, by up to {readable_duration(each.backwards_ns or 0)}: the "
+                "input has no numbers (its lines are counted), or they do not follow event time. "
+                "So sequence, which commands take by default, leaves these out "
+                "of their place; an order that goes by event time can put them in place."
+            )
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    unit: str
+    unit_ns: int
+
+    def of(self, each: Measures) -> str:
+        place = f"{in_place(each)} of the events in their place"
+        if not each.hold.max_ns:
+            return f"{place}, none of them held"
+        return (
+            f"{place}; 99 % held for at most {self.time(each.hold.p99_ns)}, "
+            f"{self.time(each.hold.mean_ns)} on average"
+        )
+
+    def time(self, duration_ns: float) -> str:
+        return f"{number(duration_ns / self.unit_ns)} {self.unit}"
+
+
+def in_place(each: Measures) -> str:
+    """Completeness with the digits that tell it from 100 %, and never rounded up.
+
+    >>> from types import SimpleNamespace as Found
+    >>> [in_place(Found(arrived=6000, duplicates=0, in_place=n)) for n in (6000, 5999, 4500)]
+    ['100 %', '99.983 %', '75.0 %']
+    """
+    wanted = each.arrived - each.duplicates
+    rest = wanted - each.in_place
+    if not rest:
+        return "100 %"
+    decimals = min(max(math.ceil(-math.log10(100 * rest / wanted)) + _REST_DIGITS, 1), 6)
+    steps = each.in_place * 100 * 10**decimals // wanted
+    return f"{steps / 10**decimals:.{decimals}f} %"
+
+
+def _alone(each: Measures, words: _Words) -> OrderCost:
+    return OrderCost(each.order, False, words.of(each))
+
+
+def _apart(each: Measures, words: _Words) -> str:
+    return f"goes by the sources' own clocks, so not comparable: {words.of(each)}"
+
+
+def _beside(each: Measures, best: Measures, words: _Words) -> str:
+    held = _times(each.hold.p99_ns, best.hold.p99_ns, words)
+    return f"{in_place(each)} in place; {held}; mean {words.time(each.hold.mean_ns)}"
+
+
+def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
+    """A p99 hold beside that of the order that suits."""
+    duration = words.time(duration_ns)
+    if not duration_ns and not beside_ns:
+        return "p99 hold 0 as well"
+    if not duration_ns:
+        return "p99 hold 0"
+    if not beside_ns:
+        return f"p99 hold {duration} instead of 0"
+    if abs(duration_ns - beside_ns) < _SAME * beside_ns:
+        return f"p99 hold {duration}, about the same"
+    if 100 * duration_ns < beside_ns:
+        return f"p99 hold {duration}, less than a hundredth"
+    return f"p99 hold {duration}, {number(round(duration_ns / beside_ns, 2))} times as long"
+
+
+def _hint(most: Measures) -> str:
+    """Where the rest went, when the most complete order has not enough."""
+    rest = [
+        f"{number(count)} {what}"
+        for count, what in (
+            (most.dropped, "came too late and were dropped"),
+            (most.late, "came too late for their place"),
+            (most.quarantined, "lie in the future and were set aside"),
+        )
+        if count
+    ]
+    if not rest:
+        return ""
+    remedy = ""
+    if most.dropped + most.late:
+        remedy = "; a larger slack (kslack:K) or latency (sequence:latency=..) would wait for them"
+    return f" Of the others {' and '.join(rest)}{remedy}."
+
+
+# Orders measured one after another over the same log, and which of them suits.
+
 
 COMPLETE: Final = 0.999
 """The share of events that must be in their place, unless the user says another."""
@@ -101,7 +458,7 @@ def compare(
     Args:
         log: an arrival log.
         orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, each with the
-            least patience that is complete enough (``engine.apps.compare.choice``).
+            least patience that is complete enough (``engine.apps.compare.comparison``).
         sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
             own lateness; None: no sweep.
         reading: of the clocks, and where events carry their true times and departures.

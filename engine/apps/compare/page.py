@@ -3,27 +3,243 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from slackwater.engine.apps.compare.choice import in_place
-from slackwater.engine.apps.compare.columns import (
-    COST,
-    OUTCOME,
-    arrival_facts,
-    as_plain,
-    fields,
-    order_table,
-)
-from slackwater.engine.apps.compare.comparison import OrdersCompared
-from slackwater.engine.apps.compare.measure import Durations, Measures
-from slackwater.engine.apps.report.numbers import Kpi, plain, versions
+from slackwater.engine.apps.compare.comparison import OrdersCompared, in_place
+from slackwater.engine.apps.compare.measure import Arrivals, Durations, Measures
+from slackwater.engine.apps.report.numbers import Cell, Kpi, plain, versions
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
 from slackwater.engine.apps.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
 from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.log.describe import readable_duration
 from slackwater.engine.scenario import Table
+
+# The numbers of a comparison by name: fields of compare.json, columns of the tables.
+
+
+FORMAT: Final = 1
+"""Of compare.json; rises when a field changes its meaning."""
+_KB: Final = 1000
+_QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+_RATE_DIGITS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of each order in compare.json; a ``heading`` where it is a column too.
+
+    ``unit``: of the JSON; ``{hold}`` in a heading is the unit that holds are shown in. ``cell``:
+    what stands in the column, given the measures and the ns of that unit.
+    """
+
+    key: str
+    definition: str
+    unit: str
+    heading: str = ""
+    cell: Callable[[Measures, int], Cell] = lambda _each, _unit_ns: None
+
+
+def _times(key: str, what: str) -> list[Field]:
+    """A spread's fields; ``key`` is the attribute of the measures."""
+
+    def cell(name: str) -> Callable[[Measures, int], Cell]:
+        return lambda each, unit_ns: number(getattr(getattr(each, key), name) / unit_ns)
+
+    return [
+        Field(
+            f"{key}_ns.{name.removesuffix('_ns')}",
+            f"{what}: {meaning}",
+            "ns",
+            f"{key} {name.removesuffix('_ns')} [{{hold}}]" if name == "mean_ns"
+            else f"{name.removesuffix('_ns')} [{{hold}}]",
+            cell(name),
+        )
+        for name, meaning in (
+            ("mean_ns", "mean"),
+            ("p50_ns", "half of the events at most"),
+            ("p95_ns", "95 % of the events at most"),
+            ("p99_ns", "99 % of the events at most"),
+            ("max_ns", "the longest"),
+        )
+    ]  # fmt: skip
+
+
+_HOLD: Final = _times("hold", "how long ordering kept an event, release minus arrival")
+_LATENCY: Final = _times("latency", "release minus departure from the source")
+_NAME: Final = Field("order", "the order, in short form", "", "order", lambda each, _: each.order)
+OUTCOME: Final = (
+    Field("sites", "sites in the log", "sites"),
+    Field("sources", "sources that sent events, those of different sites apart", "sources"),
+    Field("arrived", "events read from the log; = released + dropped + quarantined + duplicates",
+          "events"),
+    Field("released", "events of the ordered stream", "events"),
+    Field("in_place", "released as in order, with no larger ref before them", "events"),
+    Field("completeness", "share of the arrived events, duplicates aside, released in their place",
+          "share", "in place", lambda each, _: in_place(each)),
+    Field("disorder_before", "events out of order as they arrived: an earlier one of the site "
+          "has a larger time", "events"),
+    Field("disorder_after", "events out of order as they were released, late ones included",
+          "events", "out of order left", lambda each, _: each.disorder_after),
+    Field("accuracy", "share of the disorder that the order removed; dropped events "
+          "count as removed", "share", "disorder removed",
+          lambda each, _: percent(each.disorder_before - each.disorder_after,
+                                  each.disorder_before)),
+    Field("missing", "numbers that never came; null: the order waits for no numbers", "events",
+          "missing", lambda each, _: each.missing),
+    Field("late", "came too late for their place, and were released all the same", "events",
+          "late", lambda each, _: each.late),
+    Field("dropped", "came too late for their place, and were not released", "events", "dropped",
+          lambda each, _: each.dropped),
+    Field("quarantined", "set aside: their time lies in the future, or their number too far ahead",
+          "events"),
+    Field("duplicates", "dropped, as their number had come before", "events"),
+    Field("backwards", "events before one of their source with a smaller number, so that numbers "
+          "do not tell the order in time; null: the order waits for no numbers", "events"),
+    Field("backwards_ns", "by how much at most", "ns"),
+)  # fmt: skip
+"""What comes out of an order."""
+COST: Final = (
+    *_HOLD,
+    *_LATENCY,
+    Field("buffered_max", "most events held at once, of the site that held most",
+          "events", "most held", lambda each, _: each.buffered_max),
+    Field("buffered_max_bytes", "memory that these took", "bytes", "most held [kB]",
+          lambda each, _: number(round(each.buffered_max_bytes / _KB, 1))),
+    Field("seconds", "computing time in the chain alone; differs from run to run", "s"),
+    Field("events_per_second", "arrived events by computing time; differs from run to run", "1/s",
+          "events/s", lambda each, _: _rounded(each.events_per_second)),
+)  # fmt: skip
+"""What an order costs."""
+_FIELDS: Final = (_NAME, *OUTCOME, *COST)
+ARRIVAL_FIELDS: Final = (
+    Field("arrivals.events", "events in the log", "events"),
+    Field("arrivals.out_of_order", "of them out of order as they arrived, clocks corrected, or "
+          "by the attribute of true times", "events"),
+    Field("arrivals.lateness_ns", "by how much an earlier ref exceeds an event that is out of "
+          "order: p50, p90, p99 and max over these events; null without any", "ns"),
+    Field("arrivals.duplicates", "second copies; null: no order waited for numbers", "events"),
+    Field("arrivals.missing", "numbers that never came; null: no order waited for numbers",
+          "events"),
+)  # fmt: skip
+
+
+def fields() -> list[dict[str, str]]:
+    """``field``, ``definition`` and ``unit`` of each number of compare.json."""
+    return [
+        {"field": each.key, "definition": each.definition, "unit": each.unit}
+        for each in (*ARRIVAL_FIELDS, *_FIELDS)
+    ]
+
+
+def order_table(
+    comparison: OrdersCompared,
+    measured: Sequence[Measures],
+    part: Sequence[Field] = (*OUTCOME, *COST),
+) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
+    """Headings and rows, for people: durations in the comparison's unit of holds.
+
+    Args:
+        comparison: says what is known, and the unit.
+        measured: a row each.
+        part: the columns behind the order's name.
+    """
+    unit, unit_ns = comparison.hold_unit
+    left_out = () if comparison.settings.reading.departed else _LATENCY
+    shown = [_NAME, *(each for each in part if each.heading and each not in left_out)]
+    headings = tuple(each.heading.format(hold=unit) for each in shown)
+    return headings, tuple(tuple(each.cell(row, unit_ns) for each in shown) for row in measured)
+
+
+def arrival_facts(comparison: OrdersCompared) -> list[tuple[str, str]]:
+    """What arrived, for people: name and text of each fact."""
+    found, numbered = comparison.arrivals, comparison.numbered
+    sources = f"{number(found.sources)} {'source' if found.sources == 1 else 'sources'}"
+    sites = f"{number(found.sites)} {'site' if found.sites == 1 else 'sites'}"
+    facts = [("events", f"{number(found.events)} of {sources} in {sites}")]
+    share = f"{number(found.disorder)} ({percent(found.disorder, found.events)})"
+    facts.append(("out of order on arrival", share if found.disorder else "none"))
+    if len(found.lateness):
+        late = lateness_ns(found)
+        quantiles = (f"{name} {readable_duration(late[name])}" for name in _QUANTILES)
+        facts.append(("their lateness", ", ".join(quantiles)))
+    if numbered is not None:
+        facts.append(("duplicates", number(numbered.duplicates)))
+        facts.append(("missing numbers", number(numbered.missing)))
+    if found.quarantined:
+        facts.append(("quarantined", f"{number(found.quarantined)}, whose time lies in the future"))
+    return facts
+
+
+def lateness_ns(found: Arrivals) -> dict[str, int]:
+    """Quantiles of the lateness of the events out of order [ns]; empty without any."""
+    if not len(found.lateness):
+        return {}
+    return dict(zip(_QUANTILES, found.slacks_for(list(_QUANTILES.values())), strict=True))
+
+
+def as_plain(comparison: OrdersCompared, source: str, versions: dict[str, str]) -> dict[str, Any]:
+    """What compare.json holds, as plain data."""
+    found, settings, numbered = comparison.arrivals, comparison.settings, comparison.numbered
+    choice = comparison.choice
+    return {
+        "format": FORMAT,
+        "input": source,
+        "made_with": versions,
+        "settings": {
+            "complete": settings.complete,
+            "truth": settings.reading.truth,
+            "departed": settings.reading.departed,
+            "guard_ns": settings.guard_ns,
+            "time_unit": settings.time_unit,
+            "arrival_given": comparison.arrival_given,
+        },
+        "arrivals": {
+            "sites": found.sites,
+            "sources": found.sources,
+            "events": found.events,
+            "quarantined": found.quarantined,
+            "out_of_order": found.disorder,
+            "lateness_ns": lateness_ns(found) or None,
+            "duplicates": None if numbered is None else numbered.duplicates,
+            "missing": None if numbered is None else numbered.missing,
+        },
+        "verdict": {
+            "suits": choice.suits,
+            "headline": comparison.headline,
+            "reason": choice.reason,
+            "costs": [
+                {"order": each.order, "enough": each.enough, "text": each.text}
+                for each in choice.costs
+            ],
+            "tried": comparison.tried,
+        },
+        "orders": [_plain(each) for each in comparison.orders],
+        "sweep": [_plain(each) for each in comparison.sweep],
+        "fields": fields(),
+    }
+
+
+def _plain(each: Measures) -> dict[str, Any]:
+    """All fields by their key; a key with a point is a field within a field."""
+    found: dict[str, Any] = {}
+    for field in _FIELDS:
+        outer, point, inner = field.key.partition(".")
+        if point:
+            spread: Durations = getattr(each, outer.removesuffix("_ns"))
+            found.setdefault(outer, {})[inner] = getattr(spread, f"{inner}_ns")
+        else:
+            found[outer] = getattr(each, outer)
+    return found
+
+
+def _rounded(rate: float) -> int:
+    """To three digits: more of it would be noise."""
+    step = int(10 ** max(len(str(round(rate))) - _RATE_DIGITS, 0))
+    return round(rate / step) * step
+
 
 # The figure of a comparison: hold against completeness, with the slack swept.
 #

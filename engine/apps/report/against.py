@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slackwater.engine.apps.report.measure.events import NO_NUMBER, RunRows, quantiles, read_rows
-from slackwater.engine.apps.report.measure.matches import QueryAnswers, read_answers
+from slackwater.engine.apps.report.measure.results import QueryAnswers, read_answers
 from slackwater.engine.apps.report.numbers import as_json, plain, versions
 from slackwater.engine.apps.report.page.document import document, write_text
 from slackwater.engine.core.errors import UserError

@@ -11,22 +11,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.engine.apps.report.against import EVENTS, FORMAT, keep_events
-from slackwater.engine.apps.report.measure.conservation import measure_conservation
+from slackwater.engine.apps.report.measure.conservation import (
+    measure_conservation,
+    measure_over_time,
+)
 from slackwater.engine.apps.report.measure.events import (
     measure_disorder,
     measure_holds,
     measure_sources,
     ordered_rows,
 )
-from slackwater.engine.apps.report.measure.matches import (
+from slackwater.engine.apps.report.measure.results import (
     add_events,
     alert_tables,
     measure_matches,
+    measure_windows,
     read_answers,
 )
-from slackwater.engine.apps.report.measure.over_time import measure_over_time
 from slackwater.engine.apps.report.measure.truth import measure_clock_error
-from slackwater.engine.apps.report.measure.window_results import measure_windows
 from slackwater.engine.apps.report.numbers import as_json, glossary, kpis, plain, versions
 from slackwater.engine.apps.report.page.document import check_page_folder, write_text
 from slackwater.engine.apps.report.page.run_page import page

@@ -14,20 +14,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.edge_agent.measure import Exchange, Findings, ServerFindings
-from slackwater.engine.apps.validate.clock_statistics import (
+from slackwater.engine.apps.validate.quality import (
+    AgentHabits,
     Agreement,
+    ClockQuality,
     DelayLaw,
+    LinkQuality,
+    Setup,
+    SourceQuality,
     agreement,
     allan_deviation,
     delay_law,
     wander_ppb,
-)
-from slackwater.engine.apps.validate.quality import (
-    AgentHabits,
-    ClockQuality,
-    LinkQuality,
-    Setup,
-    SourceQuality,
 )
 from slackwater.engine.apps.validate.verdict import duration
 

@@ -24,10 +24,11 @@ from slackwater.engine.apps.report.page.figures import (
     log_axis,
     ms,
 )
-from slackwater.engine.apps.validate.report import Validation, as_plain
 from slackwater.engine.apps.validate.tables import (
     GLOSSARY,
     TERMS,
+    Validation,
+    as_plain,
     clock_table,
     deviation_table,
     fact_table,

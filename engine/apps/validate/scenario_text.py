@@ -10,15 +10,16 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from slackwater.edge_agent.settings import Delivery, SessionSettings
-from slackwater.engine.apps.validate.clock_statistics import DelayLaw, recovery_ns
 from slackwater.engine.apps.validate.quality import (
     AgentHabits,
     ClockQuality,
+    DelayLaw,
     LinkQuality,
     Setup,
     SourceQuality,
+    recovery_ns,
 )
-from slackwater.engine.apps.validate.report import Validation
+from slackwater.engine.apps.validate.tables import Validation
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.fields import named_attributes
 from slackwater.engine.query.plan import Plan

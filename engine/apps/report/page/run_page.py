@@ -3,54 +3,243 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from slackwater.engine.apps.report.numbers import TimeLine, places_of, with_anchors
 from slackwater.engine.apps.report.page.document import document
 from slackwater.engine.apps.report.page.figures import (
+    ARRIVED,
+    BAD,
+    COLOURS,
+    GOOD,
+    NEUTRAL,
+    Figure,
+    Spec,
+    band,
     bound_figure,
     clock_figures,
+    digits,
     disorder_figure,
     display_names,
     hold_figure,
     reconciled_figure,
     timeline_figures,
 )
-from slackwater.engine.apps.report.page.hero import hero
-from slackwater.engine.apps.report.page.measure_tables import (
+from slackwater.engine.apps.report.page.result_figures import (
+    chart_figures,
+    match_figures,
+    window_figures,
+)
+from slackwater.engine.apps.report.page.tables import (
+    before_table,
     clock_table,
+    counter_table,
     disorder_table,
+    equations,
+    facts_table,
+    flow_table,
     hold_table,
     how_many,
     how_many_sources,
     judged_table,
     match_list,
     match_table,
+    pass_table,
+    reconciled_table,
     shortened,
     source_table,
+    source_tables,
     window_lists,
     window_table,
 )
-from slackwater.engine.apps.report.page.result_figures import (
-    chart_figures,
-    match_figures,
-    window_figures,
-)
-from slackwater.engine.apps.report.page.run_tables import (
-    before_table,
-    counter_table,
-    equations,
-    facts_table,
-    flow_table,
-    pass_table,
-    reconciled_table,
-    source_tables,
-)
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
-from slackwater.engine.core.units import is_date
+from slackwater.engine.core.units import amount, duration, duration_unit, is_date, percent
 from slackwater.engine.log.record.times import instant_text
+
+# The first picture of a run's page: what was wrong on arrival, and what is left of it.
+#
+# Clocks apart and corrected, where clocks were synchronised; else late events before and after;
+# else how many came. Two panels side by side, each on a scale of its own that its heading names in
+# words.
+
+
+HEIGHT_PX: Final = 250
+_SILENT_SLICES: Final = 4
+"""After so many slices of time without an event a band ends."""
+_WORTH: Final = 2
+"""Clocks are the story if they were so many times further apart than they are known to now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hero:
+    """A sentence; panels, whose titles are words in large; and what one sees."""
+
+    title: str
+    panels: tuple[Figure, ...]
+    caption: str
+
+
+def hero(report: Mapping[str, Any], time: TimeLine) -> Hero | None:
+    """The one that says most of this run; None if nothing arrived."""
+    over = report["over_time"]
+    if over["lateness"] is None:
+        return None
+    clocks = over["clocks"]
+    if clocks and clocks["spread_ns"] > _WORTH * _left_of(report):
+        return _clocks(report, clocks, time)
+    if report["disorder"]["arrived_ref"]["out_of_order"]:
+        return _disorder(report, over["lateness"], time)
+    return _counts(report, time)
+
+
+def _left_of(report: Mapping[str, Any]) -> int:
+    """How far clocks may still be wrong: the largest error where it is known, else the bound."""
+    worst = [
+        each["error_ns"]["max"]
+        for each in report["clock_error"]["sources"].values()
+        if each.get("with_truth")
+    ]
+    return int(max(worst) if worst else report["over_time"]["clocks"]["bound_ns"]["p99"])
+
+
+def _panel(place: str, word: str, said: str, data: list[Spec], time: TimeLine, y: Spec) -> Figure:
+    axes = {"xaxis": {"title": {"text": time.title}, "nticks": 5}, "yaxis": {"nticks": 5, **y}}
+    return Figure(f"story-{place}", word, said, data, {**axes, "showlegend": False}, HEIGHT_PX)
+
+
+def _clocks(report: Mapping[str, Any], clocks: Mapping[str, Any], time: TimeLine) -> Hero:
+    sources, spread = clocks["sources"], duration(clocks["spread_ns"])
+    apart = {name: (each["at_ns"], each["apart_ns"]) for name, each in sources.items()}
+    names = display_names(sources)
+    unit, unit_ns = duration_unit(clocks["spread_ns"])
+    left = _panel(
+        "before", f"{spread} apart", "the clocks by themselves",
+        _lines(apart, names, time, unit, unit_ns), time,
+        {"title": {"text": f"ahead by [{unit}]"}, "rangemode": "tozero"},
+    )  # fmt: skip
+    known = {name: (each["series"]["at_ns"], each["series"]["error_ns"])
+             for name, each in report["clock_error"]["sources"].items()
+             if name in sources and each.get("with_truth")}  # fmt: skip
+    widest = clocks["widest"]
+    most = max(widest["bound_ns"])
+    size = max([abs(ns) for _, errors in known.values() for ns in errors] or [most])
+    unit, unit_ns = duration_unit(max(most, size) if known else most)
+    declared = [
+        trace
+        for at, bound in _runs(widest)
+        for trace in band(_places(at, time), [-ns / unit_ns for ns in bound],
+                          [ns / unit_ns for ns in bound], NEUTRAL)
+    ]  # fmt: skip
+    word = duration(_left_of(report)) if known else f"\N{PLUS-MINUS SIGN}{duration(most)}"
+    said = "wrong at most, corrected" if known else "known to, corrected"
+    right = _panel(
+        "after", word, said, [*declared, *_lines(known, names, time, unit, unit_ns)], time,
+        {"title": {"text": f"error [{unit}]"}},
+    )  # fmt: skip
+    more = clocks["count"] - len(sources)
+    rest = f" Shown: the {len(sources)} that are furthest off." if more > 0 else ""
+    truth = report["clock_error"]["known"]
+    return Hero(
+        f"Clocks {spread} apart, corrected to {word}",
+        (left, right),
+        "Left: each line is a clock against the engine's (0). Right, on a finer scale: "
+        + ("how wrong its times still are after correction, in truth; the band is the widest that "
+           "is declared." if truth else "how wrong its times may still be after correction.")
+        + rest,
+    )  # fmt: skip
+
+
+def _lines(
+    series: Mapping[str, tuple[Sequence[int], Sequence[int]]], names: Mapping[str, str],
+    time: TimeLine, unit: str, unit_ns: int,
+) -> list[Spec]:  # fmt: skip
+    """A line for each source, of one colour in both panels."""
+    places = {name: place for place, name in enumerate(names)}
+    return [
+        {
+            "name": names[name], "x": _places(at, time), "y": digits(ns / unit_ns for ns in values),
+            "mode": "lines" if len(at) > 1 else "markers",
+            "line": {"width": 1.8, "color": COLOURS[places[name] % len(COLOURS)]},
+            "hovertemplate": f"%{{y:.4g}} {unit}",
+        }
+        for name, (at, values) in series.items()
+    ]  # fmt: skip
+
+
+def _places(times_ns: Sequence[int], time: TimeLine) -> list[float]:
+    return digits(map(time.place, times_ns))
+
+
+def _runs(widest: Mapping[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
+    """The band's stretches: where nothing comes for a while, nothing is declared either."""
+    place, at, bound = widest["place"], widest["at_ns"], widest["bound_ns"]
+    cuts = [n for n, (a, b) in enumerate(pairwise(place), 1) if b - a > _SILENT_SLICES]
+    for start, end in pairwise([0, *cuts, len(place)]):
+        yield at[start:end], bound[start:end]
+
+
+def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time: TimeLine) -> Hero:
+    main = report["run"]["passes"][0]["label"]
+    found, left = report["disorder"]["arrived_ref"], report["disorder"]["released"][main]
+    share = percent(found["out_of_order"], found["events"])
+    rest = percent(left["out_of_order"], left["events"])
+    unit, unit_ns = duration_unit(max(late["before_ns"]))
+    scale = {"title": {"text": f"late by [{unit}]"},
+             "range": [0, 1.06 * max(late["before_ns"]) / unit_ns]}  # fmt: skip
+
+    def panel(place: str, word: str, said: str, ns: Sequence[int], colour: str) -> Figure:
+        bars = _bars(late["at_ns"], [each / unit_ns for each in ns], colour, time, f".4g}} {unit}")
+        return _panel(place, word, said, bars, time, scale)
+
+    hold = report["holds"][main]["hold_ns"]["p95"]
+    cost = f", hold time p95 {duration(hold)}" if hold and report["run"]["arrival_given"] else ""
+    marked = left["out_of_order"] and not left["in_time_out_of_order"]
+    after = f"out of order, as released{', all marked late' if marked else ''}{cost}"
+    return Hero(
+        f"{share} out of order on arrival, {rest if left['out_of_order'] else 'none'} afterwards",
+        (
+            panel("before", share, "out of order, as they arrived", late["before_ns"], ARRIVED),
+            panel("after", rest, after, late["after_ns"],
+                  BAD if left["out_of_order"] else GOOD),
+        ),
+        "Bars: by how much the latest event of each moment lay behind one that had come, or been "
+        "released, before it. Both on the same scale.",
+    )  # fmt: skip
+
+
+def _bars(
+    at_ns: Sequence[int], values: Sequence[float], colour: str, time: TimeLine, shown: str
+) -> list[Spec]:
+    """``shown``: the format of a value, and what follows it."""
+    return [
+        {
+            "type": "bar", "x": _places(at_ns, time), "y": digits(values), "name": "",
+            "marker": {"color": colour}, "hovertemplate": f"%{{y:{shown}",
+        }
+    ]  # fmt: skip
+
+
+def _counts(report: Mapping[str, Any], time: TimeLine) -> Hero:
+    found = report["over_time"]["reconciled"]
+    bars = _bars(found["starts_ns"], found["in_place"], COLOURS[0], time, ",} events")
+    said = f"in moments of {duration(found['width_ns'])}"
+    word = f"{amount(sum(found['in_place']))} events"
+    panel = _panel("counts", word, said, bars, time, {"title": {"text": "events"}})
+    main = report["run"]["passes"][0]["label"]
+    counts = report["conservation"]["passes"][main]["total"]
+    aside = counts["quarantined_future"] + counts["quarantined_jump"]
+    if aside:
+        title = f"{amount(aside)} of {amount(counts['arrived'])} events excluded, the rest in order"
+        return Hero(title, (panel,), "Excluded events are in no result; the verdict says whose.")
+    return Hero("All in order", (panel,), "Nothing was out of order, and no clock was corrected.")
+
+
+# The report of a run as one page: the story first, then each part, its numbers folded.
+
 
 _CHAPTERS: Final = {
     "verdict": "Verdict", "story": "Before and after", "matches": "Matches", "windows": "Windows",

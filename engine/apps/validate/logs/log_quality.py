@@ -20,7 +20,7 @@ from slackwater.engine.apps.validate.logs.clock_reports import (
     declared_bounds,
     synced_clock,
 )
-from slackwater.engine.apps.validate.logs.log_columns import NONE, LogColumns, read_columns
+from slackwater.engine.apps.validate.logs.two_logs import NONE, LogColumns, read_columns
 from slackwater.engine.apps.validate.quality import (
     IN_TIME,
     ClockQuality,
@@ -28,7 +28,7 @@ from slackwater.engine.apps.validate.quality import (
     Setup,
     SourceQuality,
 )
-from slackwater.engine.apps.validate.report import Validation, validation
+from slackwater.engine.apps.validate.tables import Validation, validation
 from slackwater.engine.apps.validate.verdict import Measured, ResultRequirements
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
 from slackwater.engine.hosts.chain import ChainSettings
