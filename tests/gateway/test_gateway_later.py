@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent import messages as m
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.gateway.commits import FLIGHTS_MAX
+from slackwater.engine.gateway.core import FLIGHTS_MAX
 from slackwater.engine.gateway.outputs import LATER
 from tests.gateway.conftest import SYNC, Bench, Log, a_data, a_hello
 from tests.gateway.world import NumberedLog, World, world_of

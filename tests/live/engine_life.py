@@ -16,9 +16,8 @@ from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
 from slackwater.engine.hosts.spark.live_engine import SparkEngine
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
 from slackwater.engine.output.export import export_jsonl
-from slackwater.engine.output.live_answers import LiveAnswers
 from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
-from slackwater.engine.output.run_writer import Failed, FailedQueries
+from slackwater.engine.output.run_writer import Failed, FailedQueries, LiveAnswers
 from tests.spark.test_growing_log import Growing, trace
 
 Answered = dict[tuple[str, str], bytes]

@@ -34,7 +34,7 @@ from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.answer_files import site_file
 from slackwater.engine.output.durable import AnswersDamaged
-from slackwater.engine.output.live_answers import check_begin
+from slackwater.engine.output.run_writer import check_begin
 from slackwater.engine.query import query
 from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of
 from tests.planted import Planted

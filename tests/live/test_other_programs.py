@@ -26,7 +26,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from slackwater.edge_agent import ntp
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.server.ntp_responder import NtpResponder
+from slackwater.engine.server.tcp_host import NtpResponder
 from tests.live.conftest import Field, free_port, until
 from tests.page.test_metrics import DASHBOARD
 

@@ -16,7 +16,7 @@ import pytest
 
 from slackwater.edge_agent import ntp
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.server.ntp_responder import NtpResponder
+from slackwater.engine.server.tcp_host import NtpResponder
 from tests.live.conftest import ENV, Field, Program, free_port, until
 
 WHERE = f"{os.environ['PATH']}:/usr/sbin:/sbin"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.server.page import access
-from slackwater.engine.server.page.access import HEADERS, OPEN
+from slackwater.engine.server.page import web_server
+from slackwater.engine.server.page.web_server import HEADERS, OPEN
 from slackwater.engine.server.site_file import read_site
 from tests.page.conftest import Site
 
@@ -17,7 +17,7 @@ TOKEN = "correct horse battery"
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "WRONG_TOKEN_S", 0.01)
+    monkeypatch.setattr(web_server, "WRONG_TOKEN_S", 0.01)
 
 
 ALL = (*sorted(OPEN - {"/login"}), "/state", "/live", "/metrics", "/nothing", "/state?sort=wrong")

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from slackwater.engine.server.page import access
-from slackwater.engine.server.page import access as connections
+from slackwater.engine.server.page import web_server
 from slackwater.engine.server.page.web_server import PageServer
 from slackwater.engine.server.site_file import PageSettings
 from tests.page.conftest import Site
@@ -86,7 +85,7 @@ async def test_half_sent_requests_hold_no_place(site: Site, half: bytes) -> None
 async def test_a_request_that_does_not_come_is_cut_off(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEADER_S", 0.2)
+    monkeypatch.setattr(web_server, "HEADER_S", 0.2)
     async with served(site) as port:
         begun = time.monotonic()
         assert await answer(port, b"GET / HTTP/1.1\r\nHost: ") == b""
@@ -126,7 +125,7 @@ async def test_no_header_is_an_error_of_the_server(
     site: Site, headers: list[bytes], token: str, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(access, "WRONG_TOKEN_S", 0.01)
+    monkeypatch.setattr(web_server, "WRONG_TOKEN_S", 0.01)
     async with served(site, token=token) as port:
         mine = [header.replace(b"PORT", b"%d" % port) for header in headers]
         for path in ("/state", "/metrics", "/healthz", "/state?find=%ff&sort=%80"):
@@ -154,7 +153,7 @@ async def test_no_form_is_an_error_of_the_server(
     site: Site, kind: bytes, body: bytes, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(access, "WRONG_TOKEN_S", 0.01)
+    monkeypatch.setattr(web_server, "WRONG_TOKEN_S", 0.01)
     async with served(site, token=TOKEN) as port:
         head = get("/login", b"Content-Type: " + kind, b"Content-Length: %d" % len(body))
         said = await answer(port, head.replace(b"GET", b"POST", 1) + body)
@@ -201,8 +200,8 @@ async def test_an_address_has_few_guesses_at_a_time_whatever_the_way(
 ) -> None:
     """A guess is slow, and no more are looked at meanwhile; other addresses come in."""
     place = "" if local else "10.0.0.7"
-    monkeypatch.setattr(access, "place_of", lambda _: place)
-    most = access.LOCAL_GUESSES_MAX if local else access.GUESSES_MAX
+    monkeypatch.setattr(web_server, "place_of", lambda _: place)
+    most = web_server.LOCAL_GUESSES_MAX if local else web_server.GUESSES_MAX
     async with served(site, token=TOKEN) as port:
         begun = time.monotonic()
         guesses = [

@@ -10,7 +10,7 @@ import pytest
 
 from slackwater.engine.log.whole_file import load
 from slackwater.engine.sinks.base import RefusedError, SinkItem, identity_of
-from slackwater.engine.sinks.followed_file import CHUNK
+from slackwater.engine.sinks.forwarding import CHUNK
 from tests.sinks.receivers import RESULT, Answers, KeptReceiver, flaky, run_through
 
 

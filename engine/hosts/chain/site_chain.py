@@ -33,7 +33,6 @@ from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.core.operator import Operator, Result, ResultPieces
 from slackwater.engine.core.released import Refuted, Released, Strings
 from slackwater.engine.core.timeline import by_end, from_start
-from slackwater.engine.hosts.chain.halves import Halves, among, begun_in
 from slackwater.engine.hosts.chain.operators import build_operator, cascade_of
 from slackwater.engine.hosts.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from slackwater.engine.hosts.chain.state_bytes import (
@@ -42,7 +41,7 @@ from slackwater.engine.hosts.chain.state_bytes import (
     from_bytes,
     to_bytes,
 )
-from slackwater.engine.hosts.chain.stream_readers import StreamReaders
+from slackwater.engine.hosts.chain.stream_readers import Halves, StreamReaders, among, begun_in
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.order.base import Ordered, OrderSite
 from slackwater.engine.output.ordered import SideOutput, quarantined_columns, quarantined_shown

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from msgspec.structs import replace
 
+from slackwater.edge_agent import records as r
+from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.clocks.stream_clocks import StreamClocks
+from slackwater.engine.core.columns import VALID_PREFIX, Columns, clock_codes, join
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Operator, Restorable, ResultPieces
-from slackwater.engine.core.released import LATE_DROPPED, Released
-from slackwater.engine.core.timeline import in_stream
+from slackwater.engine.core.released import LATE_DROPPED, RESIDUAL, Progress, Released
+from slackwater.engine.core.timeline import EPOCH_START, REF_END, UNC_START, in_stream
 from slackwater.engine.hosts.chain.settings import ChainSettings
+from slackwater.engine.kernels.records import INT_MAX
+from slackwater.engine.order.base import Guards, Ordered
 from slackwater.engine.query import check_attributes
 from slackwater.engine.query.failures import QueryFailures
 from slackwater.engine.query.plan import lookups_of
@@ -157,3 +163,152 @@ class StreamReaders(Restorable):
         for which in state["_clocks"]:
             self._clocks_of(which)
         super().restore(state)
+
+
+# Halves of intervals on their way past the order (Z10 5.3.2): queries get them at once.
+#
+# A half (``ibp``, ``ibe``) has no number and waits for nothing: queries that take halves get it
+# when it arrives, among what the order releases by then. To all others it does not exist. It moves
+# no progress, as it means no other record.
+
+
+_KINDS: Final = (int(r.Kind.IBP), int(r.Kind.IBE))
+
+
+class Halves(Restorable):
+    """What becomes of them.
+
+    Args:
+        clocks: of the site's sources.
+        guards: what is checked before their time is believed.
+        wanted: columns to gather; None = all.
+    """
+
+    state_fields = ("refused",)
+
+    def __init__(self, clocks: SourceClocks, guards: Guards, wanted: set[str] | None) -> None:
+        self._clocks, self._guards, self._wanted = clocks, guards, wanted
+        self.refused = 0
+        """From the future, by more than clocks may err."""
+
+    def cuts(self, columns: Columns, rows: int, ends: Sequence[int]) -> Sequence[int]:
+        """``ends``, and the places behind halves that arrive at one instant with other records:
+        what these release comes before or after them, and its instant does not say.
+        """
+        places = _places(columns)
+        if not len(places):
+            return ends
+        arrival = columns[r.ARRIVAL][:rows]
+        first = np.searchsorted(arrival, arrival[places], "left")
+        last = np.searchsorted(arrival, arrival[places], "right")
+        halves = np.zeros(rows + 1, np.int64)
+        halves[places + 1] = 1
+        before = np.cumsum(halves)
+        tied = before[last] - before[first] < last - first
+        behind = places[tied] + 1
+        after = np.minimum(behind, rows - 1)
+        goes_on = (halves[after + 1] != 0) & (arrival[after] == arrival[behind - 1])
+        ends_run = (behind == rows) | ~goes_on
+        return [int(end) for end in np.union1d(np.asarray(ends), behind[ends_run])]
+
+    def taken(self, columns: Columns) -> tuple[Columns, np.ndarray] | None:
+        """The halves among ``columns``, as released rows, and which of them come behind all that
+        the order releases of ``columns``, as others arrived just before them; None: no halves.
+        """
+        places = _places(columns)
+        if not len(places):
+            return None
+        found = {
+            name: column[places] for name, column in columns.items()
+            if self._wanted is None or name in self._wanted or name in _ALWAYS
+            or name.startswith(VALID_PREFIX)
+        }  # fmt: skip
+        clock = clock_codes(columns)[places]
+        ts, arrival = (columns[name][places] for name in (r.TS, r.ARRIVAL))
+        ref, unc, epoch = self._clocks.correct(clock, ts, self._guards.default_uncertainty_ns)
+        n = len(places)
+        found |= {
+            r.TE: ts, "ref": ref, "unc": unc, "epoch": epoch, "release": arrival,
+            "status": np.full(n, RESIDUAL, np.int8), r.SEQ: np.full(n, -1),
+        }  # fmt: skip
+        tied = _behind_others(columns, places)
+        if self._guards.guard_ns is None:
+            return found, tied
+        fine = ref - unc - self._guards.guard_ns <= arrival
+        self.refused += int(n - fine.sum())
+        return {name: column[fine] for name, column in found.items()}, tied[fine]
+
+    @staticmethod
+    def hidden(columns: Columns) -> Columns:
+        """``columns`` with kinds as the order sees them, which knows one kind of half."""
+        kind = columns[r.KIND]
+        if not (kind == int(r.Kind.IBE)).any():
+            return columns
+        known = np.where(kind == int(r.Kind.IBE), int(r.Kind.IBP), kind).astype(kind.dtype)
+        return {**columns, r.KIND: known}
+
+
+_ALWAYS: Final = frozenset({r.KIND, r.ID, r.SOURCE, r.CLOCK, r.TS, r.ARRIVAL, r.TYPE, r.STREAM})
+
+
+def _places(columns: Columns) -> np.ndarray:
+    kind = columns.get(r.KIND)
+    return np.empty(0, np.int64) if kind is None else np.flatnonzero(np.isin(kind, _KINDS))
+
+
+def _behind_others(columns: Columns, places: np.ndarray) -> np.ndarray:
+    """Which of the halves at ``places`` have another record before them at their instant."""
+    other = ~np.isin(columns[r.KIND], _KINDS)
+    others = np.concatenate(([0], np.cumsum(other)))
+    first = np.searchsorted(columns[r.ARRIVAL], columns[r.ARRIVAL][places], "left")
+    return np.asarray(others[places] > others[first])
+
+
+def begun_in(columns: Columns, clocks: SourceClocks) -> dict[str, np.ndarray] | None:
+    """The IBPs among ``columns`` with kinds, as ``engine.barrier.base.Listener`` hears of them;
+    None: none.
+    """
+    rows = np.flatnonzero(columns[r.KIND] == int(r.Kind.IBP))
+    if not len(rows):
+        return None
+    names = (r.TYPE, r.SOURCE, r.TS, r.ARRIVAL, r.ID, r.INCARNATION)
+    none = np.zeros(len(rows), np.int64)
+    begun = {name: columns[name][rows] if name in columns else none for name in names}
+    clock = clock_codes(columns)[rows]
+    begun["ref"], _, _ = clocks.correct(clock, begun.pop(r.TS), 0)
+    return begun
+
+
+def among(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordered:
+    """``ordered`` with ``halves``, each behind what was released before it arrived; those of
+    ``last`` behind everything.
+    """
+    n, m = ordered.n, len(halves["ref"])
+    place = np.zeros(m, np.int64)
+    if n:
+        place = np.searchsorted(ordered.columns["release"], halves["release"], "left")
+        place[last] = n
+    if REF_END in ordered.columns:
+        halves = {**halves, REF_END: halves["ref"]}
+    if UNC_START in ordered.columns:
+        halves |= {UNC_START: halves["unc"], EPOCH_START: halves["epoch"]}
+    release = np.where(last, INT_MAX, halves["release"])
+    both = join([ordered.columns, halves], [n, m]) if n else dict(halves)
+    key = np.concatenate([np.arange(n), place])
+    is_event = np.concatenate([np.ones(n, np.bool_), np.zeros(m, np.bool_)])
+    order = np.lexsort((is_event, key))
+
+    def moved(row: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Where a step before row ``row`` is now: behind halves that came until it."""
+        least, most = (np.searchsorted(place, row, side) for side in ("left", "right"))
+        return row + np.clip(np.searchsorted(release, at, "right"), least, most)
+
+    progress, gaps, slack = ordered.progress, ordered.gaps, ordered.slack
+    promises = ordered.promises
+    return replace(
+        ordered, n=n + m, columns={name: column[order] for name, column in both.items()},
+        progress=Progress(moved(progress.row, progress.at), progress.frontier, progress.at),
+        gaps=replace(gaps, row=gaps.row + np.searchsorted(place, gaps.row, "left")),
+        slack=Progress(moved(slack.row, slack.at), slack.frontier, slack.at),
+        promises=promises and replace(promises, row=moved(promises.row, promises.at)),
+    )  # fmt: skip

@@ -29,8 +29,7 @@ from slackwater.engine.operators.match.spill.chunks import (
     folder_of,
 )
 from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
-from slackwater.engine.output.live_answers import LiveAnswers, skipped
-from slackwater.engine.output.run_writer import OutputPart
+from slackwater.engine.output.run_writer import LiveAnswers, OutputPart, skipped
 from slackwater.engine.query import check_attributes
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.results_as_events import attributes_of_log

@@ -33,9 +33,8 @@ from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
 from slackwater.engine.output.durable import AnswersDamaged
-from slackwater.engine.output.live_answers import LiveAnswers, check_begin
 from slackwater.engine.output.part_store import wait_for_sole_use
-from slackwater.engine.output.run_writer import Failed, FailedQueries
+from slackwater.engine.output.run_writer import Failed, FailedQueries, LiveAnswers, check_begin
 from slackwater.engine.query.results_as_events import time_labels
 
 if TYPE_CHECKING:

@@ -29,9 +29,8 @@ from slackwater.engine.log.files.log_files import file_mark
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.operators.match.spill.bounds import STATE
 from slackwater.engine.output.answer_files import AnswerLines
-from slackwater.engine.output.live_answers import LiveAnswers
 from slackwater.engine.output.ordered import SIDE_OUTPUT
-from slackwater.engine.output.run_writer import FailedQueries
+from slackwater.engine.output.run_writer import FailedQueries, LiveAnswers
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.language.statements import several, statements

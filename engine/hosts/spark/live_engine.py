@@ -34,8 +34,7 @@ from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER
 from slackwater.engine.log.arrival_log import Piece, piece_after
 from slackwater.engine.log.files.log_files import reading
 from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
-from slackwater.engine.output.live_answers import LiveAnswers, skipped
-from slackwater.engine.output.run_writer import CHECKPOINT, READING
+from slackwater.engine.output.run_writer import CHECKPOINT, READING, LiveAnswers, skipped
 
 _SINK: Final = "sink"
 _LOOK_S: Final = 0.2

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from importlib import resources
 from typing import Any, Final
@@ -16,15 +19,231 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.core import Metric
 
+from slackwater.edge_agent.listening import names_this_machine
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.gateway.settings import place_of
 from slackwater.engine.server.page import view
-from slackwater.engine.server.page.access import Access, PageConnections, put_headers
 from slackwater.engine.server.page.live import LiveStreams
 from slackwater.engine.server.page.metrics import GatewayCollector
 from slackwater.engine.server.result_feed import ResultFeed
 from slackwater.engine.server.site_file import PageSettings
 from slackwater.engine.server.tcp_host import Acceptor, open_files, page_connections_within
 from slackwater.engine.server.watch.overview import Overview
+
+# Connections of the page: a client without a complete request takes no place from others.
+#
+# When all places are taken, a new connection gets that of one which waits for a request, or for the
+# rest of one, for longest. So containers that ask for ``/healthz`` come in whatever others hold.
+
+
+HEADER_S: Final = 10.0
+"""So long a first request may take to come; later ones, and answers, have longer."""
+_IDLE_S: Final = 60.0
+
+
+class PageConnections:
+    """At most ``most`` of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
+        """The oldest first."""
+        self._answered: set[asyncio.BaseTransport] = set()
+
+    def opened(self, transport: asyncio.BaseTransport) -> None:
+        """A connection more; it, or another one, is closed when there are too many."""
+        self._forget_closed()
+        if len(self._waiting) + len(self._answered) >= self._most:
+            if not self._waiting:
+                _abort(transport)
+                return
+            self._close(self._least_wanted())
+        self._wait(transport, HEADER_S)
+
+    def begins(self, transport: asyncio.BaseTransport | None) -> None:
+        """A whole request has come, which is being answered."""
+        if transport in self._waiting:
+            self._waiting.pop(transport).cancel()
+            self._answered.add(transport)
+
+    def ends(self, transport: asyncio.BaseTransport | None) -> None:
+        """It is answered, and another one may come."""
+        if transport in self._answered:
+            self._answered.discard(transport)
+            self._wait(transport, _IDLE_S)
+
+    def _least_wanted(self) -> asyncio.BaseTransport:
+        """The oldest of the address that has most of those that wait."""
+        places = {transport: _place(transport) for transport in self._waiting}
+        most, _ = Counter(places.values()).most_common(1)[0]
+        return next(transport for transport, place in places.items() if place == most)
+
+    def _wait(self, transport: asyncio.BaseTransport, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiting[transport] = loop.call_later(seconds, self._close, transport)
+
+    def _close(self, transport: asyncio.BaseTransport) -> None:
+        self._waiting.pop(transport).cancel()
+        _abort(transport)
+
+    def _forget_closed(self) -> None:
+        for transport in [each for each in self._waiting if each.is_closing()]:
+            self._close(transport)
+        self._answered = {each for each in self._answered if not each.is_closing()}
+
+
+def _abort(transport: asyncio.BaseTransport) -> None:
+    assert isinstance(transport, asyncio.WriteTransport)
+    transport.abort()
+
+
+def _place(transport: asyncio.BaseTransport) -> str:
+    name = transport.get_extra_info("peername")
+    return place_of(str(name[0]) if name else "")
+
+
+# Access to the page: with the token or, where none is set, as this machine's own user.
+#
+# A browser shows the token once, at the form, and keeps a cookie that is derived from it; programs
+# send ``Authorization: Bearer TOKEN``. Without a token the page answers only to names of this
+# machine (``Host``), so that no site on the web can read it through a name that it points here (DNS
+# rebinding). Nothing is loaded from elsewhere, and no other page may show this one in a frame.
+
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Server": "slackwater",
+}
+OPEN: Final = {
+    "/", "/page.css", "/page.js", "/clocks.js", "/icon.svg", "/login", "/healthz", "/readyz",
+}  # fmt: skip
+"""What says nothing of the site: it is given without a token."""
+WRONG_TOKEN_S: Final = 0.5
+"""So long a wrong token, or cookie, waits for its answer: guessing is slow."""
+GUESSES_MAX: Final = 4
+LOCAL_GUESSES_MAX: Final = 32
+"""Of this machine, as a proxy in front of the page is one of it."""
+_MONTH_S: Final = 30 * 86_400
+_SALT: Final = b"slackwater page"
+
+
+class Access:
+    """Checks every request of one server."""
+
+    def __init__(self, settings: PageSettings, *, secure: bool) -> None:
+        """``secure``: the server speaks TLS."""
+        self._token = settings.token.encode()
+        self._cookie = hmac.new(self._token, _SALT, hashlib.sha256).hexdigest()
+        self._secure = secure
+        self._guesses: Counter[str] = Counter()
+        """Wrong tokens that wait for their answer, by address."""
+
+    @property
+    def open(self) -> bool:
+        """Whether no token is needed."""
+        return not self._token
+
+    def middleware(self) -> Middleware:
+        """To be put around every handler."""
+
+        @web.middleware
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if self.open and not names_this_machine(request.headers.get("Host", "")):
+                raise web.HTTPForbidden(text="this page has no token: it answers to localhost\n")
+            if request.path not in OPEN and not await self._slowly(request, self.admits):
+                raise web.HTTPUnauthorized(
+                    text="the token is missing or wrong\n", headers={"WWW-Authenticate": "Bearer"}
+                )
+            return await handler(request)
+
+        return check
+
+    async def _slowly(
+        self, request: web.Request, is_right: Callable[[web.Request], bool], *, given: bool = False
+    ) -> bool:
+        """Whether the request ``is_right``; if it is a wrong guess, after a while.
+
+        An address has few guesses at a time. Further ones are refused before they are looked at, or
+        they would be as many as it likes.
+        """
+        place = place_of(request.remote or "")
+        is_guess = given or bool(
+            request.headers.get("Authorization") or _cookie_name(request) in request.cookies
+        )
+        most = GUESSES_MAX if place else LOCAL_GUESSES_MAX
+        if is_guess and not self.open and self._guesses[place] >= most:
+            raise web.HTTPTooManyRequests(
+                text="too many wrong tokens from this address\n", headers={"Retry-After": "1"}
+            )
+        if is_right(request):
+            return True
+        if is_guess:
+            self._guesses[place] += 1
+            try:
+                await asyncio.sleep(WRONG_TOKEN_S)
+            finally:
+                self._guesses[place] -= 1
+                if not self._guesses[place]:
+                    del self._guesses[place]
+        return False
+
+    def admits(self, request: web.Request) -> bool:
+        """Whether the request has the token, or its cookie."""
+        if self.open:
+            return True
+        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return hmac.compare_digest(_bytes_of(given.strip()), self._token)
+        cookie = request.cookies.get(_cookie_name(request), "")
+        return hmac.compare_digest(_bytes_of(cookie), self._cookie.encode())
+
+    async def let_in(self, request: web.Request, token: str, answer: web.Response) -> bool:
+        """Puts the cookie on ``answer`` if the token is right.
+
+        Raises:
+            HTTPTooManyRequests: too many wrong ones of that address wait for their answer.
+        """
+
+        def is_right(_: web.Request) -> bool:
+            return not self.open and hmac.compare_digest(_bytes_of(token), self._token)
+
+        if not await self._slowly(request, is_right, given=True):
+            return False
+        answer.set_cookie(
+            _cookie_name(request), self._cookie, max_age=_MONTH_S, httponly=True,
+            samesite="Strict", secure=self._secure, path="/",
+        )  # fmt: skip
+        return True
+
+
+def _bytes_of(text: str) -> bytes:
+    """What a header or form had; aiohttp gives bytes that are not UTF-8 as lone surrogates."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+async def put_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """On every answer, also on refusals."""
+    response.headers.update(HEADERS)
+
+
+def _cookie_name(request: web.Request) -> str:
+    """Cookies know no ports: gateways on one machine must not share theirs."""
+    socket = request.transport.get_extra_info("sockname") if request.transport else None
+    return f"slackwater_{socket[1] if socket else 0}"
+
+
+# The page's own HTTP server, in the loop of the gateway: its routes, from start to stop.
+
 
 _BODY_MAX: Final = 4096
 _STOP_S: Final = 1.0
