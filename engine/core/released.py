@@ -87,10 +87,11 @@ class Strings:
 
     def __init__(self, texts: Sequence[str] = (), spare: Sequence[int] = ()) -> None:
         self.generation = 0
-        self.restore(texts, spare)
+        self.restore((texts, spare))
 
-    def restore(self, texts: Sequence[str], spare: Sequence[int]) -> None:
+    def restore(self, state: tuple[Sequence[str], Sequence[int]]) -> None:
         """Take over a snapshot: the texts by code, and the codes that are not in use."""
+        texts, spare = state
         self.texts: list[str] = list(texts)
         self._spare = list(spare)
         self.codes = {text: code for code, text in enumerate(self.texts)}

@@ -122,7 +122,7 @@ def ours(
     for start, end in itertools.pairwise([0, *cuts, len(rows)]):
         if records[start:end]:
             outputs.append(chain.process([frame(records[start:end])]))
-        chain = Chain.restored(asked_of, "main", chain.snapshot())
+        chain = Chain.restored(asked_of, "main", chain.to_bytes())
     outputs.append(chain.finish())
     left: Counter[str] = Counter()
     for result in itertools.chain(*(output.results[0] for output in outputs)):

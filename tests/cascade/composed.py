@@ -40,7 +40,7 @@ def cascade(
             for plan, results in zip(plans, chain.process([frame(records[start:end])]).results,
                                      strict=True):  # fmt: skip
                 found[plan.name] += list(results)
-            chain = Chain.restored(chosen, "main", chain.snapshot())
+            chain = Chain.restored(chosen, "main", chain.to_bytes())
     for plan, results in zip(plans, chain.finish().results, strict=True):
         found[plan.name] += list(results)
     return found

@@ -167,7 +167,7 @@ def test_results_of_windows_differ_where_their_lines_do(
         if part:
             found = chain.process([frame(part)]).results[0].pieces
             pieces += columns_in(found)  # type: ignore[arg-type]
-        chain = Chain.restored(chosen, "main", chain.snapshot())
+        chain = Chain.restored(chosen, "main", chain.to_bytes())
     pieces += columns_in(chain.finish().results[0].pieces)  # type: ignore[arg-type]
     if not pieces:
         return  # ROWS that no group has enough of

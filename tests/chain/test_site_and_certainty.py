@@ -45,7 +45,7 @@ def results(
     for frame in frames:
         chain = chains.get(frame.site) or Chain(chosen, frame.site)
         found += list(chain.process([frame]).results[0])
-        chains[frame.site] = Chain.restored(chosen, frame.site, chain.snapshot())
+        chains[frame.site] = Chain.restored(chosen, frame.site, chain.to_bytes())
     for chain in chains.values():
         found += list(chain.finish().results[0])
     return found

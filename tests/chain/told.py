@@ -20,7 +20,7 @@ def told(batches: Sequence[Sequence[Frame]], chosen: ChainSettings) -> str:
     """
     chain, outputs = Chain(chosen, "main"), []
     for batch in batches:
-        chain = Chain.restored(chosen, "main", chain.snapshot())
+        chain = Chain.restored(chosen, "main", chain.to_bytes())
         outputs.append(chain.process(list(batch)))
     outputs.append(chain.finish())
     rows = {

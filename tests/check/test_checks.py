@@ -172,7 +172,7 @@ def run(chosen: ChainSettings, given: Sequence[Frame], every: int) -> dict[str, 
             part = Frame("main", frame.batch.slice(start, every))
             for mine, results in zip(found.values(), chain.process([part]).results, strict=True):
                 mine += list(results)
-            chain = Chain.restored(chosen, "main", chain.snapshot())
+            chain = Chain.restored(chosen, "main", chain.to_bytes())
     for mine, results in zip(found.values(), chain.finish().results, strict=True):
         mine += list(results)
     return found

@@ -104,7 +104,7 @@ def run(chosen: ChainSettings, given: Sequence[Frame], every: int) -> dict[str, 
             for mine, results in zip(found.values(), chain.process([part]).results, strict=True):
                 mine += list(results)
             if every < len(given[0].batch):
-                chain = Chain.restored(chosen, "main", chain.snapshot())
+                chain = Chain.restored(chosen, "main", chain.to_bytes())
     for mine, results in zip(found.values(), chain.finish().results, strict=True):
         mine += list(results)
     for number, plan in enumerate(chosen.plans):
@@ -279,7 +279,7 @@ def test_memory_is_of_the_horizon_and_of_what_is_shown(tmp_path: Path) -> None:
             chain.process([Frame("main", frame.batch.slice(start, 50))])
             most = max(most, chain.counters()["queries"]["limited"]["kept_by_limit"])
     assert most < 150
-    assert len(chain.snapshot()) < 60_000
+    assert len(chain.to_bytes()) < 60_000
 
 
 def test_a_result_that_comes_after_the_horizon_is_counted(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_rows_are_the_ordered_stream_however_it_is_cut(
         size = data.draw(st.integers(1, len(left)))
         outputs.append(chain.process([frame(left[:size])]))
         left = left[size:]
-        chain = Chain.restored(asked, "main", chain.snapshot())
+        chain = Chain.restored(asked, "main", chain.to_bytes())
     outputs.append(chain.finish())
     stream = [
         (int(part.columns["attrs.v"][row]), int(part.columns["ref"][row]),

@@ -46,7 +46,7 @@ def changes(
         rows.append(numbered | {"arrival": last})
     for frames in [rows] if at_once else [[row] for row in rows]:
         found += chain.process([frame(frames)]).results[0]
-        chain = Chain.restored(chosen, "main", chain.snapshot())
+        chain = Chain.restored(chosen, "main", chain.to_bytes())
     return [*found, *chain.finish().results[0]]
 
 
@@ -442,7 +442,7 @@ def test_epochs_of_a_device_that_are_over_for_long_are_forgotten() -> None:
         ]  # fmt: skip
         for row in rows:
             found += chain.process([frame([row | {"arrival": at + 50}])]).results[0]
-        chain = Chain.restored(chosen, "main", chain.snapshot())
+        chain = Chain.restored(chosen, "main", chain.to_bytes())
     assert [each["certainty"] for each in found] == ["confirmed"] * 300
     assert len(chain.counters()["clocks"]) <= 66
     for n, certainty in ((299, ["confirmed"]), (240, ["confirmed"]), (0, ["unknown"])):

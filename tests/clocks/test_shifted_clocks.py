@@ -125,7 +125,7 @@ def found(plans: Any, records: list[Record], clock: ClockChoice, cut: int) -> li
     for part in (records[:cut], records[cut:]):
         if part:
             out += [each for some in chain.process([frame(part)]).results for each in some]
-        chain = Chain.restored(settings_, "main", chain.snapshot())
+        chain = Chain.restored(settings_, "main", chain.to_bytes())
     out += [each for some in chain.finish().results for each in some]
     net = list[Record]()
     for each in out:

@@ -79,7 +79,7 @@ def test_its_results_do_not_depend_on_cuts(module: dict[str, Any], tmp_path: Pat
     for frame in frames:
         for row in range(frame.rows):
             again += cut.process([type(frame)("main", frame.batch.slice(row, 1))]).results[0]
-            cut = Chain.restored(settings, "main", cut.snapshot())
+            cut = Chain.restored(settings, "main", cut.to_bytes())
     assert [*again, *cut.finish().results[0]] == found
     assert len(found) == 2
 

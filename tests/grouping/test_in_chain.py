@@ -92,7 +92,7 @@ def test_cuts_and_restarts_of_a_chain(
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), 120], strict=True):
         for place, more in enumerate(cut.process([frame.slice(start, end - start)]).results):
             out[place] += more
-        cut = Chain.restored(chosen, "main", cut.snapshot())
+        cut = Chain.restored(chosen, "main", cut.to_bytes())
     for place, more in enumerate(cut.finish().results):
         out[place] += more
     assert out == expected

@@ -88,7 +88,7 @@ def answered(records: list[Record]) -> tuple[Record, list[str]]:
         if "kind" not in each:
             more["seq"] = sum("kind" not in e for e in records[:number])
         found += chain.process([frame([{**each, **more}])]).results[0]
-        chain = Chain.restored(settings, "main", chain.snapshot())
+        chain = Chain.restored(settings, "main", chain.to_bytes())
     found += chain.finish().results[0]
     counters = chain.counters()
     assert counters["records"].get("ibp", 0) == sum("kind" in each for each in records)

@@ -73,7 +73,7 @@ def answered(
     for start, stop in itertools.pairwise(borders):
         if start < stop:
             found += chain.process([frame(records[start:stop])]).results[0]
-            chain = Chain.restored(settings, "main", chain.snapshot())
+            chain = Chain.restored(settings, "main", chain.to_bytes())
     found += chain.finish().results[0]
     return found, chain.counters()["queries"]["q1"]
 

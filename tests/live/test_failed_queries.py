@@ -354,6 +354,6 @@ def test_a_failed_query_holds_no_state(tmp_path: Path) -> None:
             assert [each.query for each in output.failures] == ["pairs"]
     gc.collect()
     assert not any(isinstance(each, Failing) for each in gc.get_objects())
-    again = site_chain.Chain.restored(settings("count", "pairs"), "s", chain.snapshot())
+    again = site_chain.Chain.restored(settings("count", "pairs"), "s", chain.to_bytes())
     assert "pairs" in again.counters()["queries"]
     assert again.finish().failures == []

@@ -81,7 +81,7 @@ def released(
     for start, end in itertools.pairwise([0, *cuts, len(given)]):
         if end > start:
             out += chain.process([frame(given[start:end])]).ordered
-            chain = Chain.restored(chosen, "main", chain.snapshot())
+            chain = Chain.restored(chosen, "main", chain.to_bytes())
     out += chain.finish().ordered
     names = ("seq", "release", "status")
     rows = [
@@ -163,7 +163,7 @@ class Ordering:
 
     def resume(self) -> Ordering:
         """Go on in a new chain that was given this one's snapshot."""
-        self._use(Chain.restored(self.settings, "main", self.chain.snapshot()))
+        self._use(Chain.restored(self.settings, "main", self.chain.to_bytes()))
         return self
 
     def finish(self) -> Ordering:

@@ -165,7 +165,7 @@ def answered(
     for start, end in itertools.pairwise([0, *cuts, len(given)]):
         if end > start:
             outputs.append(chain.process([frame(given[start:end])]))
-            chain = Chain.restored(chosen, "main", chain.snapshot())
+            chain = Chain.restored(chosen, "main", chain.to_bytes())
     for output in (*outputs, chain.finish()):
         for mine, told in zip(results, output.results, strict=True):
             mine.extend(repr({**each, "query": ""}) for each in told)

@@ -93,7 +93,7 @@ def chain_over(batches: Sequence[Sequence[Frame]], order: str, resumed: Sequence
     chain = Chain(chosen, "main")
     for number, batch in enumerate(batches):
         if number in resumed:
-            chain = Chain.restored(chosen, "main", chain.snapshot())
+            chain = Chain.restored(chosen, "main", chain.to_bytes())
         told.take(chain.process(list(batch)))
     told.take(chain.finish())
     told.counters = chain.counters()

@@ -183,7 +183,7 @@ def _snapshot_bytes(frame_of: Callable[..., Frame], sources: int) -> tuple[int, 
                 for record in events(f"source {number}", range(8), 100 * number)
             ]
             chain.process([frame_of(records)])
-    return len(chain.snapshot()), chain
+    return len(chain.to_bytes()), chain
 
 
 def test_state_does_not_grow_with_the_sources_that_came_and_went(

@@ -52,7 +52,7 @@ def results_of(
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(lines)}), len(lines)]
     for start, stop in itertools.pairwise(borders):
         if start:
-            chain = Chain.restored(made, frame.site, chain.snapshot())
+            chain = Chain.restored(made, frame.site, chain.to_bytes())
         found += list(chain.process([frame.slice(start, stop - start)]).results[0])
     found += list(chain.finish().results[0])
     return found, chain.counters()["queries"][plan.name]

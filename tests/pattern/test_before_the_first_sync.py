@@ -72,7 +72,7 @@ def answers(text: str, clocks: dict[str, Clock], events: list[Event], cut: int) 
     for start, end in itertools.pairwise([0, cut, len(records)]):
         if end > start:
             found += chain.process([frame(records[start:end])]).results[0]
-            chain = Chain.restored(chosen, "main", chain.snapshot())
+            chain = Chain.restored(chosen, "main", chain.to_bytes())
     standing: dict[Any, Record] = {}
     for result in [*found, *chain.finish().results[0]]:
         if "events" in result:

@@ -121,7 +121,7 @@ def told(
     for start, end in itertools.pairwise([*borders, len(world.records)]):
         outputs.append(chain.process([frame(world.records[start:end])]))
         if cuts:
-            saved = Chain.restored(chosen, "main", chain.snapshot()).snapshot()
+            saved = Chain.restored(chosen, "main", chain.to_bytes()).to_bytes()
             chain = Chain.restored(chosen, "main", saved)
     outputs.append(chain.finish())
     for output in outputs:

@@ -135,7 +135,7 @@ def test_sources_that_do_not_return_are_forgotten_and_nobody_sees_it(
             frames = [each for each in world.frames(rows) if each.site == "site-000"]
             for number, each in enumerate(frames):
                 if number in resumed:
-                    chain = Chain.restored(chosen, "site-000", chain.snapshot())
+                    chain = Chain.restored(chosen, "site-000", chain.to_bytes())
                 outputs.append(chain.process([each]))
             outputs.append(chain.finish())
         told.append([repr(result) for output in outputs for of_query in output.results
@@ -212,5 +212,5 @@ def test_work_and_state_are_in_proportion_whatever_comes_and_goes(sources: bool)
     in_proportion(lambda count: calls(lambda: passing(count, sources=sources)), 400)
     few, many = (passing(count, sources=sources) for count in (400, 3200))
     # Some of it goes only when it may be half of all.
-    assert len(many.snapshot()) < 1.5 * len(few.snapshot())
+    assert len(many.to_bytes()) < 1.5 * len(few.to_bytes())
     assert len(many.strings.texts) < 1.5 * len(few.strings.texts)

@@ -41,7 +41,7 @@ def chain_results(
     chain, found = Chain(chosen, "main"), []
     for start, end in itertools.pairwise([0, *sorted({*cuts} - {0, len(records)}), len(records)]):
         found += list(chain.process([frame(records[start:end])]).results[0])
-        chain = Chain.restored(chosen, "main", chain.snapshot())
+        chain = Chain.restored(chosen, "main", chain.to_bytes())
     return found + list(chain.finish().results[0])
 
 

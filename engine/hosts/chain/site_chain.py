@@ -30,7 +30,7 @@ from slackwater.engine.core.columns import (
 )
 from slackwater.engine.core.errors import ContractViolation, Interrupted, UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame
-from slackwater.engine.core.operator import Operator, Result, ResultPieces
+from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import Refuted, Released, Strings
 from slackwater.engine.core.timeline import by_end, from_start
 from slackwater.engine.hosts.chain.operators import build_operator, cascade_of
@@ -41,7 +41,13 @@ from slackwater.engine.hosts.chain.state_bytes import (
     from_bytes,
     to_bytes,
 )
-from slackwater.engine.hosts.chain.stream_readers import Halves, StreamReaders, among, begun_in
+from slackwater.engine.hosts.chain.stream_readers import (
+    AttributeChecks,
+    Halves,
+    StreamReaders,
+    among,
+    begun_in,
+)
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.order.base import Ordered, OrderSite
 from slackwater.engine.output.ordered import SideOutput, quarantined_columns, quarantined_shown
@@ -51,7 +57,6 @@ from slackwater.engine.query.fields import attributes_of, looked_up_attributes, 
 from slackwater.engine.query.reference_tables import with_lookups
 
 if TYPE_CHECKING:
-    from slackwater.engine.hosts.chain.stream_readers import AttributeChecks
     from slackwater.engine.operators.check import Judging
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
@@ -71,7 +76,7 @@ SNAPSHOT_VERSION: Final = 26
 """Of snapshots."""
 
 
-class Chain:
+class Chain(Restorable):
     """One site's chain. Feed it frames in arrival order, then ``finish`` it once.
 
     Args:
@@ -79,6 +84,13 @@ class Chain:
         site: its name.
         chunks: where a query's spilled chunks are; None: as ``settings.spill`` says.
     """
+
+    state_fields = (
+        "strings", "_types", "clocks", "_order", "_readers", "_cascade", "_records",
+        "_lookup_missed", "_last_arrival", "_rows_at_once", "_quarantined", "_side", "judging",
+        "_halves",
+    )  # fmt: skip
+    # Of these, rows at once: so that a batch done again has the same pieces.
 
     def __init__(self, settings: ChainSettings, site: str, chunks: ChunksOf | None = None) -> None:
         self.settings = settings
@@ -101,8 +113,6 @@ class Chain:
         self._failures = QueryFailures(settings.plans, self._operators, isolate=isolate)
         self._checks: AttributeChecks | None = None
         if isolate:
-            from slackwater.engine.hosts.chain.stream_readers import AttributeChecks  # noqa: PLC0415 - when live
-
             self._checks = AttributeChecks(settings, self._failures)
         self._rows_at_once = _ROWS_LEAST
         self.judging: Judging | None = None
@@ -510,33 +520,18 @@ class Chain:
         names = sorted(text for code in codes if (text := self.strings.text(code)))
         return {"unknown_clocks": names} if names else {}
 
-    def snapshot(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The whole state, as bytes that only this version reads.
 
         Raises:
             UserError: a dataflow's own functions made what cannot be kept.
         """
         operators = self._failures.operator_states()
-        state = {
-            "version": SNAPSHOT_VERSION,
-            "strings": self.strings.snapshot(),
-            "types": dict(self._types),
-            "clocks": self.clocks.snapshot(),
+        state = self.snapshot() | {
+            "version": SNAPSHOT_VERSION, "operators": operators,
             "seen": {stream: seen.snapshot() for stream, seen in self._clocks_seen.items()},
-            "order": self._order.snapshot(),
-            "operators": operators,
-            "readers": self._readers.snapshot(),
-            "cascade": self._cascade and self._cascade.snapshot(),
             "failed": self._failures.snapshot(),
-            "records": dict(self._records),
-            "lookup_missed": dict(self._lookup_missed),
-            "last_arrival": self._last_arrival,
-            "rows_at_once": self._rows_at_once,  # so that a batch done again has the same pieces
-            "quarantined": list(self._quarantined),
-            "side": self._side.snapshot(),
-            "judging": self.judging and self.judging.snapshot(),
-            "halves": None if self._halves is None else self._halves.snapshot(),
-        }
+        }  # fmt: skip
         try:
             return to_bytes(state)
         except NotPlainError:
@@ -548,7 +543,7 @@ class Chain:
     def restored(
         cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
     ) -> Chain:
-        """The chain as it was at ``snapshot``, taken with equal settings.
+        """The chain as it was when ``to_bytes`` gave ``snapshot``, with equal settings.
 
         Raises:
             StateDamagedError: ``snapshot`` is no state, or not one of such a chain.
@@ -558,36 +553,19 @@ class Chain:
             raise StateDamagedError("is of another version")
         chain = cls(settings, site, chunks)
         try:
-            chain._restore(state)
+            chain.restore(state)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateDamagedError(f"is of another chain: {error!r}") from error
         return chain
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        self.strings.restore(*state["strings"])
-        self._order.adopt(self.strings)
-        self._types.update(state["types"])
-        self.clocks.restore(state["clocks"])
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
         for stream, seen in state["seen"].items():
             self._clocks_seen[stream] = self._new_clocks_seen()
             self._clocks_seen[stream].restore(seen)
-        self._order.restore(state["order"])
         self._failures.restore(state["failed"])
         for operator, saved in zip(self._operators, state["operators"], strict=True):
             operator.restore(saved)
-        self._readers.restore(state["readers"])
-        if self._cascade is not None:
-            self._cascade.restore(state["cascade"])
-        self._records = Counter(state["records"])
-        self._lookup_missed = Counter(state["lookup_missed"])
-        self._last_arrival = state["last_arrival"]
-        self._rows_at_once = state["rows_at_once"]
-        self._quarantined = list(state["quarantined"])
-        self._side.restore(state["side"])
-        if self.judging is not None:
-            self.judging.restore(state["judging"])
-        if self._halves is not None:
-            self._halves.restore(state["halves"])
 
 
 def _check_kept(query: str, state: dict[str, Any]) -> None:

@@ -276,7 +276,7 @@ class EmbeddedEngine:
         begun = time.monotonic()
         changed = {site: self._chains[site] for site in self._changed}
         for site, chain in changed.items():
-            self._snapshots[site] = chain.snapshot()
+            self._snapshots[site] = chain.to_bytes()
             if failures := chain.new_failures():  # for want of memory, say
                 self._answers.take(failed_parts(site, failures))
         self._changed.clear()

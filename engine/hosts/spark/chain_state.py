@@ -189,7 +189,7 @@ class ChainState:
 
     def keep(self, chain: Chain, results: int) -> None:
         """Makes the chain as it is now, with so many results, the state of its site."""
-        snapshot = packed(chain.snapshot())
+        snapshot = packed(chain.to_bytes())
         digest = digest_of(snapshot)
         self._snapshot.update((snapshot,))
         self._digest.update((digest, results))
@@ -203,7 +203,7 @@ class ChainState:
             return chain
         chunks = self._chunks
         return Chain.restored(
-            self._settings, chain.site, chain.snapshot(), lambda query: ChunksApart(chunks(query))
+            self._settings, chain.site, chain.to_bytes(), lambda query: ChunksApart(chunks(query))
         )
 
 

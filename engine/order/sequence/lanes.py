@@ -14,6 +14,7 @@ from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.columns import DEFAULT_STREAM_CODE, Columns
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, numbers_of, one
@@ -92,8 +93,10 @@ def look_up(
 # What is still known of sources that were forgotten: how many they were, and their counters.
 
 
-class Forgotten(Struct):
+class Forgotten(Restorable, Struct):
     """How many sources were forgotten, and what became of their events."""
+
+    state_fields = ("sources", "may_have_returned", "_sums")
 
     sources: int = 0
     may_have_returned: int = 0
@@ -115,15 +118,6 @@ class Forgotten(Struct):
                 "ended": True, "idle": False,
             }
         ]  # fmt: skip
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"counts": (self.sources, self.may_have_returned), "sums": dict(self._sums)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self.sources, self.may_have_returned = state["counts"]
-        self._sums = Counter(state["sums"])
 
 
 # The table of lanes, one per (source, stream), in order of their first record.

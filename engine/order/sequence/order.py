@@ -22,6 +22,7 @@ from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.columns import VALID_PREFIX, Columns, join
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Gaps, Progress, Strings
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
@@ -174,8 +175,10 @@ def _first_state(settings: SequenceSettings, guards: Guards) -> np.ndarray:
     )  # fmt: skip
 
 
-class Sequence:
+class Sequence(Restorable):
     """The ordering operator ``sequence`` with its merge over all lanes of a site."""
+
+    state_fields = ("_rows", "_payload", "_state", "_row_bytes", "_counted", "_lanes")
 
     def __init__(
         self,
@@ -408,22 +411,3 @@ class Sequence:
     def adopt(self, strings: Strings) -> None:
         """``strings`` has what is in use, at the same codes."""
         self._lanes.adopt(strings)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "rows": self._rows.copy(),
-            "payload": {name: column.copy() for name, column in self._payload.items()},
-            "state": self._state.copy(),
-            "row_bytes": self._row_bytes,
-            "counted": self._counted,
-            "lanes": self._lanes.snapshot(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self._rows = state["rows"].copy()
-        self._payload = {name: column.copy() for name, column in state["payload"].items()}
-        self._state = state["state"].copy()
-        self._row_bytes, self._counted = state["row_bytes"], state["counted"]
-        self._lanes.restore(state["lanes"])
