@@ -7,7 +7,7 @@ costs the scraper memory for good, so only the first ``sources_max`` of them hav
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -16,6 +16,7 @@ from slackwater.engine.server.page.live import LiveStreams
 from slackwater.engine.server.result_feed import ResultFeed
 from slackwater.engine.server.watch.overview import STATES, Overview, SourceRow
 
+Family = type[CounterMetricFamily | GaugeMetricFamily]
 LABELS: Final = ("site", "source")
 EVENTS: Final = {
     "received": "Events that agents sent, copies too.",
@@ -27,7 +28,7 @@ EVENTS: Final = {
     "reused": "Recorded events whose number another event of their source had; kept without it.",
 }
 """Counts of events (``Sums.events``): what each of them is."""
-SINK_FIGURES: Final[dict[str, tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str]]] = {
+SINK_FIGURES: Final[dict[str, tuple[Family, str, str]]] = {
     "delivered": (CounterMetricFamily, "delivered", "Results that the receiver has."),
     "retries": (CounterMetricFamily, "retries", "Deliveries that failed and are tried again."),
     "dead": (CounterMetricFamily, "dead", "Results that the receiver refused, kept in a file."),
@@ -69,20 +70,17 @@ class GatewayCollector:
             "Received less recorded, duplicate, refused and put off: 0 if the books are right.",
             sums.balance,
         )
-        faults = CounterMetricFamily(
-            "slackwater_faults", "Messages and connections refused, by reason.", labels=["reason"]
-        )
-        for reason, count in sorted(sums.faults.items()):
-            faults.add_metric([reason], count)
-        yield faults
-        pulled = CounterMetricFamily(
-            "slackwater_intervals_pulled_back",
+        yield _labelled(
+            CounterMetricFamily, "slackwater_faults",
+            "Messages and connections refused, by reason.",
+            ("reason",), [((reason,), count) for reason, count in sorted(sums.faults.items())],
+        )  # fmt: skip
+        yield _labelled(
+            CounterMetricFamily, "slackwater_intervals_pulled_back",
             "Intervals that began and did not come, asked for at their agents, by what came of it.",
-            labels=["reason"],
-        )
-        for reason, count in sums.pulled.items():
-            pulled.add_metric([reason.removeprefix("pull_back_")], count)
-        yield pulled
+            ("reason",),
+            [((name.removeprefix("pull_back_"),), count) for name, count in sums.pulled.items()],
+        )  # fmt: skip
         yield _counter(
             "slackwater_dead_letters", "Refused messages kept in the file.", sums.letters
         )
@@ -91,12 +89,10 @@ class GatewayCollector:
             "Refused messages for which the file had no room.",
             sums.letters_dropped,
         )
-        states = GaugeMetricFamily(
-            "slackwater_sources", "Sources known since the start, by state.", labels=["state"]
-        )
-        for state in STATES:
-            states.add_metric([state], sums.states.get(state, 0))
-        yield states
+        yield _labelled(
+            GaugeMetricFamily, "slackwater_sources", "Sources known since the start, by state.",
+            ("state",), [((state,), sums.states.get(state, 0)) for state in STATES],
+        )  # fmt: skip
         yield _gauge(
             "slackwater_sources_not_back", "Sources of the log not seen since the start.",
             sums.not_back,
@@ -131,79 +127,80 @@ class GatewayCollector:
             "slackwater_queries_failed", "Queries that are set aside, counted at each site.",
             len(answers.failed),
         )  # fmt: skip
-        failed = GaugeMetricFamily(
-            "slackwater_query_failed", "1: the query is set aside at that site.",
-            labels=["query", "site"],
+        failed = [(each["query"], each["site"]) for each in answers.failed[: self._sources_max]]
+        yield _labelled(
+            GaugeMetricFamily, "slackwater_query_failed", "1: the query is set aside at that site.",
+            ("query", "site"), [(each, 1) for each in failed],
         )  # fmt: skip
-        for each in answers.failed[: self._sources_max]:
-            failed.add_metric([each["query"], each["site"]], 1)
-        yield failed
         yield _counter("slackwater_results_inserted", "Results with op +.", self._feed.inserted)
         yield _counter("slackwater_results_retracted", "Results with op -.", self._feed.retracted)
 
     def _of_sinks(self) -> Iterator[Metric]:
         sinks = self._overview.answers.sinks
-        names = [sink["name"] for sink in sinks]
         for field, (kind, name, help_) in SINK_FIGURES.items():
-            family = kind(f"slackwater_sink_{name}", help_, labels=["sink"])
-            for label, sink in zip(names, sinks, strict=True):
-                family.add_metric([label], float(sink[field]))
-            yield family
+            values = [((sink["name"],), float(sink[field])) for sink in sinks]
+            yield _labelled(kind, f"slackwater_sink_{name}", help_, ("sink",), values)
 
     def _of_sources(self) -> Iterator[Metric]:
         number = min(len(self._overview), self._sources_max)
         rows = [self._overview.row(index) for index in range(number)]
-        for reason, help_ in EVENTS.items():
-            name = f"slackwater_source_events_{reason}"
-            yield _counters(name, help_, rows, [float(row.counts[reason]) for row in rows])
-        yield _counters(
-            "slackwater_source_events_disordered",
+        for name, (kind, help_, values) in _of_rows(rows, self._overview.now).items():
+            found = [
+                ((row.site, row.source), value)
+                for row, value in zip(rows, values, strict=True) if value is not None
+            ]  # fmt: skip
+            yield _labelled(kind, f"slackwater_source_{name}", help_, LABELS, found)
+
+
+def _of_rows(rows: list[SourceRow], now: int) -> dict[str, tuple[Family, str, list[float | None]]]:
+    """What each source has series of: kind, help and a value of each row; None: no series."""
+    counters = {
+        **{f"events_{reason}": (help_, [row.counts[reason] for row in rows])
+           for reason, help_ in EVENTS.items()},
+        "events_disordered": (
             "Events that arrived after one of their site with a larger reference time.",
-            rows, [float(row.disordered) for row in rows],
-        )  # fmt: skip
-        for name, (help_, values) in _gauges(rows, self._overview.now).items():
-            family = GaugeMetricFamily(name, help_, labels=LABELS)
-            for row, value in zip(rows, values, strict=True):
-                if value is not None:
-                    family.add_metric([row.site, row.source], value)
-            yield family
-
-
-def _gauges(rows: list[SourceRow], now: int) -> dict[str, tuple[str, list[float | None]]]:
-    return {
-        "slackwater_source_up": (
+            [row.disordered for row in rows],
+        ),
+    }  # fmt: skip
+    gauges: dict[str, tuple[str, list[float | None]]] = {
+        "up": (
             "1: a connection of the source is open.",
             [float(row.state in ("connected", "idle")) for row in rows],
         ),
-        "slackwater_source_clock_offset_seconds": (
+        "clock_offset_seconds": (
             "Reference time minus the source's clock at its last sync; positive: it is slow.",
             [row.offset for row in rows],
         ),
-        "slackwater_source_clock_bound_seconds": (
+        "clock_bound_seconds": (
             "How wrong the offset may be by now.",
             [row.bound for row in rows],
         ),
-        "slackwater_source_path_delay_seconds": (
+        "path_delay_seconds": (
             "Round trip of the last sync, without the server's own time.",
             [row.delay for row in rows],
         ),
-        "slackwater_source_lag_seconds": (
+        "lag_seconds": (
             "Arrival minus reference time, mean of the last events.",
             [row.lag for row in rows],
         ),
-        "slackwater_source_gaps": (
+        "gaps": (
             "Runs of numbers that have not come, below others that have.",
             [float(row.gaps) for row in rows],
         ),
-        "slackwater_source_missing": (
+        "missing": (
             "Numbers in the gaps.",
             [float(row.missing) for row in rows],
         ),
-        "slackwater_source_last_seen_timestamp_seconds": (
+        "last_seen_timestamp_seconds": (
             "Arrival of the last record.",
             [None if row.seen is None else now / 1e9 - row.seen for row in rows],
         ),
     }
+    return {
+        **{name: (CounterMetricFamily, help_, [*map(float, values)])
+           for name, (help_, values) in counters.items()},
+        **{name: (GaugeMetricFamily, *of) for name, of in gauges.items()},
+    }  # fmt: skip
 
 
 def _counter(name: str, help_: str, value: float) -> Metric:
@@ -214,8 +211,12 @@ def _gauge(name: str, help_: str, value: float) -> Metric:
     return GaugeMetricFamily(name, help_, value=value)
 
 
-def _counters(name: str, help_: str, rows: list[SourceRow], values: list[float]) -> Metric:
-    family = CounterMetricFamily(name, help_, labels=LABELS)
-    for row, value in zip(rows, values, strict=True):
-        family.add_metric([row.site, row.source], value)
+def _labelled(
+    kind: Family, name: str, help_: str, labels: Sequence[str],
+    values: Iterable[tuple[Sequence[str], float]],
+) -> Metric:  # fmt: skip
+    """A family with these labels; ``values``: by the texts of the labels."""
+    family = kind(name, help_, labels=labels)
+    for texts, value in values:
+        family.add_metric(texts, value)
     return family

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from slackwater.engine.core.clocks.epochs import FREE_RUNNING_NS, REFUTES_NS
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.frames import clock_name
 from slackwater.engine.gateway.outputs import Sink
+from slackwater.engine.log.describe import string_codes
 
 # What a running gateway knows of the clocks of devices behind its sources, from their syncs.
 
@@ -317,7 +318,7 @@ class SourceFigures:
 
     def _look(self, frame: Frame) -> None:
         batch = frame.batch
-        codes, names = _codes(batch.column(r.SOURCE))
+        codes, names = string_codes(batch.column(r.SOURCE))
         rows = np.array(
             [-1 if (row := self.row(frame.site, name)) is None else row for name in names] + [-1],
             np.int64,
@@ -346,7 +347,7 @@ class SourceFigures:
         fields[r.SKEW_ERROR_PPB] = _ints(batch, r.SKEW_ERROR_PPB, 0)
         codes, clocks = np.full(batch.num_rows, -1), list[str]()
         if r.CLOCK in batch.schema.names:
-            codes, clocks = _codes(batch.column(r.CLOCK))
+            codes, clocks = string_codes(batch.column(r.CLOCK))
         before: tuple[int, int, int] | None = None
         for place in np.flatnonzero(said & (kind == Kind.SYNC) & (rows >= 0)).tolist():
             row = int(rows[place])
@@ -379,7 +380,7 @@ class SourceFigures:
         """The clocks of a frame's events, as the last syncs say at its end."""
         clock, names = np.full(frame.batch.num_rows, -1), list[str]()
         if r.CLOCK in frame.batch.schema.names:
-            clock, names = _codes(frame.batch.column(r.CLOCK))
+            clock, names = string_codes(frame.batch.column(r.CLOCK))
         pairs = rows[event] * (len(names) + 1) + clock[event] + 1
         which, place = np.unique(pairs, return_inverse=True)
         stamps = list[tuple[int, str]]()
@@ -442,13 +443,6 @@ class SourceFigures:
         first = of["first_event"][which]
         of["first_event"][which] = np.where(first == NEVER, int(arrival[0]), first)
         of["last_event"][which] = now
-
-
-def _codes(column: Any) -> tuple[np.ndarray, list[str]]:
-    """Codes of the sources; -1: of none."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, encoded.dictionary.to_pylist()
 
 
 def _ints(batch: pa.RecordBatch, name: str, absent: int) -> np.ndarray:
