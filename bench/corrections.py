@@ -20,7 +20,7 @@ import numpy as np
 
 from bench.workload import columns, frames, write_log
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore

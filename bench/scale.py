@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark.host import run_on_spark
 from slackwater.engine.log.arrival_log import LogWriter, gathered
 from slackwater.engine.order.registry import parse_order

@@ -68,7 +68,7 @@ else:
         try:
             found = globals()[name] = getattr(import_module(home), name)
         except ModuleNotFoundError as error:
-            from slackwater.engine.core.extras import missing_package  # noqa: PLC0415
+            from slackwater.engine.core.errors import missing_package  # noqa: PLC0415
 
             raise missing_package(error) from None
         return found

@@ -15,7 +15,7 @@ from slackwater.engine.apps.compare.measure import Reading
 from slackwater.engine.apps.compare.page import HTML, NO_ARRIVALS, as_plain, write_comparison
 from slackwater.engine.apps.report.numbers import plain, versions
 from slackwater.engine.core.clocks.choice import read_clock
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import need
 from slackwater.engine.hosts.options import read_guards
 from slackwater.engine.hosts.warnings import of_counted
 from slackwater.frames import AsFrames

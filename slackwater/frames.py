@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import need
 
 if TYPE_CHECKING:
     import pandas as pd

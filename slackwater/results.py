@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.hosts.result_files import (
     TABLES,
     Answers,

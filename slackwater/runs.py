@@ -16,7 +16,7 @@ from slackwater.engine.apps.scenario_run import (
     read_options,
     run_scenario,
 )
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import need
 from slackwater.engine.hosts.pipeline import Advanced, Host
 from slackwater.engine.hosts.result_files import Answers
 from slackwater.engine.output.part_store import PartStore

@@ -50,7 +50,7 @@ INNER = {
     },
     "scenarios/recordings.py": {"engine.core.units", "engine.log.whole_file", "engine.apps.report"},
     "scenarios/mimic/answers.py": {
-        "engine.hosts.chain", "engine.hosts.inprocess", "engine.order.registry", "engine.query",
+        "engine.hosts.chain", "engine.hosts.pipeline", "engine.order.registry", "engine.query",
     },
 }  # fmt: skip
 # Only these parts of the engine may start simulations: everything else sees an arrival log.

@@ -18,8 +18,7 @@ from typer.exceptions import TyperException
 from slackwater.edge_agent.errors import refused
 from slackwater.engine.cli.examples import epilog
 from slackwater.engine.cli.visible import print_stderr
-from slackwater.engine.core.errors import Interrupted, SlackwaterError, UserError
-from slackwater.engine.core.extras import missing_package
+from slackwater.engine.core.errors import Interrupted, SlackwaterError, UserError, missing_package
 
 _COMMANDS: Final = {
     "run": (

@@ -23,8 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Final
 
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import EXTRAS
+from slackwater.engine.core.errors import EXTRAS, UserError
 from slackwater.engine.hosts.java import (
     JAVA_MIN,
     Java,

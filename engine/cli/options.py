@@ -19,8 +19,7 @@ import typer
 
 from slackwater.edge_agent.settings_file import HIDDEN
 from slackwater.engine.cli.visible import print_stderr
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.options import CommandOption
 from slackwater.engine.hosts.pipeline import Host

@@ -67,8 +67,7 @@ from slackwater.engine.cli.terminal import (
     watched,
 )
 from slackwater.engine.cli.visible import print_stderr
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.java import need_spark, spark_lacks
 from slackwater.engine.hosts.pipeline import Advanced, Host

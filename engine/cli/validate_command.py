@@ -77,8 +77,7 @@ from slackwater.engine.cli.terminal import (
     watched,
 )
 from slackwater.engine.cli.visible import json_out, print_stderr
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.hosts.live.questions import Questions, answering_time_ns
 from slackwater.engine.hosts.pipeline import check_plans, prepare, work_folder

@@ -63,7 +63,7 @@ KERNELS: Final = 77
 def records() -> Iterator[dict[str, Any]]:
     """A trace of two sources: late events, a lost one, a clock that is known to within 4 ns.
 
-    More than pass before kernels are loaded (``engine.hosts.inprocess``).
+    More than pass before kernels are loaded (``engine.hosts.pipeline``).
     """
     yield {"kind": "sync", "source": "s1", "offset": 1, "delay": 8, "arrival": 1}
     for seq in (*range(20), 22, 21, *range(24, 200)):

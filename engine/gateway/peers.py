@@ -153,7 +153,7 @@ class Source:
     """Something of it is in the frame that is being built."""
     promises: WaitingPromises = field(default_factory=WaitingPromises)
     answers: bool = False
-    """Its agent understands requests for intervals (``engine.gateway.pull_back``)."""
+    """Its agent understands requests for intervals (``engine.gateway.intake``)."""
     open: dict[tuple[int, int], OpenInterval] = field(default_factory=dict)
     """By stream and id; only of agents that answer."""
     gap_seen: int = 0

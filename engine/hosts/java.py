@@ -15,8 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import EXTRAS
+from slackwater.engine.core.errors import EXTRAS, UserError
 
 JAVA_MIN: Final = 17
 """Oldest Java that PySpark 4 runs on."""

@@ -13,9 +13,8 @@ from msgspec import Struct, structs
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.row_export import CSV, PARQUET
 from slackwater.engine.output.export import export_jsonl, export_table, table_ahead
-from slackwater.engine.output.identity import final_results
 from slackwater.engine.output.json_lines import Dates
-from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.kinds import KINDS, final_results
 from slackwater.engine.output.ordered import (
     ORDERED,
     ORDERED_STREAM,

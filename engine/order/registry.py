@@ -16,8 +16,8 @@ ORDERS: Final = {
     "sequence": "slackwater.engine.order.sequence.order:SequenceSettings",
     "kslack": "slackwater.engine.order.slack.kslack:KSlackSettings",
     "mp-kslack": "slackwater.engine.order.slack.kslack:MpKSlackSettings",
-    "kslack-chain": "slackwater.engine.order.slack.aq_settings:KSlackChainSettings",
-    "aq-kslack": "slackwater.engine.order.slack.aq_settings:AqKSlackSettings",
+    "kslack-chain": "slackwater.engine.order.slack.aq_kslack:KSlackChainSettings",
+    "aq-kslack": "slackwater.engine.order.slack.aq_kslack:AqKSlackSettings",
     "ldop": "slackwater.engine.order.slack.ldop:LdopSettings",
     "none": "slackwater.engine.order.unordered.none:NoneSettings",
 }

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
+from slackwater.engine.core.clocks.seen import CLOCK_STATUS, STATUSES
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Result
 

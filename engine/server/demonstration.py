@@ -20,8 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.server.serving import serve
 from slackwater.engine.server.site_file import PAGE_PORT, read_site
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from slackwater.edge_agent.standard_streams import keep_private
-from slackwater.engine.core.errors import SlackwaterError, UserError
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import SlackwaterError, UserError, need
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.gateway.core import GatewayCore, Recalled
 from slackwater.engine.gateway.outputs import DeadLetters

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.scenario import NS_PER, Guards

@@ -18,7 +18,7 @@ import pytest
 import slackwater
 from slackwater.engine.cli.app import run
 from slackwater.engine.cli.options import BadLineOptions, InputOptions
-from slackwater.engine.core import extras
+from slackwater.engine.core import errors
 from slackwater.translate_options import in_python
 
 ROWS = [
@@ -103,7 +103,7 @@ def test_a_library_that_is_not_there(
     package: str, trace: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = slackwater.order(trace(ROWS))
-    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(errors.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(
         slackwater.SlackwaterError, match=f"needs {package}; type: pip install {package}"
     ):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_book import SlowBook
 
-from slackwater.engine.core.clocks.promises import PromiseBook
+from slackwater.engine.core.clocks.stream_clocks import PromiseBook
 from slackwater.engine.core.released import Promises, Released, Strings
 from slackwater.engine.core.timeline import BEFORE, LONG_AGO, Steps
 from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.hosts import inprocess
+from slackwater.engine.hosts import pipeline
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.log import arrival_log
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
@@ -51,11 +51,11 @@ def test_no_more_of_a_log_is_read_than_a_batch(
     frames: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = WatchedLog(frames)
-    monkeypatch.setattr(inprocess, "opened", lambda _log: log)
-    monkeypatch.setattr(inprocess, "_ROWS_PER_BATCH", BATCH)
+    monkeypatch.setattr(pipeline, "opened", lambda _log: log)
+    monkeypatch.setattr(pipeline, "_ROWS_PER_BATCH", BATCH)
     plan = query("SELECT count(*) FROM events WINDOW TUMBLING 10 us", name="q")
     store = PartStore(tmp_path, hold=1 << 20)
-    counters = inprocess.run_in_process(
+    counters = pipeline.run_in_process(
         tmp_path, ChainSettings(parse_order("sequence"), (plan,)), store, log.done
     )
     assert counters["events"] == frames * ROWS
@@ -91,8 +91,8 @@ def test_no_more_than_two_files_are_held_before_their_turn(
     log: Path, read: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before: list[int] = []
-    monkeypatch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", IN_FILE)
-    inprocess.run_in_process(
+    monkeypatch.setattr("slackwater.engine.hosts.pipeline._ROWS_PER_BATCH", IN_FILE)
+    pipeline.run_in_process(
         log, ChainSettings(parse_order("none")), tmp_path / "out",
         lambda _rows: before.append(len(read)),
     )  # fmt: skip

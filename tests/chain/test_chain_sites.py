@@ -20,9 +20,9 @@ import pytest
 
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.hosts import inprocess
+from slackwater.engine.hosts import pipeline
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.order.base import Guards
@@ -178,7 +178,7 @@ def test_how_sites_mix_and_where_batches_end_has_no_effect(
     once = whole[order]
     turned = rewritten(log, tmp_path / "turned.log", SITES[::-1], rows_per_file=200)
     told = [run(turned, order, tmp_path / "turned")]
-    monkeypatch.setattr(inprocess, "_ROWS_PER_BATCH", 97)
+    monkeypatch.setattr(pipeline, "_ROWS_PER_BATCH", 97)
     monkeypatch.setattr("slackwater.engine.core.frame.FRAMES_AT_ONCE", 5)
     told.append(run(log, order, tmp_path / "in batches of few frames"))
     for each in told:

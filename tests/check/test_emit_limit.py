@@ -15,7 +15,7 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import WindowSettings

@@ -18,7 +18,7 @@ from slackwater.edge_agent.drivers.agent_file import read_agent
 from slackwater.edge_agent.settings_file import Table
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.operators import OPERATORS
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.order.registry import parse_order

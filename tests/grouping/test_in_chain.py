@@ -15,7 +15,7 @@ import slackwater
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark import chain as step
 from slackwater.engine.hosts.spark.host import run_on_spark, spark_session
 from slackwater.engine.log.input.trace import TraceRead

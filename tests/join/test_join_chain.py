@@ -16,7 +16,7 @@ import pytest
 
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
 from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark.live_engine import SparkEngine
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
 from slackwater.engine.output.export import export_jsonl

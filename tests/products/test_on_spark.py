@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from slackwater.engine.hosts.inprocess import run_in_process
 from slackwater.engine.hosts.options import QueryOptions
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark.host import run_on_spark
 from slackwater.engine.query.analysis.cascade import read_statements
 from tests.products.questions import JOINS, PATTERNS

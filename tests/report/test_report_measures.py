@@ -17,17 +17,18 @@ from hypothesis import strategies as st
 
 from slackwater.engine.apps.report.measure.events import (
     FLOOR_NS,
+    SLICES,
     axis_floor,
     disorder,
     distribution,
     inversions,
+    measure_clock_error,
     measure_disorder,
     measure_holds,
     ordered_rows,
     quantiles,
     read_rows,
 )
-from slackwater.engine.apps.report.measure.truth import SLICES, measure_clock_error
 from slackwater.engine.core.errors import ContractViolation
 
 MS = 10**6

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.log.input.trace import TraceRead
@@ -99,7 +99,7 @@ def test_the_file_is_that_of_an_export_at_the_end(
     chain = ChainSettings(order, plans) if plans else ChainSettings(order, ordered="full")
     output = Answers(store, plans, unit) if plans else StoredEvents(store, unit)
     with pytest.MonkeyPatch.context() as patch, writing(output, folder / "ahead.parquet") as export:
-        patch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", rows)
+        patch.setattr("slackwater.engine.hosts.pipeline._ROWS_PER_BATCH", rows)
         run_in_process(log, chain, store)
         count = export()
     assert write(output, folder / "end.parquet") == count
@@ -231,7 +231,7 @@ def test_what_is_held_reads_as_what_is_written(
     for name, hold in (("files", 0), ("held", HELD_BYTES), ("outgrown", 900)):
         store = PartStore(folder / name, hold)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", rows)
+            patch.setattr("slackwater.engine.hosts.pipeline._ROWS_PER_BATCH", rows)
             made = run_in_process(log, chain, store)
         found.append(told(store))
         counters.append(made["sites"])

@@ -22,8 +22,8 @@ from pyspark.sql import Row
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
 from slackwater.engine.hosts.options import read_tables
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark import host
 from slackwater.engine.hosts.spark.host import run_on_spark
 from slackwater.engine.log import retention as compaction
@@ -201,7 +201,7 @@ def test_in_process_a_log_that_grows_is_read_as_it_was(
     growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = in_process(growing.log, SETTINGS, tmp_path)
-    monkeypatch.setattr("slackwater.engine.hosts.inprocess._ROWS_PER_BATCH", 6)
+    monkeypatch.setattr("slackwater.engine.hosts.pipeline._ROWS_PER_BATCH", 6)
     run_in_process(growing.log, SETTINGS, tmp_path / "grown", lambda _rows: growing.grow(1))
     assert not growing.left
     assert given_by(tmp_path / "grown", SETTINGS) == before

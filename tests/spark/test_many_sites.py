@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, assume, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from slackwater.engine.hosts import inprocess
+from slackwater.engine.hosts import pipeline
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark import chain_state, host
 from slackwater.engine.hosts.spark.chain_state import LEAST, LiveChains
 from slackwater.engine.operators.match.settings import PatternSettings
@@ -104,8 +104,8 @@ def test_all_sites_together_give_on_every_host_what_each_gives_alone(
             ordered.append(of_site[1])
             sites |= of_site[2]
         log = world.write(folder / "log", rows, rows_per_file=rows_per_file)
-        changed.setattr(inprocess, "_SITES_AT_ONCE", sites_at_once)
-        changed.setattr(inprocess, "_ROWS_PER_BATCH", rows_per_file)
+        changed.setattr(pipeline, "_SITES_AT_ONCE", sites_at_once)
+        changed.setattr(pipeline, "_ROWS_PER_BATCH", rows_per_file)
         changed.setattr(host, "_micro_batches", PretendSpark())
         changed.setattr(chain_state, "LIVE", LiveChains(alive * LEAST))  # the others are restored
         with at_every_turn():
@@ -170,7 +170,7 @@ def in_proportion(work: Callable[[int], int], least: int) -> None:
 def test_work_is_in_proportion_to_the_number_of_sites(
     spark: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inprocess, "_SITES_AT_ONCE", 64)
+    monkeypatch.setattr(pipeline, "_SITES_AT_ONCE", 64)
     monkeypatch.setattr(host, "_micro_batches", PretendSpark())
     monkeypatch.setattr(chain_state, "LIVE", LiveChains(8 * LEAST))
 

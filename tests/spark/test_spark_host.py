@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark import host
 from slackwater.engine.hosts.spark.host import chained, run_on_spark, spark_session
 from slackwater.engine.hosts.warnings import of_tasks

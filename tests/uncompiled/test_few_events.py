@@ -13,7 +13,7 @@ import pytest
 
 from slackwater.engine.cli.app import run
 from slackwater.engine.cli.terminal import COMPILING
-from slackwater.engine.hosts import inprocess
+from slackwater.engine.hosts import pipeline
 from slackwater.engine.kernels import jit
 from slackwater.engine.kernels.jit import FEW, FEW_UNCOMPILED, for_rows, kernel
 
@@ -105,7 +105,7 @@ def test_batches_of_few_rows_change_no_result(
     trace(tmp_path / "t.jsonl", sites=sites, rows=400)
     answers = []
     for rows in (1 << 18, 7):
-        monkeypatch.setattr(inprocess, "_ROWS_UNCOMPILED", rows)
+        monkeypatch.setattr(pipeline, "_ROWS_UNCOMPILED", rows)
         out, late = tmp_path / f"o{rows}.jsonl", tmp_path / f"l{rows}.jsonl"
         words = ["query", *QUERIES, "--input", str(tmp_path / "t.jsonl"), "--out", str(out)]
         assert run([*words, "--late", str(late), "--quiet"]) == 0

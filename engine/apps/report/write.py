@@ -16,6 +16,7 @@ from slackwater.engine.apps.report.measure.conservation import (
     measure_over_time,
 )
 from slackwater.engine.apps.report.measure.events import (
+    measure_clock_error,
     measure_disorder,
     measure_holds,
     measure_sources,
@@ -28,7 +29,6 @@ from slackwater.engine.apps.report.measure.results import (
     measure_windows,
     read_answers,
 )
-from slackwater.engine.apps.report.measure.truth import measure_clock_error
 from slackwater.engine.apps.report.numbers import as_json, glossary, kpis, plain, versions
 from slackwater.engine.apps.report.page.document import check_page_folder, write_text
 from slackwater.engine.apps.report.page.run_page import page

@@ -30,18 +30,6 @@ from slackwater.edge_agent.device_clock import closed_clocks, device_of
 from slackwater.edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
 from slackwater.engine.core.clocks.bound import SiteClocks
 from slackwater.engine.core.clocks.choice import ClockChoice
-from slackwater.engine.core.clocks.epochs import (
-    CLOCK,
-    CLOCK_STATUS,
-    EPOCHS_KEPT,
-    REFUTES_NS,
-    UNANCHORED,
-    UNKNOWN_EPOCH,
-    first_refuted,
-    reference,
-    statuses_of,
-    widen_released,
-)
 from slackwater.engine.core.clocks.prediction import (
     SYNCS_KEPT,
     SYNCS_MIN,
@@ -55,6 +43,18 @@ from slackwater.engine.core.clocks.prediction import (
     held,
     in_doubt,
     stepped,
+)
+from slackwater.engine.core.clocks.seen import (
+    CLOCK,
+    CLOCK_STATUS,
+    EPOCHS_KEPT,
+    REFUTES_NS,
+    UNANCHORED,
+    UNKNOWN_EPOCH,
+    first_refuted,
+    reference,
+    statuses_of,
+    widen_released,
 )
 from slackwater.engine.core.columns import Columns, clock_codes
 from slackwater.engine.core.released import LATEST, NO_EPOCH, Refuted, Strings

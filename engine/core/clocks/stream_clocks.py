@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from slackwater.engine.core.clocks.promises import PromiseBook
 from slackwater.engine.core.operator import Restorable
-from slackwater.engine.core.released import IN_ORDER, ClockBound, Released
+from slackwater.engine.core.released import IN_ORDER, ClockBound, Promises, Released, Strings
 from slackwater.engine.core.timeline import (
     ALL,
+    ANY_TYPE,
     LONG_AGO,
     Ahead,
     Moved,
@@ -25,6 +25,270 @@ from slackwater.engine.core.timeline import (
     ends_of,
     progress_steps,
 )
+from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX
+
+# What punctuations promise per type, in a stream that is in no order (SPEC 4.2).
+#
+# A POG names a type, a source, or both; without a source it speaks for all, without a type for all
+# of its source's types. A type is covered up to the least promise of its sources: those that have
+# sent an event of it or a promise that names it, or, while there are none, every source of the site
+# so far. So the first event of a type may cover more of it, as from then on fewer sources count. A
+# source that turns up later and sends something older breaks a promise, which is counted.
+#
+# A source that promises the largest int has ended (``eos``) and holds nothing back, unless it sends
+# another event: then it counts as before.
+
+
+_OTHER: Final = -1
+"""A type that the query does not name."""
+_ANY: Final = 0
+"""The place of what is said without a source."""
+
+
+class _Book(NamedTuple):
+    """Arrays by type of the query (t) and place of a source (s); place 0 speaks for all.
+
+    ``said`` int64 (t + 1, s): the largest ref promised; the last type is "without a type".
+    ``sends`` bool (t + 1, s): sent an event of the type or a promise that names it; in the last
+    row: anything. ``ended`` bool (s,). Per type: how far it is ``covered``; how many ``senders`` it
+    has; the ``least`` promise of its sources and how many are ``at_least`` there, both to be
+    counted again if ``stale``.
+    """
+
+    said: np.ndarray
+    sends: np.ndarray
+    ended: np.ndarray
+    covered: np.ndarray
+    senders: np.ndarray
+    least: np.ndarray
+    at_least: np.ndarray
+    stale: np.ndarray
+
+
+class _Batch(NamedTuple):
+    """What happens in a batch: places in lists of types and sources, by code + 1; events; promises
+    with the row they come before; and, out, per type the value of each move and what moved it: the
+    number of a promise, or -1 - that of an event.
+    """
+
+    type_of: np.ndarray
+    place_of: np.ndarray
+    event_type: np.ndarray
+    event_source: np.ndarray
+    row: np.ndarray
+    type: np.ndarray
+    source: np.ndarray
+    ref: np.ndarray
+    value: np.ndarray
+    number: np.ndarray
+    moves: np.ndarray
+
+
+@inline
+def _promised(b: _Book, kind: int, place: int) -> int:
+    """The least ref of later events of this type and source."""
+    if b.ended[place]:
+        return INT_MAX
+    return int(max(b.said[kind, place], b.said[len(b.covered), place]))
+
+
+@inline
+def _counts(b: _Book, kind: int, place: int) -> bool:
+    """Whether the source is one of those that cover the type."""
+    return bool(b.sends[kind if b.senders[kind] else len(b.covered), place])
+
+
+@kernel
+def _count(b: _Book, kind: int) -> None:
+    """Counts the least promise of a type's sources again."""
+    least, number = INT_MAX, 0
+    for place in range(len(b.ended)):
+        if _counts(b, kind, place):
+            promised = _promised(b, kind, place)
+            if promised < least:
+                least, number = promised, 0
+            number += promised == least
+    b.least[kind] = least if number else LONG_AGO
+    b.at_least[kind] = number
+    b.stale[kind] = False
+
+
+@inline
+def _seen(b: _Book, kind: int, place: int) -> None:
+    """The source has sent something of this type, of another, or of none."""
+    types = len(b.covered)
+    if not b.sends[types, place]:
+        b.sends[types, place] = True
+        b.stale[:] = True
+    if 0 <= kind < types and not b.sends[kind, place]:
+        b.sends[kind, place] = True
+        b.senders[kind] += 1
+        b.stale[kind] = True
+
+
+@inline
+def _say(b: _Book, kind: int, place: int, ref: int) -> None:
+    """Take a promise down; a type is counted again once none of its sources is at its least."""
+    types = len(b.covered)
+    if kind == _OTHER:
+        return
+    ends = kind == types and ref == INT_MAX
+    for other in range(types):
+        if (kind in (other, types)) and not b.stale[other] and _counts(b, other, place):
+            before = _promised(b, other, place)
+            if before == b.least[other] and (ends or ref > before):
+                b.at_least[other] -= 1
+                b.stale[other] = b.at_least[other] == 0
+    if ends:
+        b.ended[place] = True
+    else:
+        b.said[kind, place] = max(b.said[kind, place], ref)
+
+
+@kernel
+def _go_through(b: _Book, batch: _Batch) -> None:
+    """Events and promises in order; a promise comes before the event of its row."""
+    types, event = len(b.covered), 0
+    for number in range(len(batch.row)):
+        event = _take_events(b, batch, event, batch.row[number])
+        kind = batch.type_of[batch.type[number] + 1]
+        place = batch.place_of[batch.source[number] + 1]
+        if place != _ANY:
+            _seen(b, kind, place)
+        _say(b, kind, place, batch.ref[number])
+        for of in range(types):
+            _look_again(b, batch, of, number)
+    _take_events(b, batch, event, len(batch.event_type))
+
+
+@inline
+def _look_again(b: _Book, batch: _Batch, kind: int, mover: int) -> None:
+    """How far the type is covered now."""
+    if b.stale[kind]:
+        _count(b, kind)
+    covered = max(_promised(b, kind, _ANY), b.least[kind])
+    if covered > b.covered[kind]:
+        b.covered[kind] = covered
+        batch.value[kind, batch.moves[kind]] = covered
+        batch.number[kind, batch.moves[kind]] = mover
+        batch.moves[kind] += 1
+
+
+@inline
+def _take_events(b: _Book, batch: _Batch, event: int, end: int) -> int:
+    """Who sends what, of the events before ``end``."""
+    while event < min(end, len(batch.event_type)):
+        place = batch.place_of[batch.event_source[event] + 1]
+        kind = batch.type_of[batch.event_type[event] + 1]
+        # The first to send a type takes the place of all others: only so can an event cover more.
+        first = 0 <= kind < len(b.covered) and b.senders[kind] == 0
+        _seen(b, kind, place)
+        if b.ended[place]:
+            b.ended[place] = False
+            b.stale[:] = True
+        if first:
+            _look_again(b, batch, kind, -1 - event)
+        event += 1
+    return event
+
+
+class PromiseBook(Restorable):
+    """Who has promised what.
+
+    Args:
+        types: of the query's steps.
+    """
+
+    state_fields = ("_codes", "_book")
+
+    def __init__(self, types: frozenset[str]) -> None:
+        self._types = sorted(types)
+        self._codes = np.array([-1], np.int64)
+        """The source's code at each place."""
+        self._place_of = np.zeros(1, np.int32)
+        """A source's place by its code + 1; -1: it has none yet."""
+        self._type_of = np.full(1, len(self._types), np.int32)
+        self._book = self._empty(4)
+
+    def _empty(self, places: int) -> _Book:
+        types = len(self._types)
+        return _Book(
+            np.full((types + 1, places), LONG_AGO), np.zeros((types + 1, places), bool),
+            np.zeros(places, bool), np.full(types, LONG_AGO), np.zeros(types, np.int64),
+            np.full(types, LONG_AGO), np.zeros(types, np.int64), np.ones(types, bool),
+        )  # fmt: skip
+
+    def steps(self, released: Released, promises: Promises, first: int) -> dict[str, Steps]:
+        """Per type, how far it is covered; ``first``: number of the batch's first row."""
+        # Copied, so that the kernel sees arrays of one kind: columns may be read-only.
+        event_type, event_source = (
+            np.array(released.columns.get(name, ()), np.int32) for name in ("type", "source")
+        )
+        release = released.columns.get("release", np.empty(0, np.int64))
+        self._know(released.strings, event_source, promises.source)
+        before = self._book.covered.copy()
+        order = np.argsort(promises.row, kind="stable")
+        row, at = promises.row[order], promises.at[order]
+        types = len(self._types)
+        value, number = np.empty((2, types, len(row) + 1), np.int64)
+        moves = np.zeros(types, np.int64)
+        _go_through(
+            self._book,
+            _Batch(
+                self._type_of, self._place_of, event_type, event_source, row,
+                promises.type[order].astype(np.int64), promises.source[order].astype(np.int64),
+                promises.ref[order], value, number, moves,
+            ),
+        )  # fmt: skip
+        found = {}
+        for place, kind in enumerate(self._types):
+            mover = number[place, : moves[place]]
+            moment, instant = np.empty((2, len(mover)), np.int64)
+            said, sent = mover >= 0, mover < 0
+            moment[said], instant[said] = 2 * (first + row[mover[said]]), at[mover[said]]
+            moment[sent] = 2 * (first - 1 - mover[sent]) + 1
+            instant[sent] = release[-1 - mover[sent]]
+            found[kind] = Steps.of(
+                value[place, : moves[place]], instant, moment, int(before[place])
+            )
+        return found
+
+    def _know(self, strings: Strings, *sources: np.ndarray) -> None:
+        """A place for each source, and the codes of the types."""
+        if len(strings.texts) + 1 >= len(self._place_of):  # the last place is what is not found
+            more = 2 * len(strings.texts) + 3 - len(self._place_of)
+            self._place_of = np.append(self._place_of, np.full(more, -1, np.int32))
+            self._type_of = np.append(self._type_of, np.full(more, _OTHER, np.int32))
+        for number, kind in enumerate(self._types):
+            if kind != ANY_TYPE:  # which is covered by what is said of all types alone
+                self._type_of[strings.find(kind) + 1] = number
+        self._type_of[[-1, 0]] = _OTHER, len(self._types)
+        for codes in sources:
+            unknown = self._place_of[codes + 1] < 0
+            if not unknown.any():
+                continue
+            fresh = np.unique(codes[unknown])
+            self._place_of[fresh + 1] = len(self._codes) + np.arange(len(fresh))
+            self._codes = np.append(self._codes, fresh.astype(np.int64))
+        if len(self._codes) > len(self._book.ended):
+            self._grow()
+
+    def _grow(self) -> None:
+        old = self._book
+        self._book = self._empty(2 * len(self._codes))
+        for before, after in zip(old, self._book, strict=True):
+            after[..., : before.shape[-1]] = before
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._place_of = np.full(int(self._codes.max()) + 2, -1, np.int32)
+        self._place_of[self._codes + 1] = np.arange(len(self._codes))
+        self._type_of = np.full(len(self._place_of), _OTHER, np.int32)
+
+
+# The clocks of a released stream, row by row: progress, event clock, and how wrong they may be.
+
 
 NOTHING: Final = -(2**63) + 1
 """The horizon while there is none; what was purged has expired even against that."""

@@ -1,6 +1,6 @@
 """The chain of one site: order -> operators -> barrier, and which operator answers what."""
 
-from slackwater.engine.hosts.chain.settings import ChainOutput, ChainSettings, ChunksOf
+from slackwater.engine.hosts.chain.operators import ChainOutput, ChainSettings, ChunksOf
 from slackwater.engine.hosts.chain.site_chain import Chain
 
 __all__ = ["Chain", "ChainOutput", "ChainSettings", "ChunksOf"]

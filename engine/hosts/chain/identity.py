@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.hosts.chain.settings import ChainSettings
+from slackwater.engine.hosts.chain.operators import ChainSettings
 
 _VERSION: Final = "slackwater settings 2"
 """The number goes up when equal settings get another text."""

@@ -33,8 +33,13 @@ from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import Refuted, Released, Strings
 from slackwater.engine.core.timeline import by_end, from_start
-from slackwater.engine.hosts.chain.operators import build_operator, cascade_of
-from slackwater.engine.hosts.chain.settings import ChainOutput, ChainSettings, ChunksOf
+from slackwater.engine.hosts.chain.operators import (
+    ChainOutput,
+    ChainSettings,
+    ChunksOf,
+    build_operator,
+    cascade_of,
+)
 from slackwater.engine.hosts.chain.state_bytes import (
     NotPlainError,
     StateDamagedError,

@@ -19,7 +19,7 @@ from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Operator, Restorable, ResultPieces
 from slackwater.engine.core.released import LATE_DROPPED, RESIDUAL, Progress, Released
 from slackwater.engine.core.timeline import EPOCH_START, REF_END, UNC_START, in_stream
-from slackwater.engine.hosts.chain.settings import ChainSettings
+from slackwater.engine.hosts.chain.operators import ChainSettings
 from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.order.base import Guards, Ordered
 from slackwater.engine.query import check_attributes

@@ -11,8 +11,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
-from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, UNKNOWN_EPOCH
-from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.clocks.seen import CLOCK_STATUS, MIXED, STAMPED_BY, UNKNOWN_EPOCH
 from slackwater.engine.core.columns import VALID_PREFIX, Columns, join, joined_type
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
@@ -30,7 +29,7 @@ from slackwater.engine.operators.window.output.results import WindowResults, win
 from slackwater.engine.operators.window.output.table import COUNTS
 from slackwater.engine.operators.window.state.content import VALUE
 from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
-from slackwater.engine.output.identity import identities
+from slackwater.engine.output.kinds import identities
 from slackwater.engine.query.plan import WindowKind
 from slackwater.engine.query.results_as_events import OF_ALERTS, returned_values
 
@@ -86,7 +85,7 @@ class DerivedRows(Restorable):
         return self.take(np.lexsort(keys))
 
     def contents(self) -> np.ndarray:
-        """What they are: int64 (n, 2) (``engine.output.identity``)."""
+        """What they are: int64 (n, 2) (``engine.output.kinds``)."""
         if not self.n:
             return np.empty((0, len(CONTENT)), np.int64)
         return np.column_stack([self.columns[name] for name in CONTENT])
@@ -186,7 +185,7 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Fo
 
 
 def identities_of(piece: ResultColumns) -> np.ndarray:
-    """Of each result (``engine.output.identity``): comparable within one statement and site."""
+    """Of each result (``engine.output.kinds``): comparable within one statement and site."""
     if isinstance(piece, WindowResults):
         return window_identities(piece)
     return identities(piece.kind, piece.tables([piece]))

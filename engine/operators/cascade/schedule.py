@@ -14,7 +14,7 @@ import numpy as np
 
 from slackwater.engine.core.released import Progress
 from slackwater.engine.operators.cascade.derived_events import CONTENT, PLUS, DerivedRows, joined
-from slackwater.engine.output.identity import partners
+from slackwater.engine.output.kinds import partners
 
 LATE: Final = "late"
 """Whether an event that waits came behind progress."""

@@ -38,7 +38,7 @@ from slackwater.engine.operators.cascade.result_reader import (
     changes_between,
 )
 from slackwater.engine.operators.cascade.schedule import Instants, Schedule, schedule
-from slackwater.engine.output.identity import partners
+from slackwater.engine.output.kinds import partners
 from slackwater.engine.query.plan import DerivedPlan
 from slackwater.engine.query.results_as_events import facts_of, quantum_of
 

@@ -29,7 +29,7 @@ from slackwater.engine.core.released import Released
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE
 from slackwater.engine.operators.check.results import keys_of
-from slackwater.engine.output.identity import (
+from slackwater.engine.output.kinds import (
     contents,
     identities,
     partners,

@@ -9,7 +9,7 @@ import numpy as np
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX
-from slackwater.engine.output.identity import partners
+from slackwater.engine.output.kinds import partners
 from slackwater.engine.query.plan import NEAR_COUNT, SINCE_LAST, Lookup
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Result, ResultColumns
-from slackwater.engine.output.identity import identities, numbers_of_texts
+from slackwater.engine.output.kinds import identities, numbers_of_texts
 from slackwater.engine.output.schema import EMISSION
 from slackwater.engine.query.plan import Attribute, Expression
 from slackwater.engine.query.values import Value

@@ -17,8 +17,7 @@ from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.check.history import History, HistoryLookups
 from slackwater.engine.operators.check.results import NewResults, taken_values
-from slackwater.engine.output.identity import partners
-from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.kinds import KINDS, partners
 from slackwater.engine.output.schema import MORE
 from slackwater.engine.query.expression import View, view_mask
 from slackwater.engine.query.fields import attributes_in, with_attributes

@@ -16,8 +16,13 @@ import pyarrow as pa
 
 from slackwater.edge_agent.records import CLOCK
 from slackwater.engine.barrier.base import ReleasedMatches
-from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES, UNKNOWN_EPOCH
-from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.clocks.seen import (
+    CLOCK_STATUS,
+    MIXED,
+    STAMPED_BY,
+    STATUSES,
+    UNKNOWN_EPOCH,
+)
 from slackwater.engine.core.columns import VALID_PREFIX
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX

@@ -12,14 +12,13 @@ from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.barrier.base import (
     ORDER,
     BarrierRequirements,
+    BarrierStage,
     Changes,
     MatcherOutput,
     ReleasedMatches,
 )
 from slackwater.engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
-from slackwater.engine.barrier.stage import BarrierStage
-from slackwater.engine.core.clocks.epochs import CLOCK_STATUS
-from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.clocks.seen import CLOCK_STATUS, MIXED, STAMPED_BY
 from slackwater.engine.core.clocks.stream_clocks import NOTHING, StreamClocks
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces

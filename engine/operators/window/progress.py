@@ -21,7 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
-from slackwater.engine.core.clocks.promises import PromiseBook
+from slackwater.engine.core.clocks.stream_clocks import PromiseBook
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
 from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, Steps

@@ -18,8 +18,7 @@ from slackwater.engine.core.columns import (
     mask_name,
 )
 from slackwater.engine.core.released import IN_ORDER, Gaps, Progress
-from slackwater.engine.order.base import KeepsSources, Ordered
-from slackwater.engine.order.correction import Correction
+from slackwater.engine.order.base import Correction, KeepsSources, Ordered
 from slackwater.engine.order.slack.buffer import Index, SlackBuffer, flush_all
 
 # Rows that stay where they are while they are held, and move together once in a while.

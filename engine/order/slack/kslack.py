@@ -15,13 +15,13 @@ from slackwater.engine.kernels.records import INT_MAX, one, record
 from slackwater.engine.order.base import (
     SHARED,
     SLACK_MAX_NS,
+    Correction,
     Order,
     OrderSettings,
     OrderSite,
     only_known,
     shared,
 )
-from slackwater.engine.order.correction import Correction
 from slackwater.engine.order.slack.buffer import SlackBuffer, push, release_until
 from slackwater.engine.order.slack.held_order import SlackOrder
 

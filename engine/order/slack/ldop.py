@@ -47,6 +47,7 @@ from slackwater.engine.kernels.records import INT_MIN, Record, one, record
 from slackwater.engine.kernels.tables import MULTIPLIER
 from slackwater.engine.order.base import (
     SHARED,
+    Correction,
     Order,
     OrderSettings,
     OrderSite,
@@ -55,7 +56,6 @@ from slackwater.engine.order.base import (
     shared,
     span_if_given,
 )
-from slackwater.engine.order.correction import Correction
 from slackwater.engine.order.served import Reads, longest_window, reads_of
 from slackwater.engine.order.slack.buffer import SlackBuffer, push, release_until
 from slackwater.engine.order.slack.held_order import SlackOrder

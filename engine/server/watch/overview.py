@@ -12,8 +12,8 @@ import numpy as np
 from slackwater.engine.core.clocks.arrivals import SLOW_NS
 from slackwater.engine.core.units import neat
 from slackwater.engine.gateway.core import GatewayCore
+from slackwater.engine.gateway.intake import COUNTS as PULL_BACK_COUNTS
 from slackwater.engine.gateway.peers import Source
-from slackwater.engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
 from slackwater.engine.log.input.numbering import CountedLane
 from slackwater.engine.server.watch.source_figures import (
     NEVER,

@@ -16,8 +16,16 @@ from typing import Any, Final
 import numpy as np
 
 from slackwater.edge_agent.records import CLOCK
-from slackwater.engine.apps.report.measure.events import RunRows, ordered_rows, quantiles, read_rows
-from slackwater.engine.apps.report.measure.truth import LANE, NUMBER, TrueTimes, rows_by_clock
+from slackwater.engine.apps.report.measure.events import (
+    LANE,
+    NUMBER,
+    RunRows,
+    TrueTimes,
+    ordered_rows,
+    quantiles,
+    read_rows,
+    rows_by_clock,
+)
 from slackwater.engine.apps.report.numbers import (
     BEFORE,
     BEFORE_EQUATIONS,

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slackwater.engine.apps.report.numbers import Cell, as_json
 from slackwater.engine.apps.report.page.figures import Figure
 from slackwater.engine.apps.report.page.tables import versions_text
-from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.extras import need
+from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.core.units import number, percent
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.scenario import Table

@@ -32,7 +32,7 @@ from slackwater.engine.apps.validate.tables import Validation, validation
 from slackwater.engine.apps.validate.verdict import Measured, ResultRequirements
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.hosts.inprocess import run_in_process
+from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.kernels.records import NS_PER_S
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.log.describe import group_rows
@@ -57,7 +57,7 @@ def measured_answers(
         advanced: receives the number of records, for progress.
 
     Raises:
-        UserError: see ``engine.hosts.inprocess``.
+        UserError: see ``engine.hosts.pipeline``.
     """
     store = PartStore(folder, hold=HELD_BYTES)
     run_in_process(log, settings, store, advanced)

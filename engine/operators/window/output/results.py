@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
+from slackwater.engine.core.clocks.seen import CLOCK_STATUS, STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
@@ -37,8 +37,8 @@ from slackwater.engine.operators.window.state.content import (
     Held,
 )
 from slackwater.engine.operators.window.state.number import HALF_WORD, NULL, TEXT, python_numbers
-from slackwater.engine.output.identity import numbers_of_codes, numbers_of_rows
 from slackwater.engine.output.json_lines import json_text, woven
+from slackwater.engine.output.kinds import numbers_of_codes, numbers_of_rows
 from slackwater.engine.output.schema import WINDOWS, decoded, same_for_all
 from slackwater.engine.query.plan import (
     RESULT,
@@ -51,7 +51,7 @@ from slackwater.engine.query.plan import (
 from slackwater.engine.query.values import Value
 
 # Identity of a window's result, without making its text: the content of its line without the time
-# of emission (``engine.output.identity``). Texts count by their value, not their code; hidden
+# of emission (``engine.output.kinds``). Texts count by their value, not their code; hidden
 # numbers do not count.
 
 
