@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
@@ -121,6 +122,19 @@ def clock_names(batch: pa.RecordBatch) -> pa.Array:
     if r.CLOCK not in batch.schema.names or batch.column(r.CLOCK).null_count == batch.num_rows:
         return source
     return pc.coalesce(*(batch.column(name).cast(pa.string()) for name in (r.CLOCK, r.SOURCE)))
+
+
+def column_ints(batch: pa.RecordBatch, name: str, absent: int) -> np.ndarray:
+    """A column as int64; ``absent`` where it is left out or null."""
+    if name not in batch.schema.names:
+        return np.full(batch.num_rows, absent, np.int64)
+    column = batch.column(name).cast(pa.int64())
+    return np.asarray(column.fill_null(absent).to_numpy(zero_copy_only=False))
+
+
+def kinds_of(batch: pa.RecordBatch) -> np.ndarray:
+    """The kind of each record, as int64."""
+    return column_ints(batch, r.KIND, int(r.Kind.EVENT))
 
 
 def attribute_type(type_: pa.DataType) -> str:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.pull_back import Events, Excerpt, part_of
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.core.frame import ATTR_PREFIX
+from slackwater.engine.core.frame import ATTR_PREFIX, column_ints, kinds_of
 from slackwater.engine.gateway.content import ContentRefused, check_data
 from slackwater.engine.gateway.frames import FrameBuilder, Part
 from slackwater.engine.gateway.recall import RECENT_ROWS, Recalled
 from slackwater.engine.gateway.settings import GatewaySettings
+from slackwater.engine.log.describe import column_codes, group_rows, string_codes
 
 if TYPE_CHECKING:
     from slackwater.engine.gateway.peers import Source
@@ -170,8 +170,6 @@ class Counters:
         schema: m.StreamSchema,
     ) -> np.ndarray:  # fmt: skip
         """The numbers of 64 bits; -1: none."""
-        from slackwater.engine.log.describe import group_rows  # noqa: PLC0415 - as above
-
         nothing = np.zeros(data.rows, np.int64)
         try:
             check_data(data, schema)
@@ -194,25 +192,18 @@ class Counters:
 
     def _read_frames(self) -> None:
         """The events of the last frames by lane."""
-        from slackwater.engine.log.describe import group_rows, ints, string_codes  # noqa: PLC0415 - as above
-
         found: dict[LaneName, list[_PastLane]] = {}
         while self._frames:
             frame = self._frames.popleft()
             batch = frame.batch
-            kind = _column(batch, r.KIND)
-            batch = batch if kind is None else batch.filter(pc.equal(kind, int(Kind.EVENT)))
+            batch = batch.filter(pa.array(kinds_of(batch) == Kind.EVENT))
             if not batch.num_rows:
                 continue
-            digest, (seq, given) = _digests(batch), ints(batch.column(r.SEQ))
-            seq, ts = np.where(given, seq, -1), ints(batch.column(r.TS))[0]
+            digest = _digests(batch)
+            seq, ts = column_ints(batch, r.SEQ, -1), column_ints(batch, r.TS, 0)
             source_codes, sources = string_codes(batch.column(r.SOURCE))
-            stream = _column(batch, r.STREAM)
-            stream_codes, streams = np.zeros(batch.num_rows, np.int64), [r.DEFAULT_STREAM]
-            if stream is not None:
-                stream_codes, streams = string_codes(pc.fill_null(stream, r.DEFAULT_STREAM))
-            starts = _column(batch, r.INCARNATION)
-            start = np.zeros(batch.num_rows, np.int64) if starts is None else ints(starts)[0]
+            stream_codes, streams = column_codes(batch, r.STREAM, r.DEFAULT_STREAM)
+            start = column_ints(batch, r.INCARNATION, 0)
             groups = group_rows([source_codes, stream_codes, start])
             for of in np.split(groups.order, groups.starts[1:]):
                 row = of[0]
@@ -226,10 +217,6 @@ class Counters:
                 np.concatenate([part.seq for part in parts]),
                 np.concatenate([part.digest for part in parts]), last.ts,
             )  # fmt: skip
-
-
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
-    return batch.column(name) if name in batch.schema.names else None
 
 
 def _digests(batch: pa.RecordBatch) -> np.ndarray:

@@ -9,12 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.core.frame import ATTR_PREFIX, Frame, attribute_type
-from slackwater.engine.log.describe import string_codes
+from slackwater.engine.core.frame import (
+    ATTR_PREFIX,
+    Frame,
+    attribute_type,
+    column_ints,
+    kinds_of,
+)
+from slackwater.engine.log.describe import column_codes, string_codes
 
 # Which numbers of a stream have come: one border, and a bounded list of islands beyond it.
 
@@ -199,13 +204,13 @@ class Recalled:
             self._recent_rows -= self.recent.popleft().rows
 
     def _take_numbers(self, frame: Frame) -> None:
-        batch, rows = frame.batch, frame.rows
+        batch = frame.batch
         sources, names = string_codes(batch.column(r.SOURCE))
-        streams, stream_names = _column_codes(batch, r.STREAM, r.DEFAULT_STREAM)
-        incarnation = _ints(batch, r.INCARNATION, rows, 0)
-        kind = _ints(batch, r.KIND, rows, int(Kind.EVENT))
-        first_seq = _ints(batch, r.FIRST_SEQ, rows, -1)
-        seq = _ints(batch, r.SEQ, rows, -1)
+        streams, stream_names = column_codes(batch, r.STREAM, r.DEFAULT_STREAM)
+        incarnation = column_ints(batch, r.INCARNATION, 0)
+        kind = kinds_of(batch)
+        first_seq = column_ints(batch, r.FIRST_SEQ, -1)
+        seq = column_ints(batch, r.SEQ, -1)
         counted = np.flatnonzero(
             (sources >= 0)
             & (((kind == Kind.EVENT) & (seq >= 0)) | ((kind == Kind.SYNC) & (first_seq >= 0)))
@@ -250,18 +255,3 @@ def _add(received: ReceivedSet, announced: np.ndarray, seq: np.ndarray) -> None:
             received.add(low, high + 1)
     while received.islands > _ISLANDS_MAX:
         received.give_up_first_gap()
-
-
-def _column_codes(batch: pa.RecordBatch, name: str, absent: str) -> tuple[np.ndarray, list[str]]:
-    """Codes and texts of a column; where it is left out or null, every row says ``absent``."""
-    if name not in batch.schema.names:
-        return np.zeros(batch.num_rows, np.int64), [absent]
-    codes, texts = string_codes(batch.column(name))
-    return np.where(codes < 0, len(texts), codes), [*texts, absent]
-
-
-def _ints(batch: pa.RecordBatch, name: str, rows: int, absent: int) -> np.ndarray:
-    if name not in batch.schema.names:
-        return np.full(rows, absent, np.int64)
-    column = batch.column(name).cast(pa.int64())
-    return np.asarray(column.fill_null(absent).to_numpy(zero_copy_only=False))

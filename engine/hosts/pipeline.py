@@ -25,7 +25,13 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.standard_streams import taking_name
 from slackwater.engine.core.clocks.choice import Lane, UpcomingClocks
 from slackwater.engine.core.errors import SparkFailure, UserError
-from slackwater.engine.core.frame import ATTR_PREFIX, Frame, by_site, clock_names
+from slackwater.engine.core.frame import (
+    ATTR_PREFIX,
+    Frame,
+    by_site,
+    clock_names,
+    kinds_of,
+)
 from slackwater.engine.core.units import neat
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
@@ -213,13 +219,11 @@ def _clocks(frame: Frame) -> tuple[set[Lane], set[str]]:
     nothing = pa.nulls(batch.num_rows, pa.string())
     names = [clock, *(batch.column(name) if name in batch.schema.names else nothing
                       for name in (r.SOURCE, r.STREAM, r.TYPE))]  # fmt: skip
-    events, syncs = np.arange(batch.num_rows), np.arange(0)
-    if r.KIND in batch.schema.names:
-        kind = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT)).to_numpy()
-        events = np.flatnonzero(kind == int(r.Kind.EVENT))
-        if r.OFFSET in batch.schema.names:
-            measured = pc.is_valid(batch.column(r.OFFSET)).to_numpy(zero_copy_only=False)
-            syncs = np.flatnonzero((kind == int(r.Kind.SYNC)) & measured)
+    kind, syncs = kinds_of(batch), np.arange(0)
+    events = np.flatnonzero(kind == r.Kind.EVENT)
+    if r.OFFSET in batch.schema.names:
+        measured = pc.is_valid(batch.column(r.OFFSET)).to_numpy(zero_copy_only=False)
+        syncs = np.flatnonzero((kind == r.Kind.SYNC) & measured)
     lanes, first = set[Lane](), dict[str, int]()
     for row in _firsts(names, events):
         name, source, stream, kind_of = (column[row].as_py() for column in names)

@@ -16,6 +16,7 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from slackwater.engine.core.clocks.prediction import UNSTATED_PPB
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.frame import kinds_of
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.core.units import neat, unit_ns
 from slackwater.engine.hosts.chain import ChainSettings
@@ -75,9 +76,7 @@ def _awaited(plan: Plan, given: BarrierSettings | None) -> set[str]:
 
 def _promised(batch: pa.RecordBatch) -> set[str | None]:
     """Types that the punctuations of a frame name; None: one that names no type."""
-    if r.KIND not in batch.schema.names:
-        return set()
-    rows = np.flatnonzero(np.asarray(batch.column(r.KIND).fill_null(0)) == int(r.Kind.POG))
+    rows = np.flatnonzero(kinds_of(batch) == r.Kind.POG)
     if not len(rows):
         return set()
     if r.TYPE not in batch.schema.names:
@@ -195,10 +194,7 @@ def _types(batch: pa.RecordBatch) -> set[str]:
     """The types of a frame's events and halves of such; its punctuations' do not count."""
     if r.TYPE not in batch.schema.names:
         return set()
-    column = batch.column(r.TYPE)
-    if r.KIND in batch.schema.names:
-        kinds = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT))
-        column = column.filter(pc.is_in(kinds, pa.array(_EVENTS, kinds.type)))
+    column = batch.column(r.TYPE).filter(pa.array(np.isin(kinds_of(batch), _EVENTS)))
     return {kind for kind in pc.unique(column).to_pylist() if kind is not None}
 
 

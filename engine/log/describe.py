@@ -18,7 +18,7 @@ from rich.table import Table
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.edge_agent.units import NS_PER
-from slackwater.engine.core.frame import ATTR_PREFIX, Frame
+from slackwater.engine.core.frame import ATTR_PREFIX, Frame, kinds_of
 from slackwater.engine.core.units import exact_units, unit_ns
 
 # Running values within groups of rows, on whole columns.
@@ -83,6 +83,14 @@ def string_codes(column: pa.Array) -> tuple[np.ndarray, list[str]]:
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, encoded.dictionary.to_pylist()
+
+
+def column_codes(batch: pa.RecordBatch, name: str, absent: str) -> tuple[np.ndarray, list[str]]:
+    """Codes and texts of a column; where it is left out or null, every row says ``absent``."""
+    if name not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int64), [absent]
+    codes, texts = string_codes(batch.column(name))
+    return np.where(codes < 0, len(texts), codes), [*texts, absent]
 
 
 def ints(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -207,10 +215,7 @@ def describe(frames: Iterable[Frame]) -> LogSummary:
 
 
 def _add(frame: Frame, site: SiteSummary, summary: LogSummary) -> None:
-    batch = frame.batch
-    kinds = np.zeros(frame.rows, np.int8)
-    if r.KIND in batch.schema.names:
-        kinds = batch.column(r.KIND).to_numpy(zero_copy_only=False)
+    batch, kinds = frame.batch, kinds_of(frame.batch)
     for kind, count in zip(*np.unique(kinds, return_counts=True), strict=True):
         summary.kinds[Kind(int(kind)).name.lower()] += int(count)
     sources = pc.unique(batch.column(r.SOURCE)).drop_null()

@@ -17,7 +17,7 @@ from msgspec import structs
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.errors import did_you_mean
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.frame import Frame, column_ints
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.files.folder import (
     FileFacts,
@@ -161,9 +161,7 @@ def _sources(frame: Frame) -> pa.Array:
 
 
 def _incarnations(frame: Frame) -> pa.Array:
-    if r.INCARNATION not in frame.batch.schema.names:
-        return pa.array(np.zeros(frame.rows, np.int64))
-    return pc.fill_null(frame.batch.column(r.INCARNATION).cast(pa.int64()), 0)
+    return pa.array(column_ints(frame.batch, r.INCARNATION, 0))
 
 
 def _without(known: Mapping[str, Any], key: tuple[str, str], incarnation: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from slackwater.edge_agent.device_clock import ARRIVAL, device_of, is_in_doubt
 from slackwater.edge_agent.records import Kind
 from slackwater.edge_agent.timesync import ClockStatus
 from slackwater.engine.core.clocks.seen import FREE_RUNNING_NS, REFUTES_NS
-from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.frame import Frame, column_ints, kinds_of
 from slackwater.engine.gateway.frames import clock_name
 from slackwater.engine.gateway.outputs import Sink
 from slackwater.engine.log.describe import string_codes
@@ -323,8 +323,8 @@ class SourceFigures:
             [-1 if (row := self.row(frame.site, name)) is None else row for name in names] + [-1],
             np.int64,
         )[codes]
-        kind = _ints(batch, r.KIND, int(Kind.EVENT))
-        arrival = _ints(batch, r.ARRIVAL, 0)
+        kind = kinds_of(batch)
+        arrival = column_ints(batch, r.ARRIVAL, 0)
         heard = rows >= 0
         self.columns["last_record"][rows[heard]] = arrival[heard]
         self._syncs(batch, rows, arrival, kind)
@@ -332,7 +332,7 @@ class SourceFigures:
         self.events += int(event.sum())
         event &= heard
         if event.any():
-            ts = _ints(batch, r.TS, 0)[event]
+            ts = column_ints(batch, r.TS, 0)[event]
             stamped = self._stamped(frame, rows, int(arrival[event][-1]), event)
             self._events(frame.site, rows[event], ts, arrival[event], stamped)
 
@@ -343,8 +343,8 @@ class SourceFigures:
         if r.OFFSET not in batch.schema.names:
             return
         said = batch.column(r.OFFSET).is_valid().to_numpy(zero_copy_only=False)
-        fields = {name: _ints(batch, name, 0) for name in (r.OFFSET, r.DELAY, r.PRECISION)}
-        fields[r.SKEW_ERROR_PPB] = _ints(batch, r.SKEW_ERROR_PPB, 0)
+        fields = {name: column_ints(batch, name, 0) for name in (r.OFFSET, r.DELAY, r.PRECISION)}
+        fields[r.SKEW_ERROR_PPB] = column_ints(batch, r.SKEW_ERROR_PPB, 0)
         codes, clocks = np.full(batch.num_rows, -1), list[str]()
         if r.CLOCK in batch.schema.names:
             codes, clocks = string_codes(batch.column(r.CLOCK))
@@ -443,10 +443,3 @@ class SourceFigures:
         first = of["first_event"][which]
         of["first_event"][which] = np.where(first == NEVER, int(arrival[0]), first)
         of["last_event"][which] = now
-
-
-def _ints(batch: pa.RecordBatch, name: str, absent: int) -> np.ndarray:
-    if name not in batch.schema.names:
-        return np.full(batch.num_rows, absent, np.int64)
-    column = batch.column(name).cast(pa.int64())
-    return np.asarray(column.fill_null(absent).to_numpy(zero_copy_only=False))
