@@ -15,11 +15,13 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.settings_file import Kind, Table, read_kinds, read_toml, unknown
@@ -109,12 +111,12 @@ class SinkTask:
 
     def as_line(self) -> bytes:
         """For the process."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        return msgspec.json.encode(self) + b"\n"
 
     @classmethod
     def of_line(cls, line: bytes) -> SinkTask:
         """Inverse of ``as_line``."""
-        return cls(**json.loads(line))
+        return msgspec.json.decode(line, type=cls)
 
     def sinks(self) -> tuple[SinkSettings, ...]:
         """As the tables say, which were read before."""

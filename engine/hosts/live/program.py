@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import msgspec
 
 from slackwater.engine.core.errors import SlackwaterError
 from slackwater.engine.core.units import unit_ns
@@ -136,18 +138,12 @@ class Task:
 
     def as_line(self) -> bytes:
         """For the process."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        return msgspec.json.encode(self) + b"\n"
 
     @classmethod
     def of_line(cls, line: bytes) -> Task:
         """Inverse of ``as_line``."""
-        values = json.loads(line)
-        asked = values["questions"]
-        asked["queries"] = tuple((name, text) for name, text in asked["queries"])
-        asked["clock"] = tuple(asked["clock"])
-        asked["table"] = tuple(asked["table"])
-        from_now = tuple(values["from_now"])
-        return cls(**{**values, "questions": Questions(**asked), "from_now": from_now})
+        return msgspec.json.decode(line, type=cls)
 
 
 class _OverError(Exception):

@@ -135,6 +135,8 @@ class Questions(QueryOptions):
     """(name, text), in their order."""
     late: bool = False
     """Whether late and quarantined events are written, too."""
+    clock: tuple[str, ...] = ()
+    table: tuple[str, ...] = ()
     time_unit: str = "ns"
     order: str = SEQUENCE
 
