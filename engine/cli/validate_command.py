@@ -33,7 +33,6 @@ from slackwater.engine.apps.scenario_run import FILE
 from slackwater.engine.apps.validate import page
 from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
 from slackwater.engine.apps.validate.logs import clock_reports as clocks_page
-from slackwater.engine.apps.validate.logs import two_logs_page
 from slackwater.engine.apps.validate.logs.clock_reports import clock_reports, remarks
 from slackwater.engine.apps.validate.logs.log_quality import judged
 from slackwater.engine.apps.validate.logs.two_logs import compare_logs, read_columns
@@ -403,11 +402,11 @@ def _compare_two(
     first: Path, second: Path, out: Path | None, *, as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
     if out is not None:
-        check_new_page(out, (two_logs_page.HTML, two_logs_page.JSON))
+        check_new_page(out, (page.TWO_LOGS_HTML, page.TWO_LOGS_JSON))
     with watched("reading", quiet=quiet) as advanced:
         found = compare_logs(read_columns(first, advanced), read_columns(second, advanced))
     if out is not None:
-        two_logs_page.write_two_logs(found, first, second, out, typed())
+        page.write_two_logs(found, first, second, out, typed())
     if as_json:
         json_out().write(json_text(plain(found), indent=1) + "\n")
         return

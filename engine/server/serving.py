@@ -33,7 +33,6 @@ from slackwater.engine.server.engine_process import (
     spark_ready,
 )
 from slackwater.engine.server.log_keeper import LogKeeper, LogThread
-from slackwater.engine.server.result_feed import ResultFeed
 from slackwater.engine.server.site_file import SiteSettings, plain_tokens
 from slackwater.engine.server.tcp_host import (
     NtpResponder,
@@ -42,7 +41,7 @@ from slackwater.engine.server.tcp_host import (
     connections_within,
     open_files,
 )
-from slackwater.engine.server.watch.overview import AnswersState, Overview
+from slackwater.engine.server.watch.overview import AnswersState, Overview, ResultFeed
 from slackwater.engine.server.watch.source_figures import SourceFigures
 
 if TYPE_CHECKING:

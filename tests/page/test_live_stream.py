@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.engine.server.page import live, view
-from slackwater.engine.server.result_feed import LINE_MAX, ResultFeed
 from slackwater.engine.server.watch import overview
+from slackwater.engine.server.watch.overview import LINE_MAX, ResultFeed
 from tests.page.conftest import Site, a_result, events_of
 
 

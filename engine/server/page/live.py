@@ -18,8 +18,7 @@ from aiohttp import web
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.server.page import view
-from slackwater.engine.server.result_feed import ResultFeed
-from slackwater.engine.server.watch.overview import Overview
+from slackwater.engine.server.watch.overview import Overview, ResultFeed
 
 STREAMS_MAX: Final = 32
 STATE_EVERY_S: Final = 1.0

@@ -13,8 +13,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from slackwater.engine.server.page.live import LiveStreams
-from slackwater.engine.server.result_feed import ResultFeed
-from slackwater.engine.server.watch.overview import STATES, Overview, SourceRow
+from slackwater.engine.server.watch.overview import STATES, Overview, ResultFeed, SourceRow
 
 Family = type[CounterMetricFamily | GaugeMetricFamily]
 LABELS: Final = ("site", "source")

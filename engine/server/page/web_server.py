@@ -25,10 +25,9 @@ from slackwater.engine.gateway.settings import place_of
 from slackwater.engine.server.page import view
 from slackwater.engine.server.page.live import LiveStreams
 from slackwater.engine.server.page.metrics import GatewayCollector
-from slackwater.engine.server.result_feed import ResultFeed
 from slackwater.engine.server.site_file import PageSettings
 from slackwater.engine.server.tcp_host import Acceptor, open_files, page_connections_within
-from slackwater.engine.server.watch.overview import Overview
+from slackwater.engine.server.watch.overview import Overview, ResultFeed
 
 # Connections of the page: a client without a complete request takes no place from others.
 #
