@@ -183,6 +183,8 @@ def wait_for(done: Callable[[], None]) -> None:
 
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
+_CHECKPOINTING: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
+_FILES: Final = f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
 _SPARK_LOG: Final = "spark.log"
 _TRIES: Final = 3
 """Of a run with a worker that is slow to start."""
@@ -229,6 +231,10 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
         # A batch then writes only what changed, and need not know how much there was before.
         .config(f"{_ROCKSDB}.changelogCheckpointing.enabled", "true")
         .config(f"{_ROCKSDB}.trackTotalNumberOfRows", "false")
+        # Folders are local paths, where both of Spark's ways to write a file rename it into place.
+        # Its default runs ``readlink`` eight times for each; a batch has five files. It refuses
+        # the file of a second driver, too, which the lock of the folder keeps away.
+        .config("spark.sql.streaming.checkpointFileManagerClass", _FILES)
     )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
