@@ -19,7 +19,7 @@ from typing import Final
 from slackwater.edge_agent.drivers.session_driver import Alarm, StreamSocket
 from slackwater.edge_agent.errors import one_line
 from slackwater.engine.gateway.core import GatewayCore
-from slackwater.engine.gateway.outputs import CloseConnection
+from slackwater.engine.gateway.outputs import WAITED_FOR_NS, CloseConnection
 from slackwater.engine.gateway.settings import place_of
 from slackwater.engine.log.input.numbering import CountedLane
 from slackwater.engine.server.watch.overview import found_line
@@ -295,6 +295,12 @@ _SET_BACK: Final = (
     "s ahead of it; to end that, stop the gateway until the clock has passed the last arrival, or "
     "begin a new log"
 )
+_LEAPT: Final = (
+    "this machine's clock leapt forward by {:,.1f} s, and arrivals with it: events seem so late "
+    "until their agents have measured their clocks again, within a minute"
+)
+_SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Cannot be set, and where it is there goes on while the machine sleeps."""
 
 
 class TcpHost:
@@ -317,6 +323,7 @@ class TcpHost:
         self._refusals = refusals
         self._reading = True
         self._set_back = core.clock.set_back
+        self._booted_ns = self._boot()
         self._acceptor: Acceptor | None = None
         self._connections: dict[Hashable, _Connection] = {}
         self._keys = count(1)
@@ -402,13 +409,24 @@ class TcpHost:
 
     # --- inside
 
+    def _boot(self) -> int:
+        """When the machine was started, by the engine's clock: another time when that was set."""
+        return self._now_ns() - time.clock_gettime_ns(_SINCE_BOOT)
+
     def _wake(self) -> None:
         clock = self.core.clock
         clock.advance(self._now_ns())  # without a message, too
+        said = []
         if clock.set_back != self._set_back:
             self._set_back = clock.set_back
-            if self._refusals is not None:
-                self._refusals.tell(_SET_BACK.format(clock.ahead_ns / 1e9))
+            said.append(_SET_BACK.format(clock.ahead_ns / 1e9))
+        booted_ns = self._boot()
+        if booted_ns > self._booted_ns + WAITED_FOR_NS:
+            said.append(_LEAPT.format((booted_ns - self._booted_ns) / 1e9))
+        self._booted_ns = booted_ns
+        if self._refusals is not None:
+            for line in said:
+                self._refusals.tell(line)
         self.core.wake(self._now_ns())
         self._carry_out()
 

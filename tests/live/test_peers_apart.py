@@ -218,3 +218,20 @@ def test_a_clock_that_was_set_back_is_reported_once_in_a_life(restarted: bool) -
     asyncio.run(run())
     (line,) = said
     assert "was set back: arrivals, and with them the times of answers, run 3,600.0 s ahead" in line
+
+
+def test_a_clock_that_leaps_forward_is_reported_and_one_that_is_slewed_is_not() -> None:
+    now, said = [1_767_225_600 * 10**9], list[str]()
+
+    async def run() -> None:
+        core = GatewayCore(GatewaySettings(listen="127.0.0.1"), Log())
+        host = TcpHost(core, lambda: now[0], RefusalLines(said.append))
+        await host.listen("127.0.0.1", 0)
+        for step in (900 * MS, 900 * MS, 0, 3600 * 1000 * MS, 0, -500 * MS, 900 * MS):
+            now[0] += step
+            host._wake()
+        await host.stop()
+
+    asyncio.run(run())
+    (line,) = said
+    assert "leapt forward by 3,600.0 s, and arrivals with it" in line
