@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
 from slackwater.engine.sinks.forwarding import SinkFigures
 from tests.gateway.conftest import a_data, a_hello
@@ -132,6 +133,16 @@ async def test_hostile_names_stay_labels(site: Site) -> None:
     family = (await families(site))["slackwater_source_up"]
     (sample,) = family.samples
     assert sample.labels == {"site": "main", "source": HOSTILE}
+
+
+async def test_only_a_source_that_has_not_ended_can_be_away(site: Site) -> None:
+    for name in ("talks", "left", "done"):
+        site.source(name)
+    site.core.disconnected("main/left", site.now)
+    site.say("main/done", m.Eos(1, site.now, (3,)))
+    site.core.disconnected("main/done", site.now)
+    up = (await families(site))["slackwater_source_up"].samples
+    assert {each.labels["source"]: each.value for each in up} == {"talks": 1, "left": 0}
 
 
 async def test_sources_beyond_the_limit_have_no_series(site: Site) -> None:

@@ -163,8 +163,11 @@ def _of_rows(rows: list[SourceRow], now: int) -> dict[str, tuple[Family, str, li
     }  # fmt: skip
     gauges: dict[str, tuple[str, list[float | None]]] = {
         "up": (
-            "1: a connection of the source is open.",
-            [float(row.state in ("connected", "idle")) for row in rows],
+            "1: a connection of the source is open. A source that has ended has no value.",
+            [
+                None if row.state == "ended" else float(row.state in ("connected", "idle"))
+                for row in rows
+            ],
         ),
         "clock_offset_seconds": (
             "Reference time minus the source's clock at its last sync; positive: it is slow.",
