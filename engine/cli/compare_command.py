@@ -35,7 +35,14 @@ from slackwater.engine.cli.options import (
     typed,
 )
 from slackwater.engine.cli.query_commands import Input
-from slackwater.engine.cli.terminal import NO_BOX, plain_console, print_compiling, table_of, watched
+from slackwater.engine.cli.terminal import (
+    NO_BOX,
+    copying,
+    plain_console,
+    print_compiling,
+    table_of,
+    watched,
+)
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.units import unit_ns
@@ -104,7 +111,7 @@ def compare_orders(
         return watched(what, quiet=quiet)
 
     with work_folder(None) as folder:
-        files = files_of(source)
+        files = files_of(source, copying(quiet=quiet))
         with ending_with_a_command(files, read.form()):
             given = prepare(files, folder, read.form())
         print_compiling(quiet=quiet)

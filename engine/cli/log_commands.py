@@ -26,7 +26,7 @@ from slackwater.engine.cli.options import (
     ending_with_a_command,
     takes_options,
 )
-from slackwater.engine.cli.terminal import PlainConsole, watched
+from slackwater.engine.cli.terminal import PlainConsole, copying, watched
 from slackwater.engine.cli.visible import json_out, print_stderr, visible
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
@@ -77,7 +77,7 @@ def import_log(
     letters = bad.dead_letter
     if letters is None and bad.on_bad == "skip":
         letters = bad_file(out)
-    files = files_of(source)
+    files = files_of(source, copying(quiet=quiet))
     log = open_input(files, read.form(), bad.on_bad, letters)
     with ending_with_a_command(files, read.form(), may_skip=True):
         frames, records = _write_log(log, out, quiet=quiet)

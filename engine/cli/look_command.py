@@ -15,7 +15,7 @@ from rich.table import Table
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.cli.options import InputOptions, Json, takes_options
-from slackwater.engine.cli.terminal import plain_console, table_of
+from slackwater.engine.cli.terminal import copying, plain_console, table_of
 from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import INT64_MAX
@@ -56,7 +56,7 @@ def look_at(
     as_json: Json = False,
 ) -> None:
     """Says what is in a file: columns, times, sources, disorder, and the command to go on with."""
-    found = look(source, read.form())
+    found = look(source, read.form(), copying(quiet=as_json))
     command = None if found.fault and not found.skipped else going_on(source, found)
     others = [] if command is None else alternatives(source, found)
     if as_json:

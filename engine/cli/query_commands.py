@@ -26,6 +26,7 @@ from slackwater.engine.cli.options import (
 )
 from slackwater.engine.cli.terminal import (
     TableTimes,
+    copying,
     if_interrupted,
     output_to,
     print_compiling,
@@ -243,7 +244,7 @@ def query(
     host = run.host.host()
     if not source:
         raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
-    files = files_of(source)
+    files = files_of(source, copying(quiet=run.quiet))
     run.check_files(files, plans)
     run.page.check()
     sending = None if sink is None else _sending(sink, quiet=run.quiet)
@@ -274,7 +275,7 @@ def query(
 def order(*, source: Input, how: OrderOptions, run: PassOptions) -> None:
     """Writes the events in release order, with ref, release and late."""
     unit, host = run.input.unit, run.host.host()
-    files = files_of(source)
+    files = files_of(source, copying(quiet=run.quiet))
     run.check_files(files)
     run.page.check()
     settings = how.ordering(unit, late=run.late is not None)

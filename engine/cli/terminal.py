@@ -29,6 +29,7 @@ from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, w
 from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
 from slackwater.engine.kernels.jit import when_compiling
 from slackwater.engine.log.arrival_log import Log
+from slackwater.engine.log.input.input_log import Copying
 from slackwater.engine.query.fields import attributes_of, own_attribute
 from slackwater.engine.query.plan import Plan
 
@@ -134,6 +135,11 @@ def watched(
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(verb, total=total)
         yield lambda records: bar.advance(task, records)
+
+
+def copying(*, quiet: bool) -> Copying:
+    """Shows how many files of an input that lies elsewhere have been copied; for ``files_of``."""
+    return lambda files: watched("copying", quiet=quiet, unit="files", total=files)
 
 
 # Where answers and events go: a file, a pipe, or a person's eyes.

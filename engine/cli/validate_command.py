@@ -69,6 +69,7 @@ from slackwater.engine.cli.options import (
 )
 from slackwater.engine.cli.terminal import (
     NO_BOX,
+    copying,
     plain_console,
     print_compiling,
     print_unseen_types,
@@ -450,8 +451,8 @@ def show_clocks(
     """
     if out is not None:
         check_new_page(out, (clocks_page.HTML, clocks_page.JSON))
+    files = files_of(source, copying(quiet=quiet))
     with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
-        files = files_of(source)
         with ending_with_a_command(files, read.form()):
             given = prepare(files, folder, read.form(), hold=True)
         arrives = given.log.arrival_given

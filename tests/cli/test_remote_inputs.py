@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 
 import slackwater as sw
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.input.input_log import files_of
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +120,38 @@ def test_files_folders_and_globs(here: Path, inputs: list[str], total: int) -> N
 def test_what_cannot_be_read(source: str, said: str) -> None:
     with pytest.raises(UserError, match=f".*{'.*'.join(map(_literal, (source, said)))}"):
         sw.read(source)
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_terminal_shows_how_far_copies_are(quiet: bool) -> None:
+    words = ["-m", "slackwater", "query", ALL, "--input", "s3://bucket/days", "--clock", "exact"]
+    try:
+        screen, terminal = pty.openpty()
+    except OSError as problem:
+        pytest.skip(f"no terminals on this machine: {problem}")
+    subprocess.run(
+        [sys.executable, *words, *(["--quiet"] if quiet else [])],
+        check=True, stdout=subprocess.DEVNULL, stderr=terminal,
+    )  # fmt: skip
+    os.write(terminal, b".")  # else reading would wait for what --quiet leaves out
+    shown = os.read(screen, 65536).decode()
+    for end in (screen, terminal):
+        os.close(end)
+    assert ("copying 0 of 4 files" in shown) is not quiet
+
+
+@pytest.mark.usefixtures("store")
+def test_copies_are_counted() -> None:
+    counted: list[int] = []
+
+    @contextmanager
+    def copying(files: int) -> Iterator[Callable[[int], object]]:
+        counted.append(-files)
+        yield counted.append
+
+    files_of(["s3://bucket/days/*.csv", "s3://bucket/days/b%20c/b.csv", __file__], copying)
+    assert counted == [-3, 1, 1, 1, -1, 1]  # the glob of the copies has two of three
 
 
 def _literal(text: str) -> str:

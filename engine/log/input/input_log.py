@@ -8,7 +8,8 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -65,17 +66,28 @@ from slackwater.engine.log.whole_file import DAMAGED, parquet_schema
 
 _GLOB: Final = frozenset("*?[")
 _URI: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<path>.*)")
+Copying = Callable[[int], AbstractContextManager[Callable[[int], object]]]
+"""While so many files are copied, takes the number of those that have been since the last call."""
 _WORDS: Final = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
-def files_of(sources: Sequence[str]) -> list[str]:
+def silent(_files: int) -> AbstractContextManager[Callable[[int], object]]:
+    """Shows nothing of it."""
+    return nullcontext(lambda _: None)
+
+
+def files_of(sources: Sequence[str], copying: Copying = silent) -> list[str]:
     """The inputs that ``sources`` name: globs and folders of files by name, others as they are.
+
+    Args:
+        sources: paths, globs and URIs.
+        copying: shows how far the copies of a URI's files are.
 
     Raises:
         UserError: a glob or folder that has no file, one input twice, or a URI of another place.
     """
     found: list[str] = []
-    for source in map(local_path, sources):
+    for source in (local_path(each, copying) for each in sources):
         if source != STDIN and not Path(source).exists() and _GLOB & set(source):
             files = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - the user's own words
             if not files:
@@ -89,8 +101,8 @@ def files_of(sources: Sequence[str]) -> list[str]:
     return found
 
 
-def local_path(source: str) -> str:
-    """A path, also where ``source`` is a URI.
+def local_path(source: str, copying: Copying = silent) -> str:
+    """A path, also where ``source`` is a URI; ``copying``: as of ``files_of``.
 
     Raises:
         UserError: a URI of a place that cannot be read, or that has no such file.
@@ -98,10 +110,10 @@ def local_path(source: str) -> str:
     uri = _URI.fullmatch(source)
     if uri is None:
         return source
-    return unquote(uri["path"]) if uri["scheme"] == "file" else _copied(source)
+    return unquote(uri["path"]) if uri["scheme"] == "file" else _copied(source, copying)
 
 
-def _copied(source: str) -> str:
+def _copied(source: str, copying: Copying) -> str:
     """Copies a file, a folder, or the files of a glob; gives its path, or the glob of the copies.
 
     The copies go when the program ends.
@@ -127,17 +139,17 @@ def _copied(source: str) -> str:
             files = [each for each in files if fnmatchcase(each, path.replace("**/", "*"))]
         if not files:
             raise UserError(f"{source}: no file is named so")
-        for each in files:
-            copy = Path(folder, each)
-            if ".." in copy.parts:
-                raise UserError(f"{source}: a file named {each} would be copied elsewhere")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            pa_fs.copy_files(
-                each,
-                str(copy),
-                source_filesystem=place,
-                destination_filesystem=pa_fs.LocalFileSystem(),
-            )
+        with copying(len(files)) as advanced:
+            for each in files:
+                copy = Path(folder, each)
+                if ".." in copy.parts:
+                    raise UserError(f"{source}: a file named {each} would be copied elsewhere")
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                pa_fs.copy_files(
+                    each, str(copy),
+                    source_filesystem=place, destination_filesystem=pa_fs.LocalFileSystem(),
+                )  # fmt: skip
+                advanced(1)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(source, error) from error
     return str(Path(folder, path))

@@ -34,7 +34,7 @@ from slackwater.engine.log.input.csv_import import (
     read_form,
     text_batches,
 )
-from slackwater.engine.log.input.input_log import files_of, kind_of, open_input
+from slackwater.engine.log.input.input_log import Copying, files_of, kind_of, open_input, silent
 from slackwater.engine.log.input.input_read import InputForm, InputKind
 from slackwater.engine.log.input.lines import open_bytes, table_files
 from slackwater.engine.log.input.parquet_import import ParquetParts
@@ -122,17 +122,18 @@ class Look(Struct):
     skipped: int = 0
 
 
-def look(sources: Sequence[str], given: InputForm) -> Look:
+def look(sources: Sequence[str], given: InputForm, copying: Copying = silent) -> Look:
     """What is in the inputs; columns are those of the first.
 
     Args:
         sources: paths of files, a folder of Parquet files or an arrival log; globs and folders.
         given: what the user says of it; only the rest is guessed.
+        copying: as of ``files_of``.
 
     Raises:
         UserError: it cannot be read at all.
     """
-    files = files_of(sources)
+    files = files_of(sources, copying)
     source, kind = files[0], kind_of(files[0], given)
     if kind is InputKind.LOG:
         found = Look(str(kind), [], given)
