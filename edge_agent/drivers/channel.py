@@ -219,6 +219,7 @@ class OutboxChannel(BaseOutlet):
             for outbox in outboxes
         ]
         self._live = self._pumps[-1]
+        self.counts = self._live.outbox.counts  # of the whole outbox, so beside those of streams
         self._earlier = self._pumps[:-1]
         for pump in self._earlier:
             pump.ending = True
@@ -356,7 +357,7 @@ class OutboxChannel(BaseOutlet):
         return {
             stream.name: {
                 "bytes": spool.bytes, "unwritten_bytes": spool.unwritten_bytes,
-                "committed": spool.committed, **spool.counts, **outbox.counts,
+                "committed": spool.committed, **spool.counts,
             }
             for stream, spool in zip(outbox.start.streams, outbox.spools, strict=True)
         }  # fmt: skip

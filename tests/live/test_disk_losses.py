@@ -156,10 +156,7 @@ def test_a_position_that_cannot_be_stored_is_in_the_status(
     agent = fed(field, name, range(100))
     status = field.folder / "status.json"
     until(
-        lambda: (
-            status.exists()
-            and json.loads(status.read_text())["outbox"]["events"].get("store_failed")
-        ),
+        lambda: status.exists() and json.loads(status.read_text())["outlet"].get("store_failed"),
         "the count of failures",
     )
     agent.end()
