@@ -113,7 +113,10 @@ class SparkParts:
 
     def counters(self) -> dict[str, Any]:
         """By site, those of the last end."""
-        return {site: json.loads(payload) for site, payload in self.open(COUNTERS).payloads()}
+        payloads = dict(self.open(COUNTERS).payloads())
+        # As one text, of which each name is kept once.
+        found = json.loads(b"[" + b",".join(payloads.values()) + b"]")
+        return dict(zip(payloads, found, strict=True))
 
     def open(self, kind: str) -> SparkBatches:
         """What there is of ``kind``."""
