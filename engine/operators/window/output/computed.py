@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -25,9 +27,11 @@ from slackwater.engine.operators.window.state.number import (
     LOW_WORD,
     NULL,
     TEXT,
+    are_short,
+    numbers,
 )
 from slackwater.engine.query.clocked import coefficients
-from slackwater.engine.query.expression import View, mask, view_value
+from slackwater.engine.query.expression import View, view_mask, view_value
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.plan import (
     COMPUTED,
@@ -37,7 +41,6 @@ from slackwater.engine.query.plan import (
     Constant,
     Drift,
     Expression,
-    Predicate,
     WindowPlan,
 )
 from slackwater.engine.query.render import default_label
@@ -92,10 +95,6 @@ def those(outbox: ResultBuffer, held: np.ndarray) -> ResultBuffer:
 # it takes back, so both are shown or neither.
 
 
-_INT_MAX = 1 << 31
-"""Of the upper word, so that the whole fits into 64 bits."""
-
-
 def holds(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> np.ndarray:
     """Which results of ``outbox``, in words, ``plan.having`` holds for: shape (tally,).
 
@@ -104,58 +103,46 @@ def holds(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> np.ndarra
     n = int(outbox.tally[0])
     held = np.ones(n, np.bool_)
     if plan.having is not None:
-        values = np.arange(len(plan.aggregates)) * NUMBERS + VALUE
+        labels = [one.label for one in plan.aggregates]
+        values = np.arange(len(labels)) * NUMBERS + VALUE
         kinds, words = outbox.kinds[:n, values], outbox.words[:n, values]
         for rows in of_same_kinds(kinds, words):
-            held[rows] = _holds(plan, plan.having, kinds[rows], words[rows], strings)
+            view = _view(labels, kinds[rows], words[rows], strings)
+            held[rows] = view_mask(plan.having, view, len(kinds[rows]))
     return held
 
 
-def _holds(
-    plan: WindowPlan, having: Predicate, kinds: np.ndarray, words: np.ndarray, strings: Strings
-) -> np.ndarray:
-    """As ``holds``, of one number of each aggregate: kinds (n, m) and words (n, m, 2)."""
-    columns: dict[str, np.ndarray] = {}
-    valid: dict[str, np.ndarray] = {}
-    types: dict[str, str] = {}
-    for a, one in enumerate(plan.aggregates):
-        kind, word = kinds[:, a], words[:, a]
-        valid[one.label] = kind != NULL
-        if (kind == TEXT).any():
-            columns[ATTR_PREFIX + one.label] = np.where(valid[one.label], word[:, 1], -1)
-            types[one.label] = "str"
-            continue
-        columns[ATTR_PREFIX + one.label] = found = numbers(kind, word)
-        types[one.label] = "int" if found.dtype.kind == "i" else "float"
-    return mask(having, columns, valid.get, types, strings)
+def _view(labels: Sequence[str], kinds: np.ndarray, words: np.ndarray, strings: Strings) -> View:
+    """A number of each aggregate as attributes: kinds (n, m) and words (n, m, 2)."""
+    found = {label: value_of(kinds[:, a], words[:, a]) for a, label in enumerate(labels)}
+    return View(
+        {ATTR_PREFIX + label: value.data for label, value in found.items()},
+        lambda label: found[label].valid,
+        {label: value.kind for label, value in found.items()},
+        strings,
+    )
 
 
-def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
-    high, low = words[:, 0], words[:, 1]
-    is_float = kinds == FLOAT
-    if not is_float.any() and _are_short(high).all():
-        return np.asarray((high << HALF_WORD) | low)
-    whole = high.astype(np.float64) * float(1 << HALF_WORD) + low
-    return np.where(is_float, high.copy().view(np.float64), whole)
+def value_of(kinds: np.ndarray, words: np.ndarray) -> Value:
+    """A column of numbers, or texts: kinds (n,) and words (n, 2)."""
+    known = kinds != NULL
+    if (kinds == TEXT).any():
+        return Value("str", np.where(known, words[:, 1], -1), known)
+    data = numbers(kinds, words)
+    return Value("int" if data.dtype.kind == "i" else "float", data, known)
 
 
 def of_same_kinds(kinds: np.ndarray, words: np.ndarray) -> list[slice | np.ndarray]:
     """All rows, by whether each of their numbers is a whole one: a column that has fractions, too,
     is one of fractions, and a row must not depend on which others leave with it.
     """
-    whole = (kinds == INT) & _are_short(words[..., 0])
+    whole = (kinds == INT) & are_short(words[..., 0])
     rest = (kinds == FLOAT) | ((kinds == INT) & ~whole)
     mixed = whole.any(axis=0) & rest.any(axis=0)
     if not mixed.any():
         return [slice(None)]
     which = np.unique(rest[:, mixed], axis=0, return_inverse=True)[1].reshape(-1)
     return [np.flatnonzero(which == one) for one in range(int(which.max()) + 1)]
-
-
-def _are_short(high: np.ndarray) -> np.ndarray:
-    """Which integers, by their upper words, fit into 64 bits."""
-    return np.asarray((high >= -_INT_MAX) & (high < _INT_MAX))
 
 
 # Aggregates that HAVING and ORDER BY name and results do not show.
@@ -263,9 +250,19 @@ def _worked_out(
     (n, m) and words (n, m, 2).
     """
     single, n = plan.worked_out, len(kinds)
-    places = {default_label(one): a for a, one in enumerate(single.aggregates)}
-    reader = _Reader(kinds, words, places, strings)
-    behind = slice(len(single.aggregates) * NUMBERS, None)
+    labels = [default_label(one) for one in single.aggregates]
+    places = {label: a for a, label in enumerate(labels)}
+
+    def number(name: str, place: int) -> Value:
+        at = places[name] * NUMBERS + place
+        return value_of(kinds[:, at], words[:, at])
+
+    behind = slice(len(labels) * NUMBERS, None)
+    views = [
+        _view(labels, kinds[:, place : behind.start : NUMBERS],
+              words[:, place : behind.start : NUMBERS], strings)
+        for place in range(HIGH_ONE + 1)
+    ]  # fmt: skip
     made: list[tuple[np.ndarray, np.ndarray]] = []
     for one in plan.aggregates:
         if one.function != COMPUTED:
@@ -274,11 +271,11 @@ def _worked_out(
             made.append((kinds[:, at], words[:, at]))
             continue
         assert one.argument is not None
-        values = [reader.value(one.argument, place) for place in range(HIGH_ONE + 1)]
+        values = [view_value(one.argument, view) for view in views]
         if plan.drift is Drift.TOGETHER:
             values[VALUE] = _mean([values[place] for place in (LOW_ONE, MIDDLE_ONE, HIGH_ONE)], n)
         if is_bounded(plan, one):
-            values += reader.bounds(one.argument)
+            values += _bounds(one.argument, number)
         found = np.zeros((n, NUMBERS), kinds.dtype), np.zeros((n, NUMBERS, 2), words.dtype)
         for place, value in enumerate(values):
             _put(found[0][:, place], found[1][:, place], value)
@@ -288,51 +285,24 @@ def _worked_out(
     return np.concatenate(of_kinds, axis=1), np.concatenate(of_words, axis=1)
 
 
-class _Reader:
-    """Values of arithmetic over the numbers of ``places``, by the aggregates' calls."""
+def _bounds(expression: Expression, number: Callable[[str, int], Value]) -> Range:
+    """Least and largest, as far apart as those of the aggregates let them be.
 
-    def __init__(
-        self, kinds: np.ndarray, words: np.ndarray, places: dict[str, int], strings: Strings
-    ) -> None:
-        self._kinds, self._words, self._places, self._strings = kinds, words, places, strings
-
-    def number(self, name: str, place: int) -> Value:
-        """Of one aggregate."""
-        j = self._places[name] * NUMBERS + place
-        kinds, words = self._kinds[:, j], self._words[:, j]
-        if (kinds == TEXT).any():
-            return Value("str", np.where(kinds == NULL, -1, words[:, 1]), kinds != NULL)
-        data = numbers(kinds, words)
-        return Value("int" if data.dtype.kind == "i" else "float", data, kinds != NULL)
-
-    def value(self, expression: Expression, place: int) -> Value:
-        """Of ``expression``: ``VALUE``, or of one of the three windows."""
-        columns: dict[str, np.ndarray] = {}
-        valid: dict[str, np.ndarray | None] = {}
-        types: dict[str, str] = {}
-        for name in self._places:
-            found = self.number(name, place)
-            columns[ATTR_PREFIX + name], valid[name] = found.data, found.valid
-            types[name] = found.kind
-        return view_value(expression, View(columns, valid.get, types, self._strings))
-
-    def bounds(self, expression: Expression) -> Range:
-        """Least and largest, as far apart as those of the aggregates let them be."""
-        match expression:
-            case Attribute(name=name):
-                return self.number(name, LEAST), self.number(name, MOST)
-            case Arithmetic(op="+", left=left, right=right):
-                a, b = self.bounds(left), self.bounds(right)
-                return arithmetic("+", a[0], b[0]), arithmetic("+", a[1], b[1])
-            case Arithmetic(op="-", left=left, right=right):
-                a, b = self.bounds(left), self.bounds(right)
-                return arithmetic("-", a[0], b[1]), arithmetic("-", a[1], b[0])
-            case Arithmetic(op=op, left=left, right=right):
-                a, b = self.bounds(left), self.bounds(right)
-                return _of_corners(op, a, b)
-        assert isinstance(expression, Constant)
-        value = Value.constant(expression.value)
-        return value, value
+    ``number``: of an aggregate, by its call and ``LEAST`` or ``MOST``.
+    """
+    match expression:
+        case Attribute(name=name):
+            return number(name, LEAST), number(name, MOST)
+        case Arithmetic(op=op, left=left, right=right):
+            a, b = _bounds(left, number), _bounds(right, number)
+            if op == "+":
+                return arithmetic(op, a[0], b[0]), arithmetic(op, a[1], b[1])
+            if op == "-":
+                return arithmetic(op, a[0], b[1]), arithmetic(op, a[1], b[0])
+            return _of_corners(op, a, b)
+    assert isinstance(expression, Constant)
+    value = Value.constant(expression.value)
+    return value, value
 
 
 def _of_corners(op: str, left: Range, right: Range) -> Range:

@@ -12,8 +12,7 @@ from slackwater.engine.core.clocks.seen import CLOCK_STATUS, STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.output.computed import is_bounded
-from slackwater.engine.operators.window.output.computed import numbers as as_numbers
+from slackwater.engine.operators.window.output.computed import is_bounded, value_of
 from slackwater.engine.operators.window.output.table import (
     CERTAINTY,
     CLOCKS,
@@ -306,13 +305,7 @@ class WindowResults(ResultColumns):
                 counts = self.columns.counts[:, COUNTS.index(attribute.name)]
                 found.append(Value("int", counts, counts != UNKNOWN))
                 continue
-            kinds, words = self.numbers(self.labels.index(attribute.name), VALUE)
-            known = kinds != NULL
-            if (kinds == TEXT).any():
-                found.append(Value("str", np.where(known, words[:, 1], -1), known))
-            else:
-                data = as_numbers(kinds, words)
-                found.append(Value("int" if data.dtype.kind == "i" else "float", data, known))
+            found.append(value_of(*self.numbers(self.labels.index(attribute.name), VALUE)))
         return found
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:

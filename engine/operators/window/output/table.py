@@ -13,7 +13,6 @@ from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.operators.window.emitted import ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.output.computed import numbers
 from slackwater.engine.operators.window.state.content import (
     HIGH_ONE,
     LEAST,
@@ -24,7 +23,15 @@ from slackwater.engine.operators.window.state.content import (
     UNKNOWN,
     VALUE,
 )
-from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from slackwater.engine.operators.window.state.number import (
+    FLOAT,
+    HALF_WORD,
+    INT,
+    NULL,
+    TEXT,
+    are_short,
+    numbers,
+)
 from slackwater.engine.output.json_lines import float_texts, json_object, json_pair
 from slackwater.engine.output.schema import (
     BOUNDS,
@@ -170,10 +177,6 @@ def _among(rows: Columns, changes: Columns) -> np.ndarray:
 # Numbers of windows' results as columns of one type, or as JSON texts where they have several.
 
 
-_INT_MAX: Final = 1 << 31
-"""Of the upper word, so that the whole fits into 64 bits."""
-
-
 def number_column(kinds: np.ndarray, words: np.ndarray) -> pa.Array | None:
     """The numbers as int64, float64 or (when there are none) nulls; None: in no single type.
 
@@ -191,11 +194,9 @@ def number_column(kinds: np.ndarray, words: np.ndarray) -> pa.Array | None:
     is_float = bool((kinds == FLOAT).any())
     if is_float and bool((kinds == INT).any()):
         return None
-    if is_float:
-        return pa.array(_finite(words[:, 0].copy().view(np.float64)), mask=absent if some else None)
-    if not _is_plain(words[:, 0]).all():
+    if not is_float and not are_short(words[:, 0]).all():
         return None
-    return pa.array(_whole(words[:, 0], words[:, 1]), mask=absent if some else None)
+    return pa.array(_finite(numbers(kinds, words)), mask=absent if some else None)
 
 
 def number_texts(kinds: np.ndarray, words: np.ndarray) -> pa.Array:
@@ -204,27 +205,19 @@ def number_texts(kinds: np.ndarray, words: np.ndarray) -> pa.Array:
     Raises:
         ContractViolation: a NaN or an infinity.
     """
-    high, low = words[:, 0], words[:, 1]
+    high = words[:, 0]
     is_int, is_float = kinds == INT, kinds == FLOAT
-    plain = is_int & _is_plain(high)
+    plain = is_int & are_short(high)
     place = np.zeros(len(kinds), np.int64)
     texts = [pa.array(["null"])]
     for chosen, some in (
-        (plain, pc.cast(pa.array(_whole(high[plain], low[plain])), pa.string())),
+        (plain, pc.cast(pa.array(numbers(kinds[plain], words[plain])), pa.string())),
         (is_float, float_texts(_finite(high[is_float].copy().view(np.float64)))),
         (is_int & ~plain, _large(words[is_int & ~plain])),
     ):
         place[chosen] = np.arange(len(some)) + sum(map(len, texts))
         texts.append(some)
     return pa.concat_arrays(texts).take(pa.array(place))
-
-
-def _is_plain(high: np.ndarray) -> np.ndarray:
-    return (high >= -_INT_MAX) & (high < _INT_MAX)
-
-
-def _whole(high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    return np.asarray((high << HALF_WORD) | low)
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

@@ -19,6 +19,8 @@ WORDS: Final = np.dtype(
     {"names": ["high", "low", "real"], "formats": ["i8", "i8", "f8"], "offsets": [0, 8, 0]}
 )
 """An integer's two words, or a float and a word that is 0."""
+_INT_MAX: Final = 1 << 31
+"""Of the upper word, so that the whole fits into 64 bits."""
 
 
 @inline
@@ -96,3 +98,18 @@ def python_numbers(kinds: np.ndarray, words: np.ndarray) -> list[int | float | N
         None if kind == NULL else (one if kind == INT else other)
         for kind, one, other in zip(kinds.tolist(), whole, floats, strict=True)
     ]
+
+
+def are_short(high: np.ndarray) -> np.ndarray:
+    """Which integers, by their upper words, fit into 64 bits."""
+    return np.asarray((high >= -_INT_MAX) & (high < _INT_MAX))
+
+
+def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
+    high, low = words[:, 0], words[:, 1]
+    is_float = kinds == FLOAT
+    if not is_float.any() and are_short(high).all():
+        return np.asarray((high << HALF_WORD) | low)
+    whole = high.astype(np.float64) * float(1 << HALF_WORD) + low
+    return np.where(is_float, high.copy().view(np.float64), whole)
