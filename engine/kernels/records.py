@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,21 @@ def copy_of(records: np.ndarray) -> np.ndarray:
     """A copy of contiguous ``records``."""
     made = np.empty_like(records)
     numbers_of(made)[:] = numbers_of(records)
+    return made
+
+
+_Arrays = TypeVar("_Arrays", bound=tuple[np.ndarray, ...])
+
+
+def put_over(made: _Arrays, before: _Arrays) -> _Arrays:
+    """``made``, a named tuple of arrays, whose first places have what those of ``before`` have, of
+    which none is longer.
+    """
+    for new, old in zip(made, before, strict=True):
+        if old.dtype.names:
+            numbers_of(new)[: len(old)] = numbers_of(old)
+        else:
+            new[: len(old)] = old
     return made
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, Record, numbers_of
+from slackwater.engine.kernels.records import NONE, Record, put_over
 from slackwater.engine.operators.window.panes.state import Entries, Panes
 from slackwater.engine.operators.window.settings import PART_BITS
 from slackwater.engine.operators.window.state.cells import HEADER, TALLY, Cells
@@ -120,14 +120,8 @@ def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
 def more_standing(standing: EmittedResults, capacity: int, mode: int) -> EmittedResults:
     """A copy of ``capacity`` places, which keep their numbers."""
     old = len(standing.next)
-    made = new_standing(capacity, mode, standing.kinds.shape[2] // NUMBERS)
-    for new, column in zip(made, standing, strict=True):
-        if column.dtype.names:
-            numbers_of(new)[: len(column)] = numbers_of(column)
-        else:
-            new[: len(column)] = column
-    made.next[-1] = standing.tally["free"][0]
-    made.tally["free"] = old
+    made = put_over(new_standing(capacity, mode, standing.kinds.shape[2] // NUMBERS), standing)
+    made.next[-1], made.tally["free"] = standing.tally["free"][0], old
     return made
 
 

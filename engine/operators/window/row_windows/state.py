@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import NONE, numbers_of, record
+from slackwater.engine.kernels.records import NONE, put_over, record
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.panes.state import Entries
 from slackwater.engine.operators.window.row_windows.bounds import DoubtfulPlaces
@@ -109,12 +109,7 @@ def new_counted(cells: int, kept: int, rows: int) -> RowWindowState:
 
 def more_counted(counted: RowWindowState, cells: int, kept: int) -> RowWindowState:
     """A copy with room for ``cells`` and ``kept`` events."""
-    made = new_counted(cells, kept, len(counted.places))
-    numbers_of(made.of)[: len(counted.of)] = numbers_of(counted.of)
-    for name in ("closes", "leaves", "open", "kept", "prev"):
-        before = getattr(counted, name)
-        getattr(made, name)[: len(before)] = before
-    return made
+    return put_over(new_counted(cells, kept, len(counted.places)), counted)
 
 
 # The values of one window of ROWS in order of size, which slide to its group's next window.

@@ -284,10 +284,10 @@ class SessionWindows(OwnWindows):
         self._state["stale"] |= mine.any()
 
     def _grow_more(self, why: int) -> None:
-        if why == b.GROW_CELLS:
-            self._sessions = h.more_sessions(self._sessions, len(self._held.cells.window))
-        elif why == b.GROW_MORE:
-            self._sessions = h.more_seams(self._sessions)
+        if why in (b.GROW_CELLS, b.GROW_MORE):
+            seams = len(self._sessions.seam) * (2 if why == b.GROW_MORE else 1)
+            cells = len(self._held.cells.window)
+            self._sessions = h.more_sessions(self._sessions, cells, seams)
 
     def codes(self) -> np.ndarray | None:
         base = super().codes()

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, Record, numbers_of, record
+from slackwater.engine.kernels.records import NONE, Record, put_over, record
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.panes.state import Entries
 from slackwater.engine.operators.window.state.content import REFUTED, Content, Held
@@ -94,24 +94,13 @@ def new_sessions(cells: int, seams: int) -> Sessions:
     )  # fmt: skip
 
 
-def more_sessions(sessions: Sessions, cells: int) -> Sessions:
-    """A copy with room for ``cells``."""
-    old, made = len(sessions.of), new_sessions(cells, len(sessions.seam))
-    numbers_of(made.of)[:old] = numbers_of(sessions.of)
-    for name in ("closes", "leaves", "open", "kept"):
-        getattr(made, name)[:old] = getattr(sessions, name)
-    return made._replace(seam=sessions.seam, tally=sessions.tally)
-
-
-def more_seams(sessions: Sessions) -> Sessions:
-    """A copy with room for twice as many seams, which keep their numbers."""
+def more_sessions(sessions: Sessions, cells: int, seams: int) -> Sessions:
+    """A copy with room for ``cells`` and ``seams``, which keep their numbers."""
     old = len(sessions.seam)
-    seam = new_sessions(1, 2 * old).seam
-    seam[:old] = sessions.seam
-    seam["next"][-1] = sessions.tally["free"][0]
-    tally = sessions.tally.copy()
-    tally["free"] = old
-    return sessions._replace(seam=seam, tally=tally)
+    made = put_over(new_sessions(cells, seams), sessions)
+    if seams > old:
+        made.seam["next"][-1], made.tally["free"] = sessions.tally["free"][0], old
+    return made
 
 
 # Whether the events of a session stay one session however wrong their clocks are.

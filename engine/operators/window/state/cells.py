@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, copy_of, record
+from slackwater.engine.kernels.records import NONE, copy_of, put_over, record
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.window.settings import PART_BITS
 from slackwater.engine.operators.window.state.accumulate import RowValues
@@ -263,14 +263,10 @@ def grown(cells: Cells) -> Cells:
     """A copy of twice the capacity; cells keep their numbers."""
     old = len(cells.window)
     more = new_cells(2 * old, cells.keys.shape[1])
-    live = cells.table[cells.table != NONE]
-    for name in Cells._fields[1:]:
-        before = getattr(cells, name)
-        getattr(more, name)[: len(before)] = before
+    put_over(more, cells._replace(table=cells.table[:0]))
     # The chain of free cells: the new half first, then what was free before.
-    more.link[-1] = cells.tally["free"][0]
-    more.tally["free"] = old
-    _rehash(more, live)
+    more.link[-1], more.tally["free"] = cells.tally["free"][0], old
+    _rehash(more, cells.table[cells.table != NONE])
     return more
 
 
@@ -327,12 +323,8 @@ def new_kept(capacity: int, attributes: int) -> Kept:
 def more_kept(kept: Kept) -> Kept:
     """A copy of twice the capacity; records keep their numbers."""
     old = len(kept.next)
-    made = new_kept(2 * old, kept.ints.shape[1])
-    for name in Kept._fields:
-        if name != "floats":
-            getattr(made, name)[: len(getattr(kept, name))] = getattr(kept, name)
-    made.next[-1] = kept.tally["free"][0]
-    made.tally["free"] = old
+    made = put_over(new_kept(2 * old, kept.ints.shape[1]), kept)
+    made.next[-1], made.tally["free"] = kept.tally["free"][0], old
     return made
 
 
