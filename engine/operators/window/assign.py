@@ -50,24 +50,26 @@ from slackwater.engine.operators.window.uncertainty.missing import (
 INT_MIN: Final = -(2**63)
 NEVER: Final = 2**62
 
+IN_BATCH: Final = ("row", "step", "scanned", "gap", "tick", "entries", "emit_at", "needed")
+"""Of the state of every pass: where it stands in its batch, and the room that was too little."""
 LASTING: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
     "too_late", "refused", "capped", "wide_gaps", *REFUTED,
 )  # fmt: skip
-BATCH: Final = (
-    "row", "step", "scanned", "gap", "tick", "entries", "changed", "emitting", "emit_at",
-    "upto_low", "upto_middle", "upto_all", "at_window", "at_stage", "made", "needed",
+STATE: Final = record(
+    *LASTING, *IN_BATCH, "changed", "emitting", "upto_low", "upto_middle", "upto_all", "at_window",
+    "at_stage", "made",
 )  # fmt: skip
-STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
 the largest window with that result emitted; counters (``window.time_windows``). And where
-the pass stands in its batch: ``emitting`` ... ``made`` are of ``window.closing``, ``needed``
-is the room that was too little.
+the pass stands in its batch: ``emitting`` ... ``made`` are of ``window.closing``.
 """
 
-DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES, TICK = range(8)
-"""Why the pass stops: all rows taken; windows are due; something has too little room; early results
-of open windows are due."""
+DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, GROW_MORE, OUTBOX_FULL = range(7)
+"""Why a pass stops: all rows taken; windows are due; something has too little room, ``GROW_MORE``
+what a kind has for itself."""
+ROW, GAP, STEP, TICK = range(7, 11)
+"""What comes next; early results of open windows are due at a tick."""
 
 
 class Rows(NamedTuple):
@@ -126,11 +128,12 @@ def no_agenda() -> Agenda:
 
 
 class PassBatch(NamedTuple):
-    """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
+    """What a pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
-    ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
-    which there may be more. ``on_change``: each row also emits the open windows.
-    ``ends_at``: behind the rows all windows end, at that instant; INT_MIN: they do not.
+    ``geo``: of SESSION its gap is the ``size`` [ns], of ROWS the events of a window, and ``step``
+    from one to the next. ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can,
+    of which there may be more. ``in_advance``: open windows emit as well; ``on_change``: on each
+    row. ``ends_at``: behind the rows all windows end, at that instant; INT_MIN: they do not.
     """
 
     rows: Rows
@@ -143,8 +146,46 @@ class PassBatch(NamedTuple):
     can_grow: bool
     in_panes: bool
     panes_grow: bool
+    in_advance: bool
     on_change: bool
     ends_at: int
+
+
+@inline
+def due(i: int, agenda: Agenda, st: Record) -> int:
+    """What comes before row ``i``, or that it is next."""
+    gap, step, tick = st.gap, st.step, st.tick
+    ticks = len(agenda.tick_row)
+    if tick < ticks and agenda.tick_row[tick] <= i and agenda.tick_steps[tick] <= step:
+        return TICK
+    if gap < len(agenda.gap_row) and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
+        return GAP
+    if step < len(agenda.step_row) and agenda.step_row[step] <= i:
+        return STEP
+    return ROW
+
+
+@inline
+def take_step(agenda: Agenda, st: Record) -> None:
+    """Progress takes its next step."""
+    st.frontier = max(st.frontier, agenda.step_frontier[st.step])
+    st.frontier_at = agenda.step_at[st.step]
+    st.step += 1
+
+
+@inline
+def room(batch: PassBatch, book: PassState, spare: int) -> int:
+    """``DONE`` if there is room for ``spare`` cells, kept events and results."""
+    cells, kept, standing = book.held.cells, book.held.kept, book.standing
+    if batch.can_grow and cells.tally[0].live > len(cells.window) - spare:
+        return GROW_CELLS
+    if kept.tally[0].live > len(kept.next) - spare:
+        return GROW_KEPT
+    if standing.tally[0].live > len(standing.next) - spare:
+        return GROW_STANDING
+    if book.outbox.tally[0] > len(book.outbox.at) - 4 * spare:
+        return OUTBOX_FULL
+    return DONE
 
 
 _WINDOWS_OF_A_ROW: Final = 8
@@ -217,11 +258,6 @@ def add_entries(batch: PassBatch, book: PassState, st: Record) -> None:
     if n > 0:
         add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
         st.entries = 0
-    panes = book.panes
-    n = panes.tally[0].entries
-    if n > 0:
-        add_rows(panes.entries.row[:n], panes.entries.cell[:n], batch.values, panes.sums)
-        panes.tally[0].entries = 0
 
 
 @inline
@@ -232,7 +268,7 @@ def _contribute(
     rows, cells = batch.rows, book.held.cells
     if k <= over(st, batch.geo):
         return -2, NONE
-    header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.no_key)
+    header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.own.no_key)
     if header == NONE:
         return NONE, NONE
     tag = part
@@ -330,8 +366,8 @@ def enter(
             if k == last_with(geo, r):
                 own = header
             if k <= st.closed_low or batch.on_change:
-                book.headers[n] = header
-                book.leaders[n] = leader
+                book.own.headers[n] = header
+                book.own.leaders[n] = leader
                 n += 1
         k += 1
     st.too_late += lost
@@ -363,7 +399,7 @@ def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
     held = book.held
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
     for j in range(st.changed):
-        header = book.headers[j]
+        header = book.own.headers[j]
         window = held.cells.window[header]
         extent = (start_of(batch.geo, window), end_of(batch.geo, window))
         for stage in range(first, STAGE_LAST + 1):
@@ -373,22 +409,21 @@ def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
             elif stage == STAGE_MIDDLE:
                 closed = st.closed_middle
             if window <= closed or batch.on_change:
-                emit_keys(book, header, book.leaders[j : j + 1], False, stage, extent, at)
+                emit_keys(book, header, book.own.leaders[j : j + 1], False, stage, extent, at)
     st.changed = 0
 
 
 @inline
 def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """Take what holds before row ``i``; DONE, or why not."""
-    agenda, cells = batch.agenda, book.held.cells
-    gaps, steps, ticks = len(agenda.gap_row), len(agenda.step_row), len(agenda.tick_row)
+    cells = book.held.cells
     while True:
-        gap, step, tick = st.gap, st.step, st.tick
-        if tick < ticks and agenda.tick_row[tick] <= i and agenda.tick_steps[tick] <= step:
+        what = due(i, batch.agenda, st)
+        if what == TICK:
             st.tick += 1
             return TICK
-        if gap < gaps and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
-            j = batch.known + gap
+        if what == GAP:
+            j = batch.known + st.gap
             new = 0
             if gives_rows(cells, batch.gaps, j):
                 new = batch.gaps.last[j] - batch.gaps.first[j] + 1
@@ -396,15 +431,13 @@ def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
             if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
             refused, too_wide = know(
-                cells, batch.gaps, j, emitted_upto(batch, st), over(st, batch.geo), book.no_key
+                cells, batch.gaps, j, emitted_upto(batch, st), over(st, batch.geo), book.own.no_key
             )
             st.refused += refused
             st.wide_gaps += too_wide
             st.gap += 1
-        elif step < steps and agenda.step_row[step] <= i:
-            st.frontier = max(st.frontier, agenda.step_frontier[step])
-            st.frontier_at = agenda.step_at[step]
-            st.step += 1
+        elif what == STEP:
+            take_step(batch.agenda, st)
             if st.frontier >= st.close_at:
                 return CLOSING
         else:

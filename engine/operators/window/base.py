@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
 from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.kernels.records import one
+from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.assign import Agenda, Rows
 from slackwater.engine.operators.window.keys import GroupKeys
@@ -28,6 +29,7 @@ from slackwater.engine.operators.window.output.computed import (
 )
 from slackwater.engine.operators.window.output.results import WindowResults, text_codes
 from slackwater.engine.operators.window.output.table import RankedGroups
+from slackwater.engine.operators.window.panes.state import new_entries
 from slackwater.engine.operators.window.progress import ClockMoves, WindowClock, some_gaps
 from slackwater.engine.operators.window.rows_read import (
     FIXED_COLUMNS,
@@ -37,7 +39,12 @@ from slackwater.engine.operators.window.rows_read import (
     rows_of,
     stream_codes,
 )
-from slackwater.engine.operators.window.settings import Geometry, WindowSettings
+from slackwater.engine.operators.window.settings import (
+    Geometry,
+    WindowSettings,
+    horizon_ns,
+    starts_of,
+)
 from slackwater.engine.operators.window.state.accumulate import (
     FLOATS,
     RowValues,
@@ -48,6 +55,7 @@ from slackwater.engine.operators.window.state.accumulate import (
 )
 from slackwater.engine.operators.window.state.aggregate import arguments_asked, asked_of
 from slackwater.engine.operators.window.state.cells import (
+    SPARE,
     Cells,
     Kept,
     copied,
@@ -59,16 +67,24 @@ from slackwater.engine.operators.window.state.cells import (
     with_floats,
     without_floats,
 )
-from slackwater.engine.operators.window.state.content import PLAIN, Held, new_content
+from slackwater.engine.operators.window.state.content import (
+    EACH,
+    PLAIN,
+    TOGETHER,
+    Held,
+    new_content,
+)
 from slackwater.engine.operators.window.uncertainty.missing import Missing
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_of, released_columns
-from slackwater.engine.query.plan import Emit, WindowKind, WindowPlan
+from slackwater.engine.query.plan import Drift, Emit, WindowKind, WindowPlan
 
 FIRST: Final = 32
 """Room at the beginning, of whatever grows."""
 OUTBOX_MAX: Final = 1 << 14
 _OUTBOX_LEAST: Final = 256
+_MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
+CHUNK: Final = 1 << 10
 
 
 class Windows(Restorable, ABC):
@@ -78,23 +94,28 @@ class Windows(Restorable, ABC):
         plan: the query.
         settings: bounds.
         site: named in results.
-        mode: of ``engine.operators.window.state.content``.
-        behind: how many columns of numbers a result has behind those of its aggregates.
     """
 
     state_fields: ClassVar[tuple[str, ...]] = ("_missing", "_compared", "_clock")
 
     types: Final = None
-    lasting: tuple[str, ...]
+    lasting: ClassVar[tuple[str, ...]]
     """Fields of the pass's state that a snapshot has."""
-    _state: Any
+    record: ClassVar[np.dtype[np.void]]
+    """Of the pass's state."""
+    begins: ClassVar[Mapping[str, int]]
+    """What is not 0 in it at the beginning."""
+    behind: ClassVar[int] = 0
+    """How many columns of numbers a result has behind those of its aggregates."""
+    in_panes: ClassVar[bool] = False
+    """Whether rows go to panes, which the windows share."""
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
-        *, mode: int = PLAIN, behind: int = 0,
     ) -> None:  # fmt: skip
         self._shown, self._judged = plan, judged_plan(plan)
-        self._shown_numbers = shown_numbers(plan, self._judged, behind)
+        mode = _MODES[plan.drift]
+        self._shown_numbers = shown_numbers(plan, self._judged, self.behind)
         self.plan = plan = self._judged.worked_out
         self.settings = settings or WindowSettings()
         self.site = site
@@ -121,18 +142,24 @@ class Windows(Restorable, ABC):
             asked_of(plan, self._arguments), mode, new_cells(FIRST, len(plan.group_by)),
             new_sums(self._of, self._picked, FIRST), new_kept(FIRST, len(self._of)),
         )  # fmt: skip
-        self._numbers = len(plan.aggregates) + behind
+        self._numbers = len(plan.aggregates) + self.behind
         self._standing = t.new_standing(FIRST, mode, self._numbers)
         self._outbox_room = _OUTBOX_LEAST
         self._outbox = self._new_outbox(0)
         self._scratch = new_content(self._numbers)
+        size, step = plan.size_ns, plan.step_ns
+        if plan.kind is WindowKind.ROWS:
+            size, step = plan.rows, plan.every_rows
+        horizon = horizon_ns(self.settings, plan.size_ns)
+        self._geo = Geometry(size, 0, 0, horizon, step, starts_of(plan))
+        self._state = one(self.record, earliest=LATEST, **self.begins)
+        self._room, self._entries = 1, new_entries(0)
 
     def required_columns(self) -> set[str]:
         return {*FIXED_COLUMNS, "incarnation"} | released_columns(attributes_of(self.plan))
 
-    @abstractmethod
     def process(self, released: Released) -> Sequence[Result]:
-        """As of ``engine.core.operator.Operator``."""
+        return self._run(*self._read(released, self._spans()))
 
     def advance(self, now: int) -> Sequence[Result]:
         return self._until(now)
@@ -147,9 +174,69 @@ class Windows(Restorable, ABC):
         rows = no_rows(len(self.plan.group_by))
         return self._run(rows, no_values(len(self._arguments)), _agenda(moves, gaps), known)
 
+    def finish(self, at: int) -> Sequence[Result]:
+        results = self._until(at + 1, last=True)
+        rows, values = no_rows(len(self.plan.group_by)), no_values(len(self._arguments))
+        known = len(self._missing.table.left)
+        results.extend(self._run(rows, values, self._ending(at), known, at))
+        return results
+
+    def _run(
+        self, rows: Rows, values: RowValues, agenda: Agenda, known: int, ends_at: int = a.INT_MIN
+    ) -> ResultPieces:
+        """Take a batch; ``known`` gaps were so before it, ``ends_at`` as of ``PassBatch``."""
+        results = ResultPieces()
+        self._outbox = self._new_outbox(self._outbox_room)
+        self._make_entries(max(CHUNK, 2 * SPARE * self._room))
+        for field in a.IN_BATCH:
+            self._state[field] = 0
+        why = None
+        while why != a.DONE:
+            batch = a.PassBatch(
+                rows, values, agenda, self._missing.table, known, self._geo, self._room,
+                self._can_grow(), self.in_panes, self._panes_grow(), self._in_advance,
+                self._on_change, ends_at,
+            )  # fmt: skip
+            book = t.PassState(
+                self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
+                self._own(),
+            )  # fmt: skip
+            why = self._pass(batch, book)
+            needed = int(self._state["needed"][0])
+            if why == a.OUTBOX_FULL:
+                self._send(results)
+                most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
+                self._more_outbox(max(needed, min(2 * len(self._outbox.at), most)))
+            elif why != a.DONE:
+                self._grow(why, needed)
+            self._state["needed"] = 0
+        self._send(results)
+        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
+        self._make_entries(0)
+        self._forget()
+        return results
+
     @abstractmethod
-    def _run(self, rows: Rows, values: RowValues, agenda: Agenda, known: int) -> ResultPieces:
-        """Take a batch; ``known`` gaps were so before it."""
+    def _pass(self, batch: a.PassBatch, book: t.PassState) -> int:
+        """Run the pass; gives why it returned."""
+
+    @abstractmethod
+    def _own(self) -> tuple[Any, ...]:
+        """As in ``PassState``."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Drop what matters to no window that may still be corrected."""
+
+    def _ending(self, _at: int) -> Agenda:
+        """What comes behind the last row, besides ``ends_at``."""
+        return a.no_agenda()
+
+    def _make_entries(self, room: int) -> None:
+        self._entries = new_entries(room)
+
+    def _panes_grow(self) -> bool:
+        return False
 
     @abstractmethod
     def _spans(self) -> Geometry:
@@ -214,19 +301,21 @@ class Windows(Restorable, ABC):
     def _can_grow(self) -> bool:
         return len(self._held.cells.window) < self.settings.cells_max
 
+    def _grow(self, why: int, needed: int) -> None:
+        """Double what has too little room, or more if that is ``needed``."""
+        if why == a.GROW_CELLS:
+            self._more_cells()
+        elif why == a.GROW_KEPT:
+            self._held = self._held._replace(kept=more_kept(self._held.kept))
+        elif why == a.GROW_STANDING:
+            room = len(self._standing.next)
+            capacity = room + max(room, needed)
+            self._standing = t.more_standing(self._standing, capacity, self._held.mode)
+
     def _more_cells(self) -> None:
         cells = grown(self._held.cells)
         sums = more_sums(self._held.sums, len(cells.window))
         self._held = self._held._replace(cells=cells, sums=sums)
-
-    def _more_kept(self) -> None:
-        self._held = self._held._replace(kept=more_kept(self._held.kept))
-
-    def _more_standing(self, needed: int = 0) -> None:
-        """Twice the room, or ``needed`` more if that is larger."""
-        room = len(self._standing.next)
-        capacity = room + max(room, needed)
-        self._standing = t.more_standing(self._standing, capacity, self._held.mode)
 
     def _more_outbox(self, capacity: int) -> None:
         """An empty one; larger ones make fewer and longer pieces of results."""
@@ -302,7 +391,7 @@ class Windows(Restorable, ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self._state = one(self._state.dtype, **state["state"])
+        self._state = one(self.record, **{**self.begins, **state["state"]})
         self._keys.restore(state["keys"])
         sums = with_floats(state["sums"], FLOATS)
         kept = with_floats(state["kept"], np.float64)

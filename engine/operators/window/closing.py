@@ -108,7 +108,7 @@ def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> 
         elif window > st.closed_all and end_of(geo, window) + cells.unc[header] > now:
             last = min(last, window - 1)
     if batch.in_panes:
-        cells = book.panes.cells
+        cells = book.own.panes.cells
         for place in range(cells.tally[0].headers):
             header = cells.headers[place]
             if cells.tag[header] == HEADER:
@@ -137,11 +137,11 @@ def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
     if st.closed_all == a.INT_MIN:
         return
     cells, start, end = book.held.cells, start_of(geo, following), end_of(geo, following)
-    header = find(cells, following, HEADER, book.no_key, 0)
+    header = find(cells, following, HEADER, book.own.no_key, 0)
     if header != NONE:
         margin = max(margin, cells.unc[header])
     if batch.in_panes:
-        cells = book.panes.cells
+        cells = book.own.panes.cells
         for place in range(cells.tally[0].headers):
             header = cells.headers[place]
             if cells.tag[header] == HEADER:
@@ -182,7 +182,7 @@ def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None
         free_upto(a.over(st, batch.geo), book.held, book.standing)
     following = st.closed_low + 1
     if batch.in_panes and following // _FEW > before // _FEW:
-        free_panes(book.panes, pane_of(batch.geo, start_of(batch.geo, following)))
+        free_panes(book.own.panes, pane_of(batch.geo, start_of(batch.geo, following)))
     set_close_at(batch, book, st)
 
 
@@ -194,19 +194,19 @@ def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
         if window > st.upto_low:
             return a.DONE
         why, refused = make_window(
-            window, batch.geo, book.panes, book.held, batch.gaps, batch.known + st.gap,
-            book.no_key, batch.panes_grow, batch.can_grow,
+            window, batch.geo, book.own.panes, book.held, batch.gaps, batch.known + st.gap,
+            book.own.no_key, batch.panes_grow, batch.can_grow,
         )  # fmt: skip
         st.refused += refused
         if why != MADE:
-            return a.GROW_PANES if why == MORE_PANES else a.GROW_CELLS
+            return a.GROW_MORE if why == MORE_PANES else a.GROW_CELLS
         st.made = window
 
 
 @kernel
 def _next_in_panes(after: int, batch: a.PassBatch, book: PassState) -> int:
     """The first window behind ``after`` that has a pane."""
-    cells, geo, found = book.panes.cells, batch.geo, a.NEVER
+    cells, geo, found = book.own.panes.cells, batch.geo, a.NEVER
     for place in range(cells.tally[0].headers):
         header = cells.headers[place]
         if cells.tag[header] == HEADER:

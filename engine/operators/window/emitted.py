@@ -6,7 +6,7 @@ key of a window and stage, until the window is final.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -73,11 +73,7 @@ class ResultBuffer(NamedTuple):
 
 
 class PassState(NamedTuple):
-    """Mutable state of the pass. ``state``: one STATE.
-
-    ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
-    ``no_key``: the key of a header.
-    """
+    """What a pass changes. ``state``: one STATE. ``own``: a named tuple of what a kind has."""
 
     state: np.ndarray
     held: Held
@@ -85,23 +81,20 @@ class PassState(NamedTuple):
     outbox: ResultBuffer
     scratch: Content
     entries: Entries
+    own: Any
+
+
+class TimeState(NamedTuple):
+    """What windows of time have for themselves.
+
+    ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
+    ``no_key``: the key of a header.
+    """
+
     panes: Panes
     headers: np.ndarray
     leaders: np.ndarray
     no_key: np.ndarray
-
-
-class Emitter(Protocol):
-    """What emission reads and changes, for any kind of window."""
-
-    @property
-    def held(self) -> Held: ...
-    @property
-    def standing(self) -> EmittedResults: ...
-    @property
-    def outbox(self) -> ResultBuffer: ...
-    @property
-    def scratch(self) -> Content: ...
 
 
 def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
@@ -172,7 +165,7 @@ def forget_emitted(cells: Cells, standing: EmittedResults, leader: int) -> None:
 
 
 @inline
-def _send(book: Emitter, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
+def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
     """Sends the emitted result of ``leader``, as an insertion or a retraction."""
     cells, standing, outbox = book.held.cells, book.standing, book.outbox
     slot = cells.slot[leader]
@@ -206,7 +199,7 @@ def _same_counts(one: Record, other: Record) -> bool:
 
 
 @inline
-def settle(book: Emitter, leader: int, stage: int, place: int, there: bool, at: int) -> None:
+def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at: int) -> None:
     """Updates the emitted result of ``leader`` from the scratch, which has its result if it is
     ``there``. Arguments as of ``emit``.
     """

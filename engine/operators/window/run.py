@@ -11,8 +11,7 @@ from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import closing
-from slackwater.engine.operators.window.emitted import PLACES_SPARE, PassState
-from slackwater.engine.operators.window.emitted import SPARE as RESULTS_SPARE
+from slackwater.engine.operators.window.emitted import PassState
 from slackwater.engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
 from slackwater.engine.operators.window.panes.state import (
     SPAN_MAX,
@@ -30,6 +29,7 @@ from slackwater.engine.operators.window.settings import (
     last_with,
     start_of,
 )
+from slackwater.engine.operators.window.state.accumulate import add_rows
 from slackwater.engine.operators.window.state.cells import SPARE, Cells, hash_place, keep
 from slackwater.engine.operators.window.state.cells import SPARE as KEPT_SPARE
 from slackwater.engine.operators.window.uncertainty.missing import fill
@@ -63,7 +63,15 @@ def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -
     if span >= 0:
         nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
         header = add_to_pane(
-            book.panes, pane, span, u, nulls, a.clocks_of(rows, i), rows.keys, i, book.no_key
+            book.own.panes,
+            pane,
+            span,
+            u,
+            nulls,
+            a.clocks_of(rows, i),
+            rows.keys,
+            i,
+            book.own.no_key,
         )
         st.refused += header == NONE
     return NONE if batch.in_panes and span != 0 else header
@@ -155,7 +163,7 @@ def run(batch: a.PassBatch, book: PassState) -> int:
         if why == a.DONE and i < n:
             why = _room(batch, book)
         if why != a.DONE or i == n:
-            a.add_entries(batch, book, st)
+            _add_entries(batch, book, st)
             if why == a.CLOSING:
                 closing.begin(closing.CLOSE, st.frontier_at, batch, book, st)
             elif why == a.TICK:
@@ -166,37 +174,39 @@ def run(batch: a.PassBatch, book: PassState) -> int:
             else:
                 return why
             continue
-        full = book.panes.tally[0].entries > len(book.panes.entries.row) - PANE_SPARE
+        full = book.own.panes.tally[0].entries > len(book.own.panes.entries.row) - PANE_SPARE
         if full or st.entries > len(book.entries.row) - SPARE * batch.room:
-            a.add_entries(batch, book, st)
+            _add_entries(batch, book, st)
         header = _take_row(i, batch, book, st)
         if st.changed > 0:
-            a.add_entries(batch, book, st)
+            _add_entries(batch, book, st)
             a.correct(batch.rows.release[i], batch, book, st)
         st.row = i + 1
         if batch.rows.status[i] == IN_ORDER and st.frontier >= st.close_at:
-            a.add_entries(batch, book, st)
+            _add_entries(batch, book, st)
             closing.begin(closing.CLOSE, st.frontier_at, batch, book, st)
         elif header >= 0 and not batch.on_change:
             _go_on(i, header, batch, book, st)
 
 
+@kernel
+def _add_entries(batch: a.PassBatch, book: PassState, st: Record) -> None:
+    """Add up what was entered so far, in panes as well."""
+    a.add_entries(batch, book, st)
+    panes = book.own.panes
+    n = panes.tally[0].entries
+    if n > 0:
+        add_rows(panes.entries.row[:n], panes.entries.cell[:n], batch.values, panes.sums)
+        panes.tally[0].entries = 0
+
+
 @inline
 def _room(batch: a.PassBatch, book: PassState) -> int:
     """``DONE`` if there is room for whatever one row may ask for."""
-    cells = book.held.cells
-    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE * batch.room:
-        return a.GROW_CELLS
-    pane_cells = book.panes.cells
-    if batch.panes_grow and pane_cells.tally[0].live > len(pane_cells.window) - PANE_SPARE:
-        return a.GROW_PANES
-    if book.held.kept.tally[0].live > len(book.held.kept.next) - KEPT_SPARE * batch.room:
-        return a.GROW_KEPT
-    if book.standing.tally[0].live > len(book.standing.next) - PLACES_SPARE * batch.room:
-        return a.GROW_STANDING
-    if book.outbox.tally[0] > len(book.outbox.at) - RESULTS_SPARE * batch.room:
-        return a.OUTBOX_FULL
-    return a.DONE
+    cells = book.own.panes.cells
+    if batch.panes_grow and cells.tally[0].live > len(cells.window) - PANE_SPARE:
+        return a.GROW_MORE
+    return a.room(batch, book, SPARE * batch.room)
 
 
 @inline
@@ -206,7 +216,7 @@ def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     u, header = rows.unc[i], -1
     if rows.status[i] >= LATE:
         known = batch.known + st.gap
-        fill(book.held.cells, batch.gaps, known, i, a.emitted_upto(batch, st), book.no_key)
+        fill(book.held.cells, batch.gaps, known, i, a.emitted_upto(batch, st), book.own.no_key)
     if len(rows.selected) == 0 or rows.selected[i]:
         if u > a.widest_of(batch.geo.size, batch.geo.step):
             u = a.widest_of(batch.geo.size, batch.geo.step)
@@ -223,7 +233,7 @@ def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Recor
     """Take the rows that follow as long as they are well inside the open window, or pane, of
     ``row``, whose ``header`` it is.
     """
-    geo, panes = batch.geo, book.panes
+    geo, panes = batch.geo, book.own.panes
     if batch.in_panes:
         place = pane_of(geo, batch.rows.ref[row])
         start, end = pane_start(geo, place), pane_start(geo, place + 1)

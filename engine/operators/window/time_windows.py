@@ -19,21 +19,21 @@ goes out with the next window that closes: one late event changes it for every k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
 
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.engine.core.operator import Result, ResultPieces
-from slackwater.engine.core.released import LATEST, Gaps, Released
-from slackwater.engine.kernels.records import copy_of, one
+from slackwater.engine.core.operator import Result
+from slackwater.engine.core.released import Gaps, Released
+from slackwater.engine.kernels.records import copy_of
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
-from slackwater.engine.operators.window.base import FIRST, OUTBOX_MAX, Windows
+from slackwater.engine.operators.window.base import CHUNK, FIRST, Windows
 from slackwater.engine.operators.window.output.results import picked_codes
 from slackwater.engine.operators.window.panes.state import Panes, new_entries, new_panes
-from slackwater.engine.operators.window.rows_read import no_rows
 from slackwater.engine.operators.window.run import run
 from slackwater.engine.operators.window.settings import (
     Geometry,
@@ -41,35 +41,27 @@ from slackwater.engine.operators.window.settings import (
     considered_delay,
     extents,
     first_with,
-    horizon_ns,
-    starts_of,
 )
 from slackwater.engine.operators.window.state.accumulate import (
     FLOATS,
-    RowValues,
     more_sums,
-    no_values,
     widen,
 )
 from slackwater.engine.operators.window.state.cells import (
-    SPARE,
     Cells,
     copied,
     grown,
     with_floats,
     without_floats,
 )
-from slackwater.engine.operators.window.state.content import EACH, PLAIN, TOGETHER
 from slackwater.engine.query.plan import Drift, WindowPlan
 
-_CHUNK: Final = 1 << 10
 _NO_SOURCE: Final = -2
 """No event has this code: none fills a gap of it."""
 _COUNTERS: Final = {
     "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
     "wide_gaps": "wide_gaps",
 }  # fmt: skip
-_MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 
 
 class TimeWindows(Windows):
@@ -78,25 +70,18 @@ class TimeWindows(Windows):
     state_fields = (*Windows.state_fields, "_left_out", "_ranked")
 
     lasting = a.LASTING
-    in_panes = False
-    """Whether rows go to panes, which the windows share."""
+    record = a.STATE
+    begins = MappingProxyType(
+        dict.fromkeys(("frontier", "closed_low", "closed_middle", "closed_all"), a.INT_MIN)
+    )
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
-        super().__init__(plan, settings, site, mode=_MODES[plan.drift])
-        self._geo = Geometry(
-            plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns,
-            starts_of(plan),
-        )  # fmt: skip
+        super().__init__(plan, settings, site)
         self._left_out = 0
-        self._state = one(
-            a.STATE, frontier=a.INT_MIN, closed_low=a.INT_MIN, closed_middle=a.INT_MIN,
-            closed_all=a.INT_MIN, earliest=LATEST,
-        )  # fmt: skip
         columns = len(plan.group_by)
         self._panes = new_panes(self._of, self._picked, FIRST, columns)
-        self._make_entries(0)
         self._no_key = np.zeros((1, columns), np.int64)
         self._room = 0
         self._make_room(a.room_factor(self._geo))
@@ -122,64 +107,13 @@ class TimeWindows(Windows):
         most = a.widest_of(self._geo.size, self._geo.step)
         if widest > most:
             released = _with_far(released, most)
-        return self._run(*self._read(released, self._spans()))
+        return super().process(released)
 
     def _make_room(self, room: int) -> None:
         """For rows that can enter so many windows (``room_factor``)."""
         if room > self._room:
             self._room = room
             self._changed = np.empty((2, a.windows_of_a_row(room)), np.int64)
-
-    def _make_entries(self, room: int) -> None:
-        self._entries = new_entries(room)
-        of_panes = new_entries(min(room, _CHUNK) if self.in_panes else 0)
-        self._panes = self._panes._replace(entries=of_panes)
-
-    def _run(
-        self,
-        rows: a.Rows,
-        values: RowValues,
-        agenda: a.Agenda,
-        known: int,
-        ends_at: int = a.INT_MIN,
-    ) -> ResultPieces:
-        results = ResultPieces()
-        self._outbox = self._new_outbox(self._outbox_room)
-        self._make_entries(max(_CHUNK, 2 * SPARE * self._room))
-        for field in a.BATCH:
-            self._state[field] = 0
-        why = None
-        while why != a.DONE:
-            batch = a.PassBatch(
-                rows, values, agenda, self._missing.table, known, self._geo, self._room,
-                self._can_grow(), self.in_panes, self._panes_grow(), self._on_change, ends_at,
-            )  # fmt: skip
-            why = run(batch, self._book())
-            needed = int(self._state["needed"][0])
-            if why == a.OUTBOX_FULL:
-                self._send(results)
-                most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
-                self._more_outbox(max(needed, min(2 * len(self._outbox.at), most)))
-            elif why != a.DONE:
-                self._grow(why, needed)
-            self._state["needed"] = 0
-        self._send(results)
-        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
-        self._make_entries(0)
-        if self._ranked is not None:
-            frontier, geo = int(self._state["frontier"][0]), self._geo
-            over = first_with(geo, max(frontier - geo.horizon, a.INT_MIN + geo.size)) - 1
-            self._ranked.forget(min(over, int(self._state["closed_all"][0])))
-        if len(self._missing.table.left):  # drop gaps that no window still kept can touch
-            self._missing.forget(self._corrected_from())
-        return results
-
-    def finish(self, at: int) -> Sequence[Result]:
-        results = self._until(at + 1, last=True)
-        rows, values = no_rows(len(self.plan.group_by)), no_values(len(self._arguments))
-        known = len(self._missing.table.left)
-        results.extend(self._run(rows, values, a.no_agenda(), known, at))
-        return results
 
     # ---- a batch ----------------------------------------------------------------------------
 
@@ -193,31 +127,19 @@ class TimeWindows(Windows):
         super()._widen(m)
         widen(self._panes.sums, m)
 
-    def _book(self) -> t.PassState:
-        return t.PassState(
-            self._state,
-            self._held,
-            self._standing,
-            self._outbox,
-            self._scratch,
-            self._entries,
-            self._panes,
-            self._changed[0],
-            self._changed[1],
-            self._no_key,
-        )
+    def _own(self) -> t.TimeState:
+        return t.TimeState(self._panes, self._changed[0], self._changed[1], self._no_key)
 
-    def _grow(self, why: int, needed: int) -> None:
-        """Double what has too little room, or more if that is ``needed``."""
-        if why == a.GROW_CELLS:
-            self._more_cells()
-        elif why == a.GROW_KEPT:
-            self._more_kept()
-        else:
-            self._more_standing(needed)
+    def _pass(self, batch: a.PassBatch, book: t.PassState) -> int:
+        return run(batch, book)
 
-    def _panes_grow(self) -> bool:
-        return False
+    def _forget(self) -> None:
+        if self._ranked is not None:
+            frontier, geo = int(self._state["frontier"][0]), self._geo
+            over = first_with(geo, max(frontier - geo.horizon, a.INT_MIN + geo.size)) - 1
+            self._ranked.forget(min(over, int(self._state["closed_all"][0])))
+        if len(self._missing.table.left):  # drop gaps that no window still kept can touch
+            self._missing.forget(self._corrected_from())
 
     def _in_order(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
         """Sorts the results of one update of a window by their keys."""
@@ -291,11 +213,16 @@ class PaneWindows(TimeWindows):
 
     in_panes = True
 
+    def _make_entries(self, room: int) -> None:
+        super()._make_entries(room)
+        of_panes = new_entries(min(room, CHUNK))
+        self._panes = self._panes._replace(entries=of_panes)
+
     def _panes_grow(self) -> bool:
         return len(self._panes.cells.window) < self.settings.cells_max
 
     def _grow(self, why: int, needed: int) -> None:
-        if why != a.GROW_PANES:
+        if why != a.GROW_MORE:
             super()._grow(why, needed)
             return
         cells = grown(self._panes.cells)

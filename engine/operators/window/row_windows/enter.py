@@ -6,9 +6,9 @@ from slackwater.engine.core.released import LATEST, NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.kernels.tables import push
-from slackwater.engine.operators.window.assign import clocks_of
-from slackwater.engine.operators.window.emitted import settle
-from slackwater.engine.operators.window.group_windows import OwnBatch, put_extent
+from slackwater.engine.operators.window.assign import PassBatch, clocks_of
+from slackwater.engine.operators.window.emitted import PassState, settle
+from slackwater.engine.operators.window.group_windows import put_extent, put_open
 from slackwater.engine.operators.window.row_windows.bounds import (
     DOUBTS_MAX,
     DoubtfulPlaces,
@@ -20,7 +20,6 @@ from slackwater.engine.operators.window.row_windows.state import (
     EVERY,
     FULL,
     PERHAPS,
-    CountedBook,
     forget_sorted,
     put_quantiles,
     sort_window,
@@ -47,13 +46,13 @@ from slackwater.engine.operators.window.uncertainty.missing import missing_betwe
 
 
 @inline
-def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
+def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """Enters row ``i`` and queues the emitted windows that it shifts.
 
     A group begins with its first event, and as much before it as windows are corrected: what was
     missing before that may be forgotten, so an event from there is too late.
     """
-    rows, cells, kept, of = batch.rows, book.held.cells, book.held.kept, book.counted.of
+    rows, cells, kept, of = batch.rows, book.held.cells, book.held.kept, book.own.counted.of
     r = rows.ref[i]
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
     live = cells.tally[0].live
@@ -64,11 +63,11 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     mine = of[group]
     if cells.tally[0].live != live:
         mine.base, mine.count, mine.next = 0, 0, 0
-        mine.floor, mine.reach = max(st.frontier, r) - batch.horizon, INT_MIN
+        mine.floor, mine.reach = max(st.frontier, r) - batch.geo.horizon, INT_MIN
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
         mine.in_open, mine.in_kept = 0, 0
         mine.opened, mine.running, mine.is_group, mine.loose = 0, NONE, 1, LATEST
-        forget_sorted(book.sorted, group)
+        forget_sorted(book.own.sorted, group)
     if r < mine.floor:
         st.too_late += 1
         if cells.tally[0].live != live:
@@ -76,23 +75,23 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         return
     before, rank = cells.last[group], mine.base + mine.count
     while before != NONE and kept.ref[before] > r:
-        before, rank = book.counted.prev[before], rank - 1
+        before, rank = book.own.counted.prev[before], rank - 1
     place = _put(i, group, before, batch, book, st)
     _number(mine, rank, len(rows.how) == 0 or rows.how[i] == SURE or rows.how[i] == DOUBTED)
     if kept.next[place] != NONE:
-        forget_sorted(book.sorted, group)
+        forget_sorted(book.own.sorted, group)
     st.vague |= kept.part[place] != WHOLE
-    total, first = mine.base + mine.count, mine.next * batch.step
+    total, first = mine.base + mine.count, mine.next * batch.geo.step
     if mine.begin != NONE:
-        mine.begin = book.counted.prev[mine.begin] if rank <= first else mine.begin
+        mine.begin = book.own.counted.prev[mine.begin] if rank <= first else mine.begin
     elif total == first + 1:
         mine.begin = cells.last[group]
     if mine.limit != NONE:
-        late = rank <= first + batch.size - 1
-        mine.limit = book.counted.prev[mine.limit] if late else mine.limit
+        late = rank <= first + batch.geo.size - 1
+        mine.limit = book.own.counted.prev[mine.limit] if late else mine.limit
         if late and mine.in_open:
             _sooner(group, book, st)
-    elif total == first + batch.size:
+    elif total == first + batch.geo.size:
         mine.limit = cells.last[group]
     wider = kept.unc[place] > st.widest
     st.widest = max(st.widest, kept.unc[place])
@@ -103,7 +102,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     moved = wider or near or rank < total - 1 or batch.on_change
     if moved and mine.newest != NONE:
         _shift_windows(mine.newest, rank, place, batch, book, st)
-    if batch.in_advance and total - 1 == mine.opened * batch.step:
+    if batch.in_advance and total - 1 == mine.opened * batch.geo.step:
         _open(group, batch, book, st)
 
 
@@ -117,9 +116,9 @@ def _number(group: Record, rank: int, counts: bool) -> None:
 
 
 @kernel
-def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook, st: Record) -> int:
+def _put(i: int, group: int, before: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """A kept event behind ``before``, or in front."""
-    rows, cells, kept, prev = batch.rows, book.held.cells, book.held.kept, book.counted.prev
+    rows, cells, kept, prev = batch.rows, book.held.cells, book.held.kept, book.own.counted.prev
     place = kept.tally[0].free
     kept.tally[0].free = kept.next[place]
     kept.tally[0].live += 1
@@ -151,20 +150,17 @@ def due(ref: int, widest: int) -> int:
 
 
 @inline
-def wait(group: int, book: CountedBook, st: Record) -> None:
+def wait(group: int, book: PassState, st: Record) -> None:
     """Queues the group's next window, emitted once none of its events can be overtaken."""
-    counted, kept = book.counted, book.held.kept
+    counted, kept = book.own.counted, book.held.kept
     limit = counted.of[group].limit
-    counted.closes[group] = due(kept.ref[limit], st.widest)
-    push(counted.open, st.open, counted.closes, group)
-    counted.of[group].in_open = 1
-    st.open += 1
+    put_open(group, due(kept.ref[limit], st.widest), counted, st)
 
 
 @kernel
-def _sooner(group: int, book: CountedBook, st: Record) -> None:
+def _sooner(group: int, book: PassState, st: Record) -> None:
     """The group's next window, which waits, ends earlier now."""
-    counted, kept, place = book.counted, book.held.kept, 0
+    counted, kept, place = book.own.counted, book.held.kept, 0
     while counted.open[place] != group:
         place += 1
     sooner = due(kept.ref[counted.of[group].limit], st.widest)
@@ -174,18 +170,18 @@ def _sooner(group: int, book: CountedBook, st: Record) -> None:
 
 
 @inline
-def runs(window: int, book: CountedBook) -> bool:
+def runs(window: int, book: PassState) -> bool:
     """Whether it is not full yet, or may still be another."""
-    one = book.counted.of[window]
-    return bool(one.number >= book.counted.of[one.group].next)
+    one = book.own.counted.of[window]
+    return bool(one.number >= book.own.counted.of[one.group].next)
 
 
 @kernel
-def last_of(window: int, rows: int, book: CountedBook) -> int:
+def last_of(window: int, rows: int, book: PassState) -> int:
     """The place of its last event; of one that runs, of its latest."""
-    kept, place = book.held.kept, book.counted.of[window].first
-    if book.counted.of[window].last != NONE:
-        return int(book.counted.of[window].last)
+    kept, place = book.held.kept, book.own.counted.of[window].first
+    if book.own.counted.of[window].last != NONE:
+        return int(book.own.counted.of[window].last)
     for _ in range(rows - 1):
         if kept.next[place] == NONE:
             break
@@ -194,9 +190,9 @@ def last_of(window: int, rows: int, book: CountedBook) -> int:
 
 
 @kernel
-def new_window(group: int, number: int, first: int, book: CountedBook, st: Record) -> int:
+def new_window(group: int, number: int, first: int, book: PassState, st: Record) -> int:
     """A cell for a window behind those that the group has, or -1 without room."""
-    counted, cells = book.counted, book.held.cells
+    counted, cells = book.own.counted, book.held.cells
     mine = counted.of[group]
     st.windows += 1
     nulls = cells.tag[group] >> PART_BITS << PART_BITS
@@ -217,9 +213,9 @@ def new_window(group: int, number: int, first: int, book: CountedBook, st: Recor
 
 
 @inline
-def _open(group: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
+def _open(group: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """The group's latest event is the first one of another window."""
-    mine = book.counted.of[group]
+    mine = book.own.counted.of[group]
     window = new_window(group, mine.opened, book.held.cells.last[group], book, st)
     mine.opened += 1
     if window == NONE:
@@ -232,20 +228,20 @@ def _open(group: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
 
 @kernel
 def _shift_windows(
-    newest: int, rank: int, event: int, batch: OwnBatch, book: CountedBook, st: Record
+    newest: int, rank: int, event: int, batch: PassBatch, book: PassState, st: Record
 ) -> None:
     """Shifts emitted windows that end with event number ``rank`` or later, and queues them and
     those before whose last event ``event`` may have overtaken.
     """
-    of, kept, window = book.counted.of, book.held.kept, newest
+    of, kept, window = book.own.counted.of, book.held.kept, newest
     earliest = kept.ref[event] - kept.unc[event] - st.widest
     while window != NONE:
-        if rank <= of[window].number * batch.step:
-            of[window].first = book.counted.prev[of[window].first]
-        behind = of[window].number * batch.step + batch.size > rank
+        if rank <= of[window].number * batch.geo.step:
+            of[window].first = book.own.counted.prev[of[window].first]
+        behind = of[window].number * batch.geo.step + batch.geo.size > rank
         if behind and of[window].last != NONE:
-            of[window].last = book.counted.prev[of[window].last]
-        if not behind and kept.ref[last_of(window, batch.size, book)] < earliest:
+            of[window].last = book.own.counted.prev[of[window].last]
+        if not behind and kept.ref[last_of(window, batch.geo.size, book)] < earliest:
             break
         if batch.on_change:
             st.asked, st.follow = window, EVERY
@@ -276,9 +272,9 @@ def _overtakes(kept: Kept, late: int, early: int) -> bool:
 
 
 @kernel
-def _moves(place: int, by: int, book: CountedBook, widest: int, ahead: bool) -> bool:
+def _moves(place: int, by: int, book: PassState, widest: int, ahead: bool) -> bool:
     """Whether so many events may change places with that at ``place``: later or earlier ones."""
-    kept, prev = book.held.kept, book.counted.prev
+    kept, prev = book.held.kept, book.own.counted.prev
     n, reach = 0, kept.unc[place] + widest
     other = kept.next[place] if ahead else prev[place]
     while n < by and other != NONE and reach > 0:
@@ -298,7 +294,7 @@ def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
 
 @kernel
 def _find_doubts(
-    first: int, last: int, extent: tuple[int, int], widest: int, book: CountedBook, lists: bool
+    first: int, last: int, extent: tuple[int, int], widest: int, book: PassState, lists: bool
 ) -> tuple[int, int, int, int]:
     """(certain ones, doubtful ones, of them before the window and in it) of the window from
     ``first`` to ``last``, which has so many events of so many (``extent``); the certain ones are in
@@ -306,7 +302,7 @@ def _find_doubts(
     of the doubts. Once they are too many for bounds, no more of those beside the window are looked
     for. An event farther from both ends than clocks may err is in the window for sure.
     """
-    kept, prev, d = book.held.kept, book.counted.prev, book.doubts
+    kept, prev, d = book.held.kept, book.own.counted.prev, book.own.doubts
     there, rows = extent
     sure, doubtful, before, place, j = 0, 0, 0, first, 0
     free = d.free[0]
@@ -322,7 +318,7 @@ def _find_doubts(
         holds = within or not _moves(place, j + 1, book, widest, False)
         holds = within or (holds and not _moves(place, rows - j, book, widest, True))
         if holds and kept.part[place] == WHOLE:
-            book.counted.places[sure] = place
+            book.own.counted.places[sure] = place
             sure += 1
         elif holds:
             spare = DOUBTS_MAX + free.n
@@ -352,14 +348,14 @@ def _find_doubts(
 
 @kernel
 def _put_bounds(
-    window: int, sure: int, extent: tuple[int, int, int], values: RowValues, book: CountedBook
+    window: int, sure: int, extent: tuple[int, int, int], values: RowValues, book: PassState
 ) -> None:
     """The bounds of a window with doubtful events, in place of its values."""
-    held, scratch, counted = book.held, book.scratch, book.counted
+    held, scratch, counted = book.held, book.scratch, book.own.counted
     clear(held.sums, window)
     add_rows(counted.places[:sure], counted.cells[:sure], values, held.sums)
     counted.cells[0] = window
-    vague = read_vague(held.kept, min(extent[0], DOUBTS_MAX), book.doubts)
+    vague = read_vague(held.kept, min(extent[0], DOUBTS_MAX), book.own.doubts)
     for a in range(len(held.asked.function)):
         function, m = held.asked.function[a], held.asked.attribute[a]
         if function > MAX or (m == ALL_ROWS and not vague):
@@ -368,14 +364,14 @@ def _put_bounds(
             put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
         if extent[0] > DOUBTS_MAX:
             continue
-        read_doubts(held.kept, extent[0], m, book.doubts)
+        read_doubts(held.kept, extent[0], m, book.own.doubts)
         n, is_float = sure, False
         if m != ALL_ROWS:
             n = summarise(held.sums, m, counted.cells[:1], scratch.scratch.sum)
             is_float = held.sums.of[m].is_float
         for j in range(LEAST, MOST + 1):
             bound(
-                function, is_float, n, extent, 1 if j == LEAST else -1, book.doubts, scratch,
+                function, is_float, n, extent, 1 if j == LEAST else -1, book.own.doubts, scratch,
                 a * NUMBERS + j,
             )  # fmt: skip
 
@@ -391,20 +387,22 @@ def _adds_up(held: Held) -> bool:
 
 @kernel
 def emit_window(
-    window: int, wanted: bool, batch: OwnBatch, book: CountedBook, st: Record, at: int
+    window: int, wanted: bool, batch: PassBatch, book: PassState, st: Record, at: int
 ) -> None:
     """Updates the emitted result of a window; ``wanted``: whether it may have one."""
-    held, scratch, counted, rows = book.held, book.scratch, book.counted, 0
+    held, scratch, counted, rows = book.held, book.scratch, book.own.counted, 0
     kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
     place = first = last = one.first
-    sorts = len(book.sorted.n) > 0 and one.last != NONE and not st.vague
+    sorts = len(book.own.sorted.n) > 0 and one.last != NONE and not st.vague
     lists = not sorts or _adds_up(held) or st.worst > 0
     if sorts:
-        sort_window(book.sorted, held, (one.group, one.number), (first, one.last), batch.step)
+        sort_window(
+            book.own.sorted, held, (one.group, one.number), (first, one.last), batch.geo.step
+        )
     if not lists:
-        rows, last, place = batch.size, one.last, kept.next[one.last]
+        rows, last, place = batch.geo.size, one.last, kept.next[one.last]
     cells.clocks[window] = 0
-    while rows < batch.size and place != NONE:
+    while rows < batch.geo.size and place != NONE:
         cells.clocks[window] = max(cells.clocks[window], kept.clocks[place])
         counted.places[rows], counted.cells[rows] = place, window
         vague |= kept.part[place] != WHOLE
@@ -421,15 +419,15 @@ def emit_window(
     read_content(held, window, STAGE_LAST, missing, (0, 0), scratch)
     kept.next[last], cells.first[window] = place, NONE
     if sorts:
-        put_quantiles(book.sorted, held, scratch)
+        put_quantiles(book.own.sorted, held, scratch)
     if st.widest > 0 or vague:
         counts = scratch.counts[0]
-        there = (rows, batch.size)
+        there = (rows, batch.geo.size)
         sure, doubtful, before, inside = _find_doubts(first, last, there, st.widest, book, lists)
-        counts.certain, counts.ambiguous = sure, doubtful + book.doubts.free[0].n
+        counts.certain, counts.ambiguous = sure, doubtful + book.own.doubts.free[0].n
         if counts.ambiguous > 0 and lists:
             _put_bounds(window, sure, (doubtful, before, inside), values, book)
-    shifts = counted.of[one.group].loose < one.number * batch.step
+    shifts = counted.of[one.group].loose < one.number * batch.geo.step
     if shifts or is_refuted(st, kept.ref[first], kept.ref[last]):
         without_bounds(held, scratch)
     put_extent(held, scratch, kept.ref[first], kept.ref[last])

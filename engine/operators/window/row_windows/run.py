@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.engine.core.released import LATEST
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import NONE, Record, one
-from slackwater.engine.kernels.tables import pop, push
+from slackwater.engine.kernels.records import NONE, Record
+from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import group_windows as b
-from slackwater.engine.operators.window.assign import INT_MIN
-from slackwater.engine.operators.window.emitted import forget_emitted
+from slackwater.engine.operators.window.assign import PassBatch
+from slackwater.engine.operators.window.emitted import PassState, forget_emitted
 from slackwater.engine.operators.window.group_windows import OwnWindows
 from slackwater.engine.operators.window.row_windows import state as h
 from slackwater.engine.operators.window.row_windows.bounds import new_doubts
@@ -29,7 +29,7 @@ from slackwater.engine.operators.window.row_windows.state import (
     FULL,
     NONE_BEHIND,
     SPARE,
-    CountedBook,
+    RowState,
     forget_sorted,
     new_sorted,
 )
@@ -54,12 +54,12 @@ from slackwater.engine.query.plan import WindowPlan
 
 
 @njit
-def run(batch: b.OwnBatch, book: CountedBook) -> int:
+def run(batch: PassBatch, book: PassState) -> int:
     """Go on from the state's row; gives ``DONE`` or why it stopped (``window.own``)."""
     st, n = book.state[0], len(batch.rows.ref)
     while True:
-        why = b.room(batch, book, SPARE)
-        if why != b.DONE:
+        why = a.room(batch, book, SPARE)
+        if why != a.DONE:
             return why
         if st.asked != NONE:
             emit_window(
@@ -70,38 +70,38 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
                 st,
                 st.emit_at,
             )
-            book.counted.of[st.asked].stale = 0
+            book.own.counted.of[st.asked].stale = 0
             st.asked = _next_asked(book, st)
         elif _settled(batch, book, st):
             i = st.row
-            what = b.due(i, batch, st)
-            if what == b.GAP:
+            what = a.due(i, batch.agenda, st)
+            if what == a.GAP:
                 become_known(batch.gaps, batch.known + st.gap)
-                _mark(batch.gaps, batch.known + st.gap, batch.size, book, st)
+                _mark(batch.gaps, batch.known + st.gap, batch.geo.size, book, st)
                 st.gap += 1
-            elif what == b.STEP:
-                b.take_step(batch, st)
-            elif what == b.TICK:
+            elif what == a.STEP:
+                a.take_step(batch.agenda, st)
+            elif what == a.TICK:
                 _emit_next_running(batch, book, st)
             elif i < n:
                 _take_row(i, batch, book, st)
             else:
-                return b.DONE
+                return a.DONE
 
 
 @inline
-def _next_asked(book: CountedBook, st: Record) -> int:
+def _next_asked(book: PassState, st: Record) -> int:
     """The window behind the one emitted last, if it is due as well."""
-    window = book.counted.of[st.asked].after
+    window = book.own.counted.of[st.asked].after
     if st.follow == NONE_BEHIND or (window != NONE and st.follow == FULL and runs(window, book)):
         return int(NONE)
     return int(window)
 
 
 @inline
-def _emit_next_running(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+def _emit_next_running(batch: PassBatch, book: PassState, st: Record) -> None:
     """Ask for the running windows of a group, one group at a time."""
-    of = book.counted.of
+    of = book.own.counted.of
     while st.ticked < len(of):
         one = of[st.ticked]
         st.ticked += 1
@@ -114,13 +114,13 @@ def _emit_next_running(batch: b.OwnBatch, book: CountedBook, st: Record) -> None
 
 
 @inline
-def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     rows = batch.rows
     part = part_of(batch.gaps, i)
     if part != NONE:
         filled = filled_by(batch.gaps, batch.known + st.gap, part)
         if filled != NONE:
-            _mark(batch.gaps, filled, batch.size, book, st)
+            _mark(batch.gaps, filled, batch.geo.size, book, st)
             take_off(batch.gaps, filled, part)
     if len(rows.selected) == 0 or rows.selected[i]:
         st.emit_at = rows.release[i]
@@ -129,9 +129,9 @@ def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
 
 
 @kernel
-def _mark(gaps: GapTable, j: int, rows: int, book: CountedBook, st: Record) -> None:
+def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> None:
     """What is missing in gap ``j`` has changed: emitted windows around it are stale."""
-    counted, ref = book.counted, book.held.kept.ref
+    counted, ref = book.own.counted, book.held.kept.ref
     for k in range(st.kept):
         window = counted.of[counted.kept[k]].newest
         while window != NONE:
@@ -145,9 +145,9 @@ def _mark(gaps: GapTable, j: int, rows: int, book: CountedBook, st: Record) -> N
 
 
 @inline
-def _settled(batch: b.OwnBatch, book: CountedBook, st: Record) -> bool:
+def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far tells no window, and forgets none; else one step is taken."""
-    counted = book.counted
+    counted = book.own.counted
     full = st.open > 0 and st.frontier >= counted.closes[counted.open[0]]
     leaves = st.kept > 0 and st.frontier >= counted.leaves[counted.kept[0]]
     last = leaves and counted.of[counted.of[counted.kept[0]].oldest].stale
@@ -161,9 +161,9 @@ def _settled(batch: b.OwnBatch, book: CountedBook, st: Record) -> bool:
 
 
 @kernel
-def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
     """Ask for the window that is full first; before it, for what is stale."""
-    counted, kept = book.counted, book.held.kept
+    counted, kept = book.own.counted, book.held.kept
     st.emit_at, st.follow = st.frontier_at, NONE_BEHIND
     if st.stale:
         while st.scanned < st.kept:
@@ -179,9 +179,7 @@ def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     group = counted.open[0]
     mine = counted.of[group]
     ends = due(kept.ref[mine.limit], st.widest)
-    pop(counted.open, st.open, counted.closes)
-    st.open -= 1
-    mine.in_open = 0
+    b.take_open(counted, st)
     if ends <= counted.closes[group]:
         st.asked = _begin(group, batch, book, st)
     if mine.limit != NONE:
@@ -189,9 +187,9 @@ def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
 
 
 @kernel
-def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
+def _begin(group: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """The cell of the group's next window, or -1 without room; the one behind it is next."""
-    counted, kept = book.counted, book.held.kept
+    counted, kept = book.own.counted, book.held.kept
     mine = counted.of[group]
     begin, limit = mine.begin, mine.limit
     if not batch.in_advance:
@@ -205,39 +203,28 @@ def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
         counted.of[window].last = limit
         mine.reach = max(mine.reach, kept.ref[limit])
         if not mine.in_kept:
-            _keep(group, kept.ref[limit] + batch.horizon, book, st)
+            b.put_kept(group, kept.ref[limit] + batch.geo.horizon, counted, st)
     mine.next += 1
-    for _ in range(batch.step):
+    for _ in range(batch.geo.step):
         begin = kept.next[begin] if begin != NONE else NONE
         limit = kept.next[limit] if limit != NONE else NONE
     mine.begin, mine.limit = begin, limit
     return int(window)
 
 
-@inline
-def _keep(group: int, until: int, book: CountedBook, st: Record) -> None:
-    counted = book.counted
-    counted.leaves[group] = until
-    push(counted.kept, st.kept, counted.leaves, group)
-    counted.of[group].in_kept = 1
-    st.kept += 1
-
-
 @kernel
-def _forget_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
     """Forget the oldest window of the group that may be forgotten first, and events before the
     next one.
     """
-    counted, held = book.counted, book.held
+    counted, held = book.own.counted, book.held
     group = counted.kept[0]
     mine = counted.of[group]
-    pop(counted.kept, st.kept, counted.leaves)
-    st.kept -= 1
-    mine.in_kept = 0
+    b.take_kept(counted, st)
     window = mine.oldest
-    last = last_of(window, batch.size, book)
-    if held.kept.ref[last] + batch.horizon > st.frontier:
-        _keep(group, held.kept.ref[last] + batch.horizon, book, st)
+    last = last_of(window, batch.geo.size, book)
+    if held.kept.ref[last] + batch.geo.horizon > st.frontier:
+        b.put_kept(group, held.kept.ref[last] + batch.geo.horizon, counted, st)
         return
     mine.floor = held.kept.ref[last]
     one = counted.of[window]
@@ -247,20 +234,20 @@ def _forget_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     else:
         counted.of[one.after].before = NONE
         if not runs(one.after, book):
-            following = last_of(one.after, batch.size, book)
-            _keep(group, held.kept.ref[following] + batch.horizon, book, st)
-    if book.sorted.of[0].number == one.number:
-        forget_sorted(book.sorted, group)
-    _drop_events(group, (one.number + 1) * batch.step, book)
+            following = last_of(one.after, batch.geo.size, book)
+            b.put_kept(group, held.kept.ref[following] + batch.geo.horizon, counted, st)
+    if book.own.sorted.of[0].number == one.number:
+        forget_sorted(book.own.sorted, group)
+    _drop_events(group, (one.number + 1) * batch.geo.step, book)
     forget_emitted(held.cells, book.standing, window)
     clear(held.sums, window)
     free_window(held.cells, window)
 
 
 @kernel
-def _drop_events(group: int, before: int, book: CountedBook) -> None:
+def _drop_events(group: int, before: int, book: PassState) -> None:
     """Free a group's events with numbers below ``before``."""
-    counted, kept, cells = book.counted, book.held.kept, book.held.cells
+    counted, kept, cells = book.own.counted, book.held.kept, book.held.cells
     mine = counted.of[group]
     while mine.base < before and cells.first[group] != NONE:
         place = cells.first[group]
@@ -292,6 +279,8 @@ class CountedWindows(OwnWindows):
     state_fields = (*OwnWindows.state_fields, "_counted")
 
     lasting = h.LASTING
+    record = h.STATE
+    begins = MappingProxyType({**OwnWindows.begins, "asked": NONE})
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
@@ -316,17 +305,10 @@ class CountedWindows(OwnWindows):
             "in_no_full_window": int((events - (of["next"] > 0) * emitted).clip(0).sum()),
         }  # fmt: skip
 
-    def _new_state(self) -> Any:
-        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN, asked=NONE, earliest=LATEST)
+    def _own(self) -> RowState:
+        return RowState(self._counted, self._doubts, self._sorted)
 
-    def _size_and_step(self) -> tuple[int, int]:
-        return self.plan.rows, self.plan.every_rows
-
-    def _pass(self, batch: b.OwnBatch) -> int:
-        book = h.CountedBook(
-            self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
-            self._counted, self._doubts, self._sorted,
-        )  # fmt: skip
+    def _pass(self, batch: PassBatch, book: PassState) -> int:
         return run(batch, book)
 
     def _oldest(self) -> int:
@@ -343,12 +325,12 @@ class CountedWindows(OwnWindows):
         of["stale"][mine] = 1
         self._state["stale"] |= len(mine) > 0
 
-    def _grow_more(self, why: int) -> None:
-        if why in (b.GROW_CELLS, b.GROW_KEPT):
+    def _grow(self, why: int, needed: int) -> None:
+        super()._grow(why, needed)
+        if why in (a.GROW_CELLS, a.GROW_KEPT):
             cells, kept = len(self._held.cells.window), len(self._held.kept.next)
             self._counted = h.more_counted(self._counted, cells, kept)
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self._state["asked"] = NONE
         self._sorted.of["group"] = NONE

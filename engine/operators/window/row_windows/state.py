@@ -8,8 +8,7 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, put_over, record
-from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
-from slackwater.engine.operators.window.panes.state import Entries
+from slackwater.engine.operators.window.assign import IN_BATCH
 from slackwater.engine.operators.window.row_windows.bounds import DoubtfulPlaces
 from slackwater.engine.operators.window.settings import CERTAIN, WHOLE
 from slackwater.engine.operators.window.state.aggregate import QUANTILE, interpolated
@@ -50,10 +49,7 @@ LASTING: Final = (
     "frontier", "frontier_at", "widest", "worst", "vague", "windows", "open", "kept", "stale",
     "too_late", "refused", *REFUTED,
 )  # fmt: skip
-BATCH: Final = (
-    "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "emit_at",
-)  # fmt: skip
-STATE: Final = record(*LASTING, *BATCH)
+STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "asked", "follow")
 """As of sessions; ``worst``: the worst status of a clock; ``vague``: some event may not be there at
 all; ``asked``: the window to be emitted next, or -1, and those behind it if ``follow`` is ``FULL``,
 or ``EVERY`` one, running ones included. ``ticked``: cells looked at."""
@@ -82,17 +78,11 @@ class RowWindowState(NamedTuple):
     nothing: np.ndarray
 
 
-class CountedBook(NamedTuple):
-    """What the pass changes; ``state``: one STATE. ``doubts``: room for those of one window;
-    ``sorted``: the values of one window, where only quantiles ask for all of them.
+class RowState(NamedTuple):
+    """What ROWS have for themselves. ``doubts``: room for those of one window; ``sorted``: the
+    values of one window, where only quantiles ask for all of them.
     """
 
-    state: np.ndarray
-    held: Held
-    standing: EmittedResults
-    outbox: ResultBuffer
-    scratch: Content
-    entries: Entries
     counted: RowWindowState
     doubts: DoubtfulPlaces
     sorted: Sorted

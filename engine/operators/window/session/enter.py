@@ -5,14 +5,12 @@ from __future__ import annotations
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record
-from slackwater.engine.kernels.tables import push
-from slackwater.engine.operators.window.assign import clocks_of, keeps_all
-from slackwater.engine.operators.window.emitted import settle
-from slackwater.engine.operators.window.group_windows import OwnBatch, put_extent
+from slackwater.engine.operators.window.assign import PassBatch, clocks_of, keeps_all
+from slackwater.engine.operators.window.emitted import PassState, settle
+from slackwater.engine.operators.window.group_windows import put_extent, put_open
 from slackwater.engine.operators.window.panes.state import merge_cell
 from slackwater.engine.operators.window.session.state import (
     SEVERAL,
-    SessionBook,
     Sessions,
     cover,
     cover_all,
@@ -33,9 +31,9 @@ from slackwater.engine.operators.window.uncertainty.missing import missing_betwe
 
 
 @inline
-def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
+def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
     """Enter row ``i``; False: it makes one session of two, whose entries must be added up first."""
-    rows, cells, of, gap = batch.rows, book.held.cells, book.sessions.of, batch.size
+    rows, cells, of, gap = batch.rows, book.held.cells, book.own.of, batch.geo.size
     r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] != SURE
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
     live = cells.tally[0].live
@@ -48,7 +46,7 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     after, one = NONE, of[group].before
     while one != NONE and of[one].first - gap >= r:
         after, one = one, of[one].before
-    final_before, is_new = st.frontier - batch.horizon, True
+    final_before, is_new = st.frontier - batch.geo.horizon, True
     if one != NONE and r < of[one].last + gap:
         joins = r < of[one].first and of[one].before != NONE
         joins = joins and r < of[of[one].before].last + gap
@@ -78,11 +76,9 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
             return True
     st.reach = max(st.reach, u)
     st.widest = max(st.widest, min(u, (gap - 1) // 2))
-    changed = (
-        _extend(book.sessions, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or is_new
-    )
+    changed = _extend(book.own, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or is_new
     if changed:
-        _reach(one, gap, book.sessions, st)
+        _reach(one, gap, book.own, st)
     cells.rows[one] += 1
     cells.clocks[one] = clocks_of(rows, i, cells.clocks[one])
     book.entries.row[st.entries], book.entries.cell[st.entries] = i, one
@@ -91,12 +87,12 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
         event = (rows.clock[i], rows.epoch[i], r, u)
         keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
     if changed or of[one].emitted or batch.on_change:
-        _correct(one, changed, batch, book.sessions, st)
+        _correct(one, changed, batch, book.own, st)
     return True
 
 
 @inline
-def _is_loose(one: Record, i: int, batch: OwnBatch) -> bool:
+def _is_loose(one: Record, i: int, batch: PassBatch) -> bool:
     """Whether row ``i``, which joins a session of its own clock, is less than the gap away only if
     that clock's rate is right.
     """
@@ -105,8 +101,8 @@ def _is_loose(one: Record, i: int, batch: OwnBatch) -> bool:
         return False
     r, u = rows.ref[i], rows.unc[i]
     if r > one.last:
-        return bool(r - one.last + abs(u - (one.high - one.last)) >= batch.size)
-    return bool(r < one.first and one.first - r + abs(u - (one.first - one.low)) >= batch.size)
+        return bool(r - one.last + abs(u - (one.high - one.last)) >= batch.geo.size)
+    return bool(r < one.first and one.first - r + abs(u - (one.first - one.low)) >= batch.geo.size)
 
 
 @inline
@@ -117,11 +113,11 @@ def _is_over(session: Record, final_before: int, gap: int) -> bool:
 
 @kernel
 def _begin(
-    group: int, before: int, after: int, i: int, nulls: int, batch: OwnBatch, book: SessionBook,
+    group: int, before: int, after: int, i: int, nulls: int, batch: PassBatch, book: PassState,
     st: Record,
 ) -> int:  # fmt: skip
     """A new session between two of the group; -1 without room."""
-    rows, sessions = batch.rows, book.sessions
+    rows, sessions = batch.rows, book.own
     one = find_or_add(book.held.cells, st.sessions, nulls | WHOLE, rows.keys, i)
     if one == NONE:
         return int(NONE)
@@ -138,7 +134,7 @@ def _begin(
     if before != NONE:
         sessions.of[before].after = one
     sessions.of[group if after == NONE else after].before = one
-    open_again(one, batch.size, sessions, st)
+    open_again(one, batch.geo.size, sessions, st)
     return int(one)
 
 
@@ -154,10 +150,7 @@ def ends(session: Record, gap: int, st: Record) -> int:
 def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
     """Queues session ``one``, to be emitted when its silence is over."""
     sessions.of[one].emitted = 0
-    sessions.of[one].in_open = 1
-    sessions.closes[one] = ends(sessions.of[one], gap, st) + st.widest
-    push(sessions.open, st.open, sessions.closes, one)
-    st.open += 1
+    put_open(one, ends(sessions.of[one], gap, st) + st.widest, sessions, st)
 
 
 @inline
@@ -209,9 +202,9 @@ def ask(sessions: Sessions, st: Record, place: int, wanted: bool) -> None:
 
 
 @kernel
-def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
+def _merge(one: int, other: int, book: PassState, st: Record) -> int:
     """Session ``other`` becomes part of ``one``, the one before it."""
-    held, sessions = book.held, book.sessions
+    held, sessions = book.held, book.own
     into, lost = sessions.of[one], sessions.of[other]
     if lost.emitted or held.cells.slot[other] != NONE:  # early
         ask(sessions, st, other, False)
@@ -242,10 +235,10 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
 
 @inline
 def _correct(
-    place: int, changed: bool, batch: OwnBatch, sessions: Sessions, st: Record
+    place: int, changed: bool, batch: PassBatch, sessions: Sessions, st: Record
 ) -> None:  # fmt: skip
     """Retracts and replaces what a row changes in emitted sessions."""
-    of, gap, every = sessions.of, batch.size, batch.on_change
+    of, gap, every = sessions.of, batch.geo.size, batch.on_change
     one, before, after = of[place], of[place].before, of[place].after
     near = changed and before != NONE and one.low - of[before].high < gap
     if near and (of[before].emitted or every):
@@ -265,9 +258,9 @@ def _correct(
 
 
 @kernel
-def drop(place: int, book: SessionBook, gap: int) -> None:
+def drop(place: int, book: PassState, gap: int) -> None:
     """Unlinks a final session, and its group's cell if it is the last one."""
-    of, one = book.sessions.of, book.sessions.of[place]
+    of, one = book.own.of, book.own.of[place]
     if one.before != NONE:
         of[one.before].after = one.after
     other = one.before
@@ -298,13 +291,13 @@ def is_apart(one: Record, other: Record, gap: int) -> bool:
 
 
 @inline
-def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
-    of = book.sessions.of
+def _is_unsure(place: int, book: PassState, gap: int) -> bool:
+    of = book.own.of
     one, before, after = of[place], of[place].before, of[place].after
     if one.vague:
         return True
     several = one.clock == SEVERAL and book.held.cells.rows[place] > 1
-    if several and not is_whole(book.sessions, one, gap):
+    if several and not is_whole(book.own, one, gap):
         return True
     if before != NONE and not is_apart(of[before], one, gap):
         return True
@@ -320,10 +313,10 @@ def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
 
 @kernel
 def emit_session(
-    place: int, wanted: bool, batch: OwnBatch, book: SessionBook, st: Record, at: int
+    place: int, wanted: bool, batch: PassBatch, book: PassState, st: Record, at: int
 ) -> None:
     """Updates the emitted result of a session; ``wanted``: whether it may have one."""
-    scratch, gap, one = book.scratch, batch.size, book.sessions.of[place]
+    scratch, gap, one = book.scratch, batch.geo.size, book.own.of[place]
     there = wanted
     if there:
         known = batch.known + st.gap

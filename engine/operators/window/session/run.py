@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.engine.core.released import LATEST
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import NONE, Record, one
-from slackwater.engine.kernels.tables import pop, push
+from slackwater.engine.kernels.records import NONE, Record
+from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import group_windows as b
-from slackwater.engine.operators.window.assign import INT_MIN
-from slackwater.engine.operators.window.emitted import forget_emitted
+from slackwater.engine.operators.window.assign import PassBatch
+from slackwater.engine.operators.window.emitted import PassState, forget_emitted
 from slackwater.engine.operators.window.group_windows import OwnWindows
 from slackwater.engine.operators.window.session import state as h
 from slackwater.engine.operators.window.session.enter import ask, drop, emit_session, ends, enter
-from slackwater.engine.operators.window.session.state import SPARE, SessionBook, uncover
+from slackwater.engine.operators.window.session.state import SPARE, Sessions, uncover
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import forget, free_window
@@ -38,7 +37,7 @@ from slackwater.engine.query.plan import WindowPlan
 
 
 @njit
-def run(batch: b.OwnBatch, book: SessionBook) -> int:
+def run(batch: PassBatch, book: PassState) -> int:
     """Go on from the state's row; gives ``DONE`` or why it stopped (``window.own``).
 
     Only one place emits and one adds up, as compiling each call takes seconds.
@@ -46,24 +45,24 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
     st, n = book.state[0], len(batch.rows.ref)
     while True:
         if st.flush or st.queued > 0 or st.entries == len(book.entries.row):
-            b.add_entries(batch, book, st)
+            a.add_entries(batch, book, st)
             for j in range(st.queued):
-                asked = book.sessions.queue[j]
+                asked = book.own.queue[j]
                 place = asked.session
                 emit_session(place, asked.wanted == 1, batch, book, st, st.emit_at)
                 _free_merged(place, book)
             st.queued, st.flush = 0, 0
         why = _room(batch, book)
-        if why == b.DONE and _settled(batch, book, st):
+        if why == a.DONE and _settled(batch, book, st):
             i = st.row
-            what = b.due(i, batch, st)
-            if what == b.GAP:
+            what = a.due(i, batch.agenda, st)
+            if what == a.GAP:
                 become_known(batch.gaps, batch.known + st.gap)
                 _mark(batch.gaps, batch.known + st.gap, batch, book, st)
                 st.gap += 1
-            elif what == b.STEP:
-                b.take_step(batch, st)
-            elif what == b.TICK:
+            elif what == a.STEP:
+                a.take_step(batch.agenda, st)
+            elif what == a.TICK:
                 _emit_next_open(batch, book, st)
             elif i < n:
                 _take_row(i, batch, book, st)
@@ -71,41 +70,41 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
                 return why
             else:
                 st.flush = 1
-        elif why != b.DONE:
+        elif why != a.DONE:
             if st.entries == 0:
                 return why
             st.flush = 1
 
 
 @inline
-def _room(batch: b.OwnBatch, book: SessionBook) -> int:
+def _room(batch: PassBatch, book: PassState) -> int:
     """``DONE`` if there is room for whatever one step may ask for."""
-    sessions = book.sessions
+    sessions = book.own
     if sessions.tally[0].live > len(sessions.seam) - SPARE:
-        return b.GROW_MORE
-    return b.room(batch, book, SPARE)
+        return a.GROW_MORE
+    return a.room(batch, book, SPARE)
 
 
 @inline
-def _settled(batch: b.OwnBatch, book: SessionBook, st: Record) -> bool:
+def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far ends no session, and makes none leave; else one step is taken."""
-    sessions = book.sessions
+    sessions = book.own
     ended = st.open > 0 and st.frontier >= sessions.closes[sessions.open[0]]
     leaves = st.kept > 0 and st.frontier >= sessions.leaves[sessions.kept[0]]
     last = st.frontier == b.END or (leaves and sessions.of[sessions.kept[0]].stale)
     if ended or (st.stale and last):
-        _close_first(ended, batch.size, batch.horizon, book, st)
+        _close_first(ended, batch.geo.size, batch.geo.horizon, book, st)
         return False
     if leaves:
-        _forget_first(batch.size, batch.horizon, book, st)
+        _forget_first(batch.geo.size, batch.geo.horizon, book, st)
         return False
     return True
 
 
 @inline
-def _emit_next_open(batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+def _emit_next_open(batch: PassBatch, book: PassState, st: Record) -> None:
     """Ask for an open session's value so far, one at a time."""
-    sessions = book.sessions
+    sessions = book.own
     while st.ticked < st.open:
         place = sessions.open[st.ticked]
         st.ticked += 1
@@ -118,7 +117,7 @@ def _emit_next_open(batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
 
 
 @inline
-def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     rows = batch.rows
     if len(rows.selected) == 0 or rows.selected[i]:
         st.emit_at = rows.release[i]
@@ -135,20 +134,20 @@ def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
 
 
 @kernel
-def _mark(gaps: GapTable, j: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+def _mark(gaps: GapTable, j: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """What is missing in gap ``j`` has changed: emitted sessions beside it are stale."""
-    of, gap = book.sessions.of, batch.size
+    of, gap = book.own.of, batch.geo.size
     for place in range(st.kept):
-        one = of[book.sessions.kept[place]]
+        one = of[book.own.kept[place]]
         if one.emitted and gaps.first[j] < one.last + gap and gaps.last[j] > one.first - gap:
             one.stale = 1
             st.stale = 1
 
 
 @kernel
-def _free_merged(place: int, book: SessionBook) -> None:
+def _free_merged(place: int, book: PassState) -> None:
     """Frees a merged session that neither waits nor may be corrected."""
-    one = book.sessions.of[place]
+    one = book.own.of[place]
     if one.merged:
         forget_emitted(book.held.cells, book.standing, place)
         if not one.in_open and not one.in_kept:
@@ -156,9 +155,9 @@ def _free_merged(place: int, book: SessionBook) -> None:
 
 
 @kernel
-def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Record) -> None:
+def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Record) -> None:
     """Emits the session that ends first; before it, stale ones, one at a time."""
-    sessions = book.sessions
+    sessions = book.own
     place = sessions.open[0]
     one, due = sessions.of[place], sessions.closes[place]
     closes = ends(one, gap, st) + st.widest
@@ -174,41 +173,25 @@ def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Rec
                     return
         st.stale, st.scanned = 0, 0
         return
-    pop(sessions.open, st.open, sessions.closes)
-    st.open -= 1
-    one.in_open = 0
+    b.take_open(sessions, st)
     if one.merged:
         if not one.in_kept:
             free_window(book.held.cells, place)
     elif closes > due:
-        sessions.closes[place] = closes
-        push(sessions.open, st.open, sessions.closes, place)
-        st.open += 1
-        one.in_open = 1
+        b.put_open(place, closes, sessions, st)
     else:
         one.emitted = 1
         ask(sessions, st, place, True)
         if not one.in_kept:
-            _keep(place, one.high + st.reach + 2 * gap + horizon, book, st)
-
-
-@inline
-def _keep(place: int, until: int, book: SessionBook, st: Record) -> None:
-    sessions = book.sessions
-    sessions.leaves[place] = until
-    push(sessions.kept, st.kept, sessions.leaves, place)
-    st.kept += 1
-    sessions.of[place].in_kept = 1
+            b.put_kept(place, one.high + st.reach + 2 * gap + horizon, sessions, st)
 
 
 @kernel
-def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None:
-    sessions, held = book.sessions, book.held
+def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
+    sessions, held = book.own, book.held
     place = sessions.kept[0]
     one = sessions.of[place]
-    pop(sessions.kept, st.kept, sessions.leaves)
-    st.kept -= 1
-    one.in_kept = 0
+    b.take_kept(sessions, st)
     if one.merged:
         if not one.in_open:
             free_window(held.cells, place)
@@ -217,7 +200,7 @@ def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None
     if not one.emitted:
         return
     if due > sessions.leaves[place]:
-        _keep(place, due, book, st)
+        b.put_kept(place, due, sessions, st)
         return
     drop(place, book, gap)
     forget_emitted(held.cells, book.standing, place)
@@ -245,6 +228,7 @@ class SessionWindows(OwnWindows):
     state_fields = (*OwnWindows.state_fields, "_sessions")
 
     lasting = h.LASTING
+    record = h.STATE
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
@@ -257,17 +241,10 @@ class SessionWindows(OwnWindows):
         st = self._state
         return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
 
-    def _new_state(self) -> np.ndarray:
-        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN, earliest=LATEST)
+    def _own(self) -> Sessions:
+        return self._sessions
 
-    def _size_and_step(self) -> tuple[int, int]:
-        return self.plan.size_ns, 0
-
-    def _pass(self, batch: b.OwnBatch) -> int:
-        book = h.SessionBook(
-            self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
-            self._sessions,
-        )  # fmt: skip
+    def _pass(self, batch: PassBatch, book: PassState) -> int:
         return run(batch, book)
 
     def _oldest(self) -> int:
@@ -283,9 +260,10 @@ class SessionWindows(OwnWindows):
         self._sessions.of["stale"][kept[mine]] = 1
         self._state["stale"] |= mine.any()
 
-    def _grow_more(self, why: int) -> None:
-        if why in (b.GROW_CELLS, b.GROW_MORE):
-            seams = len(self._sessions.seam) * (2 if why == b.GROW_MORE else 1)
+    def _grow(self, why: int, needed: int) -> None:
+        super()._grow(why, needed)
+        if why in (a.GROW_CELLS, a.GROW_MORE):
+            seams = len(self._sessions.seam) * (2 if why == a.GROW_MORE else 1)
             cells = len(self._held.cells.window)
             self._sessions = h.more_sessions(self._sessions, cells, seams)
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, put_over, record
-from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
-from slackwater.engine.operators.window.panes.state import Entries
-from slackwater.engine.operators.window.state.content import REFUTED, Content, Held
+from slackwater.engine.operators.window.assign import IN_BATCH
+from slackwater.engine.operators.window.state.content import REFUTED
 
 # What is known of each session beside its sums: where it lies, and what its clocks leave open.
 #
@@ -40,10 +39,7 @@ LASTING: Final = (
     "frontier", "frontier_at", "widest", "reach", "sessions", "open", "kept", "stale", "too_late",
     "refused", *REFUTED,
 )  # fmt: skip
-BATCH: Final = (
-    "row", "step", "gap", "tick", "ticked", "entries", "queued", "scanned", "flush", "emit_at",
-)  # fmt: skip
-STATE: Final = record(*LASTING, *BATCH)
+STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "queued", "flush")
 """``frontier``: progress, and since when; ``reach``: the largest uncertainty so far [ns], and
 ``widest``: at most half of the gap, for which silence is waited;
 ``sessions`` so far; sizes of the heaps; whether emitted sessions are stale; counters; and the
@@ -68,18 +64,6 @@ class Sessions(NamedTuple):
     seam: np.ndarray
     tally: np.ndarray
     queue: np.ndarray
-
-
-class SessionBook(NamedTuple):
-    """What the pass changes; ``state``: one STATE."""
-
-    state: np.ndarray
-    held: Held
-    standing: EmittedResults
-    outbox: ResultBuffer
-    scratch: Content
-    entries: Entries
-    sessions: Sessions
 
 
 def new_sessions(cells: int, seams: int) -> Sessions:
