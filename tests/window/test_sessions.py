@@ -213,3 +213,16 @@ def test_certainty_and_bounds_are_those_of_all_clock_errors(
                 (session,) = found
                 exact = aggregate(name.partition("(")[0], [events[place].v for place in session])
                 assert bounds == pytest.approx([exact, exact])
+
+
+@pytest.mark.parametrize("window", ["SESSION 4", "ROWS 2"])
+def test_what_is_missing_is_corrected_though_another_group_leaves_memory_first(window: str) -> None:
+    late = [Event(ref, key=key, status=LATE) for ref, key in ((-500, 2), (-400, 2))]
+    events = (Event(0, key=0), Event(1, key=0), Event(10, key=1), Event(11, key=1), *late)
+    steps = ((4, 20, 4), (5, 30, 5), (6, 35, 6))
+    stream = Stream(events, steps, gaps=((5, "s0", 7, 3, -1, 13),))
+    text = f"SELECT count(*) GROUP BY g WINDOW {window}"
+    operator = windows_of(query(text), WindowSettings(correction_horizon_ns=24))
+    found = [*operator.process(batch(stream, Strings())), *operator.finish(99)]
+    last = {result["key"]["g"]: result["missing"] for result in found}
+    assert last == {0: 3, 1: 3}

@@ -164,13 +164,13 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
     st.emit_at = st.frontier_at
     if st.stale and (not ended or (not one.merged and closes <= due)):
         while st.scanned < st.kept:
-            other = sessions.kept[st.scanned]
+            other = sessions.of[sessions.kept[st.scanned]]
+            if other.stale and other.emitted:
+                other.stale = 0
+                ask(sessions, st, sessions.kept[st.scanned], True)
+                return  # not further yet: the first may leave, and another takes its place
+            other.stale = 0
             st.scanned += 1
-            if sessions.of[other].stale:
-                sessions.of[other].stale = 0
-                if sessions.of[other].emitted:
-                    ask(sessions, st, other, True)
-                    return
         st.stale, st.scanned = 0, 0
         return
     b.take_open(sessions, st)
