@@ -15,9 +15,6 @@ from slackwater.engine.query.expression import View, column
 from slackwater.engine.query.plan import Attribute
 from slackwater.engine.query.values import Value
 
-KeyValue = int | float | bool | str | None
-Code = tuple[int, ...]
-"""A key as stored: the null marks, then one int64 per group-by column."""
 _BOOL: Final = "bool"
 
 
@@ -73,13 +70,6 @@ class GroupKeys:
             )
         self.types[j] = kind
 
-    def value(self, code: Code) -> dict[str, KeyValue]:
-        """The key as results show it."""
-        return {
-            attribute.name: None if code[0] >> j & 1 else self._decode(self.types[j], code[j + 1])
-            for j, attribute in enumerate(self.attributes)
-        }
-
     def columns(self, nulls: np.ndarray, keys: np.ndarray) -> dict[str, pa.Array]:
         """Keys as results show them, by attribute: of ``nulls`` (n) and ``keys`` (n x columns)."""
         found = {}
@@ -116,13 +106,6 @@ class GroupKeys:
                 values = np.ascontiguousarray(values).view(np.float64)
             by += [(nulls >> j & 1) == 0, values]
         return np.lexsort(by[::-1])
-
-    def _decode(self, kind: str | None, code: int) -> KeyValue:
-        if kind == "str":
-            return self.text(code)
-        if kind == "float":
-            return float(np.int64(code).view(np.float64))
-        return bool(code) if kind == _BOOL else code
 
     def _text_or_none(self, code: int) -> str | None:
         """A null's code has no text."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from slackwater.engine.core.clocks.seen import CLOCK_STATUS, STATUSES
+from slackwater.engine.core.clocks.seen import STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
 from slackwater.engine.operators.window.output.computed import is_bounded, value_of
 from slackwater.engine.operators.window.output.table import (
-    CERTAINTY,
     CLOCKS,
     COUNTS,
     DRIFT_NAMES,
@@ -35,10 +35,16 @@ from slackwater.engine.operators.window.state.content import (
     VALUE,
     Held,
 )
-from slackwater.engine.operators.window.state.number import HALF_WORD, NULL, TEXT, python_numbers
-from slackwater.engine.output.json_lines import json_text, woven
+from slackwater.engine.operators.window.state.number import HALF_WORD, NULL, TEXT
 from slackwater.engine.output.kinds import numbers_of_codes, numbers_of_rows
-from slackwater.engine.output.schema import WINDOWS, decoded, same_for_all
+from slackwater.engine.output.json_lines import json_text, result_lines, woven
+from slackwater.engine.output.schema import (
+    WINDOW_EXTRAS,
+    WINDOW_SCHEMA,
+    WINDOWS,
+    decoded,
+    same_for_all,
+)
 from slackwater.engine.query.plan import (
     RESULT,
     Attribute,
@@ -124,6 +130,8 @@ def picked_codes(sums: Sums, of: np.ndarray) -> np.ndarray:
 
 _ROWS: Final = 1 << 14
 """Results from which on a table of their own costs no more per result."""
+_OPTIONAL: Final = WINDOW_EXTRAS.keys() - {"bounds"}
+"""Fields that a dict of a result has only where they are not null."""
 
 
 class WindowResults(ResultColumns):
@@ -285,18 +293,6 @@ class WindowResults(ResultColumns):
             return json_text(decoded(words[:, 1], kinds == NULL, self.keys.text))
         return number_texts(kinds, words)
 
-    def _python(self, aggregate: int, place: int) -> list[Any]:
-        kinds, words = self.numbers(aggregate, place)
-        if (kinds == TEXT).any():
-            return list(decoded(words[:, 1], kinds == NULL, self.keys.text).to_pylist())
-        return python_numbers(kinds, words)
-
-    def distinct_keys(self) -> tuple[list[dict[str, Any]], np.ndarray]:
-        """The different keys, and which of them each result has."""
-        whole = np.column_stack((self.columns.nulls, self.columns.keys))
-        found, which = np.unique(whole, axis=0, return_inverse=True)
-        return [self.keys.value(tuple(code)) for code in found.tolist()], which.reshape(-1)
-
     def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
         """Per result, aggregates by their labels and, of the alias RESULT, its counts."""
         found = []
@@ -319,60 +315,6 @@ class WindowResults(ResultColumns):
             return same_for_all("[]", len(self)).cast(pa.string())
         return woven(*parts, "]")
 
-    def _labelled(self, name: str) -> list[dict[str, Any] | None]:
-        """Per result its ``value``, ``low``, ``middle`` or ``high``."""
-        columns = [self._python(a, PLACES[name]) for a in range(len(self.labels))]
-        rows = zip(*columns, strict=True) if columns else [()] * len(self)
-        return [
-            dict(zip(self.labels, row, strict=True)) if shown else None
-            for row, shown in zip(rows, self._is_shown(name).tolist(), strict=True)
-        ]
-
-    def _is_shown(self, name: str) -> np.ndarray:
-        return self.bounds_shown(name) if name in ("low", "high") else self.shows(name)
-
-    def _bounds(self) -> list[dict[str, Any] | None]:
-        places = [a for a, bounded in enumerate(self.bounded) if bounded]
-        columns = [
-            zip(
-                python_numbers(*self.numbers(a, LEAST)),
-                python_numbers(*self.numbers(a, MOST)),
-                strict=True,
-            )
-            for a in places
-        ]
-        rows = zip(*columns, strict=True) if columns else [()] * len(self)
-        names = [self.labels[a] for a in places]
-        return [
-            {name: list(pair) for name, pair in zip(names, row, strict=True)} if last else None
-            for row, last in zip(rows, self.bounds_shown("bounds").tolist(), strict=True)
-        ]
-
     def __iter__(self) -> Iterator[Result]:
-        known, which = self.distinct_keys()
-        parts = {name: self._labelled(name) for name in PLACES}
-        start, end = (each.tolist() for each in self.extent())
-        certainty, says = self.certainty()
-        counts = self.columns.counts.tolist()
-        stages, bounds = self.columns.stage.tolist(), self._bounds()
-        statuses = self.statuses().tolist()
-        each = self.plan.drift is Drift.EACH
-        for row, (plus, at) in enumerate(
-            zip(self.columns.plus.tolist(), self.columns.at.tolist(), strict=True)
-        ):
-            result: Result = {
-                "op": "+" if plus else "-",
-                "query": self.plan.name,
-                "site": self.site,
-                "at": at,
-                "window": {"start": start[row], "end": end[row]},
-                "key": dict(known[which[row]]),
-            }
-            if each:
-                result["drift"] = DRIFT_NAMES[stages[row]]
-            result |= {name: part[row] for name, part in parts.items()}
-            values = [None if count == UNKNOWN else count for count in counts[row][:CLOCKS]]
-            result |= dict(zip(COUNTS, values, strict=True)) | {"bounds": bounds[row]}
-            if says[row]:
-                result["certainty"] = CERTAINTY[int(certainty[row])]
-            yield result | {CLOCK_STATUS: STATUSES[status]} if (status := statuses[row]) else result
+        lines = result_lines(columns_of_windows(self), WINDOW_SCHEMA, (), _OPTIONAL, 1)
+        yield from map(json.loads, lines.to_pylist())

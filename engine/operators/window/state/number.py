@@ -90,16 +90,6 @@ def same_numbers(
     return True
 
 
-def python_numbers(kinds: np.ndarray, words: np.ndarray) -> list[int | float | None]:
-    """The numbers of a column (``kinds`` n, ``words`` n x 2) as Python has them."""
-    floats = words[:, 0].copy().view(np.float64).tolist()
-    whole = [(high << HALF_WORD) + low for high, low in words.tolist()]
-    return [
-        None if kind == NULL else (one if kind == INT else other)
-        for kind, one, other in zip(kinds.tolist(), whole, floats, strict=True)
-    ]
-
-
 def are_short(high: np.ndarray) -> np.ndarray:
     """Which integers, by their upper words, fit into 64 bits."""
     return np.asarray((high >= -_INT_MAX) & (high < _INT_MAX))
