@@ -11,10 +11,8 @@ from slackwater.engine.kernels.records import NONE, record
 from slackwater.engine.operators.window.settings import PART_BITS, WHOLE, Geometry
 from slackwater.engine.operators.window.state.accumulate import (
     Sums,
-    add_float,
     clear,
-    join_moments,
-    merge_picks,
+    merge_cell,
     new_sums,
 )
 from slackwater.engine.operators.window.state.cells import (
@@ -152,41 +150,6 @@ def add_to_pane(
             if not _enter(panes, node, level | marks, clocks, keys, i):
                 return NONE
     return header
-
-
-@inline
-def merge_cell(sums: Sums, cell: int, into: Sums, target: int) -> None:
-    """Add what ``cell`` sums up to ``target``."""
-    for m in range(len(sums.of)):
-        n = sums.n[m, cell]
-        if n == 0:
-            continue
-        first = into.n[m, target] == 0
-        if sums.of[m].is_float:
-            one, more = into.floats[m, target], sums.floats[m, cell]
-            if first:
-                one.total, one.rest = more.total, more.rest
-                one.smallest, one.largest = more.smallest, more.largest
-            else:
-                add_float(one, more.total)
-                one.rest += more.rest
-                one.smallest = min(one.smallest, more.smallest)
-                one.largest = max(one.largest, more.largest)
-        else:
-            whole, other = into.ints[m, target], sums.ints[m, cell]
-            if first:
-                whole.high, whole.low = other.high, other.low
-                whole.smallest, whole.largest = other.smallest, other.largest
-            else:
-                whole.high += other.high
-                whole.low += other.low
-                whole.smallest = min(whole.smallest, other.smallest)
-                whole.largest = max(whole.largest, other.largest)
-        if sums.moments.shape[1] > 0 and sums.of[m].moments:
-            join_moments(into.moments[m, target], sums.moments[m, cell], sums.of[m].is_float)
-        into.n[m, target] += n
-    if len(sums.picked) > 0:
-        merge_picks(sums.picked, sums.picks, cell, into.picks, target)
 
 
 # Makes windows of panes when they close, and frees panes that no window to come needs.

@@ -23,18 +23,24 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import record
 from slackwater.engine.operators.window.settings import WHOLE
-from slackwater.engine.operators.window.state.accumulate import Summary, add_float, whole
-from slackwater.engine.operators.window.state.aggregate import AVG, COUNT, MIN, SUM, put_value
+from slackwater.engine.operators.window.state.accumulate import Summary, add_float, total_of
+from slackwater.engine.operators.window.state.aggregate import (
+    AVG,
+    COUNT,
+    MIN,
+    SUM,
+    put_total,
+    put_value,
+)
 from slackwater.engine.operators.window.state.cells import Kept
 from slackwater.engine.operators.window.state.content import Content
 from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD, put_float, put_int
-from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS
+from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS, less
 
 DOUBTS_MAX: Final = 32
 """With more doubtful events a window has no bounds: it takes too long to find them."""
 _ROUNDS: Final = 64
 _ANY_RANK: Final = 2**62
-_TWO_32: Final = 4294967296.0
 BEFORE, INSIDE, AFTER = 1, 2, 4
 FREE: Final = record("n")
 """How many there are, from place ``DOUBTS_MAX`` on."""
@@ -281,10 +287,8 @@ def _price(d: DoubtfulPlaces, n: int, is_float: bool, sign: float, price: float)
 def _add_taken(d: DoubtfulPlaces, n: int, is_float: bool, sure: Summary, total: Summary) -> float:
     """The sure and the taken values' sum, into ``total``."""
     ints, floats = total.ints[0], total.floats[0]
-    if is_float:
-        floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
-    else:
-        ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
+    floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
+    ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
     for i in range(DOUBTS_MAX + d.free[0].n):
         inside = i >= DOUBTS_MAX or (i < n and d.took[i])
         if inside and d.valid[i] and d.there[i]:
@@ -293,9 +297,7 @@ def _add_taken(d: DoubtfulPlaces, n: int, is_float: bool, sure: Summary, total: 
             else:
                 ints.high += d.ints[i] >> HALF_WORD
                 ints.low += d.ints[i] & LOW_WORD
-    if is_float:
-        return whole(floats)
-    return np.float64(ints.high) * _TWO_32 + np.float64(ints.low)
+    return total_of(total, is_float)
 
 
 @kernel
@@ -325,10 +327,7 @@ def bound(
         _price(d, n, is_float, sign, 0.0)
         if _choose(d, n, before, inside, sure == 0) >= 0:
             _add_taken(d, n, is_float, sums, total)
-            if is_float:
-                put_float(out.kinds, out.words, j, whole(total.floats[0]))
-            else:
-                put_int(out.kinds, out.words, j, total.ints[0].high, total.ints[0].low)
+            put_total(out.kinds, out.words, j, is_float, total)
     elif function == AVG:
         _price(d, n, is_float, sign, 0.0)
         values = _choose(d, n, before, inside, sure == 0)
@@ -344,13 +343,6 @@ def bound(
             put_float(out.kinds, out.words, j, best)
     else:
         _bound_end(1 if function == MIN else -1, is_float, sure, extent, sign, d, out, j)
-
-
-@inline
-def _less(d: DoubtfulPlaces, is_float: bool, which: int, i: int, k: int) -> bool:
-    if is_float:
-        return bool(which * d.floats[i] < which * d.floats[k])
-    return bool(d.ints[i] < d.ints[k] if which > 0 else d.ints[i] > d.ints[k])
 
 
 @kernel
@@ -369,16 +361,16 @@ def _bound_end(
             continue
         must = i if i < n and (sure == 0 or sign == which) else -1
         if sign == which:
-            better = found < 0 or _less(d, is_float, which, i, found)
+            better = found < 0 or less(d, is_float, which, i, found)
             if better:  # of equal times one may be before all others or behind them, not between
                 for k in range(n):
                     d.cost[k] = 0.0
                 better = _least(d, n, before, inside, must) < np.inf
         else:
-            better = found < 0 or _less(d, is_float, which, found, i)
+            better = found < 0 or less(d, is_float, which, found, i)
             if better:
                 for k in range(n):
-                    lower = d.valid[k] and not d.vague[k] and _less(d, is_float, which, k, i)
+                    lower = d.valid[k] and not d.vague[k] and less(d, is_float, which, k, i)
                     d.cost[k] = 1.0 if lower else 0.0
                 better = _least(d, n, before, inside, must) == 0.0
         if better:

@@ -27,7 +27,7 @@ from slackwater.engine.operators.window.row_windows.state import (
 from slackwater.engine.operators.window.settings import DOUBTED, PART_BITS, SURE, WHOLE
 from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows, clear
 from slackwater.engine.operators.window.state.aggregate import MAX, QUANTILE, summarise
-from slackwater.engine.operators.window.state.cells import Kept, find_or_add, free_window
+from slackwater.engine.operators.window.state.cells import Kept, find_or_add, free_window, new_event
 from slackwater.engine.operators.window.state.content import (
     LEAST,
     MOST,
@@ -119,17 +119,11 @@ def _number(group: Record, rank: int, counts: bool) -> None:
 def _put(i: int, group: int, before: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """A kept event behind ``before``, or in front."""
     rows, cells, kept, prev = batch.rows, book.held.cells, book.held.kept, book.own.counted.prev
-    place = kept.tally[0].free
-    kept.tally[0].free = kept.next[place]
-    kept.tally[0].live += 1
-    kept.part[place] = PERHAPS if len(rows.how) > 0 and rows.how[i] != SURE else WHOLE
-    kept.clock[place], kept.epoch[place] = rows.clock[i], rows.epoch[i]
-    kept.ref[place], kept.unc[place] = rows.ref[i], rows.unc[i]
+    part = PERHAPS if len(rows.how) > 0 and rows.how[i] != SURE else WHOLE
+    event = (rows.clock[i], rows.epoch[i], rows.ref[i], rows.unc[i])
+    place = new_event(kept, part, batch.values, i, event)
     kept.clocks[place] = clocks_of(rows, i)
     st.worst = max(st.worst, kept.clocks[place])
-    for m in range(kept.ints.shape[1]):
-        kept.ints[place, m] = batch.values.ints[m, i]
-        kept.valid[place, m] = batch.values.valid[m, i]
     after = cells.first[group] if before == NONE else kept.next[before]
     prev[place], kept.next[place] = before, after
     if before == NONE:

@@ -8,7 +8,6 @@ from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.operators.window.assign import PassBatch, clocks_of, keeps_all
 from slackwater.engine.operators.window.emitted import PassState, settle
 from slackwater.engine.operators.window.group_windows import put_extent, put_open
-from slackwater.engine.operators.window.panes.state import merge_cell
 from slackwater.engine.operators.window.session.state import (
     SEVERAL,
     Sessions,
@@ -17,7 +16,7 @@ from slackwater.engine.operators.window.session.state import (
     is_whole,
 )
 from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE
-from slackwater.engine.operators.window.state.accumulate import clear
+from slackwater.engine.operators.window.state.accumulate import clear, merge_cell
 from slackwater.engine.operators.window.state.cells import find_or_add, free_window, keep
 from slackwater.engine.operators.window.state.content import (
     STAGE_LAST,

@@ -146,6 +146,7 @@ MOMENTS: Final = np.dtype(
 the first; ``squares``: sum of squared deviations."""
 
 
+TWO_32: Final = 4294967296.0
 _HALF_OF_ALL: Final = 2.0**62
 """Integers closer than this differ by one."""
 
@@ -372,23 +373,6 @@ def clear(sums: Sums, cell: int) -> None:
 
 
 @inline
-def merge_ints(sums: Sums, m: int, cells: np.ndarray, out: Record) -> int:
-    """Sum up ``cells`` into ``out``, INTS; gives the number of values."""
-    n = 0
-    out.high, out.low = 0, 0
-    for c in cells:
-        if sums.n[m, c] == 0:
-            continue
-        one = sums.ints[m, c]
-        out.high += one.high
-        out.low += one.low
-        out.smallest = one.smallest if n == 0 else min(out.smallest, one.smallest)
-        out.largest = one.largest if n == 0 else max(out.largest, one.largest)
-        n += sums.n[m, c]
-    return n
-
-
-@inline
 def add_float(out: Record, x: float) -> None:
     """Add ``x`` to the sum in ``out``, FLOATS, with the rounding error."""
     before = out.total
@@ -405,20 +389,36 @@ def whole(out: Record) -> float:
 
 
 @inline
-def merge_floats(sums: Sums, m: int, cells: np.ndarray, out: Record) -> int:
-    """As ``merge_ints``, FLOATS."""
-    n = 0
-    out.total, out.rest = 0.0, 0.0
-    for c in cells:
-        if sums.n[m, c] == 0:
-            continue
-        one = sums.floats[m, c]
-        add_float(out, one.total)
-        out.rest += one.rest
-        out.smallest = one.smallest if n == 0 else min(out.smallest, one.smallest)
-        out.largest = one.largest if n == 0 else max(out.largest, one.largest)
-        n += sums.n[m, c]
-    return n
+def join_sums(sums: Sums, m: int, cell: int, ints: Record, floats: Record, first: bool) -> None:
+    """Add the sum of attribute ``m`` in ``cell``, which has values, to INTS or FLOATS; ``first``:
+    they have none.
+    """
+    if sums.of[m].is_float:
+        real = sums.floats[m, cell]
+        if first:
+            floats.total, floats.rest = 0.0, 0.0
+            floats.smallest, floats.largest = real.smallest, real.largest
+        add_float(floats, real.total)
+        floats.rest += real.rest
+        floats.smallest = min(floats.smallest, real.smallest)
+        floats.largest = max(floats.largest, real.largest)
+    else:
+        one = sums.ints[m, cell]
+        if first:
+            ints.high, ints.low = 0, 0
+            ints.smallest, ints.largest = one.smallest, one.largest
+        ints.high += one.high
+        ints.low += one.low
+        ints.smallest = min(ints.smallest, one.smallest)
+        ints.largest = max(ints.largest, one.largest)
+
+
+@inline
+def total_of(of: Summary, is_float: bool) -> float:
+    """The sum in a summary, as a float."""
+    if is_float:
+        return whole(of.floats[0])
+    return float(np.float64(of.ints[0].high) * TWO_32 + np.float64(of.ints[0].low))
 
 
 @kernel
@@ -429,3 +429,19 @@ def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: Record) -> None:
         if sums.n[m, c] == 0:
             continue
         join_moments(out, sums.moments[m, c], sums.of[m].is_float)
+
+
+@inline
+def merge_cell(sums: Sums, cell: int, into: Sums, target: int) -> None:
+    """Add what ``cell`` sums up to ``target``."""
+    for m in range(len(sums.of)):
+        n = sums.n[m, cell]
+        if n == 0:
+            continue
+        first = into.n[m, target] == 0
+        join_sums(sums, m, cell, into.ints[m, target], into.floats[m, target], first)
+        if sums.moments.shape[1] > 0 and sums.of[m].moments:
+            join_moments(into.moments[m, target], sums.moments[m, cell], sums.of[m].is_float)
+        into.n[m, target] += n
+    if len(sums.picked) > 0:
+        merge_picks(sums.picked, sums.picks, cell, into.picks, target)

@@ -23,10 +23,10 @@ from slackwater.engine.operators.window.state.accumulate import (
     UNTYPED,
     Summary,
     Sums,
-    merge_floats,
-    merge_ints,
+    join_sums,
     merge_moments,
     new_summary,
+    total_of,
     whole,
 )
 from slackwater.engine.operators.window.state.cells import Cells, Kept, count, gather
@@ -55,7 +55,6 @@ NEEDS_ALL_VALUES: Final = frozenset({"quantile", "median", "count_distinct"})
 NEEDS_MOMENTS: Final = frozenset({"stddev", "var"})
 _MIDDLE: Final = 0.5
 """The median as a quantile."""
-_TWO_32: Final = 4294967296.0
 
 
 class AggregateSpecs(NamedTuple):
@@ -157,9 +156,13 @@ def rows_in(cells: Cells, chosen: np.ndarray) -> int:
 @inline
 def summarise(sums: Sums, m: int, chosen: np.ndarray, out: Summary) -> int:
     """Sum up attribute ``m`` of ``chosen`` into ``out``; gives how many values."""
-    if sums.of[m].is_float:
-        return merge_floats(sums, m, chosen, out.floats[0])
-    return merge_ints(sums, m, chosen, out.ints[0])
+    n, ints, floats = 0, out.ints[0], out.floats[0]
+    ints.high, ints.low, floats.total, floats.rest = 0, 0, 0.0, 0.0
+    for cell in chosen:
+        if sums.n[m, cell] > 0:
+            join_sums(sums, m, cell, ints, floats, n == 0)
+            n += sums.n[m, cell]
+    return n
 
 
 @inline
@@ -207,8 +210,7 @@ def put_aggregate(
     elif function == SUM:
         put_total(kinds, words, j, is_float, scratch.sum)
     elif function == AVG:
-        total = whole(floats) if is_float else ints.high * _TWO_32 + ints.low
-        put_float(kinds, words, j, total / n)
+        put_float(kinds, words, j, total_of(scratch.sum, is_float) / n)
     elif function == MIN:
         put_value(kinds, words, j, is_float, ints.smallest, floats.smallest)
     elif function == MAX:

@@ -334,11 +334,10 @@ def widen_kept(kept: Kept, m: int) -> None:
 
 
 @kernel
-def keep(
-    kept: Kept, cells: Cells, leader: int, part: int, values: RowValues, i: int,
-    event: tuple[int, int, int, int],
-) -> None:  # fmt: skip
-    """Remember row ``i`` for the key of ``leader``; ``event``: clock, epoch, ref, unc."""
+def new_event(
+    kept: Kept, part: int, values: RowValues, i: int, event: tuple[int, int, int, int]
+) -> int:
+    """The place of row ``i``, which is in no chain; ``event``: clock, epoch, ref, unc."""
     place = kept.tally[0].free
     kept.tally[0].free = kept.next[place]
     kept.tally[0].live += 1
@@ -348,6 +347,16 @@ def keep(
     for m in range(kept.ints.shape[1]):
         kept.ints[place, m] = values.ints[m, i]
         kept.valid[place, m] = values.valid[m, i]
+    return int(place)
+
+
+@kernel
+def keep(
+    kept: Kept, cells: Cells, leader: int, part: int, values: RowValues, i: int,
+    event: tuple[int, int, int, int],
+) -> None:  # fmt: skip
+    """Remember row ``i`` for the key of ``leader``; ``event``: as of ``new_event``."""
+    place = new_event(kept, part, values, i, event)
     if cells.first[leader] == NONE:
         cells.first[leader] = place
     else:

@@ -12,7 +12,7 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.operators.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
-from slackwater.engine.operators.window.state.accumulate import Summary, Sums, new_summary, whole
+from slackwater.engine.operators.window.state.accumulate import Summary, Sums, new_summary
 from slackwater.engine.operators.window.state.aggregate import (
     AVG,
     COUNT,
@@ -24,6 +24,7 @@ from slackwater.engine.operators.window.state.aggregate import (
     cells_with,
     new_scratch,
     put_aggregate,
+    put_total,
     put_value,
     rows_in,
     summarise,
@@ -300,16 +301,11 @@ def _bound(
     """
     runs, choice, sure = room.runs, room.choice, out.scratch.sum
     if function == COUNT:
-        put_int(out.kinds, out.words, j, 0, n + b.bound_count(runs, choice, sign))
+        put_int(out.kinds, out.words, j, 0, n + b.choose(runs, choice, 0.0, -1.0 * sign, False))
     elif function == SUM:
-        if is_float:
-            total = room.total.floats[0]
-            if b.bound_sum_floats(runs, choice, sign, n, sure.floats[0], total) >= 0:
-                put_float(out.kinds, out.words, j, whole(total))
-        else:
-            ints = room.total.ints[0]
-            if b.bound_sum_ints(runs, choice, sign, n, sure.ints[0], ints) >= 0:
-                put_int(out.kinds, out.words, j, ints.high, ints.low)
+        if b.choose(runs, choice, 1.0 * sign, 0.0, n == 0) >= 0:
+            b.add_chosen(runs, choice, is_float, sure, room.total)
+            put_total(out.kinds, out.words, j, is_float, room.total)
     elif function == AVG:
         least = b.bound_avg(runs, choice, sign, is_float, n, sure, room.total)
         if not np.isnan(least):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from slackwater.engine.core.released import NO_EPOCH, Released
 from slackwater.engine.core.timeline import ends_of, length_errors
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import Record, record
+from slackwater.engine.kernels.records import record
 from slackwater.engine.operators.window.settings import LIKELY, SURE, UNLIKELY
-from slackwater.engine.operators.window.state.accumulate import Summary, add_float, whole
+from slackwater.engine.operators.window.state.accumulate import Summary, add_float, total_of
 from slackwater.engine.operators.window.state.cells import Kept
 from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD
 from slackwater.engine.query.clocked import difference, is_clocked
@@ -370,7 +370,7 @@ def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: RunChoice) ->
 
 
 @kernel
-def _least(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> int:
+def choose(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> int:
     """Choose the runs with the least ``sign * sum - price * count``; gives the count.
 
     ``some``: at least one value must be among them; -1 if there is none.
@@ -406,67 +406,19 @@ def _least(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> i
 
 
 @kernel
-def _add_chosen_ints(runs: Runs, c: RunChoice, out: Record) -> None:
-    for g in range(runs.size[0].clocks):
-        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
-            if c.valid[j]:
-                out.high += c.ints[j] >> HALF_WORD
-                out.low += c.ints[j] & LOW_WORD
-
-
-@kernel
-def _add_chosen_floats(runs: Runs, c: RunChoice, out: Record) -> None:
-    for g in range(runs.size[0].clocks):
-        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
-            if c.valid[j]:
-                add_float(out, c.floats[j])
-
-
-@kernel
-def bound_count(runs: Runs, c: RunChoice, sign: int) -> int:
-    """Fewest (``sign`` 1) or most (-1) values of ambiguous events."""
-    return _least(runs, c, 0.0, -1.0 * sign, False)
-
-
-@kernel
-def bound_sum_ints(
-    runs: Runs, c: RunChoice, sign: int, sure: int, total: Record, out: Record
-) -> int:
-    """Least (``sign`` 1) or largest sum, in two words, into ``out``; gives its count, or -1.
-
-    ``sure``: the values that are surely inside, whose sum is ``total``.
-    """
-    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
-    out.high, out.low = total.high, total.low
-    if n >= 0:
-        _add_chosen_ints(runs, c, out)
-    return n
-
-
-@kernel
-def bound_sum_floats(
-    runs: Runs, c: RunChoice, sign: int, sure: int, total: Record, out: Record
-) -> int:
-    """As ``bound_sum_ints``; a compensated sum."""
-    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
-    out.total, out.rest = total.total, total.rest
-    if n >= 0:
-        _add_chosen_floats(runs, c, out)
-    return n
-
-
-@kernel
-def _sum_of(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Summary) -> float:
-    """The chosen and the ``sure`` values' sum; ``out`` is overwritten."""
-    if is_float:
-        floats = out.floats[0]
-        floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
-        _add_chosen_floats(runs, c, floats)
-        return whole(floats)
-    ints = out.ints[0]
+def add_chosen(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Summary) -> float:
+    """The sum of the chosen and of the ``sure`` values, which ``out`` becomes."""
+    ints, floats = out.ints[0], out.floats[0]
     ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
-    _add_chosen_ints(runs, c, ints)
-    return np.float64(ints.high) * 4294967296.0 + np.float64(ints.low)
+    floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
+    for g in range(runs.size[0].clocks):
+        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
+            if c.valid[j] and is_float:
+                add_float(floats, c.floats[j])
+            elif c.valid[j]:
+                ints.high += c.ints[j] >> HALF_WORD
+                ints.low += c.ints[j] & LOW_WORD
+    return total_of(out, is_float)
 
 
 @kernel
@@ -478,24 +430,25 @@ def bound_avg(
     ``sure``, ``total``: number and sum of the values that are surely inside. ``out`` is
     overwritten.
     """
-    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    n = choose(runs, c, 1.0 * sign, 0.0, sure == 0)
     if n < 0 or n + sure == 0:
         return np.nan
-    best = _sum_of(runs, c, is_float, total, out) / (n + sure)
+    best = add_chosen(runs, c, is_float, total, out) / (n + sure)
     for _ in range(_ROUNDS):
-        n = _least(runs, c, 1.0 * sign, sign * best, sure == 0)
-        found = _sum_of(runs, c, is_float, total, out) / (n + sure)
+        n = choose(runs, c, 1.0 * sign, sign * best, sure == 0)
+        found = add_chosen(runs, c, is_float, total, out) / (n + sure)
         if not sign * found < sign * best:
             break
         best = found
     return best
 
 
-@kernel
-def _less(c: RunChoice, is_float: bool, sign: int, i: int, j: int) -> bool:
+@inline
+def less(of: Any, is_float: bool, sign: int, i: int, j: int) -> bool:
+    """Whether value ``i`` of ``of`` is smaller than ``j`` (``sign`` -1: larger)."""
     if is_float:
-        return bool(sign * c.floats[i] < sign * c.floats[j])
-    return bool(c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j])
+        return bool(sign * of.floats[i] < sign * of.floats[j])
+    return bool(of.ints[i] < of.ints[j] if sign > 0 else of.ints[i] > of.ints[j])
 
 
 @kernel
@@ -507,7 +460,7 @@ def nearest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool)
     n = runs.size[0].events
     found = n if sure else -1
     for j in range(n):
-        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+        if c.valid[j] and (found < 0 or less(c, is_float, sign, j, found)):
             found = j
     return found
 
@@ -524,9 +477,9 @@ def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool
         best, empty = _best_run(runs, c, g, sign, is_float, runs.spare)
         if best < 0:
             continue
-        if not empty and (held < 0 or _less(c, is_float, sign, best, held)):
+        if not empty and (held < 0 or less(c, is_float, sign, best, held)):
             held = best
-        if alone < 0 or _less(c, is_float, sign, alone, best):
+        if alone < 0 or less(c, is_float, sign, alone, best):
             alone = best
     return held if held >= 0 else alone
 
@@ -552,7 +505,7 @@ def _best_run(
             continue
         while taken < q:
             low = _lowest(runs, c, taken, sign, is_float)
-            while low >= 0 and tail > head and not _less(
+            while low >= 0 and tail > head and not less(
                 c, is_float, sign, _lowest(runs, c, waiting[tail - 1], sign, is_float), low
             ):  # fmt: skip
                 tail -= 1
@@ -563,7 +516,7 @@ def _best_run(
         while waiting[head] < p:
             head += 1
         low = _lowest(runs, c, waiting[head], sign, is_float)
-        if best < 0 or _less(c, is_float, sign, best, low):
+        if best < 0 or less(c, is_float, sign, best, low):
             best = low
     return best, empty
 
@@ -573,7 +526,7 @@ def _lowest(runs: Runs, c: RunChoice, unit: int, sign: int, is_float: bool) -> i
     """The event of the unit with the smallest value, or -1."""
     found = -1
     for j in range(runs.unit[unit], runs.unit[unit + 1]):
-        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+        if c.valid[j] and (found < 0 or less(c, is_float, sign, j, found)):
             found = j
     return found
 
