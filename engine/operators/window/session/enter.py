@@ -124,7 +124,7 @@ def _begin(
     new.first, new.last, new.low, new.high = r, r, r, r
     new.far_low = r if after == NONE else min(r, sessions.of[after].far_low)
     new.far_high = r if before == NONE else max(r, sessions.of[before].far_high)
-    new.solid_from, new.solid_to, new.seams = 0, -1, NONE
+    new.seams = NONE
     new.vague, new.emitted, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
     new.clock, new.epoch = rows.clock[i], rows.epoch[i]
     if new.epoch == NO_EPOCH:

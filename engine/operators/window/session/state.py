@@ -18,14 +18,13 @@ from slackwater.engine.operators.window.state.content import REFUTED
 
 
 SESSION: Final = record(
-    "first", "last", "low", "high", "far_low", "far_high", "solid_from", "solid_to", "seams",
-    "vague", "clock", "epoch", "group", "before", "after", "emitted", "stale", "merged",
-    "in_open", "in_kept",
+    "first", "last", "low", "high", "far_low", "far_high", "seams", "vague", "clock", "epoch",
+    "group", "before", "after", "emitted", "stale", "merged", "in_open", "in_kept",
 )  # fmt: skip
 """``first``, ``last``: times of its ends; ``low``, ``high``: the least and largest that any of its
 events may have [ns]; ``far_low``: the least of it and of all sessions of the group behind it,
-``far_high``: the largest of it and of all before it. ``solid_from`` ... ``seams``: of
-``engine.operators.window.session.state``. ``vague``: of some event more is open than silence tells.
+``far_high``: the largest of it and of all before it. ``seams``: the first of the stretches that
+keep it together, or -1. ``vague``: of some event more is open than silence tells.
 ``clock``, ``epoch``: the clock of all its events; ``SEVERAL`` clocks. ``group``: the group's cell;
 ``before``, ``after``: sessions next to it, or -1. ``emitted``: closed, with its result out;
 ``stale``: ``missing`` has changed since. ``merged``: now part of another one. ``in_open``,
@@ -96,22 +95,12 @@ def more_sessions(sessions: Sessions, cells: int, seams: int) -> Sessions:
 # on the order in which the events came, and those of two sessions that merge are put together.
 
 
-@inline
+@kernel
 def cover(sessions: Sessions, one: Record, start: int, end: int) -> None:
     """Session ``one`` is kept from being parted in [start, end], too."""
     if start > end:
         return
-    if one.seams == NONE and start <= one.solid_to + 1 and end >= one.solid_from - 1:
-        one.solid_from = min(one.solid_from, start)
-        one.solid_to = max(one.solid_to, end)
-    else:
-        _put(sessions, one, start, end)
-
-
-@kernel
-def _put(sessions: Sessions, one: Record, start: int, end: int) -> None:
-    seam = sessions.seam
-    before, place = NONE, one.seams
+    seam, before, place = sessions.seam, NONE, one.seams
     while place != NONE:
         following = seam[place].next
         if start <= seam[place].end + 1 and end >= seam[place].start - 1:
@@ -124,25 +113,10 @@ def _put(sessions: Sessions, one: Record, start: int, end: int) -> None:
         else:
             before = place
         place = following
-    if one.solid_from > one.solid_to:
-        one.solid_from, one.solid_to = start, end
-    elif start <= one.solid_to + 1 and end >= one.solid_from - 1:
-        one.solid_from = min(one.solid_from, start)
-        one.solid_to = max(one.solid_to, end)
-    elif start > one.solid_to:
-        _chain(sessions, one, one.solid_from, one.solid_to)
-        one.solid_from, one.solid_to = start, end
-    else:
-        _chain(sessions, one, start, end)
-
-
-@inline
-def _chain(sessions: Sessions, one: Record, start: int, end: int) -> None:
     place = sessions.tally[0].free
-    seam = sessions.seam[place]
-    sessions.tally[0].free = seam.next
+    sessions.tally[0].free = seam[place].next
     sessions.tally[0].live += 1
-    seam.start, seam.end, seam.next = start, end, one.seams
+    seam[place].start, seam[place].end, seam[place].next = start, end, one.seams
     one.seams = place
 
 
@@ -165,7 +139,6 @@ def uncover(sessions: Sessions, one: Record) -> None:
 @kernel
 def cover_all(sessions: Sessions, one: Record, other: Record) -> None:
     """What keeps session ``other`` together keeps ``one``, too."""
-    cover(sessions, one, other.solid_from, other.solid_to)
     while other.seams != NONE:
         place = other.seams
         start, end = sessions.seam[place].start, sessions.seam[place].end
@@ -178,11 +151,9 @@ def cover_all(sessions: Sessions, one: Record, other: Record) -> None:
 def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
     """Whether nothing can part session ``one``, which has several events."""
     start, end = one.low, one.high - gap
-    if start > end or (one.solid_from <= start and one.solid_to >= end):
-        return True
     place = one.seams
-    while place != NONE:
+    while place != NONE and start <= end:
         if sessions.seam[place].start <= start and sessions.seam[place].end >= end:
             return True
         place = sessions.seam[place].next
-    return False
+    return bool(start > end)
