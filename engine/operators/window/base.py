@@ -171,15 +171,16 @@ class Windows(Restorable, ABC):
             return ResultPieces()
         known = len(self._missing.table.left)
         gaps = self._missing.take(moves.gaps, self._spans())
-        rows = no_rows(len(self.plan.group_by))
-        return self._run(rows, no_values(len(self._arguments)), _agenda(moves, gaps), known)
+        return self._run(*self._no_rows(), _agenda(moves, gaps), known)
 
     def finish(self, at: int) -> Sequence[Result]:
         results = self._until(at + 1, last=True)
-        rows, values = no_rows(len(self.plan.group_by)), no_values(len(self._arguments))
         known = len(self._missing.table.left)
-        results.extend(self._run(rows, values, self._ending(at), known, at))
+        results.extend(self._run(*self._no_rows(), self._ending(at), known, at))
         return results
+
+    def _no_rows(self) -> tuple[Rows, RowValues]:
+        return no_rows(len(self.plan.group_by)), no_values(len(self._arguments))
 
     def _run(
         self, rows: Rows, values: RowValues, agenda: Agenda, known: int, ends_at: int = a.INT_MIN

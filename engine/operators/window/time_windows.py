@@ -32,6 +32,7 @@ from slackwater.engine.kernels.records import copy_of
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.base import CHUNK, FIRST, Windows
+from slackwater.engine.operators.window.output.computed import those
 from slackwater.engine.operators.window.output.results import picked_codes
 from slackwater.engine.operators.window.panes.state import Panes, new_entries, new_panes
 from slackwater.engine.operators.window.run import run
@@ -146,10 +147,8 @@ class TimeWindows(Windows):
         n = int(outbox.tally[0])
         if outbox.block[n - 1] - outbox.block[0] == n - 1:
             return outbox
-        order = self._keys.in_order(outbox.nulls[:n], outbox.keys[:n], outbox.block[:n])
-        columns = outbox._asdict().items()
-        return t.ResultBuffer(
-            **{name: col if name == "tally" else col[order] for name, col in columns}
+        return those(
+            outbox, self._keys.in_order(outbox.nulls[:n], outbox.keys[:n], outbox.block[:n])
         )
 
     def _corrected_from(self) -> int:

@@ -79,11 +79,13 @@ def unchanged(outbox: ResultBuffer, numbers: np.ndarray | None, held: np.ndarray
     return found
 
 
-def those(outbox: ResultBuffer, held: np.ndarray) -> ResultBuffer:
-    """The results of ``outbox`` that are ``held``, of shape (tally,)."""
-    n = len(held)
-    kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
-    return ResultBuffer(**kept, tally=np.array([int(held.sum())]))
+def those(outbox: ResultBuffer, which: np.ndarray | slice = slice(None)) -> ResultBuffer:
+    """A copy of results of ``outbox``: ``which``, a mask or places among the first ``tally``."""
+    n = int(outbox.tally[0])
+    columns = outbox._asdict()
+    del columns["tally"]
+    found = {name: np.array(column[:n][which]) for name, column in columns.items()}
+    return ResultBuffer(**found, tally=np.array([len(found["at"])]))
 
 
 # Arithmetic of aggregates and HAVING, where results leave.
@@ -238,8 +240,7 @@ def computed(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> Result
     made = np.zeros((n, wide), kinds.dtype), np.zeros((n, wide, 2), words.dtype)
     for rows in of_same_kinds(kinds, words):
         made[0][rows], made[1][rows] = _worked_out(plan, kinds[rows], words[rows], strings)
-    columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
-    whole = ResultBuffer(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
+    whole = those(outbox)._replace(kinds=made[0], words=made[1])
     return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
 
 

@@ -13,7 +13,7 @@ from slackwater.engine.core.clocks.seen import STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.output.computed import is_bounded, value_of
+from slackwater.engine.operators.window.output.computed import is_bounded, those, value_of
 from slackwater.engine.operators.window.output.table import (
     CLOCKS,
     COUNTS,
@@ -147,9 +147,7 @@ class WindowResults(ResultColumns):
     kind = WINDOWS
 
     def __init__(self, outbox: ResultBuffer, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
-        n = int(outbox.tally[0])
-        of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
-        self.columns = ResultBuffer(**{**of_rows, "tally": outbox.tally.copy()})
+        self.columns, n = those(outbox), int(outbox.tally[0])
         self.plan, self.keys, self.site = plan, keys, site
         self.unknown = np.zeros(n, np.bool_)
         """Which compare events of several clocks of which one is unknown: they have no bounds."""
@@ -186,9 +184,7 @@ class WindowResults(ResultColumns):
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> WindowResults:
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
-        columns = {name: column[rows] for name, column in self.columns._asdict().items()
-                   if name not in ("plus", "at", "tally")}  # fmt: skip
-        outbox = ResultBuffer(**columns, plus=plus, at=at, tally=np.array([len(rows)]))
+        outbox = those(self.columns, rows)._replace(plus=plus, at=at)
         taken = WindowResults(outbox, self.plan, self.keys, self.site)
         taken.unknown, taken.mixed = self.unknown[rows], self.mixed[rows]
         taken.clock = self.clock[rows]
