@@ -114,6 +114,22 @@ def test_what_is_missing_counts_however_long_a_window_lasts(window: str) -> None
     assert [*told, *cut.finish(10**4)] == found
 
 
+def test_what_is_missing_counts_in_a_window_that_begins_before_another_that_left_ends() -> None:
+    events = tuple(Event(10 * n, release=10 * n) for n in range(9))
+    stream = Stream(events, gaps=((3, "s0", 1, 2, 20, 30),))
+    settings = WindowSettings(correction_horizon_ns=10)
+    operator, strings = (
+        windows_of(query("SELECT sum(v) WINDOW ROWS 5 EVERY 1"), settings),
+        Strings(),
+    )
+    found = [
+        result for n in range(9) for result in operator.process(batch(stream, strings, n, n + 1))
+    ]
+    assert brief(found, "missing") == [
+        ("+", 10 * n + 40, 10 * n, 10 * n + 40, 2 if n < 3 else 0) for n in range(5)
+    ]
+
+
 def test_old_gaps_of_a_window_without_end_become_fewer_and_none_of_their_events_is_lost() -> None:
     n = 3 * OLD_GAPS_MAX
     events = (*(Event(10 * k, release=10 * k) for k in range(n)), Event(10 * n, release=10 * n))

@@ -314,7 +314,10 @@ class CountedWindows(OwnWindows):
     def _oldest(self) -> int:
         cells = self._held.cells
         live = cells.table[cells.table >= 0]
-        return int(self._counted.of["floor"][live[cells.window[live] == 0]].min(initial=b.END))
+        groups = live[cells.window[live] == 0]
+        first = cells.first[groups]  # with EVERY it may lie before the end of a window that left
+        earliest = self._held.kept.ref[first[first != NONE]].min(initial=b.END)
+        return min(int(earliest), int(self._counted.of["floor"][groups].min(initial=b.END)))
 
     def _mark_refuted(self, low: int, high: int) -> None:
         cells, ref, of = self._held.cells, self._held.kept.ref, self._counted.of
