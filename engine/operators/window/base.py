@@ -29,7 +29,6 @@ from slackwater.engine.operators.window.output.computed import (
 )
 from slackwater.engine.operators.window.output.results import WindowResults, text_codes
 from slackwater.engine.operators.window.output.table import RankedGroups
-from slackwater.engine.operators.window.panes.state import new_entries
 from slackwater.engine.operators.window.progress import ClockMoves, WindowClock, some_gaps
 from slackwater.engine.operators.window.rows_read import (
     FIXED_COLUMNS,
@@ -74,6 +73,7 @@ from slackwater.engine.operators.window.state.content import (
     Held,
     new_content,
 )
+from slackwater.engine.operators.window.state.panes import new_entries
 from slackwater.engine.operators.window.uncertainty.missing import Missing
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_of, released_columns

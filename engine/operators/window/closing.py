@@ -26,14 +26,6 @@ from slackwater.engine.operators.window.emitted import (
     emit_keys,
     forget_emitted,
 )
-from slackwater.engine.operators.window.panes.state import (
-    MADE,
-    MORE_PANES,
-    free_panes,
-    make_window,
-    pane_of,
-    pane_start,
-)
 from slackwater.engine.operators.window.settings import end_of, first_with, last_with, start_of
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import HEADER, find, forget, free_window
@@ -43,6 +35,14 @@ from slackwater.engine.operators.window.state.content import (
     STAGE_LOW,
     STAGE_MIDDLE,
     Held,
+)
+from slackwater.engine.operators.window.state.panes import (
+    MADE,
+    MORE_PANES,
+    free_panes,
+    make_window,
+    pane_of,
+    pane_start,
 )
 
 # Windows that can be corrected no more leave memory.

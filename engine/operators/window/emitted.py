@@ -12,7 +12,6 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, put_over
-from slackwater.engine.operators.window.panes.state import Entries, Panes
 from slackwater.engine.operators.window.settings import PART_BITS
 from slackwater.engine.operators.window.state.cells import HEADER, TALLY, Cells
 from slackwater.engine.operators.window.state.content import (
@@ -28,6 +27,7 @@ from slackwater.engine.operators.window.state.content import (
     without_bounds,
 )
 from slackwater.engine.operators.window.state.number import WORDS, same_numbers
+from slackwater.engine.operators.window.state.panes import Entries, Panes
 
 STAGES: Final = 3
 SPARE: Final = 64

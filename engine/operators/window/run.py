@@ -12,14 +12,6 @@ from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import closing
 from slackwater.engine.operators.window.emitted import PassState
-from slackwater.engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
-from slackwater.engine.operators.window.panes.state import (
-    SPAN_MAX,
-    Entries,
-    add_to_pane,
-    pane_of,
-    pane_start,
-)
 from slackwater.engine.operators.window.settings import (
     PART_BITS,
     SURE,
@@ -32,6 +24,14 @@ from slackwater.engine.operators.window.settings import (
 from slackwater.engine.operators.window.state.accumulate import add_rows
 from slackwater.engine.operators.window.state.cells import SPARE, Cells, hash_place, keep
 from slackwater.engine.operators.window.state.cells import SPARE as KEPT_SPARE
+from slackwater.engine.operators.window.state.panes import PANES_SPARE as PANE_SPARE
+from slackwater.engine.operators.window.state.panes import (
+    SPAN_MAX,
+    Entries,
+    add_to_pane,
+    pane_of,
+    pane_start,
+)
 from slackwater.engine.operators.window.uncertainty.missing import fill
 
 # Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself.

@@ -2,7 +2,7 @@
 
 Source: R19 3.2.3.1 (time batch), SPEC 4.4. Windows are [k*step, k*step + size) in ``ref`` since the
 epoch; those that tumble have the size as step. A row is entered in each window that it may be in
-(``engine.operators.window.panes`` has another way). A window
+(``engine.operators.window.state.panes`` has another way). A window
 closes when progress reaches its end plus the margin by which events that belong to HIGH, or
 may belong to it within their uncertainty, can still follow: ``max(ceil(T_a/2), largest
 uncertainty of the window's events)``. ``DRIFT EACH`` emits LOW and
@@ -34,7 +34,6 @@ from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.base import CHUNK, FIRST, Windows
 from slackwater.engine.operators.window.output.computed import those
 from slackwater.engine.operators.window.output.results import picked_codes
-from slackwater.engine.operators.window.panes.state import Panes, new_entries, new_panes
 from slackwater.engine.operators.window.run import run
 from slackwater.engine.operators.window.settings import (
     Geometry,
@@ -55,6 +54,7 @@ from slackwater.engine.operators.window.state.cells import (
     with_floats,
     without_floats,
 )
+from slackwater.engine.operators.window.state.panes import Panes, new_entries, new_panes
 from slackwater.engine.query.plan import Drift, WindowPlan
 
 _NO_SOURCE: Final = -2

@@ -46,7 +46,7 @@ def with_floats(columns: dict[str, np.ndarray], kind: Any) -> dict[str, np.ndarr
 
 
 HEADER: Final = -1
-"""Tag of the cell that stands for a whole window; ``window.panes`` has smaller ones, too."""
+"""Tag of the cell that stands for a whole window; ``window.state.panes`` has smaller ones, too."""
 TALLY: Final = record("free", "live", "headers")
 """First free cell, cells in use, windows in use."""
 SPARE: Final = 16

@@ -1,1 +1,0 @@
-"""Panes: what the windows that slide have in common."""
