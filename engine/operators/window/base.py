@@ -360,30 +360,26 @@ class Windows(Restorable, ABC):
         """Results that were saved."""
         return WindowResults.unpacked(state, self._shown, self.site)
 
-    def codes(self) -> np.ndarray | None:
-        cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
-        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+    def _in_use(self) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of keys (cells x columns), and of texts among values."""
+        cells = self._held.cells
         # Of events no longer kept, too: which those are takes longer to find than they matter.
         texts = text_codes(self._held, self._standing)
-        waiting = self._clock.codes()
-        return np.concatenate(
-            [
-                self._compared.codes(),
-                keys,
-                np.unique(kept.clock),
-                gaps.source,
-                gaps.stream,
-                texts,
-                waiting,
-            ]
-        )
+        return cells.keys[cells.table[cells.table >= 0]], texts
+
+    def codes(self) -> np.ndarray:
+        keys, texts = self._in_use()
+        clocks, gaps = np.unique(self._held.kept.clock), self._missing.table
+        return np.concatenate([
+            self._compared.codes(), self._keys.used(keys), clocks, gaps.source, gaps.stream, texts,
+            self._clock.codes(),
+        ])  # fmt: skip
 
     def snapshot(self) -> dict[str, Any]:
         held = self._held
-        live = held.cells.table[held.cells.table >= 0]
         return super().snapshot() | {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
-            "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
+            "keys": self._keys.snapshot(*self._in_use()),
             "cells": without_floats(held.cells._asdict()),
             "sums": without_floats(held.sums._asdict()),
             "kept": without_floats(held.kept._asdict()),

@@ -228,22 +228,15 @@ class PaneWindows(TimeWindows):
         sums = more_sums(self._panes.sums, len(cells.window))
         self._panes = self._panes._replace(cells=cells, sums=sums)
 
-    def codes(self) -> np.ndarray | None:
-        cells = self._panes.cells
-        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
-        keys = np.concatenate([keys, picked_codes(self._panes.sums, self._held.sums.of)])
-        base = super().codes()
-        return keys if base is None else np.concatenate([base, keys])
+    def _in_use(self) -> tuple[np.ndarray, np.ndarray]:
+        keys, texts = super()._in_use()
+        cells, picked = self._panes.cells, picked_codes(self._panes.sums, self._held.sums.of)
+        keys = np.concatenate([keys, cells.keys[cells.table[cells.table >= 0]]])
+        return keys, np.concatenate([texts, picked])
 
     def snapshot(self) -> dict[str, Any]:
         panes = self._panes
-        live = panes.cells.table[panes.cells.table >= 0]
-        state = super().snapshot()
-        texts = self._keys.snapshot(
-            panes.cells.keys[live], picked_codes(panes.sums, self._held.sums.of)
-        )["texts"]
-        state["keys"]["texts"] |= texts
-        return state | {
+        return super().snapshot() | {
             "panes": {
                 "cells": copied(panes.cells._asdict()),
                 "sums": without_floats(panes.sums._asdict()),

@@ -267,7 +267,5 @@ class SessionWindows(OwnWindows):
             cells = len(self._held.cells.window)
             self._sessions = h.more_sessions(self._sessions, cells, seams)
 
-    def codes(self) -> np.ndarray | None:
-        base = super().codes()
-        clocks = self._sessions.of["clock"]
-        return clocks if base is None else np.concatenate([base, np.unique(clocks)])
+    def codes(self) -> np.ndarray:
+        return np.concatenate([super().codes(), np.unique(self._sessions.of["clock"])])
