@@ -333,7 +333,7 @@ def widen_kept(kept: Kept, m: int) -> None:
     kept.floats[:, m] = kept.ints[:, m].astype(np.float64)
 
 
-@kernel
+@inline
 def new_event(
     kept: Kept, part: int, values: RowValues, i: int, event: tuple[int, int, int, int]
 ) -> int:
