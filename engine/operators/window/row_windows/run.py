@@ -55,7 +55,7 @@ from slackwater.engine.query.plan import WindowPlan
 
 @njit
 def run(batch: PassBatch, book: PassState) -> int:
-    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.own``)."""
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.assign``)."""
     st, n = book.state[0], len(batch.rows.ref)
     while True:
         why = a.room(batch, book, SPARE)

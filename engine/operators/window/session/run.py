@@ -38,7 +38,7 @@ from slackwater.engine.query.plan import WindowPlan
 
 @njit
 def run(batch: PassBatch, book: PassState) -> int:
-    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.own``).
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.assign``).
 
     Only one place emits and one adds up, as compiling each call takes seconds.
     """
