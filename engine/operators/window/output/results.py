@@ -36,8 +36,8 @@ from slackwater.engine.operators.window.state.content import (
     Held,
 )
 from slackwater.engine.operators.window.state.number import HALF_WORD, NULL, TEXT
-from slackwater.engine.output.kinds import numbers_of_codes, numbers_of_rows
 from slackwater.engine.output.json_lines import json_text, result_lines, woven
+from slackwater.engine.output.kinds import numbers_of_codes, numbers_of_rows
 from slackwater.engine.output.schema import (
     WINDOW_EXTRAS,
     WINDOW_SCHEMA,
