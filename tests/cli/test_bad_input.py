@@ -13,7 +13,7 @@ import pytest
 
 import slackwater
 from slackwater.engine.hosts import java
-from slackwater.engine.log import following as held_log
+from slackwater.engine.log import arrival_log
 
 GOOD = b'{"type": "A", "ts": 1, "attrs": {"v": 1, "name": "x"}}\n{"type": "B", "ts": 2}\n'
 SEQ = "EVENT SEQ(A a, B b) WITHIN 10"
@@ -339,7 +339,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     here: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "t.jsonl").write_bytes(GOOD)
-    monkeypatch.setattr(held_log, "HELD_BYTES", 0)  # an input too long for memory
+    monkeypatch.setattr(arrival_log, "HELD_BYTES", 0)  # an input too long for memory
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
