@@ -278,12 +278,12 @@ class BarrierStage(Restorable):
         Raises:
             OverBudget: the barrier holds back more than it may.
         """
-        found = ResultPieces()
+        pieces: list[Sequence[Result]] = []
         for changes, timeline in happened:
             self.found += 0 if changes is None else len(changes.rows)
             given = self._barrier.process(changes, timeline, self._matcher.table)
             if given is not None and len(given.at):
-                found.extend(self._matcher.shown(given))
+                pieces.append(self._matcher.shown(given))
             if self._holding and self._holding.counters()["matches_held"] > self._held_most:
                 does = f"its barrier holds back more than {self._held_most:,} matches"
                 raise OverBudget.of(self._query, does, self._most)
@@ -292,7 +292,12 @@ class BarrierStage(Restorable):
                 self._barrier.renumber(number)
         given = then() if then else None
         if given is not None and len(given.at):
-            found.extend(self._matcher.shown(given))
+            pieces.append(self._matcher.shown(given))
+        if len(pieces) < 2:
+            return pieces[0] if pieces else ()
+        found = ResultPieces()
+        for piece in pieces:
+            found.extend(piece)
         return found
 
     def counters(self) -> dict[str, int]:

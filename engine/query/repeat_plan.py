@@ -143,6 +143,11 @@ class RepeatPlan(SeqPlan, frozen=True):
         return bool(self.computed or self.returns)
 
 
+def as_repetition(plan: object) -> RepeatPlan | None:
+    """``plan``, if its steps repeat."""
+    return plan if isinstance(plan, RepeatPlan) else None
+
+
 def _share_type(one: Step, two: Step) -> bool:
     kinds = [set(step.types or (step.type,)) for step in (one, two)]
     return any(kind == {ANY_TYPE} for kind in kinds) or not kinds[0].isdisjoint(kinds[1])

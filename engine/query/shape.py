@@ -17,7 +17,7 @@ from msgspec import Struct
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
-from slackwater.engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart
+from slackwater.engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart, TreePlan
 
 INTERVALS: Final = "ISEQ"
 """The ``op`` of a group whose steps the plan's relations of end points order, and nothing else."""
@@ -79,6 +79,11 @@ def of_intervals(plan: Plan) -> bool:
     """Whether ``plan`` is an ISEQ."""
     pattern = plan.pattern if isinstance(plan, SeqPlan) else None
     return pattern is not None and pattern.op == INTERVALS
+
+
+def of_trees(plan: Plan) -> bool:
+    """Whether ``plan`` is of SEQ/PAL trees, whose intervals may be known by halves."""
+    return isinstance(plan, TreePlan)
 
 
 def of_streams(plan: Plan) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from slackwater.engine.barrier.base import Changes, Verdicts
 from slackwater.engine.kernels.tables import numbered
-from slackwater.engine.operators.match.verdict.matches import as_sure
+from slackwater.engine.operators.match.verdict.matches import changed
 
 _Columns = TypeVar("_Columns", Changes, Verdicts)
 
@@ -60,10 +60,8 @@ def difference(before: Changes | None, after: Changes | None) -> Changes | None:
     found.cause, found.completing = np.zeros((2, n), np.int64)
     found.before = _either(was, both, at_first)
     found.after = _either(now, both, at_first)
-    was_, now_ = found.before, found.after
-    same = (was_.stands == now_.stands) & (as_sure(was_, now_) | ~now_.stands)
-    changed = np.flatnonzero(~same)
-    return found.take(changed) if len(changed) else None
+    found = changed(found)
+    return found if len(found) else None
 
 
 def _either(place: np.ndarray, both: Changes, at_first: np.ndarray) -> Verdicts:

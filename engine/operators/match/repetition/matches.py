@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.barrier.base import ORDER, Changes, Verdicts
+from slackwater.engine.core.clocks.seen import MIXED
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO
 from slackwater.engine.kernels.jit import kernel
@@ -20,7 +21,6 @@ from slackwater.engine.operators.match.verdict.certainty import Scopes, chances_
 from slackwater.engine.operators.match.verdict.matches import (
     Judge,
     changed,
-    may_be_unknown,
     of_runs,
     verdicts,
 )
@@ -284,7 +284,7 @@ class RepeatJudge(Judge):
 
     def _unknown_runs(self, runs: FoundRuns) -> np.ndarray | None:
         """Which matches compare an unknown clock; None: all clocks are exact."""
-        if not may_be_unknown(self.store):
+        if MIXED not in self.store.columns:
             return None
         size = runs.found["size"]
         starts = np.cumsum(size) - size

@@ -118,8 +118,6 @@ class KernelHost(Restorable):
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
         """The programs of the conditions, recompiled where kinds or texts have changed."""
         predicates = self._layout.predicates
-        if not predicates:
-            return NO_PROGRAMS
         grown = strings.given != self._texts
         changed = self._programs is None or bool((kinds != self._kinds).any())
         changed |= strings.generation != self._generation
@@ -253,7 +251,9 @@ class Kernel(KernelHost):
             OverBudget: there are more matches than there may be.
         """
         stop = store.n if stop is None else stop
-        programs = self._compiled(store.kinds, strings)
+        programs = NO_PROGRAMS
+        if self._layout.predicates:
+            programs = self._compiled(store.kinds, strings)
         steps, now = len(self._layout.steps), self._state[0]
         now["found_n"] = now["doubts_n"] = now["moves_n"] = now["begun_n"] = 0
         if len(self._begun):

@@ -19,10 +19,10 @@ from slackwater.engine.operators.match.repetition.compiled import repeat_layout
 from slackwater.engine.operators.match.store import comparable
 from slackwater.engine.query.expression import View, column
 from slackwater.engine.query.fields import released_columns
-from slackwater.engine.query.plan import Attribute, Plan, SeqPlan, TreePlan
+from slackwater.engine.query.plan import Attribute, Plan, SeqPlan
 from slackwater.engine.query.purge_settings import PurgeSettings
-from slackwater.engine.query.repeat_plan import RepeatPlan
-from slackwater.engine.query.shape import of_intervals, of_rows
+from slackwater.engine.query.repeat_plan import as_repetition
+from slackwater.engine.query.shape import of_intervals, of_rows, of_trees
 
 # Settings of spilling, and their short form
 # ``FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]``; ``state`` instead of a folder means the
@@ -254,8 +254,9 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
         UserError: the query has no WITHIN, or parts are asked for and its events have no key; one
             match makes way for another.
     """
-    layout = repeat_layout(plan).layout if isinstance(plan, RepeatPlan) else layout_of(plan)
-    if isinstance(plan, RepeatPlan) and plan.chooses:
+    repeated = as_repetition(plan)
+    layout = layout_of(plan) if repeated is None else repeat_layout(repeated).layout
+    if repeated is not None and repeated.chooses:
         raise UserError(
             f"query {plan.name!r}: SKIP and LIMIT choose among matches by all events before; leave "
             "them or --spill out"
@@ -271,7 +272,7 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
         )
     windows = windows_of(plan, layout)
     looks_back = windows * within_ns
-    if isinstance(plan, TreePlan) or of_intervals(plan):
+    if of_trees(plan) or of_intervals(plan):
         looks_back += within_ns  # an interval comes when it ends, and may have begun long before
     hot_ns = looks_back + looks_back // 4 if spill.hot_ns is None else spill.hot_ns
     chunk_ns, pending, wait_ns, parts = within_ns // 4, _PENDING, _WAIT_NS, 1
@@ -293,10 +294,11 @@ def windows_of(plan: Plan, layout: Layout) -> int:
     its: two where steps are negated at both ends, or where the interval of a half may have begun so
     long before.
     """
-    if isinstance(plan, TreePlan):
+    if of_trees(plan):
         return 2
-    if isinstance(plan, RepeatPlan):
-        leading, trailing = repeat_layout(plan).setting[["leading", "trailing"]][0].tolist()
+    repeated = as_repetition(plan)
+    if repeated is not None:
+        leading, trailing = repeat_layout(repeated).setting[["leading", "trailing"]][0].tolist()
         return 2 if leading and trailing else 1
     at_ends: set[str] = set()
     for number, step in enumerate(layout.tables.scopes["step"].tolist()):

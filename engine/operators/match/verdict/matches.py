@@ -60,13 +60,6 @@ class Spread(NamedTuple):
     sure_before: np.ndarray
 
 
-def empty_spread(n: int, steps: int) -> Spread:
-    """With room for ``n`` matches."""
-    numbers = [np.empty(n, np.int64) for _ in range(5)]
-    flags = [np.empty(n, np.bool_) for _ in range(4)]
-    return Spread(np.empty((n, steps), np.int64), *numbers, *flags)
-
-
 @kernel
 def keys_of(facts: np.ndarray, cause: np.ndarray, old: np.ndarray, branch: np.ndarray) -> None:
     """The columns by which ``facts`` (FOUND) are sorted; ``old``: the match stood before."""
@@ -218,17 +211,13 @@ _BITS: Final = 62
 """Of a key by which matches are sorted."""
 
 
-def as_sure(one: Verdicts, other: Verdicts) -> np.ndarray:
-    """Where both say the same of what stands; an unknown chance (NaN) is as another one."""
-    chance = (one.chance == other.chance) | (np.isnan(one.chance) & np.isnan(other.chance))
-    return np.asarray((one.confirmed == other.confirmed) & chance)
-
-
 def changed(found: Changes) -> Changes:
-    """Those of ``found`` that change anything."""
-    before, after = found.before, found.after
-    seen = np.flatnonzero(~(before.stands & after.stands & as_sure(before, after)))
-    return found.take(seen) if len(seen) < len(found) else found
+    """Those of ``found`` that change anything; an unknown chance (NaN) is as another one."""
+    was, now = found.before, found.after
+    chance = (was.chance == now.chance) | (np.isnan(was.chance) & np.isnan(now.chance))
+    same = (was.confirmed == now.confirmed) & chance
+    seen = np.flatnonzero((was.stands != now.stands) | (was.stands & ~same))
+    return found.take(seen) if len(seen) < len(found.cause) else found
 
 
 def _weighed(chances: np.ndarray) -> np.ndarray:
@@ -282,7 +271,17 @@ class Judge(Struct):
         keys = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int64)
         keys_of(facts, *keys)
         places = self.in_order(*keys, rows)
-        made = self._spread(facts, rows, places)
+        lasts = np.full((len(self.layout.branches), rows.shape[1]), NONE)
+        for branch, shape in enumerate(self.layout.shapes):
+            # Steps that no other one must follow.
+            last = [self.layout.places[branch][step] for step in shape.lasts]
+            lasts[branch, : len(last)] = last
+        made = Spread(
+            np.empty_like(rows), *(np.empty(n, np.int64) for _ in range(5)),
+            *(np.empty(n, np.bool_) for _ in range(4)),
+        )  # fmt: skip
+        arrival, by_end = self.store.columns["arrival"], self.layout.by_ends
+        spread(facts, rows, places, self.store.events, arrival, lasts, by_end, made)
         if len(doubts):
             number = np.empty(n, np.int64)
             number[places] = np.arange(n)
@@ -317,17 +316,6 @@ class Judge(Struct):
         old, branch = changes.before.stands, changes.branch
         return changes.take(self.in_order(changes.cause, old, branch, changes.rows))
 
-    def _spread(self, facts: np.ndarray, rows: np.ndarray, places: np.ndarray) -> Spread:
-        n, steps = rows.shape
-        lasts = np.full((len(self.layout.branches), steps), NONE)
-        for number in range(len(lasts)):
-            # Steps that no other one must follow.
-            last = self.layout.shapes[number].lasts
-            lasts[number, : len(last)] = [self.layout.places[number][step] for step in last]
-        made, arrival = empty_spread(n, steps), self.store.columns["arrival"]
-        spread(facts, rows, places, self.store.events, arrival, lasts, self.layout.by_ends, made)
-        return made
-
     def _verdicts(
         self, made: Spread, stands: np.ndarray, sure: np.ndarray, t_a: np.ndarray,
         places: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
@@ -345,7 +333,7 @@ class Judge(Struct):
 
     def _unknown(self, made: Spread) -> np.ndarray | None:
         """Which matches compare an unknown clock; None: all clocks are exact."""
-        if not may_be_unknown(self.store):
+        if MIXED not in self.store.columns:
             return None
         by_others = np.array([compares_others(plan) for plan in self.layout.branches])
         return of_unknown_clocks(self.store, made.rows, made.completing, by_others[made.branch])
@@ -485,11 +473,6 @@ class Judge(Struct):
 
 
 _NEVER: Final = 2**31 - 1
-
-
-def may_be_unknown(store: Store) -> bool:
-    """Whether some clock may be unknown; else all clocks are exact, and so are matches."""
-    return MIXED in store.columns
 
 
 def of_unknown_clocks(
