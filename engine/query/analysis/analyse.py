@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import Period, longest_workdays, unit_ns
-from slackwater.engine.query.analysis.checks import checked_plan
+from slackwater.engine.query.analysis.checks import checked_plan, monitor_plan
 from slackwater.engine.query.analysis.conditions import fixed_length, length_of
 from slackwater.engine.query.analysis.consistency import check_pattern
 from slackwater.engine.query.analysis.interval_tree import (
@@ -15,6 +15,7 @@ from slackwater.engine.query.analysis.interval_tree import (
     is_tree,
     tree_plan,
 )
+from slackwater.engine.query.analysis.join import join_plan
 from slackwater.engine.query.analysis.pattern import (
     Pattern,
     Returned,
@@ -29,6 +30,7 @@ from slackwater.engine.query.analysis.pattern import (
 )
 from slackwater.engine.query.analysis.repetition import asks_for_repetition, repeat_plan
 from slackwater.engine.query.analysis.selection import select_plan
+from slackwater.engine.query.analysis.tlist import Restrictions
 from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, refuse
@@ -110,9 +112,6 @@ def _unchecked(
     parsed: s.EventQuery | s.SelectQuery, text: str, time_unit: str, name: str
 ) -> Plan:  # fmt: skip
     if isinstance(parsed, s.SelectQuery) and any(isinstance(c, s.Join) for c in parsed.clauses):
-        # ruff: noqa: PLC0415 - what few queries need is not loaded with every one
-        from slackwater.engine.query.analysis.join import join_plan
-
         return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
@@ -120,8 +119,6 @@ def _unchecked(
     under = only(parsed.clauses, s.Under, text)
     if under is None:
         return pattern
-    from slackwater.engine.query.analysis.checks import monitor_plan
-
     return monitor_plan(pattern, parsed, under, text, time_unit)
 
 
@@ -161,8 +158,6 @@ class _Event(QueryReader):
         relations: tuple[PointRelation, ...] = ()
         terms: list[Term] = []
         if pattern.iseq is not None:
-            from slackwater.engine.query.analysis.tlist import Restrictions
-
             written = Restrictions(pattern.iseq, self.steps, pattern.spans, self.text)
             relations, terms = written.read(bounded=within is not None)
         elif within is None:
