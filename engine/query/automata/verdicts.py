@@ -180,6 +180,8 @@ class Gap(Struct, frozen=True):
 
 
 _NOTHING: Final = RegularGroup(",", ())
+_STATES_OF_LEFT: Final = 2
+"""States of a nondeterministic automaton that one expression stands for: bounds the time, too."""
 
 
 def of_pattern(plan: SeqPlan | OrPlan) -> Regular:
@@ -298,7 +300,7 @@ def determined(asks: Regular, alphabet: Alphabet, *, among: bool = False) -> Dfa
             if ahead and ahead not in states:
                 states[ahead] = len(waiting)
                 waiting.append(ahead)
-        if len(waiting) > MAX_STATES or len(left) > MAX_STATES:
+        if max(len(waiting), _STATES_OF_LEFT * len(left)) > MAX_STATES:
             raise TooLargeError
         rows.append([states.get(ahead, DEAD) for ahead in row])
     accepts = [any(of.ends(left[state]) for state in _bits(subset)) for subset in waiting]
