@@ -76,7 +76,7 @@ def test_chunks_that_are_gone_are_told_and_all_is_made_again(tmp_path: Path) -> 
         ('spill = "state,cold=1"', PAIRS, "spill setting 'cold=1' is unknown"),
         ('spill = "state"\npurge = "promises"', PAIRS, "purge late"),
         ('spill = "state"', "SELECT count(*) FROM events WINDOW TUMBLING 1 s", "is for patterns"),
-        ('spill = "state"', "EVENT ISEQ[a BEFORE b](A a, B b) WITHIN 1 s", "no spill"),
+        ('spill = "state"', "EVENT SEQ(A a, B+ b[]) WITHIN 1 s LIMIT 2", "SKIP and LIMIT"),
         ('intervals = "fast"', PAIRS, "fast"),
         ('joins = "middle"', PAIRS, "middle"),
         ('late = "late.jsonl"', PAIRS, "late"),
