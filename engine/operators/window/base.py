@@ -103,7 +103,7 @@ class Windows(Restorable, ABC):
     """Fields of the pass's state that a snapshot has."""
     record: ClassVar[np.dtype[np.void]]
     """Of the pass's state."""
-    begins: ClassVar[Mapping[str, int]]
+    initial: ClassVar[Mapping[str, int]]
     """What is not 0 in it at the beginning."""
     behind: ClassVar[int] = 0
     """How many columns of numbers a result has behind those of its aggregates."""
@@ -152,7 +152,7 @@ class Windows(Restorable, ABC):
             size, step = plan.rows, plan.every_rows
         horizon = horizon_ns(self.settings, plan.size_ns)
         self._geo = Geometry(size, 0, 0, horizon, step, starts_of(plan))
-        self._state = one(self.record, earliest=LATEST, **self.begins)
+        self._state = one(self.record, earliest=LATEST, **self.initial)
         self._room, self._entries = 1, new_entries(0)
 
     def required_columns(self) -> set[str]:
@@ -388,7 +388,7 @@ class Windows(Restorable, ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self._state = one(self.record, **{**self.begins, **state["state"]})
+        self._state = one(self.record, **{**self.initial, **state["state"]})
         self._keys.restore(state["keys"])
         sums = with_floats(state["sums"], FLOATS)
         kept = with_floats(state["kept"], np.float64)

@@ -94,7 +94,7 @@ class OwnWindows(Windows):
     """What both kinds share. Behind the numbers of its aggregates a result has its extent."""
 
     behind = 1
-    begins = MappingProxyType({"frontier": INT_MIN // 2, "frontier_at": INT_MIN})
+    initial = MappingProxyType({"frontier": INT_MIN // 2, "frontier_at": INT_MIN})
 
     def _forget(self) -> None:
         if len(self._missing.table.left):

@@ -72,7 +72,7 @@ class TimeWindows(Windows):
 
     lasting = a.LASTING
     record = a.STATE
-    begins = MappingProxyType(
+    initial = MappingProxyType(
         dict.fromkeys(("frontier", "closed_low", "closed_middle", "closed_all"), a.INT_MIN)
     )
 

@@ -280,7 +280,7 @@ class CountedWindows(OwnWindows):
 
     lasting = h.LASTING
     record = h.STATE
-    begins = MappingProxyType({**OwnWindows.begins, "asked": NONE})
+    initial = MappingProxyType({**OwnWindows.initial, "asked": NONE})
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
