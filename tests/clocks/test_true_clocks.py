@@ -383,7 +383,10 @@ WRONG = {
     "overtaken": partial(stepped_worlds, more_syncs=3),
 }  # fmt: skip
 TYPES = {"pair": "AB", "repetition": "AAB", "difference": "AB", "ISEQ": "AB"}
-CASES = [*((form, False) for form in PATTERNS), ("pair", True), ("negation", True)]
+SPILLED = (
+    "pair", "negation", "repetition", "ISEQ contains", "ISEQ without", "tree", "repeated intervals",
+)  # fmt: skip
+CASES = [*((form, False) for form in PATTERNS), *((form, True) for form in SPILLED)]
 
 
 @settings(max_examples=20, deadline=None)
