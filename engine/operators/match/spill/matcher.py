@@ -328,16 +328,21 @@ class Spilling(SeqMatcher):
         member = judge.store.columns[MEMBER][: judge.store.n][late]
         breaks = (member & self._breaking).any()
         if breaks:
-            others = np.flatnonzero(~late)
-            without = self._judge(judge.store.part(others, self._strings))
-            before = self._replayed(without, first)
-            if before is not None:
-                without.move(before, others, judge)
+            before = self._replayed_without(judge, late, first)
         after = self._replayed(judge, first)
         if after is not None and not breaks:
             mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
             after = after.take(np.flatnonzero(mine & after.after.stands))
         return difference(before, after)
+
+    def _replayed_without(self, judge: Judge, late: np.ndarray, first: int) -> Changes | None:
+        """What the events from ``first`` on do to matches if those marked in ``late`` are none."""
+        member = judge.store.columns[MEMBER][: judge.store.n]
+        mine = member[late]
+        member[late] = 0
+        found = self._replayed(judge, first)
+        member[late] = mine
+        return found
 
     def _caused(self, found: list[Changes], turn: Turn) -> Changes:
         """The changes of all parts in one order; a row that stands for the turn is their cause."""
@@ -469,3 +474,12 @@ class SpillingRepetition(RepeatMatcher, Spilling):
     """Of steps that repeat."""
 
     state_fields = (*RepeatMatcher.state_fields, *_SPILLED)
+
+    def _replayed_without(self, judge: Judge, late: np.ndarray, first: int) -> Changes | None:
+        """What is no step may still break a contiguity: so in a store without it."""
+        others = np.flatnonzero(~late)
+        without = self._judge(judge.store.part(others, self._strings))
+        found = self._replayed(without, first)
+        if found is not None:
+            without.move(found, others, judge)
+        return found
