@@ -136,7 +136,8 @@ def _copied(source: str, copying: Copying) -> str:
             found = place.get_file_info(pa_fs.FileSelector(base, recursive=True))
         files = [each.path for each in found if each.type == pa_fs.FileType.File]
         if base != path:  # the glob of the copies says exactly which
-            files = [each for each in files if fnmatchcase(each, path.replace("**/", "*"))]
+            files = [each for each in files if fnmatchcase(each, path.replace("**/", "*"))
+                     and ("**" in path or each.count("/") == path.count("/"))]  # fmt: skip
         if not files:
             raise UserError(f"{source}: no file is named so")
         with copying(len(files)) as advanced:
