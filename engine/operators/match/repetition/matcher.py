@@ -94,8 +94,8 @@ class RepeatMatcher(SeqMatcher):
         return super().process(released)
 
     def _by_promises(self, moved: Moved) -> Moved:
-        """Rows find events no longer that nothing can be matched with which types of the query have
-        left to come (L09 VI-B, for windows alone): as if progress had come that far.
+        """Events are gone that no event to come can be in one WITHIN with, as promises of all types
+        of the query say (L09 VI-B): as if progress had come that far.
         """
         rows, promised = moved.rows, moved.received.promised
         said = [promised.get(kind, promised.get(ALL)) for kind in self.types]
