@@ -334,6 +334,17 @@ def test_what_promises_let_go_changes_nothing_but_memory(tools: Any, text: str, 
     assert less
 
 
+@pytest.mark.parametrize(
+    ("purge", "least", "most"), [("late:100", 100, 110), ("promises:100", 1, 9)]
+)
+def test_an_orders_progress_is_a_promise_for_all_types(purge: str, least: int, most: int) -> None:
+    events = {"type": ["A", "B"] * 200, "ts": list(range(400)), "seq": list(range(400))}
+    text = "EVENT SEQ(A a, B+ b[]) WITHIN 5 CONTIGUITY NEXT SKIP PAST LAST EVENT"
+    found = slackwater.query(events, text, purge=purge)
+    counters = found.counters["sites"]["main"]["queries"]["q1"]
+    assert least <= counters["buffered"] <= most
+
+
 RUNS = [
     "SEQ(A a, B+ b[], C c) WITHIN 90 PARTITION BY k CONTIGUITY NEXT",
     "SEQ(A a, B+ b[], !D n, C c) WITHIN 90 PARTITION BY k CONTIGUITY NEXT SKIP TO NEXT",

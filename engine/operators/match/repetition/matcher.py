@@ -98,19 +98,20 @@ class RepeatMatcher(SeqMatcher):
         of the query say (L09 VI-B): as if progress had come that far.
         """
         rows, promised = moved.rows, moved.received.promised
-        said = [promised.get(kind, promised.get(ALL)) for kind in self.types]
-        if self._keep_ns is None or None in said or not len(rows.horizon):
+        if self._keep_ns is None:
             return moved
-        moment = 2 * (moved.first + np.arange(len(rows.horizon)))
-        least = np.minimum.reduce([
-            steps.value[np.searchsorted(steps.moment, moment, side="right") - 1]
-            for steps in said if steps is not None
-        ])  # fmt: skip
+        n, late = len(rows.horizon), self._keep_ns - (self._within_ns or 0)
+        moment, least = 2 * (moved.first + np.arange(n)), np.full(n, FAR)
+        for kind in self.types:
+            said, value = promised.get(kind, promised.get(ALL)), np.full(n, -FAR)
+            if said is not None:
+                value = said.value[np.searchsorted(said.moment, moment, side="right") - 1]
+            least = np.minimum(least, value)
         spread = np.maximum(2 * rows.error, rows.t_a)
-        late = self._keep_ns - (self._within_ns or 0)
         left = np.maximum(least, -FAR) - COMPARED * spread + late
         horizon = np.maximum.accumulate(np.maximum(np.maximum(rows.horizon, left), self._horizon))
-        return replace(moved, rows=replace(rows, horizon=horizon), horizon=int(horizon[-1]))
+        last = max(moved.horizon, self._horizon, *horizon[-1:].tolist())
+        return replace(moved, rows=replace(rows, horizon=horizon), horizon=last)
 
     def _members(self, released: Released) -> np.ndarray:
         """An event that ends a repetition is none of its step's."""
