@@ -17,7 +17,7 @@ from slackwater.engine.core.timeline import StreamTimeline
 # Contracts of a matcher, and of the barrier that decides when a match is a result (SPEC 4.2).
 #
 # Adding a barrier: a file with its policy (``engine.barrier.holding``) and a line in the registry.
-# ``engine.barrier.base`` puts the two together.
+# ``BarrierStage`` puts the two together.
 
 
 class BarrierRequirements(Struct, frozen=True):

@@ -149,7 +149,7 @@ def identities(
     """Numbers of 128 bits, int64 (results, 2): equal where the content is.
 
     Args:
-        kind: of the results (``engine.output.kinds``).
+        kind: of the results.
         tables: the results, of the kind's schema.
         ignored: fields that are no content.
     """

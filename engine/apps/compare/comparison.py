@@ -458,7 +458,7 @@ def compare(
     Args:
         log: an arrival log.
         orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, each with the
-            least patience that is complete enough (``engine.apps.compare.comparison``).
+            least patience that is complete enough.
         sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
             own lateness; None: no sweep.
         reading: of the clocks, and where events carry their true times and departures.

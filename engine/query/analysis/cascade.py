@@ -305,7 +305,7 @@ def parse_queries(queries: Mapping[str, str], tables: Tables = NO_TABLES) -> tup
         tables: those that LOOKUP may name.
 
     Raises:
-        UserError: one is at fault (``engine.query.analysis.cascade.StatementError``).
+        UserError: one is at fault (``StatementError``).
     """
     if not queries:
         return ()

@@ -48,7 +48,7 @@ class RepeatMatcher(SeqMatcher):
 
     Args:
         plan: the query.
-        settings: certainty and bounds; of ``stacks``, ``intervals`` and ``joins`` none is used.
+        settings: certainty and bounds; ``intervals`` and ``joins`` are not used.
         site: named in results.
 
     Raises:

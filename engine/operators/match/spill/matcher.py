@@ -53,8 +53,8 @@ from slackwater.engine.query.plan import OrPlan, SeqPlan
 # *Hot* events, up to ``hot_ns`` behind progress, stay in memory; older ones go to chunks. An event
 # that may match some of those is put off. When ``pending`` events of one chunk are, or the oldest
 # of them has waited ``wait_ns`` on the arrival clock, the chunks in their reach are loaded, all
-# that they change is found at once (``spill.matcher``) and handed to the same
-# barrier, as of that instant. So results may come later, and the net result is the same.
+# that they change is found at once and handed to the same barrier, as of that instant. So results
+# may come later, and the net result is the same.
 #
 # Where ``hot_ns`` is at least what a new event looks back, events in order never wait. Where it is
 # less, every event does. Then a turn needs all of WITHIN, but where events have keys
