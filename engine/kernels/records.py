@@ -63,6 +63,11 @@ def put_over(made: _Arrays, before: _Arrays) -> _Arrays:
     return made
 
 
+def longer(array: np.ndarray, room: int) -> np.ndarray:
+    """``array`` with room for so many, 0 behind what there is."""
+    return put_over((np.zeros((room, *array.shape[1:]), array.dtype),), (array,))[0]
+
+
 def one(kind: np.dtype[np.void], **values: int) -> np.ndarray:
     """An array of one record with these ``values``, and 0 elsewhere."""
     made = np.zeros(1, kind)

@@ -10,7 +10,7 @@ import numpy as np
 
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.released import Strings
-from slackwater.engine.kernels.records import one
+from slackwater.engine.kernels.records import longer, one
 from slackwater.engine.kernels.tables import empty_slots, enter
 from slackwater.engine.operators.grouping.buckets import (
     BUCKET,
@@ -175,7 +175,7 @@ class GroupingStage:
         if wanted > len(b.entries):
             room = max(_LEAST, 2 * wanted)
             self._maps.grow(room)
-            self._b = b = b._replace(entries=_longer(b.entries, room))
+            self._b = b = b._replace(entries=longer(b.entries, room))
         buckets = int(tally["buckets"])
         if buckets + len(key) > len(b.buckets) or b.keys.shape[1] != key.shape[1]:
             room = max(_LEAST, 2 * (buckets + len(key)))
@@ -184,7 +184,7 @@ class GroupingStage:
                 keys[:buckets] = b.keys[:buckets]
             slots = empty_slots(room)
             enter(slots, keys[:buckets], 0)
-            self._b = b._replace(buckets=_longer(b.buckets, room), keys=keys, slots=slots)
+            self._b = b._replace(buckets=longer(b.buckets, room), keys=keys, slots=slots)
 
     def passed(self, floor: int) -> None:
         """No later item has a ref below ``floor``: what is of no use may go.
@@ -255,9 +255,3 @@ def _empty(entries: int, buckets: int, columns: int) -> Buckets:
         np.zeros(max(entries, 1), ENTRY), np.zeros(buckets, BUCKET),
         np.zeros((buckets, columns), np.int64), empty_slots(buckets), one(TALLY),
     )  # fmt: skip
-
-
-def _longer(array: np.ndarray, room: int) -> np.ndarray:
-    made = np.zeros(room, array.dtype)
-    made[: len(array)] = array
-    return made

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.kernels.records import longer
 from slackwater.engine.operators.grouping.buckets import NOBODY, TupleChanges
 
 MOST: Final = 1 << 12
@@ -159,7 +160,7 @@ class _Records:
         self._items, self._outputs, self._states, self._gave = arrays
 
     def grow(self, room: int) -> None:
-        self._take_over([_grown(each, room) for each in self._arrays()])
+        self._take_over([longer(each, room) for each in self._arrays()])
 
     def put(self, first: int, payload: np.ndarray) -> None:
         # A loop field by field is what NumPy makes of records, and slow.
@@ -183,12 +184,6 @@ class _Records:
 
     def restore(self, state: dict[str, Any]) -> None:
         self._take_over(list(state["arrays"]))
-
-
-def _grown(array: np.ndarray, room: int) -> np.ndarray:
-    made = np.zeros(room, array.dtype)
-    made[: len(array)] = array
-    return made
 
 
 @lru_cache(maxsize=64)

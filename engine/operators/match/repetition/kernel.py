@@ -9,7 +9,7 @@ import numpy as np
 
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.timeline import Steps
-from slackwater.engine.kernels.records import numbers_of
+from slackwater.engine.kernels.records import longer, numbers_of
 from slackwater.engine.operators.match.compiled.records import EVENT
 from slackwater.engine.operators.match.repetition import construction as c
 from slackwater.engine.operators.match.repetition.compiled import (
@@ -28,7 +28,7 @@ from slackwater.engine.operators.match.repetition.compiled import (
     made_kinds,
 )
 from slackwater.engine.operators.match.search.construction import DOUBT
-from slackwater.engine.operators.match.search.host import KernelHost, longer
+from slackwater.engine.operators.match.search.host import KernelHost
 from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.store import Store
 from slackwater.engine.query.purge_settings import MATCHES_MAX
@@ -164,9 +164,7 @@ class RepeatKernel(KernelHost):
     def _lengthen(self, events: int) -> None:
         """Room for what is known of so many events."""
         if len(self._chosen) < events:
-            choices = np.zeros(2 * events, CHOICE)
-            numbers_of(choices)[: len(self._chosen)] = numbers_of(self._chosen)
-            self._chosen = choices
+            self._chosen = longer(self._chosen, 2 * events)
             never = np.full(2 * events, FAR)
             never[: len(self._ended)] = self._ended
             self._ended = never

@@ -11,7 +11,7 @@ from slackwater.engine.core.errors import OverBudget
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import ClockBound, Strings
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps
-from slackwater.engine.kernels.records import numbers_of
+from slackwater.engine.kernels.records import longer
 from slackwater.engine.operators.match.compiled.membership import step_filters
 from slackwater.engine.operators.match.compiled.program import (
     awaits_text,
@@ -322,10 +322,3 @@ class Kernel(KernelHost):
         kept = store.events[: store.n]
         self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
         super().renumber(number, store)
-
-
-def longer(part: np.ndarray, room: int) -> np.ndarray:
-    """With room for so many."""
-    longer = np.empty((room, *part.shape[1:]), part.dtype)
-    numbers_of(longer)[: len(part)] = numbers_of(part)
-    return longer
