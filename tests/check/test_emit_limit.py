@@ -63,6 +63,8 @@ CASES: dict[str, tuple[str, str, Key]] = {
     "sessions": (f"{LOADS}SESSION 2", "1 EVERY 8 BY id", keys("id")),
     "full windows": (f"{LOADS}ROWS 3 EVERY 1", "2 EVERY 5", all_as_one),
 }  # fmt: skip
+QUICK = ("rows", "matches", "runs", "a join", "windows", "full windows")
+"""Cases of one kind each; ``make test-all`` tries all."""
 
 
 def records(seed: int, n: int) -> list[dict[str, Any]]:
@@ -129,7 +131,10 @@ def check_every_instant(plain: Sequence[Result], limited: Sequence[Result], case
         assert in_order(standing(up_to[1])) == in_order(wanted), at
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
+)
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 12))]
 )

@@ -108,6 +108,7 @@ def test_one_that_begins_now_answers_nothing_of_before(field: Field) -> None:
     assert_all_answered(field, {"q1": COUNTS})
 
 
+@pytest.mark.slow
 def test_a_mistake_changes_nothing(field: Field) -> None:
     served = Served(field, {"q1": COUNTS})
     line = served.reload({"q1": "SELECT"}, "not reloaded")
@@ -129,6 +130,7 @@ def test_other_text_under_a_name_with_answers_is_refused(field: Field) -> None:
     assert_all_answered(field, {"q1": COUNTS})
 
 
+@pytest.mark.slow
 def test_the_first_query_comes_and_the_last_one_goes(field: Field) -> None:
     served = Served(field, {})
     field.run_through("door", range(200))
@@ -139,6 +141,7 @@ def test_the_first_query_comes_and_the_last_one_goes(field: Field) -> None:
     assert served.program.end() == 0
 
 
+@pytest.mark.slow
 def test_the_gateways_own_settings_wait_for_the_next_start(field: Field) -> None:
     served = Served(field, {"q1": COUNTS})
     after = "[tokens]\n'main/door' = 'x'\n"

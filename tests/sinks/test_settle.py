@@ -137,6 +137,7 @@ def test_what_settles_is_that_of_the_twin(
     shutil.rmtree(driven.answers.folder)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 1.0, 3.0]), st.booleans())
 def test_kills_leave_no_change_without_its_partner(

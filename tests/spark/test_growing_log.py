@@ -207,6 +207,7 @@ def test_in_process_a_log_that_grows_is_read_as_it_was(
     assert given_by(tmp_path / "grown", SETTINGS) == before
 
 
+@pytest.mark.slow
 def test_the_end_is_not_eaten_by_the_first_of_two_runs(
     growing: Growing, spark: PretendSpark, tmp_path: Path
 ) -> None:
@@ -301,6 +302,7 @@ def test_a_file_of_the_log_that_was_read_and_is_gone_or_another_is_named(
         run_on_spark(growing.log, SETTINGS, there)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_the_hosts_may_take_turns_in_one_folder(growing: Growing, tmp_path: Path) -> None:
     both = tmp_path / "both"
@@ -312,6 +314,7 @@ def test_the_hosts_may_take_turns_in_one_folder(growing: Growing, tmp_path: Path
             assert given_by(both, settings) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_what_else_lies_in_a_logs_folder_is_not_read(growing: Growing, tmp_path: Path) -> None:
     (growing.log / "manifest.json").write_text("{}")
@@ -331,6 +334,7 @@ def test_one_run_at_a_time_in_a_folder(growing: Growing, tmp_path: Path) -> None
     run_in_process(growing.log, SETTINGS, tmp_path / "there", second)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_files_of_a_log_have_the_order_of_their_names_whatever_their_times(
     growing: Growing, tmp_path: Path

@@ -106,6 +106,7 @@ def test_a_batch_done_again_starts_from_the_state_not_from_what_failed(
     assert given == _restored_each_time(log, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("live")
 def test_a_batch_that_broke_off_inside_leaves_no_chain_behind(
     log: Path, monkeypatch: pytest.MonkeyPatch
@@ -169,6 +170,7 @@ def test_live_chains_are_bounded_and_the_last_ones_stay() -> None:
     assert live.take("run", "s0", b"now") is chains[0]
 
 
+@pytest.mark.slow
 def test_a_large_table_is_several_rows(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, batches = Store(), _batches(log)
     whole = store.run(_task(log, files=True), batches[0], kept=False)
