@@ -1,8 +1,9 @@
 """What a micro-batch, an event and a site cost on Spark, and what follows for larger set-ups.
 
-Micro-batches of one small frame; of the same number of events from 1 to 10,000 sites; and of 10,000
-sites with 1,000 events each, for the memory of the driver. Each site runs one pattern of
-``bench.scale``, with its order and certainty. From these comes a model:
+Micro-batches of one small frame; of the same number of events from 1 to 10,000 sites; and, on a
+standalone cluster, where executors are other processes, of 10,000 sites with 1,000 events each, for
+the memory of the driver. Each site runs one pattern of ``bench.scale``, with its order and
+certainty. From these comes a model:
 
     seconds of a micro-batch = fixed + (events * per event + sites * per site) / slots
 
@@ -29,6 +30,7 @@ from bench.scale import family, in_another_process, mb, settings, site_frames
 from slackwater.engine.hosts.spark.host import run_on_spark
 from slackwater.engine.hosts.spark.reading_list import ReadingList
 from slackwater.engine.log.arrival_log import FRAMES_PER_FILE, LogReader, LogWriter
+from tests.spark.cluster import cluster
 
 SLOTS = 2
 FIXED_GOAL_S, DRIVER_GOAL_MB = 0.3, 600
@@ -77,7 +79,9 @@ def write(log: Path, sites: int, events: int, rounds: int) -> None:
                 writer.flush()
 
 
-def run(sites: int, events: int, rounds: int, answers: multiprocessing.Queue[object]) -> None:
+def run(
+    sites: int, events: int, rounds: int, master: str, answers: multiprocessing.Queue[object]
+) -> None:
     """Measures: steady batches, seconds that listing a frame takes, MB by process."""
     with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
         folder = Path(name)
@@ -86,7 +90,6 @@ def run(sites: int, events: int, rounds: int, answers: multiprocessing.Queue[obj
         started = time.perf_counter()
         ReadingList(folder / "list").extend(LogReader(folder / "log"), files)
         listing = (time.perf_counter() - started) / (sites * rounds)
-        master = f"local[{SLOTS}]"
         counters = run_on_spark(folder / "log", settings(), folder / "out", master, files)
         memory = {each: (each / "comm").read_text().strip() for each in family()}
         used = [(comm, mb("VmHWM", each)) for each, comm in memory.items()]
@@ -96,11 +99,11 @@ def run(sites: int, events: int, rounds: int, answers: multiprocessing.Queue[obj
 
 
 def measured(
-    sites: int, events: int, rounds: int
+    sites: int, events: int, rounds: int, master: str = f"local[{SLOTS}]"
 ) -> tuple[list[Batch], float, list[tuple[str, int]]]:
     """``run`` in a process of its own."""
     answers: multiprocessing.Queue[object] = multiprocessing.get_context("spawn").Queue()
-    in_another_process(run, sites, events, rounds, answers)
+    in_another_process(run, sites, events, rounds, master, answers)
     found: tuple[list[Batch], float, list[tuple[str, int]]] = answers.get()  # type: ignore[assignment]
     return found
 
@@ -147,8 +150,9 @@ def main() -> None:
         "frames/s, which the driver lists"
     )
     sites, events = MANY
-    found, _, used = measured(sites, events, rounds)
-    driver = sum(each for _, each in used[:2])
+    with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name, cluster(Path(name)) as it:
+        found, _, used = measured(sites, events, rounds, it.url)
+    driver = sum(each for _, each in used)
     print(
         f"{sites:,} sites x {events // sites * rounds:,} events: "
         f"{sum(each.seconds for each in found) / len(found):.1f} s a batch; at most "
