@@ -351,13 +351,11 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
         s.depths[step].low, s.depths[step].high = low, high
         if comes and low >= s.covered[step]:
             continue
-        if before:
-            found = _last_held(s, probe, start, low, high, horizon)
-            if not comes:
-                s.depths[step].high = found
-        else:
-            found = _first_held(s, probe, start, low, high, horizon)
+        found = _nearest_held(s, probe, start, low, high, before, horizon)
+        if not before:
             s.depths[step].low = min(found, s.covered[step]) if comes else found
+        elif not comes:
+            s.depths[step].high = found
         if not comes and (found < low or found > high):
             return False
     return may_come
@@ -385,44 +383,25 @@ def _range_of(
 
 
 @inline
-def _stack_of(s: Search, probe: np.record, start: int) -> int:
-    """The stack of the probe's candidates, -1 for none, -2 if the start does not give its key."""
+def _nearest_held(
+    s: Search, probe: np.record, start: int, low: int, high: int, before: bool, horizon: int
+) -> int:
+    """The least time of a candidate in the range (``before``: the largest), beyond it if there is
+    none; the nearest one that there may be if the start does not give its key.
+    """
     for k in range(probe.keys_from, probe.keys_to):
         if s.t.keys[k].other != start:
-            return -2
+            return high if before else low
     key = key_of(s.t.keys, s.same, s.partial, probe.keys_from, probe.keys_to)
-    return find(s.stacks, probe.index, key)
-
-
-@inline
-def _first_held(s: Search, probe: np.record, start: int, low: int, high: int, horizon: int) -> int:
-    """The least time of a candidate in the range, beyond it if there is none."""
-    stack = _stack_of(s, probe, start)
-    if stack == -2:
-        return low
+    stack, beyond = find(s.stacks, probe.index, key), low - 1 if before else high + 1
     if stack < 0:
-        return high + 1
+        return beyond
     begin, size, entry = s.stacks.stack[stack].start, s.stacks.stack[stack].size, s.stacks.entry
-    at = first_not_below(entry, begin, size, low)
-    while at < begin + size and entry[at].time <= high:
+    at, step = first_not_below(entry, begin, size, low), 1
+    if before:
+        at, step = first_not_below(entry, begin, size, high + 1) - 1, -1
+    while begin <= at < begin + size and low <= entry[at].time <= high:
         if s.events[entry[at].row].expires >= horizon:
             return int(entry[at].time)
-        at += 1
-    return high + 1
-
-
-@inline
-def _last_held(s: Search, probe: np.record, start: int, low: int, high: int, horizon: int) -> int:
-    """The largest time of a candidate in the range, below it if there is none."""
-    stack = _stack_of(s, probe, start)
-    if stack == -2:
-        return high
-    if stack < 0:
-        return low - 1
-    begin, size, entry = s.stacks.stack[stack].start, s.stacks.stack[stack].size, s.stacks.entry
-    at = first_not_below(entry, begin, size, high + 1) - 1
-    while at >= begin and entry[at].time >= low:
-        if s.events[entry[at].row].expires >= horizon:
-            return int(entry[at].time)
-        at -= 1
-    return low - 1
+        at += step
+    return beyond
