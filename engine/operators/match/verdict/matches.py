@@ -61,14 +61,6 @@ class Spread(NamedTuple):
 
 
 @kernel
-def keys_of(facts: np.ndarray, cause: np.ndarray, old: np.ndarray, branch: np.ndarray) -> None:
-    """The columns by which ``facts`` (FOUND) are sorted; ``old``: the match stood before."""
-    for i in range(len(facts)):
-        cause[i], branch[i] = facts[i].cause, facts[i].branch
-        old[i] = facts[i].new == 0
-
-
-@kernel
 def ascends(
     cause: np.ndarray, old: np.ndarray, branch: np.ndarray, lead: np.ndarray, events: np.ndarray
 ) -> bool:
@@ -268,9 +260,8 @@ class Judge(Struct):
         n = len(facts)
         if not n:
             return None
-        keys = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int64)
-        keys_of(facts, *keys)
-        places = self.in_order(*keys, rows)
+        cause, old = facts["cause"].copy(), facts["new"] == 0
+        places = self.in_order(cause, old, facts["branch"].copy(), rows)
         lasts = np.full((len(self.layout.branches), rows.shape[1]), NONE)
         for branch, shape in enumerate(self.layout.shapes):
             # Steps that no other one must follow.
@@ -290,8 +281,8 @@ class Judge(Struct):
         t_a = facts["t_a_now"], facts["t_a_before"]
         unknown = self._unknown(made)
         after = self._verdicts(made, made.stands, made.sure, t_a[0], places, doubts, unknown)
-        old = doubts[doubts["event"] != made.cause[doubts["match"]]]
-        before = self._verdicts(made, ~made.new, made.sure_before, t_a[1], places, old, unknown)
+        past = doubts[doubts["event"] != made.cause[doubts["match"]]]
+        before = self._verdicts(made, ~made.new, made.sure_before, t_a[1], places, past, unknown)
         found = Changes(
             made.rows, made.branch, made.completing, made.cause, before, after,
             self._closes(made), made.known_at, made.last_ns,
