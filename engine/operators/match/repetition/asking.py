@@ -27,6 +27,7 @@ from slackwater.engine.operators.match.repetition.compiled import (
 from slackwater.engine.operators.match.search.machine import (
     CERTAINLY,
     FLOAT,
+    NOT_GIVEN,
     POSSIBLY,
     Errors,
     bits_of,
@@ -38,6 +39,7 @@ from slackwater.engine.operators.match.search.state import (
     IMPOSSIBLE,
     POSSIBLE,
     apart_error,
+    certainty_of,
     lasts_within,
 )
 
@@ -61,29 +63,17 @@ def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a
 
 
 @inline
-def spread_of(s: SearchState) -> int:
-    """How far the difference of any two times may be off [ns]."""
-    now = s.setting[0]
-    return int(now.widest_t_a if now.max_delay else 2 * now.widest)
-
-
-@inline
 def order_of(s: SearchState, one: int, two: int, t_a: int) -> int:
     """Whether the first begins before the second does."""
-    return _later(s.events[two].ref - s.events[one].ref, error_of(s, one, 0, two, 0, t_a))
+    apart = s.events[one].ref - s.events[two].ref
+    return certainty_of(apart, 0, 1, error_of(s, one, 0, two, 0, t_a))
 
 
 @inline
 def succession_of(s: SearchState, one: int, two: int, t_a: int) -> int:
     """Whether the first has ended before the second begins, as events of a match must."""
-    return _later(s.events[two].ref - s.events[one].ref_end, error_of(s, one, 1, two, 0, t_a))
-
-
-@inline
-def _later(apart: int, error: int) -> int:
-    if apart > error:
-        return CERTAIN
-    return IMPOSSIBLE if apart < -error or error == 0 else POSSIBLE
+    apart = s.events[one].ref_end - s.events[two].ref
+    return certainty_of(apart, 0, 1, error_of(s, one, 1, two, 0, t_a))
 
 
 @inline
@@ -95,10 +85,8 @@ def near(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
     if end and one == two:
         return int(lasts_within(s.events[one], within))
     time = s.events[two].ref_end if end else s.events[two].ref
-    apart, error = time - s.events[one].ref, error_of(s, one, 0, two, end, t_a)
-    if apart <= within - error:
-        return CERTAIN
-    return IMPOSSIBLE if apart > within + error or error == 0 else POSSIBLE
+    apart = time - s.events[one].ref
+    return certainty_of(apart, within, 0, error_of(s, one, 0, two, end, t_a))
 
 
 @inline
@@ -109,10 +97,10 @@ def asked(s: SearchState, which: int, present: int, t_a: int) -> int:
         return CERTAIN
     by_delay = t_a if s.setting[0].max_delay else -1
     if of.collects:
-        errors = Errors(s.made_events, by_delay, s.open)
+        errors = Errors(s.made_events, by_delay, NOT_GIVEN)
         rows, raw, ok = s.itself, s.made_raw, s.made_ok
     else:
-        errors = Errors(s.events, by_delay, s.open)
+        errors = Errors(s.events, by_delay, NOT_GIVEN)
         rows, raw, ok = s.rows, s.raw, s.ok
     program = 2 * of.predicate
     if not holds(s.programs, s.ranks, program + POSSIBLY, rows, raw, ok, errors):

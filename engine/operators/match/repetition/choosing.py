@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.operators.match.repetition.asking import spread_of
 from slackwater.engine.operators.match.repetition.compiled import (
     APART,
     FAR,
@@ -33,6 +32,7 @@ from slackwater.engine.operators.match.repetition.starts import (
 )
 from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter
 from slackwater.engine.operators.match.search.stacks import first_not_below
+from slackwater.engine.operators.match.search.state import spread_of
 
 _NO_ROOM: Final = -FAR - 1
 
@@ -187,7 +187,7 @@ def choose_newest(s: SearchState, stack: int, row: int) -> bool:
 def choose_late(s: SearchState, stack: int, row: int) -> bool:
     """What ``row``, which lies between others, does to them; False: there is no room."""
     now, of, entry, after = s.setting[0], s.stacks.stack[stack], s.stacks.entry, -FAR
-    spread, ref, stop = spread_of(s), s.events[row].ref, of.start + of.size
+    spread, ref, stop = spread_of(now), s.events[row].ref, of.start + of.size
     within = now.within if now.within >= 0 else FAR // 4
     time = ref - spread - (within if now.trailing else 0)
     reach = ref + within + spread + (within if now.leading else 0)

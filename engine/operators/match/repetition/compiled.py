@@ -202,7 +202,6 @@ class SearchState(NamedTuple):
     tag: np.ndarray
     programs: Programs
     ranks: np.ndarray
-    open: np.ndarray
     stacks: Stacks
     rows: np.ndarray
     made_raw: np.ndarray

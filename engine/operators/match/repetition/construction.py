@@ -10,11 +10,8 @@ and clocks are exact, they are kept as runs (``engine.operators.match.repetition
 
 from __future__ import annotations
 
-from typing import Final
-
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.tables import mixed
-from slackwater.engine.operators.match.repetition.asking import spread_of
 from slackwater.engine.operators.match.repetition.choosing import (
     choose_all,
     choose_late,
@@ -34,12 +31,10 @@ from slackwater.engine.operators.match.repetition.starts import (
     walks,
 )
 from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter
+from slackwater.engine.operators.match.search.construction import DONE, FOUND_FULL, STACKS_FULL
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.stacks import find, insert, needed
-
-DONE: Final = 0
-STACKS_FULL: Final = 1
-FOUND_FULL: Final = 2
+from slackwater.engine.operators.match.search.state import spread_of
 
 
 @inline
@@ -56,7 +51,7 @@ def _may_complete(s: SearchState, stack: int, row: int) -> bool:
     now, of, entry = s.setting[0], s.stacks.stack[stack], s.stacks.entry
     if s.events[row].member & now.lasts:
         return True
-    at, since = of.start + of.size - 1, s.events[row].ref - spread_of(s)
+    at, since = of.start + of.size - 1, s.events[row].ref - spread_of(now)
     while at >= of.start and entry[at].time >= since:
         if entry[at].row != row and s.events[entry[at].row].member & now.lasts:
             return True
@@ -94,7 +89,7 @@ def _all_matches(s: SearchState, stack: int, row: int, newest: bool, runs: bool)
     begin. False: there is no room.
     """
     now, event, of = s.setting[0], s.events[row], s.stacks.stack[stack]
-    spread, within = spread_of(s), max(now.within, 0)
+    spread, within = spread_of(now), max(now.within, 0)
     harms = event.member & now.trailing
     if not newest:
         harms |= event.member & (now.breakable | now.leading)
@@ -164,8 +159,8 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
         end = of.start + of.size
         # Events of equal times are in no match together and lie in no gap of one another.
         newest = entry[end - 1].row == row
-        if newest and spread_of(s) and of.size > 1:
-            newest = entry[end - 2].time < event.ref - spread_of(s)
+        if newest and spread_of(now) and of.size > 1:
+            newest = entry[end - 2].time < event.ref - spread_of(now)
         same = of.size > 1 and entry[end - 2].time == event.ref
         if now.contiguity != ANY and (same or not newest):
             at = event.ref

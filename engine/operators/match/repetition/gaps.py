@@ -20,7 +20,6 @@ from slackwater.engine.operators.match.repetition.asking import (
     order_of,
     placed,
     role_of,
-    spread_of,
     succession_of,
     taken,
     trial_holds,
@@ -32,10 +31,10 @@ from slackwater.engine.operators.match.repetition.compiled import (
     STRICT,
     SearchState,
 )
-from slackwater.engine.operators.match.search.construction import FOR_EVER, note_doubt
+from slackwater.engine.operators.match.search.construction import FOR_EVER, meeting_of, note_doubt
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.stacks import first_not_below
-from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE
+from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, spread_of
 
 
 @inline
@@ -83,32 +82,34 @@ def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t
 
 
 @kernel
-def breaks_run(
-    s: SearchState, from_: int, size: int, at: int, count: int, present: int, row: int, t_a: int
-) -> int:
-    """Whether ``row``, between event ``at`` of the path, the ``count``-th of its step, and the one
-    behind it, breaks the contiguity of a match. ``present``: bits of the steps so far.
+def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
+    """Whether ``row``, between event ``at`` of the path and the one behind it, breaks the match's
+    contiguity.
     """
     now, step, member = s.setting[0], s.path[at].step, s.events[row].member
     if now.contiguity == STRICT:
         return CERTAIN
-    found, so_far = IMPOSSIBLE, at - from_ + 1
-    if now.contiguity == NEXT:
-        for q in range(step, now.steps):
-            if member >> q & 1 and found != CERTAIN and follows(s, step, count, q):
-                here, earlier = role_of(q, CUR), role_of(q, PREV)
-                own, its = s.rows[here], s.rows[earlier]
-                before = s.path[at].row if q == step else -1
-                fits = taken(s, q, row, before, present, t_a)
-                if fits != IMPOSSIBLE and has_beside(s, q):
-                    for i in range(so_far):
-                        taken_before = s.path[from_ + i]
-                        s.trial[i].row, s.trial[i].step = taken_before.row, taken_before.step
-                    s.trial[so_far].row, s.trial[so_far].step = row, q
-                    fits = min(fits, trial_holds(s, so_far + 1, t_a))
-                    placed(s, s.path, from_, size)
-                found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
-                s.rows[here], s.rows[earlier] = own, its
+    if now.contiguity != NEXT:
+        return IMPOSSIBLE
+    found, so_far, count, present = IMPOSSIBLE, at - from_ + 1, 0, 0
+    for i in range(from_, at + 1):
+        count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
+        present |= 1 << s.path[i].step
+    for q in range(step, now.steps):
+        if member >> q & 1 and found != CERTAIN and follows(s, step, count, q):
+            here, earlier = role_of(q, CUR), role_of(q, PREV)
+            own, its = s.rows[here], s.rows[earlier]
+            before = s.path[at].row if q == step else -1
+            fits = taken(s, q, row, before, present, t_a)
+            if fits != IMPOSSIBLE and has_beside(s, q):
+                for i in range(so_far):
+                    taken_before = s.path[from_ + i]
+                    s.trial[i].row, s.trial[i].step = taken_before.row, taken_before.step
+                s.trial[so_far].row, s.trial[so_far].step = row, q
+                fits = min(fits, trial_holds(s, so_far + 1, t_a))
+                placed(s, s.path, from_, size)
+            found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
+            s.rows[here], s.rows[earlier] = own, its
     return found
 
 
@@ -151,17 +152,6 @@ def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
 
 
 @inline
-def _meeting(s: SearchState, row: int, completing: int, until: int) -> int:
-    """The later of an event and a match, if the earlier one was held then; else -1."""
-    e = s.events
-    if not key_equal(s, row, completing):
-        return -1
-    if e[row].order < e[completing].order:
-        return completing if e[row].expires >= e[completing].horizon else -1
-    return row if until >= e[row].horizon else -1
-
-
-@inline
 def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
     """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room.
 
@@ -176,9 +166,8 @@ def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
 
 @kernel
 def _one_between(
-    s: SearchState, from_: int, size: int, at: int, count: int, present: int, whole: int, row: int,
-    t_a: int,
-) -> int:  # fmt: skip
+    s: SearchState, from_: int, size: int, at: int, whole: int, row: int, t_a: int
+) -> int:
     """Whether ``row`` breaks the match behind event ``at`` of the path."""
     ends = _ends_repetition(s, from_, size, at, row, t_a)
     lies = min(order_of(s, s.path[at].row, row, t_a), order_of(s, row, s.path[at + 1].row, t_a))
@@ -189,7 +178,7 @@ def _one_between(
     if behind > step + 1:
         found = breaks_scope(s, from_, size, step, behind, whole, row, t_a)
     if found != CERTAIN:
-        found = max(found, breaks_run(s, from_, size, at, count, present, row, t_a))
+        found = max(found, breaks_run(s, from_, size, at, row, t_a))
     return max(ends, min(lies, found))
 
 
@@ -211,6 +200,34 @@ def _one_outside(
 
 
 @kernel
+def _lies(s: SearchState, from_: int, size: int, gap: int, whole: int, row: int, t_a: int) -> int:
+    """Whether ``row`` breaks the match in a gap: that before its event ``gap``, or behind all."""
+    if 0 < gap < size:
+        return _one_between(s, from_, size, from_ + gap - 1, whole, row, t_a)
+    return _one_outside(s, from_, size, whole, row, t_a, gap > 0)
+
+
+@inline
+def _times_in(s: SearchState, from_: int, size: int, gap: int) -> tuple[int, int]:
+    """The least and the largest time of an event that may break a match in a gap; none may, if the
+    first is the larger one.
+    """
+    now, e = s.setting[0], s.events
+    first, last = e[s.path[from_].row].ref, e[s.path[from_ + size - 1].row].ref
+    spread, low, high = spread_of(now), 1, 0
+    if 0 < gap < size:
+        at = from_ + gap - 1
+        low, high = e[s.path[at].row].ref - spread, e[s.path[at + 1].row].ref + spread
+        if not spread:  # nothing at the time of an event lies beside it, but a repetition may end
+            low, high = low + int(s.t.steps[s.path[at].step].until < 0), high - 1
+    elif gap > 0 and now.trailing:
+        low, high = last - spread, first + now.within + spread
+    elif gap == 0 and now.leading:
+        low, high = last - now.within - spread, first + spread
+    return low, high
+
+
+@kernel
 def scan(
     s: SearchState, from_: int, size: int, stack: int, completing: int, left_out: int, whole: int
 ) -> int:
@@ -228,39 +245,22 @@ def scan(
     Returns:
         1 if one certainly does, 0 if none, -1 without room for doubts.
     """
-    now, of = s.setting[0], s.stacks.stack[stack]
-    until = alive_until(s, from_, size, not now.again)
-    spread, entry, e = spread_of(s), s.stacks.entry, s.events
-    count, present, stop, broken = 0, 0, of.start + of.size, 0
-    for i in range(from_, from_ + size - 1):
-        count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
-        present |= 1 << s.path[i].step
-        low, high = e[s.path[i].row].ref - spread, e[s.path[i + 1].row].ref + spread
-        if not spread:  # nothing at the time of an event lies beside it, but a repetition may end
-            low, high = low + int(s.t.steps[s.path[i].step].until < 0), high - 1
-        at = first_not_below(entry, of.start, of.size, low)
+    entry, e, of, broken = s.stacks.entry, s.events, s.stacks.stack[stack], 0
+    until = alive_until(s, from_, size, not s.setting[0].again)
+    for gap in range(size + 1):
+        low, high = _times_in(s, from_, size, gap)
+        at, stop = of.start + of.size, of.start + of.size
+        if low <= high:
+            at = first_not_below(entry, of.start, of.size, low)
         while at < stop and entry[at].time <= high and broken == 0:
             row = entry[at].row
             at += 1
-            meets = _meeting(s, row, completing, until)
+            meets = meeting_of(e, row, completing, until) if key_equal(s, row, completing) else -1
             if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
-                lies = _one_between(s, from_, size, i, count, present, whole, row, e[meets].t_a)
-                broken = _breaks(s, lies, row, i + 1 - from_)
+                lies = _lies(s, from_, size, gap, whole, row, e[meets].t_a)
+                broken = _breaks(s, lies, row, gap)
         if broken != 0:
-            return broken
-    for behind in (False, True):
-        if not (now.trailing if behind else now.leading):
-            continue
-        first, last = e[s.path[from_].row].ref, e[s.path[from_ + size - 1].row].ref
-        low, high = (last, first + now.within) if behind else (last - now.within, first)
-        at = first_not_below(entry, of.start, of.size, low - spread)
-        while at < stop and entry[at].time <= high + spread and broken == 0:
-            row = entry[at].row
-            at += 1
-            meets = _meeting(s, row, completing, until)
-            if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
-                lies = _one_outside(s, from_, size, whole, row, e[meets].t_a, behind)
-                broken = _breaks(s, lies, row, size if behind else 0)
+            break
     return broken
 
 
@@ -269,15 +269,10 @@ def effect_of(s: SearchState, from_: int, size: int, row: int, whole: int) -> in
     """What ``row``, which has just come, does to a match without it, and notes the doubts: 1: it
     breaks it; 0: nothing or a doubt; -1: no room.
     """
-    now, t_a, count, present, broken = s.setting[0], s.events[row].t_a, 0, 0, 0
-    for i in range(from_, from_ + size - 1):
-        count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
-        present |= 1 << s.path[i].step
-        if broken == 0:
-            lies = _one_between(s, from_, size, i, count, present, whole, row, t_a)
-            broken = _breaks(s, lies, row, i + 1 - from_)
-    for behind in (False, True):
-        if broken == 0 and (now.trailing if behind else now.leading):
-            lies = _one_outside(s, from_, size, whole, row, t_a, behind)
-            broken = _breaks(s, lies, row, size if behind else 0)
+    now, broken = s.setting[0], 0
+    for gap in range(size + 1):
+        bears = now.leading if gap == 0 else now.trailing if gap == size else 1
+        if bears and broken == 0:
+            lies = _lies(s, from_, size, gap, whole, row, s.events[row].t_a)
+            broken = _breaks(s, lies, row, gap)
     return broken

@@ -27,7 +27,7 @@ from slackwater.engine.operators.match.repetition.compiled import (
     SearchState,
     made_kinds,
 )
-from slackwater.engine.operators.match.search.construction import DOUBT
+from slackwater.engine.operators.match.search.construction import DONE, DOUBT, STACKS_FULL
 from slackwater.engine.operators.match.search.host import KernelHost
 from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.store import Store
@@ -38,7 +38,6 @@ _LINKS: Final = 8
 """Events of runs by event; runs that find no room are walked. What is not used takes no memory."""
 _EVENTS: Final = 320
 """Of the matches of a call, by match that one event may complete."""
-_OPEN: Final = np.empty(0, np.float64)
 
 
 class FoundRuns(NamedTuple):
@@ -139,18 +138,18 @@ class RepeatKernel(KernelHost):
             first, why = go_through(
                 SearchState(
                     tables, self._state, store.events, *store.registers, programs, self._ranks,
-                    _OPEN, self.stacks, *made, self._chosen, self._ended, self._marks,
-                    self._standing, self._links, ready, self._taken, self._own, *self._runs,
+                    self.stacks, *made, self._chosen, self._ended, self._marks, self._standing,
+                    self._links, ready, self._taken, self._own, *self._runs,
                 ),
                 first, stop,
             )  # fmt: skip
-            if why == c.DONE:
+            if why == DONE:
                 n, path, doubts = (int(now[name]) for name in ("found_n", "path_n", "doubts_n"))
                 found = self._runs
                 if n > self._budget.most:
                     self._budget.check(found.found["cause"][:n])
                 return FoundRuns(found.found[:n], found.path[:path], found.doubts[:doubts])
-            if why == c.STACKS_FULL:
+            if why == STACKS_FULL:
                 left, known = stop - first, int(self.stacks.used["stacks"][0])
                 marks, own = self._marks, self._own
                 # What is not used takes no memory.

@@ -10,7 +10,7 @@ looks only at those that are open, however many are held.
 from __future__ import annotations
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.operators.match.repetition.asking import key_equal, spread_of
+from slackwater.engine.operators.match.repetition.asking import key_equal
 from slackwater.engine.operators.match.repetition.compiled import (
     ANY,
     FAR,
@@ -27,24 +27,25 @@ from slackwater.engine.operators.match.repetition.runs import (
 )
 from slackwater.engine.operators.match.repetition.walk import MatchFilter, walk
 from slackwater.engine.operators.match.search.stacks import first_not_below
+from slackwater.engine.operators.match.search.state import spread_of
 
 
 @inline
 def starts_from(s: SearchState, stack: int, time: int) -> int:
     """The first place of the stack at which a match may begin that reaches to ``time``."""
     now, of = s.setting[0], s.stacks.stack[stack]
-    low = -FAR if now.within < 0 else time - now.within - spread_of(s)
+    low = -FAR if now.within < 0 else time - now.within - spread_of(now)
     return first_not_below(s.stacks.entry, of.start, of.size, low)
 
 
 @inline
 def open_from(s: SearchState, stack: int, time: int) -> int:
     """As ``starts_from``, without places at which all matches have ended before ``time``."""
-    now, mark, of, spread = s.setting[0], s.marks[stack], s.stacks.stack[stack], spread_of(s)
-    if not mark.open or mark.ended + spread >= time:
+    now, mark, of = s.setting[0], s.marks[stack], s.stacks.stack[stack]
+    if not mark.open or mark.ended + spread_of(now) >= time:
         return starts_from(s, stack, time)
     place, stop = of.start + mark.open, of.start + of.size
-    low = -FAR if now.within < 0 else time - now.within - spread
+    low = -FAR if now.within < 0 else time - now.within - spread_of(now)
     while place < stop and s.stacks.entry[place].time < low:
         place += 1
     return int(place)
@@ -53,7 +54,7 @@ def open_from(s: SearchState, stack: int, time: int) -> int:
 @inline
 def latest_start(s: SearchState, stack: int, place: int) -> int:
     """The time up to which a match may begin that ends with the entry at ``place``."""
-    of, entry, spread = s.stacks.stack[stack], s.stacks.entry, spread_of(s)
+    of, entry, spread = s.stacks.stack[stack], s.stacks.entry, spread_of(s.setting[0])
     if spread:
         return int(entry[place].time + spread)
     first = place + 1 - s.setting[0].fewest  # beyond it there are too few events
@@ -74,7 +75,8 @@ def skipped_to(s: SearchState, at: int, own: int) -> int:
     """The first place from ``at`` on at which a match may begin with the entry at ``own``: with
     exact clocks no other one of its time does.
     """
-    if at < own and s.stacks.entry[at].time == s.stacks.entry[own].time and not spread_of(s):
+    entry = s.stacks.entry
+    if at < own and entry[at].time == entry[own].time and not spread_of(s.setting[0]):
         return own
     return at
 
@@ -85,7 +87,7 @@ def may_begin(s: SearchState, w: MatchFilter, place: int) -> bool:
     row, now = s.stacks.entry[place].row, s.setting[0]
     if stands(s, w, row):
         return may_end(s, row, w.last)
-    if not s.events[row].member & now.firsts or s.ended[row] + spread_of(s) < w.reach:
+    if not s.events[row].member & now.firsts or s.ended[row] + spread_of(now) < w.reach:
         return False
     held = s.events[row].expires >= s.events[w.cause].horizon
     return bool(row != w.left_out and held and key_equal(s, row, w.cause))
@@ -100,18 +102,7 @@ def walks(s: SearchState, w: MatchFilter, place: int) -> int:
     now.is_open, now.reach = 0, -FAR
     for step in range(now.steps):
         if s.events[row].member & now.firsts & (1 << step) and written < w.most:
-            wanted = MatchFilter(
-                w.stack,
-                w.cause,
-                w.row,
-                w.last,
-                w.left_out,
-                w.changed,
-                w.most - written,
-                w.phase,
-                w.reach,
-            )
-            made = walk(s, wanted, place, step)
+            made = walk(s, w, place, step, w.most - written)
             if made < 0:
                 return -1
             written += made
@@ -131,7 +122,7 @@ def _has_its_match(s: SearchState, row: int) -> bool:
 @inline
 def _is_done(s: SearchState, row: int, time: int) -> bool:
     """Whether no event from ``time`` on, less what clocks err, begins anything with ``row``."""
-    now, event, apart = s.setting[0], s.events[row], 2 * spread_of(s)
+    now, event, apart = s.setting[0], s.events[row], 2 * spread_of(s.setting[0])
     if not event.member & now.firsts or s.ended[row] + apart < time:
         return True
     return _has_its_match(s, row) or bool(now.within >= 0 and event.ref + now.within + apart < time)
@@ -162,7 +153,7 @@ def revive(s: SearchState, stack: int, low: int, time: int) -> None:
     """An event of ``time`` has come in, perhaps between others: starts from the place ``low`` on
     whose matches it may lie in are open again. With exact clocks none that begins at its time is.
     """
-    of, spread, mark = s.stacks.stack[stack], spread_of(s), s.marks[stack]
+    of, spread, mark = s.stacks.stack[stack], spread_of(s.setting[0]), s.marks[stack]
     place = first_not_below(s.stacks.entry, of.start, of.size, time + 1) - 1 - of.start
     mark.open = min(mark.open, place)
     mark.seen = 0

@@ -21,7 +21,6 @@ from slackwater.engine.operators.match.repetition.asking import (
     near,
     order_of,
     placed,
-    spread_of,
     succession_of,
     takes_hold,
     trial_holds,
@@ -36,9 +35,9 @@ from slackwater.engine.operators.match.repetition.compiled import (
     SearchState,
 )
 from slackwater.engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
-from slackwater.engine.operators.match.search.construction import FOR_EVER
+from slackwater.engine.operators.match.search.construction import FOR_EVER, latest_t_a
 from slackwater.engine.operators.match.search.stacks import first_not_below
-from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE, spread_of
 
 NEW: Final = 1
 OLD: Final = 0
@@ -73,7 +72,7 @@ def _opened(s: SearchState, w: MatchFilter, depth: int) -> None:
     if level.count > 1:
         level.ended = s.levels[depth - 1].ended
     level.at = level.place + 1
-    spread, entry, time = spread_of(s), s.stacks.entry, s.events[level.row].ref
+    spread, entry, time = spread_of(s.setting[0]), s.stacks.entry, s.events[level.row].ref
     ended_before = level.count > 1 and s.t.steps[level.step].until >= 0
     if spread:
         level.at = first_not_below(entry, of.start, of.size, time - spread)
@@ -90,7 +89,7 @@ def _pushed(s: SearchState, depth: int, row: int, step: int, count: int, place: 
 @inline
 def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
     """Whether ``row`` may come behind all events taken, and soon enough."""
-    if not spread_of(s):
+    if not spread_of(s.setting[0]):
         return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
     for d in range(depth + 1):
         mine = s.levels[d].row
@@ -156,11 +155,11 @@ def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
     relevant, level.relevant = level.relevant, 0
     until = s.t.steps[level.step].until
     ends = until >= 0 and s.events[row].member >> until & 1
-    if now.contiguity == NEXT and relevant and spread_of(s):
+    if now.contiguity == NEXT and relevant and spread_of(now):
         # It breaks what it could have followed, so not as long as it may begin before the end.
         relevant = int(succession_of(s, level.row, row, t_a) == CERTAIN)
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
-    beyond, follows_it = s.events[row].ref + spread_of(s), order_of(s, level.row, row, t_a)
+    beyond, follows_it = s.events[row].ref + spread_of(now), order_of(s, level.row, row, t_a)
     if s.events[row].doubted:
         return
     if breaks and follows_it == CERTAIN:
@@ -172,21 +171,10 @@ def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
 
 
 @kernel
-def _latest_t_a(s: SearchState, completing: int, first_doubt: int) -> int:
-    """T_a in force when the match changed last."""
-    latest = completing
-    for d in range(first_doubt, s.setting[0].doubts_n):
-        row = s.doubts[d].event
-        if s.events[row].order > s.events[latest].order:
-            latest = row
-    return int(s.events[latest].t_a)
-
-
-@kernel
 def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
     """Whether the events are a match, as far as clocks can say, gaps apart."""
     found, first = CERTAIN, s.path[from_].row
-    if spread_of(s):
+    if spread_of(s.setting[0]):
         for i in range(from_, from_ + size):
             row = s.path[i].row
             found = min(found, near(s, first, row, 1, t_a))
@@ -224,7 +212,7 @@ def note_match(
 @inline
 def is_exact(s: SearchState) -> bool:
     """Whether all events held have happened for sure, and when is known exactly."""
-    return bool(not spread_of(s) and not s.setting[0].doubted)
+    return bool(not spread_of(s.setting[0]) and not s.setting[0].doubted)
 
 
 @inline
@@ -318,22 +306,16 @@ def _is_outdone(
 
 
 @inline
-def chooses(s: SearchState) -> bool:
-    """Whether one match may make way for another."""
-    now = s.setting[0]
-    return bool(now.rule > FIRST_OF_END or (now.rule != ALL_MATCHES and now.limit < FAR))
-
-
-@inline
 def is_settled(s: SearchState, w: MatchFilter, completing: int, from_: int, size: int) -> bool:
     """Whether the match is not changed any more, as what bears on it may have expired.
 
     Nor is it chosen then, even if an event completes it that has just come: others that it would
     have to make way for may have expired.
     """
-    if w.cause == completing and not chooses(s):
-        return False
     now = s.setting[0]
+    chooses = now.rule > FIRST_OF_END or (now.rule != ALL_MATCHES and now.limit < FAR)
+    if w.cause == completing and not chooses:
+        return False
     return bool(alive_until(s, from_, size, not now.again) < s.events[w.cause].horizon)
 
 
@@ -376,7 +358,7 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
         if broken:
             now.doubts_n = first_doubt
             return -1 if broken < 0 else 0
-    t_a_before = _latest_t_a(s, completing, first_doubt)
+    t_a_before = latest_t_a(e, s.doubts, now, completing, first_doubt)
     stands, before = 1, now.doubts_n
     if w.changed:
         broken = effect_of(s, from_, size, w.cause, present)
@@ -384,7 +366,7 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
         if broken < 0 or (stands and now.doubts_n == before):
             now.doubts_n = first_doubt
             return -1 if broken < 0 else 0
-    t_a = _latest_t_a(s, completing, first_doubt)
+    t_a = latest_t_a(e, s.doubts, now, completing, first_doubt)
     sure_before = sure = verdict
     if not exact:
         sure_before = sure = verdict_of(s, from_, size, present, t_a_before)
@@ -433,7 +415,7 @@ def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, aske
     """
     level, now = s.levels[depth], s.setting[0]
     if time > level.stop or time > within:
-        now.reach = max(now.reach, min(level.stop, within) - spread_of(s))
+        now.reach = max(now.reach, min(level.stop, within) - spread_of(now))
         return True
     if asked and time > until:
         now.is_open = 1
@@ -442,14 +424,15 @@ def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, aske
 
 
 @kernel
-def walk(s: SearchState, w: MatchFilter, place: int, step: int) -> int:
-    """The matches that begin with the entry at ``place`` of the stack, taken as ``step``.
+def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> int:
+    """The matches that begin with the entry at ``place`` of the stack, taken as ``step``; at most
+    so many.
 
     Returns:
         how many were written; -1: there is no room.
     """
     now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
-    row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s), 0
+    row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s.setting[0]), 0
     t_a = now.widest_t_a
     if tried(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
         return 0
@@ -465,7 +448,7 @@ def walk(s: SearchState, w: MatchFilter, place: int, step: int) -> int:
                 if made < 0:
                     return -1
                 written += made
-                if written >= w.most:
+                if written >= most:
                     now.is_open = 1
                     return written
             _opened(s, w, depth)

@@ -174,6 +174,16 @@ def alive_until(
 
 
 @inline
+def meeting_of(e: np.ndarray, event: int, completing: int, until: int) -> int:
+    """The later of an event and a match, if neither was too old then: progress had not passed what
+    the earlier one is kept for. Else -1.
+    """
+    if e[event].order < e[completing].order:
+        return completing if e[event].expires >= e[completing].horizon else -1
+    return event if until >= e[event].horizon else -1
+
+
+@inline
 def settled(t: Tables, join_order: int, scope: int) -> bool:
     """Whether, if no clock errs, the probes leave out every match with an event in this scope."""
     for p in range(t.join_orders[join_order].probes_from, t.join_orders[join_order].probes_to):
@@ -186,9 +196,6 @@ def settled(t: Tables, join_order: int, scope: int) -> bool:
 @kernel
 def scan(s: Search, scope: int, completing: int, until: int) -> int:
     """Looks at the events held that may lie in the scope, and notes the doubts.
-
-    A match and such an event meet when the later of the two is there. It counts if neither was too
-    old then: progress had not passed what the earlier one is kept for.
 
     Returns:
         1 if one certainly does, 0 if none, -1 without room for doubts.
@@ -207,14 +214,9 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
     while at < stop and entry[at].time <= high:
         event = entry[at].row
         at += 1
-        meeting = completing
-        if e[event].order < e[completing].order:
-            held = e[event].expires >= e[completing].horizon
-        else:
-            held = until >= e[event].horizon
-            meeting = event
-        if held and not among(s.t.members, s.partial, first, last, event):
-            lies = lies_in(s, scope, event, e[meeting].t_a)
+        meets = meeting_of(e, event, completing, until)
+        if meets >= 0 and not among(s.t.members, s.partial, first, last, event):
+            lies = lies_in(s, scope, event, e[meets].t_a)
             if lies == CERTAIN:
                 return 1
             if lies == POSSIBLE and not note_doubt(now, s.doubts, event, scope):
@@ -305,14 +307,16 @@ def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: b
 
 
 @inline
-def _latest_t_a(s: Search, completing: int, first_doubt: int) -> int:
-    """T_a in force when the match changed last."""
+def latest_t_a(
+    e: np.ndarray, doubts: np.ndarray, now: np.record, completing: int, first_doubt: int
+) -> int:
+    """T_a in force when the match that is being written changed last."""
     latest = completing
-    for d in range(first_doubt, s.state[0].doubts_n):
-        row = s.doubts[d].event
-        if s.events[row].order > s.events[latest].order:
+    for d in range(first_doubt, now.doubts_n):
+        row = doubts[d].event
+        if e[row].order > e[latest].order:
             latest = row
-    return int(s.events[latest].t_a)
+    return int(e[latest].t_a)
 
 
 @inline
@@ -345,7 +349,7 @@ def _completed(s: Search, join_order: int, row: int) -> bool:
             if killed:
                 now.doubts_n = first_doubt
                 return killed > 0
-    t_a = _latest_t_a(s, row, first_doubt)
+    t_a = latest_t_a(s.events, s.doubts, now, row, first_doubt)
     verdict = matched(s, number, t_a)
     if verdict == IMPOSSIBLE:
         now.doubts_n = first_doubt
@@ -399,7 +403,7 @@ def _changed(s: Search, join_order: int, row: int) -> bool:
         if killed:
             now.doubts_n = first_doubt
             return killed > 0
-    t_a_before = _latest_t_a(s, completing, first_doubt)
+    t_a_before = latest_t_a(e, s.doubts, now, completing, first_doubt)
     stands = 1
     for other in range(scope, stop):
         lies = lies_in(s, other, row, e[row].t_a) if _is(s, other, row) else IMPOSSIBLE
@@ -408,7 +412,7 @@ def _changed(s: Search, join_order: int, row: int) -> bool:
         elif lies == POSSIBLE and not note_doubt(now, s.doubts, row, other):
             now.doubts_n = first_doubt
             return False
-    t_a = _latest_t_a(s, completing, first_doubt)
+    t_a = latest_t_a(e, s.doubts, now, completing, first_doubt)
     sure_before = matched(s, number, t_a_before) == CERTAIN
     sure = matched(s, number, t_a) == CERTAIN
     found = s.found[_write(s, number, row, completing)]

@@ -82,7 +82,6 @@ class MatchBudget:
 _LEAST: Final = 1 << 10
 _FITS: Final = 8
 _NEVER: Final = 2**63 - 1
-_OPEN: Final = np.empty(0, np.float64)
 _NO_MOVES: Final = np.empty(0, search.MOVE)
 
 
@@ -273,8 +272,7 @@ class Kernel(KernelHost):
                 search.Search(
                     self._layout.tables, self._state, store.events, *store.registers, programs,
                     self._ranks, self.stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
-                    np.empty(steps, np.int64), moves, self._covered, clock_of, found, rows,
-                    doubts, _OPEN,
+                    np.empty(steps, np.int64), moves, self._covered, clock_of, found, rows, doubts,
                     self._begun, self._open_at, self._open_n, self._heard, self._lost,
                 ),
                 first, stop,

@@ -119,12 +119,15 @@ class Errors(NamedTuple):
     """How wrong the clocks of the events may be, or are.
 
     ``events``: EVENT records, of the pairwise rule. ``t_a``: of R19's, else -1.
-    ``given``: float64 by step: the errors themselves; empty: all that are possible.
+    ``given``: float64 by step: the errors themselves; ``NOT_GIVEN``: all that are possible.
     """
 
     events: np.ndarray
     t_a: int
     given: np.ndarray
+
+
+NOT_GIVEN: Final = np.empty(0, np.float64)
 
 
 @inline
@@ -517,15 +520,9 @@ def _operand(value: int, step: int, rows: np.ndarray, raw: np.ndarray, work: np.
 
 @inline
 def _in_table(wanted: int, table: np.ndarray, place: int) -> bool:
-    first = place + 1
-    end = stop = first + table[place]
-    while first < stop:
-        middle = (first + stop) >> 1
-        if table[middle] < wanted:
-            first = middle + 1
-        else:
-            stop = middle
-    return bool(first < end and table[first] == wanted)
+    listed = table[place + 1 : place + 1 + table[place]]
+    at = np.searchsorted(listed, wanted)
+    return bool(at < len(listed) and listed[at] == wanted)
 
 
 @inline

@@ -20,6 +20,7 @@ from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.compiled.records import Tables
 from slackwater.engine.operators.match.search.machine import (
     CERTAINLY,
+    NOT_GIVEN,
     POSSIBLY,
     Errors,
     Programs,
@@ -80,10 +81,9 @@ class Search(NamedTuple):
     ``floor``: by step, below which none of its events can be in a match. ``moves``: MOVE, in stream
     order, ``covered`` and ``clock_of`` by step (``purge``).
     ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
-    (``construction``). ``open``: float64, empty: what clocks err by is not given.
-    ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by step the sorted
-    starts announced by IBPs; ``heard``, ``lost``: by step the rows from which on IBPs announce all
-    its intervals, and no more.
+    (``construction``). ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by
+    step the sorted starts announced by IBPs; ``heard``, ``lost``: by step the rows from which on
+    IBPs announce all its intervals, and no more.
     """
 
     t: Tables
@@ -105,7 +105,6 @@ class Search(NamedTuple):
     found: np.ndarray
     rows: np.ndarray
     doubts: np.ndarray
-    open: np.ndarray
     begun: np.ndarray
     open_at: np.ndarray
     open_n: np.ndarray
@@ -127,15 +126,22 @@ def apart_error(one: np.record, one_end: int, two: np.record, two_end: int) -> i
 
 
 @inline
+def certainty_of(apart: int, bound: int, strict: int, error: int) -> int:
+    """Whether the difference of two times, which may be off by ``error`` [ns], is below ``bound``
+    (``strict``) or at most it: impossible, possible or certain.
+    """
+    if apart <= bound - error - strict:
+        return CERTAIN
+    return IMPOSSIBLE if error == 0 or apart > bound + error else POSSIBLE
+
+
+@inline
 def lasts_within(event: np.record, within: int) -> int:
     """Whether an event lasts at most ``within`` (-1: any time): impossible, possible or certain."""
     apart = event.ref_end - event.ref
     if within < 0 or apart == 0:
         return CERTAIN
-    error = length_error(event)
-    if apart > within + error:
-        return IMPOSSIBLE
-    return CERTAIN if apart <= within - error or error == 0 else POSSIBLE
+    return certainty_of(apart, within, 0, length_error(event))
 
 
 @kernel
@@ -152,10 +158,9 @@ def related(
         apart = _time(left, relation.left_end) - _time(right, relation.right_end)
         if not now.max_delay:
             error = apart_error(left, relation.left_end, right, relation.right_end)
-        if apart > relation.bound - error - relation.strict:
-            if error == 0 or apart > relation.bound + error:
-                return IMPOSSIBLE
-            found = POSSIBLE
+        found = min(found, certainty_of(apart, relation.bound, relation.strict, error))
+        if found == IMPOSSIBLE:
+            break
     return found
 
 
@@ -273,7 +278,7 @@ def keys_equal(
 
 @inline
 def _holds(s: Search, which: int, t_a: int) -> bool:
-    errors = Errors(s.events, t_a if s.state[0].max_delay else -1, s.open)
+    errors = Errors(s.events, t_a if s.state[0].max_delay else -1, NOT_GIVEN)
     return holds(s.programs, s.ranks, which, s.partial, s.raw, s.ok, errors)
 
 
