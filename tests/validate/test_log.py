@@ -12,13 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.edge_agent.records import Kind
+from slackwater.engine.apps.report.measure.events import RunRows
 from slackwater.engine.apps.validate.logs.log_quality import setup_of_log
-from slackwater.engine.apps.validate.logs.two_logs import (
-    NONE,
-    LogColumns,
-    compare_logs,
-    read_columns,
-)
+from slackwater.engine.apps.validate.logs.two_logs import NONE, compare_logs, read_columns
 from slackwater.engine.cli.app import run
 from slackwater.engine.core.errors import UserError
 
@@ -59,7 +55,7 @@ type = "B"
 
 def columns(
     events: list[tuple[int, int, int, int]], syncs: tuple[tuple[int, int, int, int], ...] = ()
-) -> LogColumns:
+) -> RunRows:
     """``events``: (source, seq, ts, arrival); ``syncs``: (source, ts, offset, delay)."""
     rows = len(syncs) + len(events)
     blank = np.full(rows, NONE, np.int64)
@@ -83,8 +79,10 @@ def columns(
     }  # fmt: skip
     source = np.concatenate([of_syncs[:, 0], of_events[:, 0]])
     zeros = np.zeros(rows, np.int64)
-    names = [("main", f"s{n}") for n in range(int(source.max()) + 1)]
-    return LogColumns(numbers, source, zeros, zeros, names, ["events"], ["A"])
+    names = [f"s{n}" for n in range(int(source.max()) + 1)]
+    codes = {"site": zeros, "source": source, "stream": zeros, "type": zeros, "clock": source}
+    texts = {"site": ["main"], "source": names, "stream": ["events"], "type": ["A"], "clock": names}
+    return RunRows(numbers | codes, texts)
 
 
 arrivals = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12)), min_size=1, max_size=25).map(

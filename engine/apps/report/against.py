@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater.engine.apps.report.measure.events import NO_NUMBER, RunRows, quantiles, read_rows
+from slackwater.engine.apps.report.measure.events import RunRows, quantiles, read_rows, together
 from slackwater.engine.apps.report.measure.results import QueryAnswers, read_answers
 from slackwater.engine.apps.report.numbers import as_json, plain, versions
 from slackwater.engine.apps.report.page.document import document, write_text
@@ -94,24 +94,18 @@ def _rows(folder: Path, report: Mapping[str, Any]) -> RunRows | None:
 
 def _paired(old: RunRows, new: RunRows) -> tuple[np.ndarray, np.ndarray]:
     """Row of each event in both runs, in order of the new one, then of the old; -1: not there."""
-    known = {name: {text: code for code, text in enumerate(new.texts[name])} for name in _NAMES}
-    sides = []
-    for rows in (old, new):
-        nameless = rows["seq"] < 0
-        columns = [nameless, np.where(nameless, rows["ts"], rows["seq"]), rows["incarnation"]]
-        for name in _NAMES:
-            own = [known[name].setdefault(text, len(known[name])) for text in rows.texts[name]]
-            columns.append(np.array([*own, NO_NUMBER], np.int64)[rows[name]])
-        sides.append(np.array(columns, np.int64))
-    names = np.concatenate(sides, axis=1)
-    olds, news = (side.shape[1] for side in sides)
+    rows = together(old, new)
+    nameless = rows["seq"] < 0
+    columns = [nameless, np.where(nameless, rows["ts"], rows["seq"]), rows["incarnation"]]
+    names = np.array([*columns, *(rows[name] for name in _NAMES)], np.int64)
+    olds, news = len(old), len(new)
     by_name = np.lexsort(names)  # stable: of one name, old rows come first
     names = names[:, by_name]
     begins = np.ones(len(by_name), np.bool_)
     begins[1:] = (names[:, 1:] != names[:, :-1]).any(axis=0)
     first = np.flatnonzero(begins)[np.cumsum(begins) - 1]
     is_old = by_name < olds
-    olds_before = np.cumsum(is_old) - is_old
+    olds_before: np.ndarray = np.cumsum(is_old) - is_old
     place = np.arange(len(by_name)) - (olds_before - olds_before[first])  # of a new row's old one
     paired = ~is_old & is_old[place]
     partner = np.full(news, -1, np.int64)

@@ -15,6 +15,7 @@ from slackwater.edge_agent.device_clock import ARRIVAL, device_of
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 from slackwater.engine.kernels.jit import njit
+from slackwater.engine.log.describe import group_rows
 from slackwater.engine.log.whole_file import parquet_files
 
 # Reads the columns of a pass's ordered events, and of the truth, as NumPy arrays.
@@ -47,21 +48,32 @@ class RunRows:
         """The text behind a code of column ``name``."""
         return NO_TEXT if code < 0 else self.texts[name][code]
 
-    def groups(self, *names: str) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-        """(texts, row numbers) of each combination of the text columns ``names``.
+    def only(self, rows: np.ndarray) -> RunRows:
+        """The rows at these places, or those where a mask is true."""
+        return RunRows({name: column[rows] for name, column in self.numbers.items()}, self.texts)
 
-        Row numbers ascend within a group; groups come in order of first codes.
+    def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], np.ndarray]]:
+        """(values, row numbers) of each combination of the columns ``names``.
+
+        Row numbers ascend within a group; groups come in order of first codes and numbers.
         """
-        key = np.zeros(len(self), np.int64)
-        for name in names:
-            key = key * (len(self.texts[name]) + 1) + self.numbers[name] + 1
-        order = np.argsort(key, kind="stable")
-        if order.size == 0:
-            return
-        cuts = np.flatnonzero(np.diff(key[order])) + 1
-        for rows in np.split(order, cuts):
-            first = int(rows[0])
-            yield tuple(self.text(name, int(self.numbers[name][first])) for name in names), rows
+        groups = group_rows([self.numbers[name] for name in names])
+        for rows in np.split(groups.order, groups.starts[1:]) if len(self) else ():
+            first = ((name, int(self.numbers[name][rows[0]])) for name in names)
+            yield tuple(self.text(*of) if of[0] in self.texts else of[1] for of in first), rows
+
+
+def together(first: RunRows, second: RunRows) -> RunRows:
+    """The rows of both, with the columns of ``first``, as one."""
+    numbers, texts = {}, {}
+    for name, column in first.numbers.items():
+        other = second[name]
+        if name in first.texts:
+            known = {text: code for code, text in enumerate(first.texts[name])}
+            own = [known.setdefault(text, len(known)) for text in second.texts[name]]
+            other, texts[name] = np.array([*own, NO_NUMBER], np.int64)[other], list(known)
+        numbers[name] = np.concatenate([column, other])
+    return RunRows(numbers, texts)
 
 
 def ordered_rows(directory: Path, columns: Sequence[str]) -> RunRows:
@@ -87,7 +99,7 @@ def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
         # Let go as it is read: not all columns are there twice.
         parts = [chunk for table in tables for chunk in table.pop(name).chunks]
         if name in TEXTS:
-            numbers[name], texts[name] = _codes(parts)
+            numbers[name], texts[name] = codes_of(parts)
         else:
             found = [part.fill_null(NO_NUMBER).to_numpy() for part in parts]
             numbers[name] = np.concatenate(found) if found else np.empty(0, np.int64)
@@ -106,7 +118,7 @@ def _read(path: Path, columns: Sequence[str]) -> dict[str, pa.ChunkedArray]:
     return dict(zip(table.column_names, table.columns, strict=True))
 
 
-def _codes(parts: Sequence[pa.Array]) -> tuple[np.ndarray, list[str]]:
+def codes_of(parts: Sequence[pa.Array]) -> tuple[np.ndarray, list[str]]:
     """Codes and texts of chunks that each have a dictionary of their own."""
     known: dict[str, int] = {}
     found = []
@@ -489,7 +501,7 @@ def measure_clock_error(
     for name, mine in rows_by_clock(rows).items():
         bound = rows["unc"][mine]
         found: dict[str, Any] = {"events": int(mine.size), "bound_ns": quantiles(np.sort(bound))}
-        own = RunRows({key: column[mine] for key, column in rows.numbers.items()}, rows.texts)
+        own = rows.only(mine)
         if arrival_given and bound.any():
             found["lag_ns"] = int((own["arrival"] - own["ref"] - bound).min())
         if lanes is not None:
