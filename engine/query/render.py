@@ -457,8 +457,7 @@ def _rows(plan: SeqPlan) -> str:
     columns = ["*"] if plan.everything else []
     for one in plan.computed:
         text = render_expression(bare(one.expression))
-        same = one.label == row_label(one.expression)
-        columns.append(text if same else f"{text} AS {quote(one.label)}")
+        columns.append(_named(text, one.label, row_label(one.expression)))
     clauses = [f"SELECT {', '.join(columns)}"]
     if step.streams:
         several = len(step.streams) > 1
@@ -481,14 +480,18 @@ def _column(one: Computed, columns: Sequence[Computed]) -> str:
         each = [other.expression for other in columns]
         names = [other.name for other in each if isinstance(other, Attribute)]
         plain = one.expression.name if names.count(one.expression.name) == 1 else text
-    return text if one.label == plain else f"{text} AS {quote(one.label)}"
+    return _named(text, one.label, plain)
+
+
+def _named(text: str, label: str, plain: str) -> str:
+    """An entry of a list, with AS unless ``label`` is its name without."""
+    return text if label == plain else f"{text} AS {quote(label)}"
 
 
 def _computed(one: Computed) -> str:
     text = render_expression(one.expression)
     plain = isinstance(one.expression, Attribute) and ROLE not in str(one.expression.alias)
-    same = one.label == text and not plain
-    return text if same else f"{text} AS {quote(one.label)}"
+    return _named(text, one.label, "" if plain else text)
 
 
 def default_label(aggregate: Aggregate) -> str:
@@ -511,9 +514,7 @@ def _call(
 
 
 def _aggregate(aggregate: Aggregate) -> str:
-    text = _call(aggregate)
-    same = aggregate.label == default_label(aggregate)
-    return text if same else f"{text} AS {quote(aggregate.label)}"
+    return _named(_call(aggregate), aggregate.label, default_label(aggregate))
 
 
 def computed_text(expression: Expression, of: Mapping[str, str]) -> str:
@@ -537,9 +538,8 @@ def _names(plan: WindowPlan) -> dict[str, str]:
 
 def _arithmetic(one: Aggregate, of: Mapping[str, str]) -> str:
     assert one.argument is not None
-    text = computed_text(one.argument, of)
     plain = computed_text(one.argument, {name: name for name in of})
-    return text if one.label == plain else f"{text} AS {quote(one.label)}"
+    return _named(computed_text(one.argument, of), one.label, plain)
 
 
 def _windows(plan: WindowPlan) -> str:

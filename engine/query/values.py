@@ -17,7 +17,7 @@ from slackwater.engine.query.plan import MIRRORED
 # Columns of values with null: comparing them and calculating with them.
 
 
-_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -57,7 +57,7 @@ def compare(op: str, left: Value, right: Value, strings: Strings | None) -> np.n
     if left.kind == "str":
         found = _compare_text(op, left, right, strings)
     elif left.kind == right.kind:
-        found = _COMPARE[op](left.data, right.data)
+        found = COMPARE[op](left.data, right.data)
         if op == "!=" and left.kind == "float":
             # The only comparison that is true of a NaN.
             found = found & ~np.isnan(left.data) & ~np.isnan(right.data)
@@ -208,7 +208,7 @@ def _largest(values: np.ndarray) -> float:
 def _compare_mixed(op: str, whole: np.ndarray, real: np.ndarray) -> np.ndarray:
     """``whole op real`` for int64 and float64, exactly; false where ``real`` is NaN."""
     if _largest(whole) < _EXACT:
-        found = _COMPARE[op](whole, real)
+        found = COMPARE[op](whole, real)
         return np.asarray(found & ~np.isnan(real) if op == "!=" else found)
     floor = np.floor(real)
     inside = (floor >= -(2.0**63)) & (floor < 2.0**63)
@@ -229,12 +229,12 @@ def _compare_mixed(op: str, whole: np.ndarray, real: np.ndarray) -> np.ndarray:
 
 def _compare_text(op: str, left: Value, right: Value, strings: Strings | None) -> np.ndarray:
     if isinstance(left.data, str) and isinstance(right.data, str):
-        return np.asarray(_COMPARE[op](left.data, right.data))
+        return np.asarray(COMPARE[op](left.data, right.data))
     assert strings is not None
     if op in {"=", "!="}:
-        return np.asarray(_COMPARE[op](_codes(left.data, strings), _codes(right.data, strings)))
+        return np.asarray(COMPARE[op](_codes(left.data, strings), _codes(right.data, strings)))
     first, second = _ranks(left.data, right.data, strings)
-    return np.asarray(_COMPARE[op](first, second))
+    return np.asarray(COMPARE[op](first, second))
 
 
 def _codes(data: np.ndarray | str, strings: Strings) -> np.ndarray:
@@ -329,23 +329,26 @@ def _first(arguments: Sequence[Value], strings: Strings) -> Value:
     return choose([(present(each), each) for each in arguments[:-1]], arguments[-1], strings)
 
 
+def _of_each_text(
+    value: Value, strings: Strings, kind: str, of: Callable[[list[str]], Sequence[Any]]
+) -> Value:
+    """What ``of`` gives for the different texts of a ``value`` that is text; null of null."""
+    if isinstance(value.data, str):
+        return Value.constant(of([value.data])[0])
+    found, which = np.unique(value.data, return_inverse=True)
+    each = of([strings.text(int(code)) or "" for code in found])
+    if kind == "str":
+        each = [strings.code(text) for text in each]
+    data = np.array(each, np.int32 if kind == "str" else np.int64)[which]
+    there = value.data >= 0
+    return Value(kind, data.reshape(value.data.shape), both_valid(value.valid, there))
+
+
 def _by_text(of: Callable[[str], Any], kind: str) -> Columns:
     """A function of each different text."""
 
     def columns(arguments: Sequence[Value], strings: Strings) -> Value:
-        (value,) = arguments
-        if value.kind == "null":
-            return NULL
-        if isinstance(value.data, str):
-            return Value.constant(of(value.data))
-        found, which = np.unique(value.data, return_inverse=True)
-        texts = [strings.text(int(code)) or "" for code in found]
-        if kind == "str":
-            each = np.array([strings.code(of(text)) for text in texts], np.int32)
-        else:
-            each = np.array([of(text) for text in texts], np.int64)
-        there = value.data >= 0
-        return Value(kind, each[which].reshape(value.data.shape), both_valid(value.valid, there))
+        return _of_each_text(arguments[0], strings, kind, lambda texts: [*map(of, texts)])
 
     return columns
 
@@ -357,13 +360,11 @@ def likeness(value: Value, pattern: str, strings: Strings, *, regular: bool) -> 
     if value.kind != "str":
         return NULL
     fits = pc.match_substring_regex if regular else pc.match_like
-    if isinstance(value.data, str):
-        return Value.constant(bool(fits(pa.array([value.data]), pattern)[0].as_py()))
-    found, which = np.unique(value.data, return_inverse=True)
-    texts = pa.array([strings.text(int(code)) or "" for code in found], pa.string())
-    each = fits(texts, pattern).to_numpy(zero_copy_only=False).astype(np.int64)
-    there = value.data >= 0
-    return Value("int", each[which].reshape(value.data.shape), both_valid(value.valid, there))
+
+    def matched(texts: list[str]) -> list[bool]:
+        return list(fits(pa.array(texts, pa.string()), pattern).to_pylist())
+
+    return _of_each_text(value, strings, "int", matched)
 
 
 def check_expression(pattern: str) -> str | None:
@@ -375,25 +376,24 @@ def check_expression(pattern: str) -> str | None:
     return None
 
 
-def _clock(every: int, of: int) -> Columns:
-    """``every`` so many ns, of ``of`` such."""
+def _whole(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
+    """A field of a time, which is a whole number."""
 
     def columns(arguments: Sequence[Value], _: Strings) -> Value:
         (value,) = arguments
-        return Value("int", value.data // every % of, value.valid)
+        return Value("int", of(value.data).astype(np.int64), value.valid)
 
     return columns
+
+
+def _clock(every: int, of: int) -> Columns:
+    """``every`` so many ns, of ``of`` such."""
+    return _whole(lambda times: times // every % of)
 
 
 def _calendar(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
     """A field of the date."""
-
-    def columns(arguments: Sequence[Value], _: Strings) -> Value:
-        (value,) = arguments
-        days = np.asarray(value.data // _NS_PER_DAY).astype("datetime64[D]")
-        return Value("int", of(days).astype(np.int64), value.valid)
-
-    return columns
+    return _whole(lambda times: of(np.asarray(times // _NS_PER_DAY).astype("datetime64[D]")))
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import Period, longest_workdays, unit_ns
 from slackwater.engine.query.analysis.checks import checked_plan, monitor_plan
 from slackwater.engine.query.analysis.conditions import fixed_length, length_of
@@ -279,19 +278,9 @@ class _Event(QueryReader):
             if before:
                 raise self.no_step(alias.text, alias.at, self.steps)
             if len(self.steps) > 1:
-                raise self._unqualified(reference)
+                raise self.which("step", reference, self.steps)
             return Attribute(name, next(iter(self.steps)))
         return Attribute(member_of(reference, self.text, "a step"), alias.text)
-
-    def _unqualified(self, reference: s.Reference) -> UserError:
-        name = reference.parts[-1]
-        written = self.text[name.at[0] : name.at[1]]
-        hint = f"write {' or '.join(f'{alias}.{written}' for alias in list(self.steps)[:3])}"
-        if name.quoted:
-            text = "'" + name.text.replace("'", "''") + "'"
-            hint = f"text goes in single quotes: {text}; as an attribute, {hint}"
-        message = f"which step's {name.text!r} is meant?"
-        return self.refuse(reference.at, message, hint)
 
     def _realtime(self, clause: s.Realtime | None) -> int | None:
         if clause is None:

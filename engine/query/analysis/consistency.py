@@ -9,7 +9,6 @@ others show to be there.
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -35,6 +34,7 @@ from slackwater.engine.query.plan import (
     SeqPlan,
 )
 from slackwater.engine.query.shape import Shape, shape_of
+from slackwater.engine.query.values import COMPARE
 
 Term = tuple[Predicate, Span]
 """One conjunct and its place in the text."""
@@ -42,10 +42,6 @@ _Limit = tuple[Expression, str, tuple[int | float | str | bool, ...]]
 """A value, how it compares, and with which constants: ``=`` with one of several."""
 _Known = tuple[_Limit, str]
 """What holds without being written, and its reason for a message."""
-_COMPARE: Final = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip
 _TIMES: Final = {"ts", "ref"}
 _SHOWN_CHARS: Final = 60
 
@@ -107,7 +103,7 @@ def _possible(asked: list[tuple[int, _Limit]]) -> bool:
     limits = [(op, constants) for _, (_, op, constants) in asked]
 
     def fits(value: Any) -> bool:
-        return all(any(_COMPARE[op](value, each) for each in some) for op, some in limits)
+        return all(any(COMPARE[op](value, each) for each in some) for op, some in limits)
 
     for op, constants in limits:
         if op == "=":

@@ -19,6 +19,7 @@ from slackwater.engine.query.analysis.typed import unsupported
 from slackwater.engine.query.endpoints.order import (
     KNOWN,
     LESS,
+    SHORT,
     UPTO,
     Edge,
     closure,
@@ -51,11 +52,8 @@ from slackwater.engine.query.plan import (
 SEQUEL: Final = frozenset({",", "BEFORE"})
 """Between two parts of a SEQ these say the same."""
 COUNT_MAX: Final = 60
-_SHORT: Final = {
-    "CONTAINS": "CONTAIN", "OVERLAPS": "OVERLAP", "MEETS": "MEET", "STARTS": "START",
-    "FINISHES": "FINISH", "EQUALS": "EQUAL",
-}  # fmt: skip
-"""Words for relations besides Z10's own."""
+_SHORT: Final = {allens: word for word, allens in SHORT.items()}
+"""Z10's words for relations, by Allen's."""
 
 
 def is_tree(node: s.PatternNode) -> bool:
@@ -215,10 +213,6 @@ def knows(facts: np.ndarray, fact: Fact) -> bool:
 
 
 ASSIGNMENTS_MAX: Final = 720
-INVERSE: Final = {
-    "MET BY": "MEET", "OVERLAPPED BY": "OVERLAP", "STARTED BY": "START", "FINISHED BY": "FINISH",
-}  # fmt: skip
-"""Relations of Allen that Z10 does not name, and what each is from the other side."""
 
 
 class Side(NamedTuple):
@@ -259,8 +253,6 @@ def related(
     word: str, left: tuple[int, ...], right: tuple[int, ...], link: IntervalLink
 ) -> list[Clause]:
     """The relation ``word`` of the parts with the steps ``left`` and ``right`` (L10 Table 5.1)."""
-    if word in INVERSE:
-        return related(INVERSE[word], right, left, link)
     found: list[Clause] = []
     for mine, op, other in relation_named("BEFORE" if word == "," else word):
         one, two = _side(left, mine), _side(right, other)

@@ -155,12 +155,7 @@ class _Join(QueryReader):
             if attribute_of(reference.parts)[0]:
                 hint = or_meant(f"the sides are {known}", first.text, self.aliases)
                 raise self.refuse(first.at, f"no side is named {first.text!r}", hint)
-            written = self.text[reference.at[0] : reference.at[1]]
-            hint = f"write {self.aliases[0]}.{written} or {self.aliases[1]}.{written}"
-            last = reference.parts[-1]
-            if last.quoted:
-                hint = "text goes in single quotes: '" + last.text.replace("'", "''") + "'"
-            raise self.refuse(reference.at, f"which side's {last.text!r} is meant?", hint)
+            raise self.which("side", reference, self.aliases)
         return Attribute(member_of(reference, self.text, "a side of the join"), first.text)
 
     # ---- clauses --------------------------------------------------------------------------------

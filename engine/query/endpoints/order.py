@@ -108,10 +108,11 @@ ALLEN: Final[dict[str, tuple[Restricted, ...]]] = {
     "EQUALS": (("ts", "=", "ts"), ("te", "=", "te")),
 }
 
-_SHORT: Final = {
+SHORT: Final = {
     "MEET": "MEETS", "OVERLAP": "OVERLAPS", "START": "STARTS", "CONTAIN": "CONTAINS",
     "FINISH": "FINISHES", "EQUAL": "EQUALS",
 }  # fmt: skip
+"""Z10's words for some of them."""
 
 
 def relation_named(word: str) -> tuple[Restricted, ...]:
@@ -121,7 +122,7 @@ def relation_named(word: str) -> tuple[Restricted, ...]:
     (('ts', '=', 'te'),)
     """
     name = " ".join(word.replace("_", " ").upper().split())
-    return ALLEN[_SHORT.get(name, name)]
+    return ALLEN[SHORT.get(name, name)]
 
 
 # What restrictions on end points imply (L10 5.3.1): contradictions, closure, and what to drop.

@@ -6,7 +6,7 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lark import Token
 
@@ -14,6 +14,9 @@ from slackwater.edge_agent.units import no_such_unit
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.query.language.other_dialects import said_here
+
+if TYPE_CHECKING:
+    from slackwater.engine.query.language.syntax import Reference
 
 # Errors that point: the line of the query, and a caret under the offending place.
 
@@ -75,6 +78,16 @@ class QueryReader:
         there = "the steps are" if len(steps) > 1 else "the only step is"
         hint = or_meant(f"{there} {listed(steps)}", name, steps)
         return self.refuse(at, f"there is no step named {name!r}", hint)
+
+    def which(self, noun: str, reference: Reference, owners: Collection[str]) -> UserError:
+        """The error to raise where an attribute may be that of several ``owners``."""
+        name = reference.parts[-1]
+        written = self.text[reference.at[0] : reference.at[1]]
+        hint = f"write {' or '.join(f'{owner}.{written}' for owner in list(owners)[:3])}"
+        if name.quoted:
+            text = "'" + name.text.replace("'", "''") + "'"
+            hint = f"text goes in single quotes: {text}; as an attribute, {hint}"
+        return self.refuse(reference.at, f"which {noun}'s {name.text!r} is meant?", hint)
 
 
 def _picture(line: str, column: int, length: int) -> tuple[str, str]:

@@ -96,8 +96,7 @@ def expanded(text: str, known: Mapping[str, Definition]) -> str:
     for found in _NAMED.finditer(text):
         if found["under"] is None:
             continue
-        word = found["name"]
-        name = word if word[0] not in '"`' else word[1:-1].replace(word[0] * 2, word[0])
+        name = _unquoted(found["name"])
         if name not in known:
             hint = closest(name, known) or "write FOR TRACE BY ... AS ..., or name a file of them"
             raise refuse(text, found.span("name"), f"no constraint {name!r} is known", hint)
@@ -180,11 +179,14 @@ def _statement(text: str, start: int, end: int) -> Statement:
             hint = "as in CREATE STREAM fast AS SELECT avg(v) AS v FROM s WINDOW TUMBLING 10 s"
             raise refuse(text, at, "CREATE needs STREAM, a name and AS", hint)
         return Statement(_blank(text[:start]) + body, None, (start, start), explains is not None)
-    word = head.group("name")
-    name = word if word[0] not in '"`' else word[1:-1].replace(word[0] * 2, word[0])
+    name = _unquoted(head.group("name"))
     at = start + head.start("name"), start + head.end("name")
     asked = _blank(text[:start] + body[: head.end()]) + body[head.end() :]
     return Statement(asked, name, at, explains is not None)
+
+
+def _unquoted(word: str) -> str:
+    return word if word[0] not in '"`' else word[1:-1].replace(word[0] * 2, word[0])
 
 
 def _blank(text: str) -> str:
