@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -187,10 +188,7 @@ def _print(
     source: str, found: Look, command: str | None, others: Sequence[tuple[str, str]]
 ) -> None:
     console = plain_console()
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
+    say = partial(console.say, wrapped=False)
     say(", ".join([f"{source}: {found.kind}", *_facts(found.summary)]))
     if found.columns:
         console.print(_table(found.columns, found.summary))

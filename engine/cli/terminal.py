@@ -42,6 +42,10 @@ class PlainConsole(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
 
+    def say(self, text: str, *, wrapped: bool = True) -> None:
+        """Prints a line, in which nothing is markup; not ``wrapped``: to be copied."""
+        self.print(text, highlight=False, markup=False, soft_wrap=not wrapped)
+
 
 WIDTH: Final = 200
 """Of what is printed into a file or a pipe, which have none: cells cut to 80 characters say

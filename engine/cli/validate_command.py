@@ -379,12 +379,11 @@ def _show(found: Validation, *, as_json: bool) -> None:
     console.print(f"[bold {_COLOURS[words]}]{words.upper()}[/]", highlight=False)
     for each in found.verdicts:
         for reason in each.reasons:
-            console.print(f"  {each.asked.name}: {reason}", highlight=False, markup=False)
+            console.say(f"  {each.asked.name}: {reason}")
         if each.change_first:
-            console.print(f"  {each.asked.name}: change first: {each.change_first}",
-                          highlight=False, markup=False)  # fmt: skip
+            console.say(f"  {each.asked.name}: change first: {each.change_first}")
     for text, _ in found.setup.concerns:
-        console.print(f"  {text}", highlight=False, markup=False)
+        console.say(f"  {text}")
     tables = {
         "Queries": query_table(found), "Clocks": clock_table(found), "Links": link_table(found),
         "Stability of the clock": deviation_table(found), "Measured besides": fact_table(plain),
@@ -412,13 +411,12 @@ def _compare_two(
         json_out().write(json_text(plain(found), indent=1) + "\n")
         return
     console = plain_console()
-    console.print(f"A: {first}\nB: {second}", highlight=False, markup=False)
+    console.say(f"A: {first}\nB: {second}")
     console.print(_rich(beside_table(found)))
-    console.print(
+    console.say(
         "later in B: B's arrival less A's, less the median of all "
-        f"({duration_text(found.median_ns)}: clocks and ways together)",
-        highlight=False, markup=False,
-    )  # fmt: skip
+        f"({duration_text(found.median_ns)}: clocks and ways together)"
+    )
 
 
 def _rich(table: Table) -> object:
@@ -464,10 +462,10 @@ def show_clocks(
         json_out().write(json_text(clocks_page.as_plain(found, name), indent=1) + "\n")
         return
     console = plain_console()
-    console.print(clocks_page.headline(found), highlight=False, markup=False)
+    console.say(clocks_page.headline(found))
     table = clocks_page.clocks_table(found)
     console.print(table_of(table.headings, table.rows, bool, **NO_BOX))
     for each in remarks(found):
-        console.print(each, highlight=False, markup=False)
+        console.say(each)
     if out is not None:
         sys.stdout.write(f"{out / clocks_page.HTML}\n")

@@ -309,7 +309,7 @@ class TcpHost:
     Args:
         core: the gateway.
         now_ns: the engine's clock.
-        refusals: called for connections that the core closes.
+        refusals: called for connections that the core closes; None: nobody is to know.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class TcpHost:
     ) -> None:
         self.core = core
         self._now_ns = now_ns
-        self._refusals = refusals
+        self._refusals = refusals or RefusalLines(lambda _line: None)
         self._reading = True
         self._set_back = core.clock.set_back
         self._booted_ns = self._boot()
@@ -336,8 +336,7 @@ class TcpHost:
         Raises:
             OSError: the address cannot be bound.
         """
-        tell = _ignore if self._refusals is None else self._refusals.tell
-        acceptor = Acceptor(lambda: _Connection(self), tls, tell)
+        acceptor = Acceptor(lambda: _Connection(self), tls, self._refusals.tell)
         bound = await acceptor.listen(host, port)
         self._acceptor = acceptor
         self._wake()
@@ -424,9 +423,8 @@ class TcpHost:
         if booted_ns > self._booted_ns + WAITED_FOR_NS:
             said.append(_LEAPT.format((booted_ns - self._booted_ns) / 1e9))
         self._booted_ns = booted_ns
-        if self._refusals is not None:
-            for line in said:
-                self._refusals.tell(line)
+        for line in said:
+            self._refusals.tell(line)
         self.core.wake(self._now_ns())
         self._carry_out()
 
@@ -434,12 +432,11 @@ class TcpHost:
         """Does what the core asks for, and waits for its next deadline."""
         found, self.core.counters.news = self.core.counters.news, []
         for lane in found:
-            if self._refusals is not None:
-                self._refusals.found(lane)
+            self._refusals.found(lane)
         for output in self.core.outputs():
             if isinstance(output, CloseConnection):
                 connection = self._connections.get(output.connection)
-                if connection is not None and self._refusals is not None:
+                if connection is not None:
                     self._refusals.closed(connection.peer, output)
                 self._close(output.connection)
             else:
@@ -475,10 +472,6 @@ class TcpHost:
             self._closing.discard(handle)
 
         connection.ended.add_done_callback(forget)
-
-
-def _ignore(_line: str) -> None:
-    """Drops the line."""
 
 
 class _Connection(StreamSocket):

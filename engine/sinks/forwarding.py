@@ -14,7 +14,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
@@ -305,10 +305,6 @@ class SinkFigures:
     behind_bytes: int = 0
     behind_s: float = 0.0
     is_far_behind: bool = False
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def is_wanted(result: dict[str, Any], *, confirmed_only: bool) -> bool:

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -184,12 +184,12 @@ def _run(forwarders: list[Forwarder], lines: _Lines) -> int:
     for thread in threads:
         thread.start()
     while not faults and not _ended_within(_FIGURES_S):
-        lines.say({"figures": [each.figures.plain() for each in forwarders]})
+        lines.say({"figures": [asdict(each.figures) for each in forwarders]})
     stopping.set()
     end = time.monotonic() + STOP_S
     for thread in threads:
         thread.join(max(end - time.monotonic(), 0.0))
-    lines.say({"figures": [each.figures.plain() for each in forwarders]})
+    lines.say({"figures": [asdict(each.figures) for each in forwarders]})
     for fault in faults:
         for line in fault.splitlines():
             lines.tell(f"sinks: {line}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ async def test_sources_beyond_the_limit_have_no_series(site: Site) -> None:
 
 async def test_each_sink_has_its_figures(site: Site) -> None:
     figures = SinkFigures("crm", 7, 3, 2, 1000, 1.5, is_far_behind=True)
-    site.overview.answers.sinks = [figures.plain(), SinkFigures("other").plain()]
+    site.overview.answers.sinks = [asdict(figures), asdict(SinkFigures("other"))]
     found = await families(site)
     values = {
         sample.name: sample.value

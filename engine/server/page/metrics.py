@@ -16,6 +16,8 @@ from slackwater.engine.server.page.live import LiveStreams
 from slackwater.engine.server.watch.overview import STATES, Overview, ResultFeed, SourceRow
 
 Family = type[CounterMetricFamily | GaugeMetricFamily]
+COUNTER: Final[Family] = CounterMetricFamily
+GAUGE: Final[Family] = GaugeMetricFamily
 LABELS: Final = ("site", "source")
 EVENTS: Final = {
     "received": "Events that agents sent, copies too.",
@@ -28,12 +30,12 @@ EVENTS: Final = {
 }
 """Counts of events (``Sums.events``): what each of them is."""
 SINK_FIGURES: Final[dict[str, tuple[Family, str, str]]] = {
-    "delivered": (CounterMetricFamily, "delivered", "Results that the receiver has."),
-    "retries": (CounterMetricFamily, "retries", "Deliveries that failed and are tried again."),
-    "dead": (CounterMetricFamily, "dead", "Results that the receiver refused, kept in a file."),
-    "behind_bytes": (GaugeMetricFamily, "behind_bytes", "Bytes of answers not delivered yet."),
-    "behind_s": (GaugeMetricFamily, "behind_seconds", "So long some were not delivered yet."),
-    "is_far_behind": (GaugeMetricFamily, "far_behind", "1: more than behind_max are not."),
+    "delivered": (COUNTER, "delivered", "Results that the receiver has."),
+    "retries": (COUNTER, "retries", "Deliveries that failed and are tried again."),
+    "dead": (COUNTER, "dead", "Results that the receiver refused, kept in a file."),
+    "behind_bytes": (GAUGE, "behind_bytes", "Bytes of answers not delivered yet."),
+    "behind_s": (GAUGE, "behind_seconds", "So long some were not delivered yet."),
+    "is_far_behind": (GAUGE, "far_behind", "1: more than behind_max are not."),
 }
 """By name in ``engine.sinks.forwarding.SinkFigures``."""
 
@@ -59,86 +61,65 @@ class GatewayCollector:
 
     def _of_the_gateway(self) -> Iterator[Metric]:
         sums, core = self._overview.sums, self._overview.core
-        for reason, help_ in EVENTS.items():
-            yield _counter(f"slackwater_events_{reason}", help_, sums.events[reason])
-        yield _counter(
-            "slackwater_events_logged", "Events in frames given to the arrival log.", sums.logged
-        )
-        yield _gauge(
-            "slackwater_events_unbalanced",
-            "Received less recorded, duplicate, refused and put off: 0 if the books are right.",
-            sums.balance,
-        )
+        yield from _plain(
+            *((COUNTER, f"events_{reason}", help_, sums.events[reason])
+              for reason, help_ in EVENTS.items()),
+            (COUNTER, "events_logged", "Events in frames given to the arrival log.", sums.logged),
+            (GAUGE, "events_unbalanced", ("Received less recorded, duplicate, refused and put off: "
+             "0 if the books are right."), sums.balance),
+            (COUNTER, "dead_letters", "Refused messages kept in the file.", sums.letters),
+            (COUNTER, "dead_letters_dropped", "Refused messages for which the file had no room.",
+             sums.letters_dropped),
+            (GAUGE, "sources_not_back", "Sources of the log not seen since the start.",
+             sums.not_back),
+            (GAUGE, "sources_without_series",
+             "Sources beyond metrics_sources_max, which have no series of their own.",
+             max(len(self._overview) - self._sources_max, 0)),
+            (GAUGE, "sites", "Sites known since the start.", sums.sites),
+            (GAUGE, "log_writable", "0: the log could not be written lately.",
+             int(core.sink_error is None)),
+            (GAUGE, "arrival_clock_ahead_seconds",
+             "By how much arrivals run ahead of this machine's clock, which was set back.",
+             core.clock.ahead_ns / 1e9),
+            (GAUGE, "page_streams", "Open live pages.", len(self._streams)),
+            (COUNTER, "page_streams_dropped", "Pages dropped as too slow.", self._streams.dropped),
+        )  # fmt: skip
         yield _labelled(
-            CounterMetricFamily, "slackwater_faults",
-            "Messages and connections refused, by reason.",
+            COUNTER, "faults", "Messages and connections refused, by reason.",
             ("reason",), [((reason,), count) for reason, count in sorted(sums.faults.items())],
         )  # fmt: skip
         yield _labelled(
-            CounterMetricFamily, "slackwater_intervals_pulled_back",
+            COUNTER, "intervals_pulled_back",
             "Intervals that began and did not come, asked for at their agents, by what came of it.",
             ("reason",),
             [((name.removeprefix("pull_back_"),), count) for name, count in sums.pulled.items()],
         )  # fmt: skip
-        yield _counter(
-            "slackwater_dead_letters", "Refused messages kept in the file.", sums.letters
-        )
-        yield _counter(
-            "slackwater_dead_letters_dropped",
-            "Refused messages for which the file had no room.",
-            sums.letters_dropped,
-        )
         yield _labelled(
-            GaugeMetricFamily, "slackwater_sources", "Sources known since the start, by state.",
+            GAUGE, "sources", "Sources known since the start, by state.",
             ("state",), [((state,), sums.states.get(state, 0)) for state in STATES],
         )  # fmt: skip
-        yield _gauge(
-            "slackwater_sources_not_back", "Sources of the log not seen since the start.",
-            sums.not_back,
-        )  # fmt: skip
-        yield _gauge(
-            "slackwater_sources_without_series",
-            "Sources beyond metrics_sources_max, which have no series of their own.",
-            max(len(self._overview) - self._sources_max, 0),
-        )
-        yield _gauge("slackwater_sites", "Sites known since the start.", sums.sites)
-        yield _gauge(
-            "slackwater_log_writable", "0: the log could not be written lately.",
-            int(core.sink_error is None),
-        )  # fmt: skip
-        yield _gauge(
-            "slackwater_arrival_clock_ahead_seconds",
-            "By how much arrivals run ahead of this machine's clock, which was set back.",
-            core.clock.ahead_ns / 1e9,
-        )
-        yield _gauge("slackwater_page_streams", "Open live pages.", len(self._streams))
-        yield _counter(
-            "slackwater_page_streams_dropped", "Pages dropped as too slow.", self._streams.dropped
-        )
 
     def _of_answers(self) -> Iterator[Metric]:
         answers = self._overview.answers
-        yield _gauge(
-            "slackwater_answers_running", "0: nobody answers the queries, for now.",
-            int(answers.running),
-        )  # fmt: skip
-        yield _gauge(
-            "slackwater_queries_failed", "Queries that are set aside, counted at each site.",
-            len(answers.failed),
+        yield from _plain(
+            (GAUGE, "answers_running", "0: nobody answers the queries, for now.",
+             int(answers.running)),
+            (GAUGE, "queries_failed", "Queries that are set aside, counted at each site.",
+             len(answers.failed)),
+            (COUNTER, "results_inserted", "Results with op +.", self._feed.inserted),
+            (COUNTER, "results_retracted", "Results with op -.", self._feed.retracted),
         )  # fmt: skip
         failed = [(each["query"], each["site"]) for each in answers.failed[: self._sources_max]]
         yield _labelled(
-            GaugeMetricFamily, "slackwater_query_failed", "1: the query is set aside at that site.",
+            GAUGE, "query_failed", "1: the query is set aside at that site.",
             ("query", "site"), [(each, 1) for each in failed],
         )  # fmt: skip
-        yield _counter("slackwater_results_inserted", "Results with op +.", self._feed.inserted)
-        yield _counter("slackwater_results_retracted", "Results with op -.", self._feed.retracted)
 
     def _of_sinks(self) -> Iterator[Metric]:
         sinks = self._overview.answers.sinks
         for field, (kind, name, help_) in SINK_FIGURES.items():
             values = [((sink["name"],), float(sink[field])) for sink in sinks]
-            yield _labelled(kind, f"slackwater_sink_{name}", help_, ("sink",), values)
+            yield _labelled(kind, f"sink_{name}", help_, ("sink",), values)
 
     def _of_sources(self) -> Iterator[Metric]:
         number = min(len(self._overview), self._sources_max)
@@ -148,7 +129,7 @@ class GatewayCollector:
                 ((row.site, row.source), value)
                 for row, value in zip(rows, values, strict=True) if value is not None
             ]  # fmt: skip
-            yield _labelled(kind, f"slackwater_source_{name}", help_, LABELS, found)
+            yield _labelled(kind, f"source_{name}", help_, LABELS, found)
 
 
 def _of_rows(rows: list[SourceRow], now: int) -> dict[str, tuple[Family, str, list[float | None]]]:
@@ -199,18 +180,16 @@ def _of_rows(rows: list[SourceRow], now: int) -> dict[str, tuple[Family, str, li
         ),
     }
     return {
-        **{name: (CounterMetricFamily, help_, [*map(float, values)])
+        **{name: (COUNTER, help_, [*map(float, values)])
            for name, (help_, values) in counters.items()},
-        **{name: (GaugeMetricFamily, *of) for name, of in gauges.items()},
+        **{name: (GAUGE, *of) for name, of in gauges.items()},
     }  # fmt: skip
 
 
-def _counter(name: str, help_: str, value: float) -> Metric:
-    return CounterMetricFamily(name, help_, value=value)
-
-
-def _gauge(name: str, help_: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, help_, value=value)
+def _plain(*metrics: tuple[Family, str, str, float]) -> Iterator[Metric]:
+    """Families of one value each: kind, name, help and value."""
+    for kind, name, help_, value in metrics:
+        yield kind(f"slackwater_{name}", help_, value=value)
 
 
 def _labelled(
@@ -218,7 +197,7 @@ def _labelled(
     values: Iterable[tuple[Sequence[str], float]],
 ) -> Metric:  # fmt: skip
     """A family with these labels; ``values``: by the texts of the labels."""
-    family = kind(name, help_, labels=labels)
+    family = kind(f"slackwater_{name}", help_, labels=labels)
     for texts, value in values:
         family.add_metric(texts, value)
     return family
