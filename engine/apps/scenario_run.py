@@ -17,6 +17,7 @@ from typing import Any, Final
 from slackwater import scenarios
 from slackwater.edge_agent.errors import near_miss
 from slackwater.edge_agent.standard_streams import taking_name
+from slackwater.engine.apps.report.page.document import check_parents
 from slackwater.engine.apps.report.write import write_report
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.clocks.choice import read_clock
@@ -334,17 +335,6 @@ def simulated(
         manifest = scenario.make(folder, options, data)
     manifest["seconds"] = round(time.perf_counter() - started, 3)
     return manifest
-
-
-def check_parents(folder: Path) -> None:
-    """A folder can be made there.
-
-    Raises:
-        UserError: a file is in its way.
-    """
-    above = next(path for path in folder.absolute().parents if path.exists())
-    if not above.is_dir():
-        raise UserError(f"{folder}: {above} is a file, not a folder; choose another --out")
 
 
 def _kept(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,11 @@ import typer
 from rich.markup import escape
 
 from slackwater.edge_agent.standard_streams import taking_name
-from slackwater.engine.apps.report.page.document import check_page_folder
+from slackwater.engine.apps.report.page.document import check_page_folder, check_parents
 from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries
 from slackwater.engine.apps.scenario_run import (
     FILE,
     REPORT,
-    check_parents,
     check_questions,
     load,
     load_file,

@@ -52,6 +52,8 @@ _CHAPTERS: Final = {
 _SHOWN: Final = 12
 FEW: Final = 8
 """A table of more sources than that is folded: its figure shows the worst of them."""
+_DOWN: Final = {"automargin": True, "autorange": "reversed"}
+_ABOVE: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
 _UNIT: Final = re.compile(r"([0-9]) (ns|\u00b5s|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
 
 
@@ -118,8 +120,7 @@ def _bounds(plain: Mapping[str, Any]) -> Figure | None:
         ],
         {
             "xaxis": duration_axis("time", [*own, *(each["smallest_ns"] for each in asked)]),
-            "yaxis": {"automargin": True, "autorange": "reversed"},
-            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+            "yaxis": _DOWN, "legend": _ABOVE,
         },
         height_px=150 + 36 * len(asked),
     )  # fmt: skip
@@ -174,7 +175,7 @@ def _known(plain: Mapping[str, Any]) -> Figure | None:
             }
         ],
         {"xaxis": duration_axis("known to ±", bounds),
-         "yaxis": {"automargin": True, "autorange": "reversed"}, "showlegend": False},
+         "yaxis": _DOWN, "showlegend": False},
         height_px=110 + 24 * len(found),
     )  # fmt: skip
 
@@ -212,29 +213,38 @@ def _transit(plain: Mapping[str, Any]) -> Figure | None:
     found = sorted(found, key=lambda each: -each["link"]["p999_ns"])[:_SHOWN]
     if not found:
         return None
-    names = [each["name"] for each in found]
     parts = (("least", "least_ns", "line-ns-open"), ("p50", "p50_ns", "circle"),
              ("p95", "p95_ns", "diamond"), ("p99.9", "p999_ns", "square"))  # fmt: skip
-    ways = [each["link"][key] for each in found for _, key, _ in parts]
-    return Figure(
+    return _dots(
         "transit", "The way to the gateway",
         "How long events take from the device to the gateway: the slowest sources first"
         f"{_left_out(plain)}. It is wrong by up to what the source's clock is; what is not above "
         "0 is not drawn.",
+        "one way", [each["name"] for each in found],
+        [(label, symbol, COLOURS[place], [each["link"][key] for each in found])
+         for place, (label, key, symbol) in enumerate(parts)],
+    )  # fmt: skip
+
+
+def _dots(
+    name: str, title: str, caption: str, axis: str, rows: list[str],
+    marks: Iterable[tuple[str, str, str, list[int]]],
+) -> Figure:  # fmt: skip
+    """Durations of each row; a mark has a label, a symbol, a colour and a duration of each."""
+    shown = list(marks)
+    return Figure(
+        name, title, caption,
         [
             {
-                "name": label, "mode": "markers", "y": names,
-                "x": ms([each["link"][key] for each in found]),
-                "marker": {"size": 9, "symbol": symbol, "color": COLOURS[place]},
-                "customdata": [duration(each["link"][key]) for each in found],
-                "hovertemplate": f"{label} %{{customdata}}",
+                "name": label, "mode": "markers", "y": rows, "x": ms(values),
+                "marker": {"size": 9, "symbol": symbol, "color": colour},
+                "customdata": [*map(duration, values)], "hovertemplate": f"{label} %{{customdata}}",
             }
-            for place, (label, key, symbol) in enumerate(parts)
+            for label, symbol, colour, values in shown
         ],
-        {"xaxis": duration_axis("one way", ways),
-         "yaxis": {"automargin": True, "autorange": "reversed"},
-         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}},
-        height_px=170 + 26 * len(found),
+        {"xaxis": duration_axis(axis, [at for *_, values in shown for at in values]),
+         "yaxis": _DOWN, "legend": _ABOVE},
+        height_px=170 + 26 * len(rows),
     )  # fmt: skip
 
 
@@ -315,23 +325,11 @@ def _later(found: TwoLogs) -> Figure | None:
              for name, _ in parts}  # fmt: skip
     if not any(each > 0 for values in extra.values() for each in values):
         return None
-    return Figure(
+    return _dots(
         "later", "How much later B had the events than A",
         "The gateways' clocks are not compared, so each source's smallest difference counts as 0, "
         "and is not drawn. Far to the right: the way to B varies more than that to A.",
-        [
-            {
-                "name": name.replace("p999", "p99.9"), "mode": "markers",
-                "y": [each.name for each in sources], "x": ms(extra[name]),
-                "marker": {"size": 9, "symbol": symbol, "color": COLOURS[place + 1]},
-                "customdata": [duration(each) for each in extra[name]],
-                "hovertemplate": f"{name} %{{customdata}}",
-            }
-            for place, (name, symbol) in enumerate(parts)
-        ],
-        {"xaxis": duration_axis("later in B, beyond its fastest event",
-                                [at for each in extra.values() for at in each]),
-         "yaxis": {"automargin": True, "autorange": "reversed"},
-         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}},
-        height_px=170 + 26 * len(sources),
+        "later in B, beyond its fastest event", [each.name for each in sources],
+        [(name.replace("p999", "p99.9"), symbol, COLOURS[place], extra[name])
+         for place, (name, symbol) in enumerate(parts, 1)],
     )  # fmt: skip

@@ -330,36 +330,35 @@ def deviation_table(found: Validation) -> Table:
 
 def fact_table(found: Mapping[str, Any]) -> Table:
     """What was measured of a device beside clock and link; ``found`` as in ``validate.json``."""
-    facts = found["facts"]
-    rows: list[tuple[Cell, ...]] = []
     if found["kind"] != "device":
         return Table("", ("", ""), ())
-    clock, path, disk, rate = facts["clock"], facts["path"], facts["disk"], facts["rate"]
-    rows.append(("measured for", f"{facts['seconds']:.1f} s"
-                 + ("" if facts["is_whole"] else ", interrupted")))  # fmt: skip
-    rows.append(("clock reads in steps of", (f"{duration(clock['resolution_ns'])}; monotonic "
-                 f"{duration(clock['monotonic_resolution_ns'])}")))  # fmt: skip
-    rows.append(("steps seen", ", ".join(duration(each) for each in clock["steps_ns"]) or "none"))
-    rows.append(("steered by the system", ppm(clock["steered_ppb"])))
-    rows.append(("gateway", (f"{path['host']} port {path['port']}, NTP {path['ntp_port']}, stratum "
-                 f"{number(path['stratum'])}")))  # fmt: skip
+    facts = found["facts"]
+    clock, path, disk, machine = (facts[name] for name in ("clock", "path", "disk", "machine"))
     connects = path["connect_ns"]
-    rows.append(("connecting takes", path["connect_error"] or duration(connects[len(connects) // 2]
-                 if connects else None)))  # fmt: skip
-    rows.append(("packets on the way", (f"MTU {number(path['mtu'])} B, {number(path['mss'])} B of "
-                 f"TCP")))  # fmt: skip
-    rows.append(("asymmetry, at most", duration(path["asymmetry_bound_ns"])))
-    rows += [_interface(each) for each in facts["interfaces"]]
-    rows += [_server(each) for each in facts["servers"]]
-    rows.append(_agreement(facts["agreement"]))
-    rows.append(_rate(rate))
-    if disk is not None:
-        rows.append(("outbox's disk", disk["error"] or _disk(disk)))
-    machine = facts["machine"]
-    rows.append(("machine", (f"{machine['cores']} cores, load {number(machine['load'])}; "
-                 f"{_size(machine['memory_free_bytes'])} of "
-                 f"{_size(machine['memory_bytes'])} memory free")))  # fmt: skip
-    rows += [(f"input {each['name']}", each["said"]) for each in facts["inputs"]]
+    takes = duration(connects[len(connects) // 2] if connects else None)
+    steps = ", ".join(duration(each) for each in clock["steps_ns"])
+    memory = f"{_size(machine['memory_free_bytes'])} of {_size(machine['memory_bytes'])}"
+    rows: list[tuple[Cell, ...]] = [
+        ("measured for", f"{facts['seconds']:.1f} s"
+         + ("" if facts["is_whole"] else ", interrupted")),
+        ("clock reads in steps of", (f"{duration(clock['resolution_ns'])}; monotonic "
+         f"{duration(clock['monotonic_resolution_ns'])}")),
+        ("steps seen", steps or "none"),
+        ("steered by the system", ppm(clock["steered_ppb"])),
+        ("gateway", (f"{path['host']} port {path['port']}, NTP {path['ntp_port']}, stratum "
+         f"{number(path['stratum'])}")),
+        ("connecting takes", path["connect_error"] or takes),
+        ("packets on the way", f"MTU {number(path['mtu'])} B, {number(path['mss'])} B of TCP"),
+        ("asymmetry, at most", duration(path["asymmetry_bound_ns"])),
+        *map(_interface, facts["interfaces"]),
+        *map(_server, facts["servers"]),
+        _agreement(facts["agreement"]),
+        _rate(facts["rate"]),
+        *([] if disk is None else [("outbox's disk", disk["error"] or _disk(disk))]),
+        ("machine", (f"{machine['cores']} cores, load {number(machine['load'])}; {memory} memory "
+         "free")),
+        *((f"input {each['name']}", each["said"]) for each in facts["inputs"]),
+    ]  # fmt: skip
     return Table("", ("", ""), tuple(rows))
 
 

@@ -198,11 +198,7 @@ def judge(
     fitness = max((each for each, _ in found), default=Fitness.FIT)
     texts = tuple(text for each, text in sorted(found, key=lambda pair: -pair[0]))
     change = remedy(own, setup, wanted) if fitness else ""
-    return QueryVerdict(
-        asked=asked, fitness=fitness, order_gap_ns=own.order_gap_ns, smallest_ns=smallest,
-        expected=expected, measured=measured, timeout_ns=timeout, hold_ns=hold,
-        detection_p95_ns=own.detection_p95_ns, reasons=texts, change_first=change,
-    )  # fmt: skip
+    return replace(own, fitness=fitness, reasons=texts, change_first=change)
 
 
 def _known_to(setup: Setup, wanted: ResultRequirements) -> tuple[int, int]:

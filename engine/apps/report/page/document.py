@@ -65,13 +65,22 @@ def check_page_folder(out: Path, names: Collection[str], option: str = "--out") 
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file; choose a folder for {option}")
-    above = next(path for path in out.absolute().parents if path.exists())
-    if not above.is_dir():
-        raise UserError(f"{out}: {above} is a file, not a folder; choose another {option}")
+    check_parents(out, option)
     held = {path.name for path in out.iterdir()} if out.exists() else set()
     other = sorted(held - set(names))
     if other:
         raise UserError(f"{out}: holds other files ({other[0]}); choose another {option}")
+
+
+def check_parents(folder: Path, option: str = "--out") -> None:
+    """A folder can be made there.
+
+    Raises:
+        UserError: a file is in its way.
+    """
+    above = next(path for path in folder.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise UserError(f"{folder}: {above} is a file, not a folder; choose another {option}")
 
 
 def check_new_page(out: Path, names: Collection[str]) -> None:

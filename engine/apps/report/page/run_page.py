@@ -254,11 +254,8 @@ FEW_CLAIMS: Final = 3
 FEW_FIGURES: Final = 2
 
 
-def page(report: Mapping[str, Any], *, against: bool = False) -> str:
-    """The page that shows ``report`` (what ``report.json`` holds).
-
-    ``against``: whether a page beside it compares the run with another.
-    """
+def page(report: Mapping[str, Any]) -> str:
+    """The page that shows ``report`` (what ``report.json`` holds)."""
     run, over = report["run"], report["over_time"]
     since = "arrival" if run["arrival_given"] else "event"
     time = TimeLine.of(run["first_arrival_ns"], run["last_arrival_ns"], since)
@@ -281,7 +278,6 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
         "report.json",
         said=(_colour(report), _word(report)),
         since=since,
-        against=against,
         hero=picture,
         panels=picture and picture.panels,
         figures={
