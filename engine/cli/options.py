@@ -21,7 +21,7 @@ from slackwater.edge_agent.settings_file import HIDDEN
 from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.hosts.java import need_spark
-from slackwater.engine.hosts.options import CommandOption
+from slackwater.engine.hosts.options import CommandOption, named_words
 from slackwater.engine.hosts.pipeline import Host
 from slackwater.engine.log.input.input_read import (
     FORMATS,
@@ -271,7 +271,7 @@ class InputOptions:
         """
         return InputForm(
             self.time_unit,
-            parse_mapping(self.columns),
+            named_words(self.columns, "--map", "FIELD=COLUMN, as in --map ts=Client.Time"),
             _names(self.attrs),
             self.delimiter,
             _names(self.header),
@@ -343,23 +343,6 @@ class BadLineOptions:
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def parse_mapping(pairs: Iterable[str]) -> dict[str, str]:
-    """``FIELD=COLUMN`` words as a dict.
-
-    Raises:
-        UserError: a word without ``=``, or a field given twice.
-    """
-    mapping: dict[str, str] = {}
-    for pair in pairs:
-        field, equals, column = pair.partition("=")
-        if not equals or not field or not column:
-            raise UserError(f"--map {pair}: write FIELD=COLUMN, as in --map ts=Client.Time")
-        if field in mapping:
-            raise UserError(f'--map {pair}: "{field}" is "{mapping[field]}" already')
-        mapping[field] = column
-    return mapping
 
 
 def parse_seq_bits(words: Iterable[str]) -> dict[str, int]:

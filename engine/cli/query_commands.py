@@ -45,6 +45,7 @@ from slackwater.engine.hosts.options import (
     PassRequest,
     QueryOptions,
     read_definitions,
+    statement_text,
 )
 from slackwater.engine.hosts.pipeline import (
     Host,
@@ -402,13 +403,7 @@ def _text(argument: str) -> str:
     """The query itself, or the content of ``@FILE``."""
     if not argument.startswith("@"):
         return argument
-    try:
-        return Path(argument[1:]).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        name = argument[1:] or "@"
-        raise UserError(f"{name}: cannot read the query: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{argument[1:]}: the query is not UTF-8; save it as UTF-8") from error
+    return statement_text(Path(argument[1:]), "query", argument[1:] or "@")
 
 
 def _check_out(out: Path | None, source: str) -> None:

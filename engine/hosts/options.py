@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -30,7 +30,22 @@ from slackwater.engine.query.reference_tables import (
     Tables,
 )
 
-# A file of constraints.
+# Files of queries and of constraints.
+
+
+def statement_text(file: Path, of: str, named: str = "") -> str:
+    """What stands in ``file``; ``of``: what that is; ``named``: the file, where an error says it.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    named = named or str(file)
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{named}: cannot read the {of}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{named}: the {of} is not UTF-8; save it as UTF-8") from error
 
 
 def read_definitions(file: Path | None) -> dict[str, Definition]:
@@ -41,13 +56,7 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
     """
     if file is None:
         return {}
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{file}: cannot read the constraints: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: is not UTF-8; save it as UTF-8") from error
-    return definitions(text, str(file))
+    return definitions(statement_text(file, "file of constraints"), str(file))
 
 
 # Reference tables.
@@ -74,19 +83,24 @@ def read_tables(given: Mapping[str, Any]) -> Tables:
 
 
 def named_tables(given: Sequence[str]) -> dict[str, str]:
-    """``NAME=FILE`` words as a dict.
+    """``NAME=FILE`` words as a dict."""
+    return named_words(given, "--table", "NAME=FILE, as in --table tags=tags.csv")
+
+
+def named_words(given: Iterable[str], option: str, form: str) -> dict[str, str]:
+    """``NAME=WORD`` of ``option`` as a dict; ``form``: how each is written.
 
     Raises:
-        UserError: a word without ``=``, or a name given twice.
+        UserError: one is without ``=``, or a name is given twice.
     """
     found: dict[str, str] = {}
-    for word in given:
-        name, equals, file = word.partition("=")
-        if not equals or not name or not file:
-            raise UserError(f"--table {word}: write NAME=FILE, as in --table tags=tags.csv")
+    for each in given:
+        name, _, word = each.partition("=")
+        if not name or not word:
+            raise UserError(f"{option} {each}: write {form}")
         if name in found:
-            raise UserError(f"--table {word}: {name} is {found[name]} already; name it otherwise")
-        found[name] = file
+            raise UserError(f'{option} {each}: "{name}" is "{found[name]}" already')
+        found[name] = word
     return found
 
 

@@ -189,20 +189,29 @@ def returned_values(plan: SeqPlan) -> tuple[Computed, ...]:
     return (*plain, *plan.computed)
 
 
-def returned_columns(plan: Plan) -> dict[str, Expression | None]:
-    """The columns of ``plan``'s results by name, with what they are of where that is said."""
+def _columns_of(
+    plan: Plan,
+) -> Iterator[tuple[str, str | tuple[WindowPlan, Aggregate] | Expression]]:
+    """The columns of ``plan``'s results by name: what each is of, or its type if it is fixed."""
     plan = asked_plan(plan)
     if isinstance(plan, WindowPlan):
-        keys = {key.name: key for key in plan.group_by if key.name not in FIELDS}
-        values = {one.label: over_events(plan, one) for one in plan.aggregates}
-        return {**dict.fromkeys(OF_WINDOWS), **keys, **values}
-    if isinstance(plan, MonitorPlan):
-        return dict.fromkeys(OF_ALERTS)
-    branches = plan.branches if isinstance(plan, OrPlan | SeqPlan) else ()
-    found: dict[str, Expression | None] = dict.fromkeys(OF_MATCHES)
-    for branch in branches:
-        found |= {one.label: one.expression for one in returned_values(branch)}
-    return found
+        yield from OF_WINDOWS.items()
+        yield from ((key.name, key) for key in plan.group_by if key.name not in FIELDS)
+        yield from ((one.label, (plan, one)) for one in plan.aggregates)
+    elif isinstance(plan, MonitorPlan):
+        yield from OF_ALERTS.items()
+    else:
+        yield from OF_MATCHES.items()
+        for branch in plan.branches:
+            yield from ((one.label, one.expression) for one in returned_values(branch))
+
+
+def returned_columns(plan: Plan) -> dict[str, Expression | None]:
+    """The columns of ``plan``'s results by name, with what they are of where that is said."""
+    return {
+        name: over_events(*of) if isinstance(of, tuple) else None if isinstance(of, str) else of
+        for name, of in _columns_of(plan)
+    }
 
 
 def time_columns(plan: Plan) -> frozenset[str]:
@@ -273,21 +282,12 @@ class DerivedTypes:
 
     def made_by(self, plan: Plan) -> Iterator[tuple[str, str]]:
         """The columns of the results of ``plan``, and their types."""
-        known, asked = self.read_by(plan), asked_plan(plan)
-        if isinstance(asked, WindowPlan):
-            yield from OF_WINDOWS.items()
-            for key in asked.group_by:
-                if key.name not in FIELDS:
-                    yield key.name, self._of_value(key, known)
-            for one in asked.aggregates:
-                yield one.label, self._of_aggregate(asked, one, known)
-        elif isinstance(asked, MonitorPlan):
-            yield from OF_ALERTS.items()
-        else:
-            yield from OF_MATCHES.items()
-            for branch in asked.branches:
-                for value in returned_values(branch):
-                    yield value.label, self._of_value(value.expression, known)
+        known = self.read_by(plan)
+        for name, of in _columns_of(plan):
+            if isinstance(of, tuple):
+                yield name, self._of_aggregate(*of, known)
+            else:
+                yield name, of if isinstance(of, str) else self._of_value(of, known)
 
 
 # Checks a plan against what it reads: the log's attributes, or columns of other results.

@@ -13,7 +13,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
 from slackwater.engine.hosts.live.questions import LOG, NOW, Questions
+from slackwater.engine.hosts.options import statement_text
 from slackwater.engine.server.watch.overview import AnswersState
 from slackwater.engine.sinks.program import SinkTask
 
@@ -138,15 +139,12 @@ def _queries(tables: list[Table], folder: Path) -> tuple[tuple[str, str], ...]:
     """(name, text) of each."""
     found: dict[str, str] = {}
     for number, table in enumerate(tables, 1):
-        name = table.text("name", f"q{number}")
-        if not _NAME.fullmatch(name):
-            raise table.wrong("name", f"{name!r} is to be a folder: letters, digits, _ - .")
-        if name in found:
-            raise table.wrong("name", f"{name!r} is there twice")
+        name = _new_name(table, table.text("name", f"q{number}"), found)
         file, text = table.text("file", ""), table.text("text", "")
         if bool(file) == bool(text):
             raise table.wrong("text", "give text or file, and one of them")
-        found[name] = _content(folder / file) if file else text
+        path = folder / file
+        found[name] = statement_text(path, "query", f"[[query]] file: {path}") if file else text
     return tuple(found.items())
 
 
@@ -154,22 +152,18 @@ def _reference_tables(tables: list[Table], folder: Path) -> tuple[str, ...]:
     """``[[table]]``: NAME=FILE of each."""
     found: dict[str, Path] = {}
     for table in tables:
-        name = table.text("name")
-        if not _NAME.fullmatch(name):
-            raise table.wrong("name", f"{name!r} is to be a name: letters, digits, _ - .")
-        if name in found:
-            raise table.wrong("name", f"{name!r} is there twice")
+        name = _new_name(table, table.text("name"), found)
         found[name] = folder / table.text("path")
     return tuple(f"{name}={path}" for name, path in found.items())
 
 
-def _content(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"[[query]] file: {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"[[query]] file: {file}: not UTF-8; save it as UTF-8") from error
+def _new_name(table: Table, name: str, known: Collection[str]) -> str:
+    """The ``name`` of ``table``, if a folder may be called so and none of the ``known`` is."""
+    if not _NAME.fullmatch(name):
+        raise table.wrong("name", f"{name!r} is to be a name: letters, digits, _ - .")
+    if name in known:
+        raise table.wrong("name", f"{name!r} is there twice")
+    return name
 
 
 def spark_ready() -> None:

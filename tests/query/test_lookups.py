@@ -261,7 +261,7 @@ def test_a_word_that_names_no_table_is_refused(word: str) -> None:
 
 def test_a_table_is_named_once() -> None:
     said = refusal(lambda: named_tables(["tags=a.csv", "tags=b.csv"]))
-    assert "tags is a.csv already" in said
+    assert '"tags" is "a.csv" already' in said
 
 
 # Events that a live engine has not seen before.
