@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from bench.workload import event_frames, pattern_stream
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.chain.output_parts import last_parts, parts_of
+from slackwater.engine.hosts.chain.site_chain import parts_of
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl, export_table
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore
@@ -43,7 +43,7 @@ def made(events: int, text: str) -> list[list[OutputPart]]:
     for piece in pattern_stream(events, SOURCES):
         frames = event_frames(piece, SOURCES)
         parts += [parts_of("main", chain.process([frame])) for frame in frames]
-    return [*parts, last_parts(chain)]
+    return [*parts, chain.last_parts()]
 
 
 def spent(job: Callable[[], object]) -> float:

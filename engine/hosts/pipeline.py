@@ -34,7 +34,6 @@ from slackwater.engine.core.frame import (
 )
 from slackwater.engine.core.units import neat
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.options import SEQUENCE
 from slackwater.engine.hosts.warnings import (
@@ -134,7 +133,7 @@ def run_in_process(
                     now = sum(frame.batch.num_rows for of in frames.values() for frame in of)
                     advanced(now)
                     rows += now
-                last = [part for site in some for part in last_parts(chains[site])]
+                last = [part for site in some for part in chains[site].last_parts()]
                 writer.write(batch, last)
             batch += 1
         seconds = time.perf_counter() - started
@@ -160,7 +159,7 @@ def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> Iterator
     parts: list[OutputPart] = []
     rows = 0
     for site in sorted(frames):
-        for some in next_parts(chains[site], frames[site]):
+        for some in chains[site].next_parts(frames[site]):
             parts += some
             rows += sum(len(part.payload) for part in some)
             if rows >= _RESULTS_AT_ONCE:

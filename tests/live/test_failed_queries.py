@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from slackwater.engine.core.errors import ContractViolation, UserError
-from slackwater.engine.hosts.chain import ChainSettings, output_parts, site_chain
+from slackwater.engine.hosts.chain import ChainSettings, site_chain
 from slackwater.engine.hosts.spark import chain_state
 from slackwater.engine.hosts.spark.chain_state import LiveChains
 from slackwater.engine.hosts.spark.host import log_processor, part_of
@@ -262,15 +262,14 @@ def test_events_that_cannot_be_read_or_written_fail_their_site_alone(
     log = Recorded(tmp_path)
     life = Life(tmp_path, settings("count", "pairs"))
     life.engine.upto(log.add(*events("n", range(9)), *events("s", range(9))))
-    module = site_chain if call == "decode" else output_parts
-    former = getattr(module, call)
+    former = getattr(site_chain, call)
 
     def broken(first: Any, *others: Any) -> Any:
         if (first if call == "parts_of" else first.site) == "s":
             raise ContractViolation("broken")
         return former(first, *others)
 
-    monkeypatch.setattr(module, call, broken)
+    monkeypatch.setattr(site_chain, call, broken)
     life.engine.upto(log.add(*events("n", range(9, 20)), *events("s", range(9, 20))))
     assert life.failed.keys() == {("count", "s"), ("pairs", "s")}
     assert len(lines_at(tmp_path, ("count", "n")).splitlines()) == 9

@@ -19,7 +19,6 @@ from slackwater import inputs
 from slackwater.engine.core.errors import OverBudget
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import ChainSettings, site_chain
-from slackwater.engine.hosts.chain.output_parts import next_parts
 from slackwater.engine.hosts.chain.site_chain import Chain
 from slackwater.engine.log.arrival_log import opened
 from slackwater.engine.operators.match.settings import PatternSettings
@@ -92,7 +91,7 @@ def test_matches_come_in_pieces_and_are_the_same(monkeypatch: pytest.MonkeyPatch
     )  # fmt: skip
     frames = list(frames_of(events))
     chain = Chain(settings, "main")
-    pieces = [sum(part.content().num_rows for part in parts) for parts in next_parts(chain, frames)]
+    pieces = [sum(part.content().num_rows for part in parts) for parts in chain.next_parts(frames)]
     assert sum(pieces) == comb(12, 3)
     assert max(pieces) <= comb(11, 2)  # those of the last A
     assert len(pieces) < 30

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
+from msgspec import structs
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.barrier.base import Listener
@@ -30,7 +34,13 @@ from slackwater.engine.core.columns import (
 )
 from slackwater.engine.core.errors import ContractViolation, Interrupted, UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame
-from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
+from slackwater.engine.core.operator import (
+    Operator,
+    Restorable,
+    Result,
+    ResultColumns,
+    ResultPieces,
+)
 from slackwater.engine.core.released import Refuted, Released, Strings
 from slackwater.engine.core.timeline import by_end, from_start
 from slackwater.engine.hosts.chain.operators import (
@@ -55,7 +65,18 @@ from slackwater.engine.hosts.chain.stream_readers import (
 )
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.order.base import Ordered, OrderSite
-from slackwater.engine.output.ordered import SideOutput, quarantined_columns, quarantined_shown
+from slackwater.engine.output.ordered import (
+    LATE,
+    ORDERED,
+    QUARANTINED,
+    SideOutput,
+    aside_table,
+    quarantined_columns,
+    quarantined_shown,
+    released_table,
+)
+from slackwater.engine.output.run_writer import FAILED, RESULTS, OutputPart
+from slackwater.engine.output.spark_parts import COUNTERS
 from slackwater.engine.query import needed_attributes
 from slackwater.engine.query.failures import QueryFailure, QueryFailures
 from slackwater.engine.query.fields import attributes_of, looked_up_attributes, names
@@ -213,6 +234,27 @@ class Chain(Restorable):
                 self._rows_at_once = min(2 * self._rows_at_once, _ROWS_MOST)
             yield output
 
+    def next_parts(self, frames: list[Frame]) -> Iterator[list[OutputPart]]:
+        """What ``in_pieces`` gives, as parts that sinks write."""
+        for output in self.in_pieces(frames):
+            yield self._parts(output)
+
+    def end_parts(self) -> list[OutputPart]:
+        """``finish``, as parts that sinks write."""
+        return self._parts(self.finish())
+
+    def last_parts(self) -> list[OutputPart]:
+        """The same, and the site's counters."""
+        return [*self.end_parts(), OutputPart(self.site, COUNTERS, self.counters())]
+
+    def _parts(self, output: ChainOutput) -> list[OutputPart]:
+        try:
+            return parts_of(self.site, output)
+        except Exception as error:
+            if not self.settings.isolate_failures or isinstance(error, OSError):
+                raise
+            return failed_parts(self.site, [*output.failures, *self.fail(error)])
+
     def _isolated(self, call: Callable[[ChainOutput], None]) -> ChainOutput:
         """What ``call`` puts into an output, without the results of queries that have failed."""
         output = ChainOutput([ResultPieces() for _ in self._operators])
@@ -366,7 +408,7 @@ class Chain(Restorable):
                 if len(gone):
                     self._forget_seen([*gone, *self.clocks.forget(list(gone))])
                 start = end
-            self._ask_readers(lambda operator: operator.advance(now), output)
+            self._ask_readers(methodcaller("advance", now), output)
             if self._cascade is not None:
                 self._cascade.advance(now, self.strings, output.results)
 
@@ -482,7 +524,7 @@ class Chain(Restorable):
     def _finish(self, output: ChainOutput) -> None:
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            self._ask_readers(lambda operator: operator.finish(self._last_arrival), output)
+            self._ask_readers(methodcaller("finish", self._last_arrival), output)
             if self._cascade is not None:
                 self._cascade.finish(self._last_arrival, self.strings, output.results)
             if self.judging is not None:
@@ -578,3 +620,34 @@ def _check_kept(query: str, state: dict[str, Any]) -> None:
         to_bytes(state)
     except NotPlainError as error:
         raise UserError(f"query {query!r}: what its functions give or remember: {error}") from error
+
+
+# What a chain gives, as parts that sinks write (``engine.output.run_writer``).
+
+
+def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
+    """One call's output: columns of results and ordered events as tables, other results as a list.
+
+    Each kind's in the order of emission; neighbours of one schema are one part.
+    """
+    pieces = [piece for of_query in output.results for piece in of_query.pieces]
+    results = [result for piece in pieces if isinstance(piece, list) for result in piece]
+    parts = [OutputPart(site, RESULTS, results)] if results else []
+    tables: dict[str, list[pa.Table]] = {}
+    for of_query in output.results:
+        columns = [piece for piece in of_query.pieces if isinstance(piece, ResultColumns)]
+        for kind, of_kind in groupby(columns, attrgetter("__class__")):
+            tables.setdefault(kind.kind, []).extend(kind.tables(list(of_kind)))
+    for name, of_name in tables.items():
+        for _, alike in groupby(of_name, attrgetter("schema")):
+            parts.append(OutputPart(site, name, pa.concat_tables(list(alike))))
+    parts += [OutputPart(site, ORDERED, released_table(site, each)) for each in output.ordered]
+    parts += [OutputPart(site, LATE, aside_table(site, each)) for each in output.late]
+    parts += [OutputPart(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
+    return parts + failed_parts(site, output.failures) if output.failures else parts
+
+
+def failed_parts(site: str, failures: Sequence[QueryFailure]) -> list[OutputPart]:
+    """Queries that have failed at a site, if there are some."""
+    rows = [structs.asdict(failure) for failure in failures]
+    return [OutputPart(site, FAILED, rows)] if rows else []

@@ -15,8 +15,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings, ChunksOf
 from slackwater.engine.hosts.chain.identity import identity_of
-from slackwater.engine.hosts.chain.output_parts import end_parts, failed_parts, next_parts
-from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION
+from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION, failed_parts
 from slackwater.engine.hosts.chain.state_bytes import StateDamagedError
 from slackwater.engine.log.arrival_log import frames_after
 from slackwater.engine.log.files.folder import retired
@@ -264,7 +263,7 @@ class EmbeddedEngine:
         for site in sorted(self._snapshots):
             # The chain itself stays as before its end: the log goes on.
             snapshot, chunks = self._snapshots[site], self._apart(site)
-            end += end_parts(Chain.restored(self._settings, site, snapshot, chunks))
+            end += Chain.restored(self._settings, site, snapshot, chunks).end_parts()
         self._answers.close(end)
 
     def save(self) -> None:
@@ -310,7 +309,7 @@ class EmbeddedEngine:
             if site not in self._chains:
                 self._chains[site] = Chain(self._settings, site, self._chunks(site))
             self._changed.add(site)
-            for parts in next_parts(self._chains[site], of_site):
+            for parts in self._chains[site].next_parts(of_site):
                 self._answers.take(parts)
 
     def _save_if_due(self) -> None:

@@ -19,7 +19,6 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings, ChunksOf
 from slackwater.engine.hosts.chain.identity import identity_of
-from slackwater.engine.hosts.chain.output_parts import last_parts, next_parts
 from slackwater.engine.hosts.chain.state_bytes import StateDamagedError, from_bytes, to_bytes
 from slackwater.engine.log.arrival_log import frames_at
 from slackwater.engine.log.input.numbering import Numbering
@@ -395,12 +394,12 @@ class PackedAnswers:
 
     def add(self, chain: Chain, frames: list[Frame]) -> None:
         """What the chain gives for ``frames``."""
-        for parts in next_parts(chain, frames):
+        for parts in chain.next_parts(frames):
             self._add(parts, last=False)
 
     def end(self, chain: Chain) -> None:
         """What the end of the input gives."""
-        self._add(last_parts(chain), last=True)
+        self._add(chain.last_parts(), last=True)
 
     def _add(self, parts: list[OutputPart], *, last: bool) -> None:
         for part in self._filed(parts) if self._files else parts:
