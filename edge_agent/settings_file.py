@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from slackwater.edge_agent.errors import SettingsError, did_you_mean
-from slackwater.edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
+from slackwater.edge_agent.units import NS_PER, UNITS_READ, exactly, no_such_unit
 
 # Where in a TOML file a setting stands, so that a mistake is told with its line.
 
@@ -152,7 +152,7 @@ def quantity(text: str, units: Mapping[str, int], what: str) -> int:
     """
     found = _QUANTITY.fullmatch(text)
     name = "" if found is None else found[3]
-    scale = unit_length(name) if units is NS_PER else units.get(name)
+    scale = UNITS_READ.get(name.lower()) if units is NS_PER else units.get(name)
     if found is not None and scale is None and units is NS_PER:
         raise SettingsError(f"{text!r} is not {what}: {'; '.join(no_such_unit(name))}")
     if found is None or scale is None:

@@ -11,32 +11,23 @@ NS_PER: Final[dict[str, int]] = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9,
     "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9,
 }  # fmt: skip
-_ALIASES: Final[dict[str, str]] = {
-    "nanosecond": "ns", "nanoseconds": "ns", "microsecond": "us", "microseconds": "us",
-    "millisecond": "ms", "milliseconds": "ms", "sec": "s", "second": "s", "seconds": "s",
-    "m": "min", "minute": "min", "minutes": "min", "mins": "min", "hour": "h", "hours": "h",
-    "day": "d", "days": "d",
+_WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "ns": ("nanosecond", "nanoseconds"), "us": ("microsecond", "microseconds"),
+    "ms": ("millisecond", "milliseconds"), "s": ("sec", "second", "seconds"),
+    "min": ("m", "minute", "minutes", "mins"), "h": ("hour", "hours"), "d": ("day", "days"),
 }  # fmt: skip
-_WEEK: Final = {"w", "week", "weeks"}
-"""Read, but never written: no duration of 14 d becomes 2 weeks."""
+UNITS_READ: Final[dict[str, int]] = {
+    **NS_PER,
+    **{word: NS_PER[unit] for unit, words in _WORDS.items() for word in words},
+    # No duration of 14 d is written as 2 weeks.
+    **dict.fromkeys(("w", "week", "weeks"), 7 * NS_PER["d"]),
+}
+"""Nanoseconds of each unit that people may write, in lower case; any case is read."""
 _NO_FIXED_LENGTH: Final[dict[str, str]] = {
     "month": "in days, as in 30 d", "quarter": "in days, as in 90 d",
     "year": "in days, as in 365 d",
     "workday": "in days with weekends, as in 10 d, the most that six workdays last",
 }  # fmt: skip
-
-
-def unit_length(name: str) -> int | None:
-    """Nanoseconds of the unit that ``name`` stands for: a short one or an English word, in any
-    case; None: there is no such unit.
-
-    >>> unit_length("Minutes"), unit_length("ms"), unit_length("weeks"), unit_length("parsec")
-    (60000000000, 1000000, 604800000000000, None)
-    """
-    key = name.lower()
-    if key in _WEEK:
-        return 7 * NS_PER["d"]
-    return NS_PER.get(_ALIASES.get(key, key))
 
 
 def no_such_unit(name: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from slackwater.edge_agent.errors import did_you_mean
-from slackwater.edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
+from slackwater.edge_agent.units import NS_PER, UNITS_READ, exactly, no_such_unit
 from slackwater.engine.core.errors import UserError
 
 _DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
@@ -28,12 +28,15 @@ DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
 
 
 def unit_ns(name: str) -> int:
-    """Nanoseconds of one ``name`` (``ns us ms s min h d w`` or their English words).
+    """Nanoseconds of one ``name`` (``ns us ms s min h d w`` or their English words), in any case.
+
+    >>> unit_ns("Minutes"), unit_ns("ms"), unit_ns("weeks")
+    (60000000000, 1000000, 604800000000000)
 
     Raises:
         UserError: unknown unit; the message lists the known ones.
     """
-    length = unit_length(name)
+    length = UNITS_READ.get(name.lower())
     if length is None:
         raise UserError("; ".join(no_such_unit(name)))
     return length
