@@ -8,6 +8,8 @@ that a frame holds rows of one chunk.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -189,17 +191,14 @@ class RowIntake(Struct):
                 _, said = ints(columns.get(r.INCARNATION, pa.nulls(rows, pa.int64())))
                 stated = np.bincount(groups.code, said[counted][groups.order]) > 0
                 stated |= [(name[0], name[1]) in self._incarnation for name in named]
-            events = pa.array(counted)
-
-            def content() -> np.ndarray:
-                if len(counted) == rows:
-                    return digests(full, attrs, rows)
-                of, own = (
-                    {name: column.take(events) for name, column in columns.items()}
-                    for columns in (full, attrs)
+            fields, values = full, attrs
+            if len(counted) < rows:
+                events = pa.array(counted)
+                fields, values = (
+                    {name: column.take(events) for name, column in each.items()}
+                    for each in (full, attrs)
                 )
-                return digests(of, own, len(counted))
-
+            content = partial(digests, fields, values, len(counted))
             ts, _ = ints(full[r.TS])
             seq[counted], restarts = self.numbering.count(
                 named, stated, groups, seq[counted], ts[counted], content

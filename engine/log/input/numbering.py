@@ -296,7 +296,12 @@ class Numbering:
         self._lanes = np.zeros(0, LANE)
         self._young, self._old = _nothing(_SLOTS_LEAST), _nothing(1)
         self._entered = 0
-        self._some = False
+        self.some = False
+        """Whether an event so far had a number of its own."""
+        self.declares = bool(self._bits)
+        """Whether the user declares bits of some stream."""
+        self.by_source = any("/" in name for name in self._bits)
+        """Whether they are of a stream of one source."""
 
     def count(
         self, names: list[LaneName], stated: np.ndarray, groups: Groups, seq: np.ndarray,
@@ -316,10 +321,10 @@ class Numbering:
         numbers, restarts = seq.copy(), np.zeros(len(seq), np.int64)
         of = np.empty(len(seq), np.int64)
         of[groups.order] = places[groups.code]
-        if not self._some and seq.max(initial=-1) < 0:
+        if not self.some and seq.max(initial=-1) < 0:
             self._count_up(places, groups, numbers, ts)
             return numbers, restarts
-        self._some, content = True, digest()
+        self.some, content = True, digest()
         for start in range(0, len(seq), self._remembered // 2):
             part = slice(start, start + self._remembered // 2)
             self._make_room(2 * len(of[part]))
@@ -365,7 +370,7 @@ class Numbering:
         of["began"] = _NEVER
         of["numbered"] = of["resumed"] = newest >= 0
         if len(seq):
-            self._some = True
+            self.some = True
             self._make_room(len(seq))
             with for_rows(len(seq)):
                 self._entered += _remember(self._young, place, int(of["restarts"]), seq, digest)
@@ -381,7 +386,7 @@ class Numbering:
             "names": sorted(self._names, key=self._names.__getitem__),
             "lanes": self._lanes[: len(self._names)],
             "young": tuple(self._young), "old": tuple(self._old),
-            "entered": self._entered, "some": self._some,
+            "entered": self._entered, "some": self.some,
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -389,7 +394,7 @@ class Numbering:
         self._names = {tuple(name): place for place, name in enumerate(state["names"])}
         self._lanes = state["lanes"].astype(LANE)
         self._young, self._old = SeenNumbers(*state["young"]), SeenNumbers(*state["old"])
-        self._entered, self._some = state["entered"], state["some"]
+        self._entered, self.some = state["entered"], state["some"]
 
     def found(self, names: Iterable[LaneName] | None = None) -> tuple[CountedLane, ...]:
         """The lanes, of ``names`` (None: of all), of which there is something to say."""
@@ -405,21 +410,6 @@ class Numbering:
     def bits(self, name: LaneName) -> int:
         """Of the lane's counter, declared or recognised; 0: not known."""
         return int(self._lanes[self._names[name]]["bits"])
-
-    @property
-    def some(self) -> bool:
-        """Whether an event so far had a number of its own."""
-        return self._some
-
-    @property
-    def declares(self) -> bool:
-        """Whether the user declares bits of some stream."""
-        return bool(self._bits)
-
-    @property
-    def by_source(self) -> bool:
-        """Whether the user declares bits of a stream of one source."""
-        return any("/" in name for name in self._bits)
 
     def declared(self, source: str, stream: str) -> int:
         """Bits of the counter of a source's stream; 0: not declared."""
