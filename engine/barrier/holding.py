@@ -11,7 +11,7 @@ can come, as the policy's clocks say.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -23,6 +23,7 @@ from slackwater.engine.barrier.base import (
     EventTable,
     ReleasedMatches,
 )
+from slackwater.engine.barrier.policies import Policy
 from slackwater.engine.barrier.replay import (
     CHANGED,
     DUE,
@@ -38,40 +39,11 @@ from slackwater.engine.barrier.replay import (
     replay,
     room_for,
 )
-from slackwater.engine.core.timeline import LONG_AGO, Steps, StreamProgress, StreamTimeline
+from slackwater.engine.core.timeline import LONG_AGO, StreamTimeline
 from slackwater.engine.kernels.records import one
 from slackwater.engine.kernels.tables import numbered, places_of
 
 _NEVER: Final = 2**63 - 1
-
-
-class Policy(Protocol):
-    """When matches are due."""
-
-    adapts: bool
-    """Whether new matches leave at once while that is seldom wrong."""
-
-    def clocks(self, progress: StreamProgress) -> list[Steps]:
-        """The clocks that the targets are of."""
-
-    def last_clocks(self, progress: StreamProgress) -> list[Steps]:
-        """... that the last targets are of."""
-
-    def targets(self, closes: np.ndarray) -> np.ndarray:
-        """(matches, clocks): what each clock must come to before a new match is due.
-
-        Args:
-            closes: (matches, scopes + 1), as in ``engine.barrier.base.Changes``.
-        """
-
-    def last_targets(self, closes: np.ndarray) -> np.ndarray:
-        """(matches, clocks): ... before no later match can have an earlier last event."""
-
-    def hold_ns(self) -> int | None:
-        """How long after it became known a match is due; None: the clocks say."""
-
-    def broken(self, timeline: StreamTimeline) -> np.ndarray:
-        """Which rows of a batch came later than was promised, of what it waits for."""
 
 
 class _Held(Struct):

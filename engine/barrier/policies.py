@@ -17,30 +17,47 @@ from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps, StreamProgress
 # before the query, its progress is a promise for every type.
 
 
-class PromisePolicy:
-    """Due at once; ordered by what is promised for the types of the positive steps."""
+class Policy:
+    """When matches are due: at once; ordered by what is promised for the types of positive steps.
+
+    Args:
+        asked: of the query.
+        span_ns: the barrier's duration; 0: it has none.
+        ordered: whether matches leave by their last event's time.
+    """
 
     adapts = False
+    """Whether new matches leave at once while that is seldom wrong."""
 
-    def __init__(self, asked: BarrierRequirements) -> None:
-        self._asked = asked
+    def __init__(self, asked: BarrierRequirements, span_ns: int, *, ordered: bool) -> None:
+        self._asked, self._span_ns, self._ordered = asked, span_ns, ordered
 
     def clocks(self, progress: StreamProgress) -> list[Steps]:  # noqa: ARG002 - waits for none
+        """The clocks that the targets are of."""
         return []
 
     def last_clocks(self, progress: StreamProgress) -> list[Steps]:
+        """... that the last targets are of."""
         return _of_types(progress, self._asked.positive)
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
+        """(matches, clocks): what each clock must come to before a new match is due.
+
+        Args:
+            closes: (matches, scopes + 1), as in ``engine.barrier.base.Changes``.
+        """
         return closes[:, :0]
 
     def last_targets(self, closes: np.ndarray) -> np.ndarray:
+        """(matches, clocks): ... before no later match can have an earlier last event."""
         return np.repeat(closes[:, -1:], len(self._asked.positive), axis=1)
 
     def hold_ns(self) -> int | None:
+        """How long after it became known a match is due; None: the clocks say."""
         return None
 
     def broken(self, timeline: StreamTimeline) -> np.ndarray:
+        """Which rows of a batch came later than was promised, of what it waits for."""
         return timeline.below_promises()
 
 
@@ -119,7 +136,7 @@ class Immediate(Restorable):
 # for the end of the input.
 
 
-class Punctuation(PromisePolicy):
+class Punctuation(Policy):
     """The policy of ``punctuation``."""
 
     def clocks(self, progress: StreamProgress) -> list[Steps]:
@@ -141,17 +158,8 @@ class Punctuation(PromisePolicy):
 # had been let go.
 
 
-class Bounded:
-    """The policy of ``bounded:K``.
-
-    Args:
-        slack_ns: K.
-    """
-
-    adapts = False
-
-    def __init__(self, slack_ns: int) -> None:
-        self._slack_ns = slack_ns
+class Bounded(Policy):
+    """The policy of ``bounded:K``."""
 
     def clocks(self, progress: StreamProgress) -> list[Steps]:
         return [progress.clock]
@@ -166,13 +174,10 @@ class Bounded:
         return self._after(closes[:, -1])
 
     def _after(self, ref: np.ndarray) -> np.ndarray:
-        return np.where(ref == LONG_AGO, ref, ref + self._slack_ns)[:, None]
-
-    def hold_ns(self) -> int | None:
-        return None
+        return np.where(ref == LONG_AGO, ref, ref + self._span_ns)[:, None]
 
     def broken(self, timeline: StreamTimeline) -> np.ndarray:
-        return timeline.below(timeline.received.clock, self._slack_ns)
+        return timeline.below(timeline.received.clock, self._span_ns)
 
 
 # ``hold:H``: a match leaves H after it became known, on the arrival clock (SPEC 4.2; Z10).
@@ -183,22 +188,11 @@ class Bounded:
 # When not to use: when results must be right for good: H is no promise.
 
 
-class Hold(PromisePolicy):
-    """The policy of ``hold:H``.
-
-    Args:
-        asked: of the query.
-        hold_ns: H.
-        ordered: whether matches also wait for earlier ones, as promises say.
-    """
-
-    def __init__(self, asked: BarrierRequirements, hold_ns: int, *, ordered: bool = False) -> None:
-        super().__init__(asked)
-        self._hold_ns = hold_ns
-        self._ordered = ordered
+class Hold(Policy):
+    """The policy of ``hold:H``; where ordered, matches also wait for earlier ones by promises."""
 
     def hold_ns(self) -> int | None:
-        return self._hold_ns
+        return self._span_ns
 
     def broken(self, timeline: StreamTimeline) -> np.ndarray:
         if self._ordered:

@@ -1,24 +1,26 @@
 """Barriers by name, and their short form ``name[:DURATION][,ordered]`` (DESIGN, CLI).
 
-Adding one: a file with its policy, and a line in ``BARRIERS``.
+Adding one: a file with its policy, its import, and a line in ``BARRIERS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from slackwater.edge_agent.errors import near_miss
 from slackwater.engine.barrier.base import Barrier, BarrierRequirements
+from slackwater.engine.barrier.policies import (
+    Adaptive,
+    Bounded,
+    Hold,
+    Immediate,
+    Policy,
+    Punctuation,
+)
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
-
-if TYPE_CHECKING:
-    from slackwater.engine.barrier.holding import Policy
-
-# ruff: noqa: PLC0415 - a run has one barrier, and loads no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,64 +44,34 @@ class Closes(Enum):
 class BarrierKind:
     """``closes``: what scopes wait for. ``says``: when a match leaves; ``{span}`` is the duration.
 
-    ``policy``: of one query and site. ``span``: what the duration that it needs is called; empty:
-    it needs none. ``by_arrival``: the duration is one of the arrival clock. ``not_of_windows``: why
-    windows cannot have it; empty: they can (``engine.operators.window.progress``).
+    ``span``: what the duration that it needs is called; empty: it needs none. ``by_arrival``: the
+    duration is one of the arrival clock. ``not_of_windows``: why windows cannot have it; empty:
+    they can (``engine.operators.window.progress``).
     """
 
     closes: Closes
     says: str
-    policy: Callable[[BarrierRequirements, BarrierSettings], Policy]
+    policy: type[Policy]
     span: str = ""
     by_arrival: bool = False
     not_of_windows: str = ""
 
 
-def _promised(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
-    from slackwater.engine.barrier.policies import PromisePolicy
-
-    return PromisePolicy(asked)
-
-
-def _punctuation(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
-    from slackwater.engine.barrier.policies import Punctuation
-
-    return Punctuation(asked)
-
-
-def _bounded(_asked: BarrierRequirements, given: BarrierSettings) -> Policy:
-    from slackwater.engine.barrier.policies import Bounded
-
-    return Bounded(given.span_ns)
-
-
-def _hold(asked: BarrierRequirements, given: BarrierSettings) -> Policy:
-    from slackwater.engine.barrier.policies import Hold
-
-    return Hold(asked, given.span_ns, ordered=given.ordered)
-
-
-def _adaptive(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
-    from slackwater.engine.barrier.policies import Adaptive
-
-    return Adaptive(asked)
-
-
 _CLOSED: Final = "a match leaves once all its negated steps are closed; without these at once"
 BARRIERS: Final = {
-    "immediate": BarrierKind(Closes.NOTHING, "a match leaves at once", _promised),
-    "punctuation": BarrierKind(Closes.PROMISE, _CLOSED, _punctuation),
-    "bounded": BarrierKind(Closes.SLACK, _CLOSED, _bounded, "K"),
+    "immediate": BarrierKind(Closes.NOTHING, "a match leaves at once", Policy),
+    "punctuation": BarrierKind(Closes.PROMISE, _CLOSED, Punctuation),
+    "bounded": BarrierKind(Closes.SLACK, _CLOSED, Bounded, "K"),
     "hold": BarrierKind(
         Closes.NOTHING,
         "a match leaves {span} after its last event has arrived, unless taken back until then",
-        _hold, "H",
+        Hold, "H",
         by_arrival=True,
     ),
     "adaptive": BarrierKind(
         Closes.PROMISE,
         "a match leaves at once while few are changed later, else as under punctuation",
-        _adaptive,
+        Adaptive,
         not_of_windows="it goes by how many matches are taken back, and a window emits once, "
         "when it closes",
     ),
@@ -170,10 +142,10 @@ def barrier_of_windows(given: BarrierSettings | None, query: str) -> BarrierSett
 def build_barrier(settings: BarrierSettings, asked: BarrierRequirements) -> Barrier:
     """The barrier of one query and site."""
     if settings.name == "immediate" and not settings.ordered:
-        from slackwater.engine.barrier.policies import Immediate
-
         return Immediate(asked)
-    from slackwater.engine.barrier.holding import Holding
+    # Few runs hold matches, and the kernels for that are of no use to the others.
+    from slackwater.engine.barrier.holding import Holding  # noqa: PLC0415
 
-    policy = BARRIERS[settings.name].policy(asked, settings)
+    kind = BARRIERS[settings.name]
+    policy = kind.policy(asked, settings.span_ns, ordered=settings.ordered)
     return Holding(policy, asked, ordered=settings.ordered)

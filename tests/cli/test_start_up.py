@@ -82,7 +82,7 @@ def test_a_query_loads_only_what_it_uses(
     numbas = {"coverage"} if compiled else set()  # it looks for that, where it is installed
     assert not (NEVER - numbas | others | unused) & found
 
-    assert others_parts(found) == {"slackwater.engine.barrier.policies"}
+    assert others_parts(found) == set()
     assert {"slackwater.engine.barrier.holding", "slackwater.engine.order.unordered.none"} <= found
 
 
@@ -92,7 +92,7 @@ OTHER_ORDERS = {
     "slackwater.engine.order.slack.aq_kslack", "slackwater.engine.order.served",
 }  # fmt: skip
 OF_OTHERS = {
-    "slackwater.engine.barrier.policies", "slackwater.engine.operators.match.spill.chunks",
+    "slackwater.engine.operators.match.spill.chunks",
     "slackwater.engine.query.automata.verdicts", "pyarrow.csv",
 }  # fmt: skip
 

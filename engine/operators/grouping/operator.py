@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.engine.barrier.base import BarrierRequirements
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from slackwater.engine.core.clocks.seen import ComparedClocks
 from slackwater.engine.core.errors import UserError
@@ -105,7 +104,7 @@ class GroupingOperator(Restorable):
         self, plan: GroupingPlan, site: str, barrier: BarrierSettings, *, mixed: bool = False
     ) -> None:
         kind = BARRIERS[barrier.name]
-        if kind.by_arrival or kind.policy(BarrierRequirements((), (), 0), barrier).adapts:
+        if kind.by_arrival or kind.policy.adapts:
             raise UserError(
                 f"query {plan.name!r}: a dataflow has no barrier {barrier.name}; use bounded:K or "
                 "punctuation, which let valid items go in order, or immediate"
