@@ -25,19 +25,17 @@ from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.input.input_read import InputForm, InputKind
 from slackwater.engine.log.input.lines import NOT_UTF8, open_bytes
 from slackwater.engine.log.input.row_import import (
-    FIELDS,
     ColumnPlan,
+    Converted,
     RowBatch,
     RowRead,
     as_attribute,
     column_faults,
-    kind_codes,
     plan_columns,
-    time_faults,
 )
-from slackwater.engine.log.record.record_rules import TIME_FIELDS, Fault
-from slackwater.engine.log.record.times import Times, instants_of, is_date
-from slackwater.engine.log.record.trace_record import INT64_MIN, INT_FIELDS, LINES_OF_CR
+from slackwater.engine.log.record.record_rules import Fault
+from slackwater.engine.log.record.times import Faults, instants_of, is_date
+from slackwater.engine.log.record.trace_record import INT64_MIN, LINES_OF_CR
 
 # Types of CSV's columns, from all of their values; and its rows in those types.
 #
@@ -75,6 +73,13 @@ class Text:
     lines: np.ndarray
     broken: dict[int, tuple[str, str]]
 
+    def row(self, line: int) -> str:
+        """The row of this number as text."""
+        if line in self.broken:
+            return self.broken[line][1]
+        row = int(np.searchsorted(self.lines, line))
+        return json.dumps({name: column[row].as_py() for name, column in self.columns.items()})
+
 
 class ColumnTypes:
     """Narrows down the types of ``columns`` and of the one with interval ids, ``id_column``.
@@ -106,48 +111,7 @@ def any_kind(column: pa.Array) -> bool:
     return any(difflib.get_close_matches(word, r.KIND_NAMES, n=1, cutoff=_NEAR) for word in words)
 
 
-def typed_rows(text: Text, plan: ColumnPlan, types: dict[str, str], times: Times) -> RowBatch:
-    """The rows as columns of their types; a row with a value of another one is a fault."""
-    columns, lines = text.columns, text.lines
-    fields: dict[str, pa.Array] = {}
-    attrs: dict[str, pa.Array] = {}
-    faults = [Fault(row, why) for row, (why, _) in text.broken.items()]
-    for field in (name for name in FIELDS if name in plan.fields):
-        column = plan.fields[field]
-        if field in TIME_FIELDS:
-            fields[field], why_not = times.texts(field, columns[column], lines)
-            faults += time_faults(why_not, lines, column, columns[column])
-        elif field in INT_FIELDS:
-            fields[field], bad = _int_field(columns[column], lines, column)
-            faults += bad
-        elif field == r.KIND:
-            fields[field], unknown = kind_codes(columns[column])
-            why = f"is no kind of record; known are {', '.join(r.KIND_NAMES)}"
-            why += f"; {as_attribute(column)}"
-            faults += column_faults(unknown, lines, column, columns[column], why)
-        elif field == r.ID:
-            fields[field] = _converted(columns[column], types[column])
-        else:
-            fields[field] = columns[column]
-    for name, column in plan.attrs.items():
-        attrs[name] = _converted(columns[column], types[column])
-        if types[column] in ("float", "comma"):
-            infinite = pc.fill_null(pc.is_inf(attrs[name]), fill_value=False)
-            rows = infinite.to_numpy(zero_copy_only=False)
-            why = "is beyond what a float holds"
-            faults += column_faults(rows, lines, column, columns[column], why)
-    place = {int(line): row for row, line in enumerate(lines)} if faults else {}
-
-    def text_of(line: int) -> str:
-        if line in text.broken:
-            return text.broken[line][1]
-        row = place[line] if place else int(np.searchsorted(lines, line))
-        return json.dumps({name: column[row].as_py() for name, column in columns.items()})
-
-    return RowBatch(lines, fields, attrs, faults, text_of)
-
-
-def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> tuple[pa.Array, list[Fault]]:
+def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> Converted:
     """An integer field; faults where the text is no integer of 64 bits."""
     whole = _whole(text) if _all_match(text, _INT_FIELD) else None
     if whole is not None:
@@ -222,16 +186,32 @@ class CsvRead(RowRead):
 
     def _batches(self) -> Iterator[RowBatch]:
         form = read_form(self.path, self.form)
-        plan, types = self._learn(form)
+        plan, self._types = self._learn(form)
         for text in text_batches(self.path, form):
             for column in plan.fields.values():
                 if column not in text.columns:
                     text.columns[column] = _joined(text.columns, column)
-            rows = typed_rows(text, plan, types, self._times)
+            faults = [Fault(row, why) for row, (why, _) in text.broken.items()]
+            rows = self._typed(text.columns, plan, text.lines, faults, text.row)
             for name, values in rows.attrs.items():
-                if types[plan.attrs[name]] in ("int", "float", "comma"):
+                if self._types[plan.attrs[name]] in ("int", "float", "comma"):
                     self.nulls[name] += values.null_count
             yield rows
+
+    def _time(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
+        return self._times.texts(field, column, lines)
+
+    def _whole(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
+        return _int_field(column, lines, name)
+
+    def _value(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
+        values = _converted(column, self._types[name])
+        if self._types[name] not in ("float", "comma"):
+            return values, []
+        infinite = pc.fill_null(pc.is_inf(values), fill_value=False)
+        rows = infinite.to_numpy(zero_copy_only=False)
+        why = "is beyond what a float holds"
+        return values, column_faults(rows, lines, name, column, why)
 
     def _learn(self, form: Form) -> tuple[ColumnPlan, dict[str, str]]:
         """Which column is what, and the types of attributes and interval ids."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,17 +22,16 @@ from slackwater.engine.log.input.csv_import import any_kind
 from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from slackwater.engine.log.input.lines import CHUNK_LINES, table_files
 from slackwater.engine.log.input.row_import import (
-    FIELDS,
     ColumnPlan,
+    Converted,
     RowBatch,
     RowRead,
     as_attribute,
     column_faults,
-    kind_codes,
     plan_columns,
-    time_faults,
 )
-from slackwater.engine.log.record.record_rules import TIME_FIELDS, Fault
+from slackwater.engine.log.record.record_rules import TIME_FIELDS
+from slackwater.engine.log.record.times import Faults
 from slackwater.engine.log.record.trace_record import INT_FIELDS
 from slackwater.engine.log.whole_file import BUFFER_BYTES, DAMAGED
 
@@ -123,13 +123,14 @@ class ParquetRead(RowRead):
         names, foreign = table.schema.names, self._foreign(table)
         plan = plan_columns(self.path, names, self.form.mapping, self.form.attrs, foreign)
         self._check_types(plan, table.schema)
-        columns = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
+        wanted = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
         number = 1
         try:
-            for batch in table.parts(columns):
+            for batch in table.parts(wanted):
                 if batch.num_rows:
+                    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                     lines = np.arange(number, number + batch.num_rows)
-                    yield self._typed(batch, lines, plan)
+                    yield self._typed(columns, plan, lines, [], partial(_text_of, batch, number))
                     number += batch.num_rows
         except DAMAGED as error:
             raise UserError(f"{self.path}: damaged file: {error}") from error
@@ -181,45 +182,22 @@ class ParquetRead(RowRead):
                     f"truth values: leave it out with --attrs, or convert it"
                 )
 
-    def _typed(self, batch: pa.RecordBatch, lines: np.ndarray, plan: ColumnPlan) -> RowBatch:
-        fields: dict[str, pa.Array] = {}
-        attrs: dict[str, pa.Array] = {}
-        faults: list[Fault] = []
-        for field in (name for name in FIELDS if name in plan.fields):
-            name = plan.fields[field]
-            column = batch.column(name)
-            if field == r.KIND:
-                fields[field], unknown = kind_codes(column.cast(pa.string()))
-                why = f"is no kind of record; known are {', '.join(r.KIND_NAMES)}"
-                why += f"; {as_attribute(name)}"
-                faults += column_faults(unknown, lines, name, column, why)
-            elif field in TIME_FIELDS:
-                fields[field], why_not = self._time(field, column, lines)
-                faults += time_faults(why_not, lines, name, column)
-            elif field in INT_FIELDS or (field == r.ID and pa.types.is_integer(column.type)):
-                fields[field], bad = _integers(column, lines, name)
-                faults += bad
-            elif field == r.ID:
-                fields[field] = column.cast(STRING)
-            else:
-                fields[field] = column.cast(pa.string())
-        for attribute, name in plan.attrs.items():
-            attrs[attribute], bad = typed_attribute(batch.column(name), lines, name)
-            faults += bad
-
-        def text_of(line: int) -> str:
-            return json.dumps(batch.slice(line - int(lines[0]), 1).to_pylist()[0], default=str)
-
-        return RowBatch(lines, fields, attrs, faults, text_of)
-
-    def _time(
-        self, field: str, column: pa.Array, lines: np.ndarray
-    ) -> tuple[pa.Array, dict[int, str]]:
+    def _time(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
         if _is_instant(column.type):
             return self._times.instants(field, column)
         if _is_text(column.type) or pa.types.is_decimal(column.type):
             return self._times.texts(field, column.cast(pa.string()), lines)
         return self._times.numbers(field, column, lines)
+
+    def _whole(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
+        return _integers(column, lines, name)
+
+    def _value(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
+        return typed_attribute(column, lines, name)
+
+
+def _text_of(batch: pa.RecordBatch, first: int, line: int) -> str:
+    return json.dumps(batch.slice(line - first, 1).to_pylist()[0], default=str)
 
 
 class TableRead(ParquetRead):
@@ -272,7 +250,7 @@ def _is_number(type_: pa.DataType) -> bool:
     )
 
 
-def _integers(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array, list[Fault]]:
+def _integers(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
     if pa.types.is_floating(column.type):
         nothing = pa.scalar(None, column.type)
         wide = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.float64())
@@ -290,7 +268,7 @@ def _integers(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array,
     return kept.cast(pa.int64()), column_faults(rows, lines, name, column, "is beyond 64 bits")
 
 
-def typed_attribute(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array, list[Fault]]:
+def typed_attribute(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
     """``column`` in a type that attributes have, and the rows whose values it does not hold."""
     if _is_instant(column.type):  # as a number of ns
         column = column.cast(pa.timestamp("ns", getattr(column.type, "tz", None))).cast(pa.int64())

@@ -22,13 +22,15 @@ from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.log.input.input_read import InputRead, Rows
-from slackwater.engine.log.record.record_rules import FIELDS_OF_KIND, Fault
-from slackwater.engine.log.record.times import NOT_TIME
-from slackwater.engine.log.record.trace_record import TEXT_FIELDS
+from slackwater.engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS, Fault
+from slackwater.engine.log.record.times import NOT_TIME, Faults
+from slackwater.engine.log.record.trace_record import INT_FIELDS, TEXT_FIELDS
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]
 """Columns that are no record field where every row is an event: somebody's own ``delay``."""
+Converted = tuple[pa.Array, list[Fault]]
+"""A column in another type, and the rows whose values that does not hold."""
 FIELDS: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)
 
 
@@ -153,6 +155,48 @@ class RowRead(InputRead):
     @abstractmethod
     def _batches(self) -> Iterator[RowBatch]:
         """The table in parts of bounded size."""
+
+    @abstractmethod
+    def _time(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
+        """Times [ns], and why a row gives none (``engine.log.record.times``)."""
+
+    @abstractmethod
+    def _whole(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
+        """Whole numbers of 64 bits."""
+
+    @abstractmethod
+    def _value(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
+        """Values in a type that attributes and ids have."""
+
+    def _typed(
+        self, columns: Mapping[str, pa.Array], plan: ColumnPlan, lines: np.ndarray,
+        faults: list[Fault], text_of: Callable[[int], str],
+    ) -> RowBatch:  # fmt: skip
+        """The rows as columns of their types; a value of another one adds to ``faults``."""
+        fields: dict[str, pa.Array] = {}
+        attrs: dict[str, pa.Array] = {}
+        for field in (each for each in FIELDS if each in plan.fields):
+            name = plan.fields[field]
+            column = columns[name]
+            bad: list[Fault] = []
+            if field == r.KIND:
+                fields[field], unknown = kind_codes(column.cast(pa.string()))
+                why = f"is no kind of record; known are {', '.join(r.KIND_NAMES)}"
+                bad = column_faults(unknown, lines, name, column, f"{why}; {as_attribute(name)}")
+            elif field in TIME_FIELDS:
+                fields[field], why_not = self._time(field, column, lines)
+                bad = time_faults(why_not, lines, name, column)
+            elif field in INT_FIELDS:
+                fields[field], bad = self._whole(column, lines, name)
+            elif field == r.ID:
+                fields[field], bad = self._value(column, lines, name)
+            else:
+                fields[field] = column.cast(pa.string())
+            faults += bad
+        for attribute, name in plan.attrs.items():
+            attrs[attribute], bad = self._value(columns[name], lines, name)
+            faults += bad
+        return RowBatch(lines, fields, attrs, faults, text_of)
 
     def _check(self, batch: RowBatch) -> None:
         """Takes out the rows with faults, and reports these."""
