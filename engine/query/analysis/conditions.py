@@ -219,7 +219,8 @@ def condition(node: s.Node, context: Context) -> Predicate:
         case s.Operation("in"):
             return _checked(_membership(node, context), node, context)
         case s.Operation("is null", (item,)):
-            return Logic("not", (Presence(value_of(item, context).expression),))
+            absent = Logic("not", (Presence(value_of(item, context).expression),))
+            return _checked(absent, node, context)
         case s.Operation("like", (item, pattern)):
             assert isinstance(pattern, s.Literal)
             found = Likeness(_text(value_of(item, context), item.at, context), str(pattern.value))
@@ -239,11 +240,14 @@ def condition(node: s.Node, context: Context) -> Predicate:
 
 
 def _checked(predicate: Predicate, node: s.Node, context: Context) -> Predicate:
-    """Refuses functions of times, as what clocks may be off by goes through sums and products and
-    not through these; and functions of texts and of times that take more than one event.
+    """Refuses functions and rests of times, as what clocks may be off by goes through sums and
+    products and not through these; and functions of texts and of times that take more than one
+    event.
     """
-    calls = [part for part in inside(predicate) if isinstance(part, FunctionCall | Case)]
-    if clocked_aliases(calls):
+    parts = list(inside(predicate))
+    calls = [part for part in parts if isinstance(part, FunctionCall | Case)]
+    rests = [part for part in parts if isinstance(part, Arithmetic) and part.op == "%"]
+    if clocked_aliases([*calls, *rests]):
         message = "a function of ts, te or ref depends on how far clocks err"
         hint = "compare sums and differences of times, or use raw_ts, raw_te, arrival"
         raise context.refuse(node.at, message, hint)
