@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.released import Strings
+from slackwater.engine.operators.window.settings import SURE
 from slackwater.engine.operators.window.time_windows import TimeWindows
 from slackwater.engine.operators.window.uncertainty.bounds import chosen
 from slackwater.engine.query import query
@@ -80,13 +81,36 @@ def summary(events: list[tuple[int, bool, bool]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def mean(values: list[int]) -> Fraction:
-    return Fraction(sum(values), len(values))
-
-
 EVENTS = st.lists(
     st.tuples(st.integers(0, 32), st.integers(-6, 6), st.integers(0, 7)), min_size=1, max_size=6
 )
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("(ref - 7) * (ref - 9) < 0", lambda t: (t - 7) * (t - 9) < 0),
+        ("100 / (ref - 8) > 40", lambda t: t != 8 and 100 / (t - 8) > 40),
+        ("NOT ref * ref >= 70 AND v > 0", lambda t: t * t < 70),
+    ],
+)
+@given(drawn=EVENTS)
+@example(drawn=[(10, 1, 5)])  # true at 8 alone, neither as measured nor at an end of its range
+def test_products_of_times_are_certain_under_all_errors_alone(
+    where: str, holds: Callable[[int], bool], drawn: list[tuple[int, int, int]]
+) -> None:
+    events = [Event(ref, v=1 + abs(v), unc=unc) for ref, v, unc in sorted(drawn)]
+    found = chosen(plan(where).where, batch(Stream(tuple(events)), Strings()), 10**6)  # type: ignore[arg-type]
+    for n, event in enumerate(events):
+        true = [holds(event.ref + e) for e in range(-event.unc, event.unc + 1)]
+        if found is not None and found.taken[n] and found.how[n] == SURE:
+            assert all(true)
+        elif found is not None and not found.taken[n]:
+            assert not any(true)
+
+
+def mean(values: list[int]) -> Fraction:
+    return Fraction(sum(values), len(values))
 
 
 @settings(max_examples=50)

@@ -16,11 +16,14 @@ from slackwater.engine.operators.window.settings import LIKELY, SURE, UNLIKELY
 from slackwater.engine.operators.window.state.accumulate import Summary, add_float, total_of
 from slackwater.engine.operators.window.state.cells import Kept
 from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD
-from slackwater.engine.query.clocked import difference, is_clocked
+from slackwater.engine.query.clocked import clocked_aliases, difference, is_clocked
 from slackwater.engine.query.expression import mask
+from slackwater.engine.query.fields import inside
 from slackwater.engine.query.plan import (
     OPPOSITE,
+    Arithmetic,
     Comparison,
+    Expression,
     Logic,
     Membership,
     Predicate,
@@ -36,6 +39,8 @@ from slackwater.engine.query.plan import (
 # holds. Each comparison changes once as the error grows (``=`` twice); where, is found by halving,
 # with the very evaluation that answers for times that are certain. What it says under some error
 # of the length it says at an end of its range, as each comparison for itself ascends or descends.
+# What a product of times, or a division by one, makes may do both: where clocks err it may hold and
+# may not.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +68,23 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
     lasting = bool(length.any())
     if not (lasting or unc.any()) or not is_clocked(where, lengths=lasting):
         return None
-    rows = _Rows(released, np.arange(released.n), length)
+    bent = any(map(_is_bent, inside(where)))
+    loose = (length > 0) | (bent & (unc > 0))
+    rows = _Rows(released, np.arange(released.n), length, loose)
     taken = rows.hold(where, np.zeros(released.n, np.int64))
     found = Chosen(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
     ends = (-1, 1) if lasting else (0,)
     changes = [_changes(each, rows, unc, end) for each in _one_way(where) for end in ends]
-    moved = np.flatnonzero(np.any([length > 0, *(before < unc for before in changes)], axis=0))
+    moved = np.flatnonzero(np.any([loose, *(before < unc for before in changes)], axis=0))
     if not len(moved):
         return found
-    few, limit = _Rows(released, moved, length[moved]), unc[moved]
+    few, limit = _Rows(released, moved, length[moved], loose[moved]), unc[moved]
     errors = [-limit, limit, np.zeros(len(moved), np.int64)]
     for before in changes:
         errors += [before[moved], np.minimum(before[moved] + 1, limit)]
     holds = np.array([few.possible(where, error) for error in errors])
     fails = ~holds
-    if lasting:
+    if lasting or bent:
         fails = np.array([few.possible(where, error, truth=False) for error in errors])
     low = np.where(holds, errors, unc_max + 1).min(axis=0)
     high = np.where(holds, errors, -unc_max - 1).max(axis=0)
@@ -91,11 +98,15 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
 
 
 class _Rows:
-    """Some rows, whose clocks may be asked to err; ``length``: and by how much their lengths."""
+    """Some rows, whose clocks may be asked to err; ``length``: and by how much their lengths.
+    ``loose``: of which a condition that may ascend and descend may hold and may not.
+    """
 
-    def __init__(self, released: Released, rows: np.ndarray, length: np.ndarray) -> None:
+    def __init__(
+        self, released: Released, rows: np.ndarray, length: np.ndarray, loose: np.ndarray
+    ) -> None:
         self._columns = {name: column[rows] for name, column in released.columns.items()}
-        self._released, self._length = released, length
+        self._released, self._length, self._loose = released, length, loose
 
     def hold(self, predicate: Predicate, error: np.ndarray, end: int = 0) -> np.ndarray:
         """Where it is true if each row's clock errs by ``error`` [ns]; bool (n,).
@@ -115,7 +126,7 @@ class _Rows:
         self, predicate: Predicate, error: np.ndarray, *, truth: bool = True
     ) -> np.ndarray:
         """Where it may be true (or false) if each row's clock errs by ``error``; bool (n,)."""
-        if not self._length.any():
+        if not self._loose.any():
             return self.hold(predicate, error)
         match predicate:
             case Logic(op="not", terms=(term,)):
@@ -133,8 +144,17 @@ class _Rows:
                 ways = [Comparison(side, left, right) for side in sides]
                 found = [self.hold(way, error, -1) | self.hold(way, error, 1) for way in ways]
                 neither = difference(left, right) is None  # it may ascend and descend
-                return np.asarray(np.logical_and.reduce(found) | (neither & (self._length > 0)))
+                loose = self._loose if any(map(_is_bent, inside(predicate))) else self._length > 0
+                return np.asarray(np.logical_and.reduce(found) | (neither & loose))
         return self.hold(predicate if truth else Logic("not", (predicate,)), error)
+
+
+def _is_bent(node: Expression | Predicate) -> bool:
+    """Whether ``node`` may ascend and descend as the error of one clock grows."""
+    match node:
+        case Arithmetic(op="*" | "/" as op, left=left, right=right):
+            return bool(clocked_aliases([right])) and (op == "/" or bool(clocked_aliases([left])))
+    return False
 
 
 def _one_way(predicate: Predicate) -> Iterator[Comparison]:
