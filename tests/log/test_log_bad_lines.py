@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.input import lines
+from slackwater.engine.log.input.input_log import open_input
+from slackwater.engine.log.input.input_read import InputForm
 from slackwater.engine.log.input.trace import TraceRead
 
 EXAMPLE = '{"type": "A", "ts": 3}'
@@ -74,6 +77,36 @@ CASES = {
     "tick with source": ('{"kind": "tick", "arrival": 1, "source": "a"}', '"source" does not belong to a record of kind tick'),
 }  # fmt: skip
 GOOD = '{"type": "A", "ts": 3}'
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "key"),
+    [
+        ('{"ts": 1, "attrs": {"v": 1}, "v": 2}', "v", "v"),
+        ('{"ts": 1, "a": {"b": 1}, "a_b": 2}', "a_b", "a_b"),
+        ('{"ts": 1, "a_b": 2, "a": {"b": 1}}', "a_b", "a.b"),
+    ],
+)
+def test_two_keys_of_one_attribute_are_refused_and_the_remedy_works(
+    line: str, name: str, key: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "t.jsonl"
+    trace.write_text(f'{{"ts": 0}}\n{line}\n')
+    said = (
+        f'{trace}:2: the key "{key}" and another one are both attribute "{name}"; '
+        f"--map attrs.NAME={key} gives it another name"
+    )
+    with pytest.raises(UserError, match=re.escape(said)):
+        list(open_input(trace, "ns"))
+    (frame,) = open_input(trace, InputForm("ns", {"attrs.other": key}))
+    assert {f"attrs.{name}", "attrs.other"} <= {*frame.batch.schema.names}
+
+
+def test_two_keys_of_one_attribute_with_one_value_are_one(tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    trace.write_text('{"ts": 1, "a": {"b": null}, "a_b": 2}\n{"ts": 2, "a": {"b": 2}, "a_b": 2}\n')
+    (frame,) = open_input(trace, "ns")
+    assert frame.batch.column("attrs.a_b").to_pylist() == [2, 2]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -305,22 +305,32 @@ class Flat:
         self._attrs = None if attrs is None else frozenset(attrs)
         self._missing = dict(mapping)
         self._nulls = frozenset(nulls)
+        self._line = 0
 
     def records(self, objects: list[Any], lines: np.ndarray) -> list[Any]:
         """Each object as a record; what is none, or has a misspelt field, stays as it is.
 
         Raises:
-            UserError: a mapped key, or an event time, that is nowhere in the first objects.
+            UserError: a mapped key, or an event time, that is nowhere in the first objects; or as
+                of ``record``.
         """
         if self._nulls:
             objects = [_without_words(each, self._nulls) for each in objects]
-        found = [self.record(each) if type(each) is dict else each for each in objects]
+        found = [
+            self.record(each, line) if type(each) is dict else each
+            for each, line in zip(objects, lines, strict=True)
+        ]
         self._check_keys(objects, found, lines)
         return found
 
-    def record(self, given: dict[str, Any]) -> dict[str, Any]:
-        """One object as a record."""
+    def record(self, given: dict[str, Any], line: int) -> dict[str, Any]:
+        """One object, of a line, as a record.
+
+        Raises:
+            UserError: two keys with different values that are one attribute.
+        """
         record: dict[str, Any] = {}
+        self._line = line
         own = given.get(r.ATTRS)
         attrs: dict[str, Any] = dict(own) if type(own) is dict else {}
         for key, value in given.items():
@@ -336,7 +346,7 @@ class Flat:
             elif self._attrs is None and key not in _KNOWN and _misspelt(key, given):
                 record[key] = value
             elif self._attrs is None or key in self._attrs:
-                attrs.setdefault(key, value)
+                self._put(key, key, value, attrs)
         if attrs:
             record[r.ATTRS] = attrs
         return record
@@ -350,13 +360,24 @@ class Flat:
             elif type(inner) is dict:
                 self._nested(at, called, inner, record, attrs)
             elif self._attrs is None or called in self._attrs or at in self._attrs:
-                attrs.setdefault(called, inner)
+                self._put(called, at, inner, attrs)
+
+    def _put(self, name: str, key: str, value: Any, attrs: dict[str, Any]) -> None:
+        """``key`` is the attribute ``name``."""
+        known = attrs.get(name)
+        if known is None:
+            attrs[name] = value
+        elif value is not None and value != known:
+            raise UserError(
+                f'{self.name}:{self._line}: the key "{key}" and another one are both attribute '
+                f'"{name}"; --map attrs.NAME={key} gives it another name'
+            )
 
     def _assign(self, key: str, value: Any, record: dict[str, Any], attrs: dict[str, Any]) -> None:
         for target in self._of_key[key]:
             self._missing.pop(target, None)
             if target.startswith(ATTR_PREFIX):
-                attrs[target.removeprefix(ATTR_PREFIX)] = value
+                self._put(target.removeprefix(ATTR_PREFIX), key, value, attrs)
             elif target in _TEXTS and type(value) is int:
                 record[target] = str(value)
             else:
@@ -372,6 +393,13 @@ class Flat:
                 f'{self.name}:{lines[-1]}: no record so far has "{key}" (wanted for {target}){hint}'
             )
         self._missing.clear()
+        if len(objects) == 1 and r.TS not in records[0]:
+            within = [key for key, value in objects[0].items() if _are_objects(value)]
+            if len(within) == 1:
+                raise UserError(
+                    f'{self.name}:{lines[0]}: no record has "ts", the event time; "{within[0]}" '
+                    "has objects of its own: --format json reads these"
+                )
         events = [
             each for each in records
             if type(each) is dict and each.get(r.KIND) in (None, "event") and r.ATTRS in each
@@ -382,6 +410,10 @@ class Flat:
                 f'{self.name}:{lines[0]}: no record has "ts", the event time; say which key is, as '
                 f"in --map ts={time_hint(keys) or 'KEY'} (keys: {', '.join(keys)})"
             )
+
+
+def _are_objects(value: Any) -> bool:
+    return type(value) is list and bool(value) and all(type(each) is dict for each in value)
 
 
 def _without_words(value: Any, nulls: frozenset[str]) -> Any:

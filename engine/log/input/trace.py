@@ -154,7 +154,7 @@ class TraceRead(InputRead):
         line = json.loads(text, parse_float=str)
         if not isinstance(line, dict):
             return value
-        found = self._flat.record(line).get(name)
+        found = self._flat.record(line, 0).get(name)
         return found if isinstance(found, str) else value
 
     def _attrs(
