@@ -21,6 +21,7 @@ _VALUES: Final = {
     "map": r"[\w.$]+=\w[\w.]*",
     "table": r"\w+=\w[\w.]*",
     "sort": r"(?:arrival|ts)\b",
+    "format": r"json\b",
     "time-unit": r"(?:ns|us|ms|s|min|h|d)\b",
     "purge": r"(?:late|slack|promises)\b(?:\[:D\]|:[^\s;,)]+)?",
     "order": r"[a-z-]+:[^\s;,:)]+",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -60,6 +61,14 @@ def test_rows_as_dicts_may_lack_keys_and_have_attributes_beside_the_fields() -> 
         ([{"ts": 1}, 5], "table: row 2: each row must be a dict: 5"),
         ([{"ts": 1, "attrs": 5}], "table: row 1: attrs must be a dict"),
         ([{"ts": 1, "v": 1}, {"ts": 2, "v": "x"}], "table: Arrow cannot hold it"),
+        ([{"ts": 1, "v": 2**70}], "table: Arrow cannot hold it"),
+        ([{"ts": 1, "v": "\ud800"}], "table: Arrow cannot hold it"),
+        ([{1: 2, "ts": 3}], "table: Arrow cannot hold it"),
+        ({"ts": 1}, "table: Arrow cannot hold it"),
+        (pd.DataFrame([[1, 2]], columns=["ts", "ts"]), "table: Arrow cannot hold it"),
+        (pd.Series([1, 2]), "a list of dicts, not Series"),
+        (np.array([1, 2]), "a list of dicts, not ndarray"),
+        (pl.LazyFrame({"ts": [1]}), r"not LazyFrame; collect\(\) it first"),
         ([], "a list of dicts, not an empty list"),
         ([7], "a list of dicts, not list"),
     ],

@@ -52,6 +52,7 @@ def tables() -> dict[str, Any]:
         "batch": table.to_batches()[0],
         "columns": columns(),
         "foreign": Foreign(),
+        "views": table.set_column(5, "tag", table["tag"].cast(pa.string_view())),
         "pandas": frame,
         "pandas, filtered": pd.concat([frame.head(1), frame])[1:],
         "pandas, indexed": frame.set_index("ts"),

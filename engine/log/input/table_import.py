@@ -37,10 +37,10 @@ def as_arrow(source: Any) -> pa.Table:
             and only counts) or polars, or another that has Arrow's PyCapsule interface.
 
     Raises:
-        UserError: it is none of these, is an empty list, or a column of objects mixes types.
+        UserError: it is none of these, is an empty list, or Arrow cannot hold a column or a name.
     """
     if isinstance(source, pa.Table):
-        return source
+        return _without_views(source)
     pandas = sys.modules.get("pandas")  # who has such a frame has imported it
     try:
         if isinstance(source, Mapping):
@@ -56,11 +56,13 @@ def as_arrow(source: Any) -> pa.Table:
             return found
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return _without_views(pa.table(source))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{InputKind.TABLE}: Arrow cannot hold it: {error}") from error
+    empty = isinstance(source, list) and not source
+    hint = "; collect() it first" if hasattr(source, "collect") else ""
     raise UserError(
         "an input is a path or several, a table (Arrow, pandas, polars), a dict of columns or a "
-        f"list of dicts, not {'an empty list' if source == [] else type(source).__name__}"
+        f"list of dicts, not {'an empty list' if empty else type(source).__name__}{hint}"
     )
 
 
