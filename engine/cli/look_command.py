@@ -129,6 +129,7 @@ def _question(found: Look, scale: int) -> str:
     numbers = [
         each for each in found.columns
         if each.field is None and each.type in ("number", "int") and not found.skipped
+        and each.attribute
         and not (each.type == "int" and _CODE.fullmatch(each.name.rpartition(".")[2]))
     ]  # fmt: skip
     numbers = [each for each in numbers if each.distinct > 1] or numbers

@@ -41,6 +41,9 @@ ODD = "logger 7\nDate;Time;dev;v;w\n" + "".join(
 )  # fmt: skip
 POINTS = "".join(f"mem,host=s{n % 2} used={n}.5 {1772352000 + n}000000000\n" for n in range(20))
 OF_DAY = "mat,reader,time\n" + "".join(f"m,s{n % 2},10:30:{n:02d}.2\n" for n in range(20))
+POINTED = RESERVED.replace("select,a b", "a.b,attrs.v")
+LITERAL = "".join(f'{{"ts": {n}, "": {n}, "a.b": {n}, "c": {{"d": {n}}}}}\n' for n in range(20))
+WITHIN = json.dumps({"data": [{"ts": n, "v": {"x": n}} for n in range(20)]})
 FILES: dict[str, tuple[str, dict[str, str]]] = {
     "eu.csv": (EU, {"Zeitstempel": "ts", "Sensor": "source"}),
     "nested.jsonl": (NESTED, {"timestamp": "ts", "device.id": "source"}),
@@ -53,6 +56,9 @@ FILES: dict[str, tuple[str, dict[str, str]]] = {
     "points.lp": (POINTS, {"ts": "ts", "type": "type", "host": "source"}),
     "of-day.csv": (OF_DAY, {"time": "ts", "reader": "source"}),
     "reserved.csv": (RESERVED, {"time": "ts", "host": "source"}),
+    "points.csv": (POINTED, {"time": "ts", "host": "source"}),
+    "literal.jsonl": (LITERAL, {"ts": "ts"}),
+    "within.json": (WITHIN, {"ts": "ts"}),
 }
 
 
@@ -76,7 +82,7 @@ def test_the_command_to_go_on_with_works_when_pasted(
     ran = cli(*command[1:])
     assert ran.code == 0, ran.err
     rows = [row for row in _rows(ran.out) if row["op"] == "+"]
-    events = 9 if name == "reserved.csv" else 20
+    events = 9 if name in ("reserved.csv", "points.csv") else 20
     assert sum(row["value"]["count(*)"] for row in rows) == events
 
 

@@ -10,10 +10,10 @@ import codecs
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +79,9 @@ _WINDOWS: Final = "cp1252"
 _BLOCK_BYTES: Final = 1 << 20
 _LETTER: Final = re.compile(r"[^\x00-\x7f]")
 _STRANGE: Final = re.compile("[\udc80-\udcff]")
-_REMEDIES: Final = re.compile(rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short) ([a-z]+)")
+_REMEDIES: Final = re.compile(
+    rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short|format) ([a-z]+)"
+)
 """Options that a refusal names with their value."""
 
 
@@ -87,8 +89,9 @@ class Column(Struct):
     """One column or key: ``type`` (time, day, time of day, int, number, bool, text, list), as what
     it is read.
 
-    ``unit``: of times that are numbers; None: they are dates, or no times. ``nulls``: words among
-    numbers. ``distinct``: how many values the sample has.
+    ``attribute``: its name as an attribute. ``unit``: of times that are numbers; None: they are
+    dates, or no times. ``nulls``: words among numbers. ``distinct``: how many values the sample
+    has.
     """
 
     name: str
@@ -99,11 +102,7 @@ class Column(Struct):
     why: str = ""
     nulls: tuple[str, ...] = ()
     distinct: int = 0
-
-    @property
-    def attribute(self) -> str:
-        """Its name as an attribute."""
-        return self.name.replace(".", "_")
+    attribute: str = ""
 
 
 class Look(Struct):
@@ -141,8 +140,8 @@ def look(sources: Sequence[str], given: InputForm, copying: Copying = silent) ->
         return found
     form = given if given.encoding else replace(given, encoding=_encoding_of(files, kind))
     form = form if kind is not InputKind.CSV or given.header else _headed(source, form)
-    samples, comma = _samples(source, kind, form)
-    columns = [_column(name, values, comma=comma) for name, values in samples.items()]
+    samples = _samples(source, kind, form)
+    columns = [_column(name, samples) for name in samples.rows]
     found = Look(str(kind), columns, _guessed(columns, form))
     if len(files) > 1:
         found.form = _named_by_files(found, files, form)
@@ -155,6 +154,10 @@ def look(sources: Sequence[str], given: InputForm, copying: Copying = silent) ->
             better = _repaired(found.form, found.fault)
             if better == found.form:
                 break
+            if better.format != found.form.format:
+                again = look(sources, replace(given, format=better.format), copying)
+                again.options[:0] = ["--format", str(better.format)]
+                return again
             found.form = better
             found.options = options_of(given, better)
         else:
@@ -236,8 +239,8 @@ def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> Inpu
     if other is InputKind.LOG:
         return found.form  # the reader says what to do
     form = _headed(files[1], given) if other is InputKind.CSV and not given.header else given
-    names, _ = _samples(files[1], other, form)
-    alike = set(names) == {each.name for each in found.columns}
+    names = set(_samples(files[1], other, form).rows)
+    alike = names == {each.name for each in found.columns}
     alike = alike or any(each.field == r.TYPE for each in found.columns)
     field = r.SOURCE if alike else r.STREAM
     if given.named_by_file or any(each.field == field for each in found.columns):
@@ -265,8 +268,17 @@ def _headed(source: str, form: InputForm) -> InputForm:
 # A sample of rows, by column or key.
 
 
-def _samples(source: str, kind: InputKind, form: InputForm) -> tuple[dict[str, list[Any]], bool]:
-    """The second: whether a comma may stand for the point in them."""
+class _Sample(NamedTuple):
+    """``comma``: fractions may have one for the point, as ``ColumnTypes`` says. ``nested``: columns
+    that are keys of objects within objects.
+    """
+
+    rows: dict[str, list[Any]]
+    comma: bool = False
+    nested: Set[str] = frozenset()
+
+
+def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
     rows: dict[str, list[Any]] = {}
     if kind is InputKind.CSV:
         csv = read_form(source, form)
@@ -275,7 +287,7 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> tuple[dict[str, l
         rows = {
             name: text.columns[key].slice(0, SAMPLE_ROWS).to_pylist() for name, key in named if name
         }
-        return rows, csv.delimiter != ","
+        return _Sample(rows, csv.delimiter != ",")
     if kind is InputKind.PARQUET:
         table = ParquetParts(source, table_files(source))
         for batch in islice(table.parts(table.schema.names), 1):
@@ -284,13 +296,15 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> tuple[dict[str, l
                 each.name: _plain(column)
                 for each, column in zip(part.schema, part.columns, strict=True)
             }
-        return rows, False
+        return _Sample(rows)
+    nested = set[str]()
     for count, one in enumerate(islice(_objects(source, form), SAMPLE_ROWS)):
         for path, value in values_by_path(one):
             rows.setdefault(path, [None] * count).append(value)
+            nested |= {path} - one.keys()
         for values in rows.values():
             values.extend([None] * (count + 1 - len(values)))
-    return rows, False
+    return _Sample(rows, nested=nested)
 
 
 def _plain(column: pa.Array) -> list[Any]:
@@ -311,15 +325,18 @@ def _objects(source: str, form: InputForm) -> Iterator[dict[str, Any]]:
 # What a column is.
 
 
-def _column(name: str, values: list[Any], *, comma: bool) -> Column:
-    """``comma``: fractions may have one for the point, as ``ColumnTypes`` says."""
-    some = [_sound(value) for value in values if value is not None]
+def _column(name: str, sample: _Sample) -> Column:
+    comma = sample.comma
+    some = [_sound(value) for value in sample.rows[name] if value is not None]
     samples = list(dict.fromkeys(_shown(value) for value in some[:100]))[:SAMPLES]
     type_, unit = _type_of(some, comma=comma)
     nulls = _words_among(some) if type_ == "text" else ()
     if nulls:
         type_, unit = _type_of([value for value in some if value not in nulls], comma=comma)
-    return Column(name, type_, samples, unit, nulls=nulls, distinct=len(set(map(str, some))))
+    attribute = name.removeprefix(ATTR_PREFIX)
+    attribute = attribute.replace(".", "_") if name in sample.nested else attribute
+    distinct = len(set(map(str, some)))
+    return Column(name, type_, samples, unit, nulls=nulls, distinct=distinct, attribute=attribute)
 
 
 def _words_among(texts: Sequence[str]) -> tuple[str, ...]:
