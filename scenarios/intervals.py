@@ -1,8 +1,8 @@
-"""What scenarios of intervals share: which intervals there truly are, and who finds their matches.
+"""True intervals and their matches, for the scenarios with intervals.
 
-Readings are grouped into intervals here by definition, over all readings at once and with their
-true times; the devices group them one by one, with their own clocks. An interval of the log is the
-true one that begins and ends with the same readings of the same thing.
+This module groups readings into intervals by definition, all at once and with their true times;
+the devices group them one by one, with their own clocks. An interval of the log equals the true
+interval that begins and ends with the same readings of the same thing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from slackwater.simulation import TRUTH
 
 CONFIRMED: Final = "confirmed"
 Identity = tuple[str, str, int, int]
-"""Source, type, begin and end at the source's clock: names an interval of the log."""
+"""Source, type, begin and end at the source's clock of an interval of the log."""
 
 
 class Interval(NamedTuple):
-    """``start_ns`` and ``end_ns`` in true time; ``thing``: what it is of."""
+    """``start_ns`` and ``end_ns`` in true time; ``thing``: the observed thing."""
 
     type: str
     thing: Any
@@ -37,7 +37,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Readings:
+class TrueReadings:
     """Readings of one thing by one source, in order: true times, the device's, and values."""
 
     source: str
@@ -47,7 +47,7 @@ class Readings:
     values: np.ndarray
 
 
-def runs_of(readings: Readings, labels: np.ndarray) -> list[Interval]:
+def runs_of(readings: TrueReadings, labels: np.ndarray) -> list[Interval]:
     """Intervals of equal ``labels`` (text per reading): each ends where the next one begins, the
     last one at the last reading.
     """
@@ -59,10 +59,10 @@ def runs_of(readings: Readings, labels: np.ndarray) -> list[Interval]:
 
 
 def bands_of(
-    readings: Readings, names: Sequence[str], edges: Sequence[float], hysteresis: float = 0.0
+    readings: TrueReadings, names: Sequence[str], edges: Sequence[float], hysteresis: float = 0.0
 ) -> list[Interval]:
-    """Bands of a value: one at an edge is in the band below. A band holds until its edge is passed
-    by more than ``hysteresis`` upwards, or downwards by so much.
+    """Bands of a value: a value at an edge is in the band below. A band ends when the value passes
+    its edge by more than ``hysteresis`` upwards, or by at least that much downwards.
     """
     plain = np.searchsorted(np.array(edges, np.float64), readings.values, side="left").tolist()
     held: list[int] = []
@@ -74,7 +74,7 @@ def bands_of(
     return runs_of(readings, np.array(names, object)[held])
 
 
-def stays_of(readings: Readings, name: str, gap_ns: int) -> list[Interval]:
+def stays_of(readings: TrueReadings, name: str, gap_ns: int) -> list[Interval]:
     """Presences: readings that are at most ``gap_ns`` apart, from the first to the last."""
     if not readings.true_ns.size:
         return []
@@ -85,7 +85,7 @@ def stays_of(readings: Readings, name: str, gap_ns: int) -> list[Interval]:
 
 
 def _made(
-    readings: Readings, starts: np.ndarray, ends: np.ndarray, names: Sequence[str]
+    readings: TrueReadings, starts: np.ndarray, ends: np.ndarray, names: Sequence[str]
 ) -> list[Interval]:
     rows = zip(
         names, readings.true_ns[starts].tolist(), readings.true_ns[ends].tolist(),
@@ -129,7 +129,7 @@ def pairs(
     first: Endpoints, second: Endpoints, within_ns: int,
     holds: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray],
 ) -> set[Match]:  # fmt: skip
-    """All pairs of one thing within ``within_ns`` of which ``holds(ts, te, ts', te')`` is true."""
+    """All pairs of one thing within ``within_ns`` for which ``holds(ts, te, ts', te')``."""
     ts, te = first.ts[:, None], first.te[:, None]
     span = np.maximum(te, second.te) - np.minimum(ts, second.ts)
     same = first.thing[:, None] == second.thing[None, :]
@@ -141,66 +141,68 @@ def pairs(
 
 
 def identity_of(event: Mapping[str, Any]) -> Identity:
-    """Of an event in a result; a source of another site than ``main`` is told with it."""
+    """Identity of an event in a result; a source outside site ``main`` has the site before it."""
     source = event["source"] if event["site"] == "main" else f"{event['site']}/{event['source']}"
     return source, event["type"], event["ts"], event["te"]
 
 
 def _of_result(result: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a match and its retraction have in common, also where nothing is numbered."""
+    """Identity of a match, which its retraction shares, also without numbers."""
     events = result["events"]
     return (result["query"], *((*identity_of(each), each["seq"]) for each in events))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a pass said of one query.
+class FoundMatches:
+    """The matches of one query in one pass.
 
     Attributes:
-        at_ns: when each match was told first (engine's clock), of those that stand.
-        sure: those that are told as confirmed.
-        taken_back: how often a match was retracted.
+        at_ns: final matches, with the time of their first emission (engine's clock).
+        confirmed: those with certainty ``confirmed``.
+        retracted: number of retractions.
     """
 
     at_ns: Mapping[Match, int]
-    sure: frozenset[Match]
-    taken_back: int
+    confirmed: frozenset[Match]
+    retracted: int
 
     @classmethod
-    def read(cls, directory: Path, each: Pass, query: str) -> Found:
-        """Raises UserError: the pass left nothing behind."""
+    def read(cls, directory: Path, each: Pass, query: str) -> FoundMatches:
+        """Raises UserError: the pass wrote no results."""
         stands = [
             result
             for result in standing(directory, each.label, "matches", _of_result)
             if result["query"] == query
         ]
-        taken_back = sum(
+        retracted = sum(
             result["op"] == "-" and result["query"] == query
             for result in emitted(directory, each.label, "matches")
         )
         named = {tuple(map(identity_of, result["events"])): result for result in stands}
         return cls(
             at_ns={match: result["at"] for match, result in named.items()},
-            sure=frozenset(m for m, result in named.items() if result["certainty"] == CONFIRMED),
-            taken_back=taken_back,
+            confirmed=frozenset(
+                m for m, result in named.items() if result["certainty"] == CONFIRMED
+            ),
+            retracted=retracted,
         )
 
     def right(self, expected: set[Match]) -> bool:
-        """Every true match is told, and what is told for sure is true."""
-        return self.sure <= expected <= self.at_ns.keys()
+        """Whether every true match is emitted, and every confirmed one is true."""
+        return self.confirmed <= expected <= self.at_ns.keys()
 
 
 def found_in(
     directory: Path, passes: Iterable[Pass], queries: Iterable[str]
-) -> dict[tuple[str, str], Found]:
-    """What each pass said of each query, by query and barrier.
+) -> dict[tuple[str, str], FoundMatches]:
+    """The matches of each query in each pass, by query and barrier.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     each_pass = list(passes)
     return {
-        (query, str(each.barrier)): Found.read(directory, each, query)
+        (query, str(each.barrier)): FoundMatches.read(directory, each, query)
         for query in queries
         for each in each_pass
     }
@@ -215,17 +217,17 @@ def of_sources(directory: Path) -> Iterator[tuple[str, pa.Table]]:
 
 
 def found_table(
-    found: Mapping[tuple[str, str], Found], expected: Mapping[str, set[Match]], note: str
+    found: Mapping[tuple[str, str], FoundMatches], expected: Mapping[str, set[Match]], note: str
 ) -> Table:
-    """One row per query and pass, against what is true."""
+    """One row per query and pass, compared with the truth."""
     return Table(
         "Matches against the truth",
-        ("query", "barrier", "true matches", "told", "for sure", "missed", "wrongly for sure",
-         "taken back"),
+        ("query", "barrier", "true matches", "emitted", "confirmed", "missed",
+         "wrongly confirmed", "retracted"),
         tuple(
-            (query, barrier, len(expected[query]), len(each.at_ns), len(each.sure),
-             len(expected[query] - each.at_ns.keys()), len(each.sure - expected[query]),
-             each.taken_back)
+            (query, barrier, len(expected[query]), len(each.at_ns), len(each.confirmed),
+             len(expected[query] - each.at_ns.keys()), len(each.confirmed - expected[query]),
+             each.retracted)
             for (query, barrier), each in found.items()
         ),
         note,

@@ -13,13 +13,13 @@ from slackwater.scenario import NS_PER, Guards, Table, number, percent
 
 _GUARDS: Final = Guards()
 NOTE: Final = (
-    "In place: released as in order and with no larger time before, of all that arrived but "
-    "duplicates. Left: out of order in the released stream. Late: came after their place was given "
-    "up, and were passed on all the same. p50 to max: how long events were held. The slack orders "
-    "look at numbers only to drop duplicates: they see no gaps, and let an event go only when a "
-    "later one moves the event clock on."
+    "In place: released in order and with no larger time before, of all arrivals without "
+    "duplicates. Left: out of order in the released stream. Late: came after their place was "
+    "passed, and were released all the same. p50 to max: how long events were held. The slack "
+    "orders use numbers only to drop duplicates: they see no gaps, and release an event only when "
+    "a later one moves the event clock on."
 )
-"""What the headings of ``order_table`` mean."""
+"""Meaning of the headings of ``order_table``."""
 _SHOWN: Final = 1_000
 """Parts of the unit of holds that are shown."""
 
@@ -32,7 +32,7 @@ def measure_sites(
     Args:
         log: an arrival log.
         orders: short forms.
-        guards: what an order does before it trusts an event time.
+        guards: checks of event times before an order uses them.
 
     Raises:
         UserError: not a log, or an unknown order.
@@ -93,7 +93,7 @@ def _held(hold_ns: int, unit: str) -> str:
 
 
 def plain(measured: Sequence[Measures]) -> list[dict[str, Any]]:
-    """For ``Score.facts``: everything but the seconds, which differ from run to run."""
+    """Facts for ``Score``: all but the seconds, which differ from run to run."""
     left_out = ("seconds", "hold", "latency")
     return [
         {name: getattr(each, name) for name in Measures.__slots__ if name not in left_out}

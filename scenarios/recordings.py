@@ -2,9 +2,9 @@
 
 Started by ``python -m slackwater.scenarios.recordings``.
 
-Each recording becomes a log as its scenario makes it; each order is measured over it, with slacks
-and latencies that fit how fast its events come. A recording that is not on this machine is told
-and left out.
+The scenario of each recording makes a log; each order is measured over it, with slacks and
+latencies that fit the rate of its events. A recording that is not on this machine is named and left
+out.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ RECORDINGS: Final = (
 )  # fmt: skip
 
 
-class Told(NamedTuple):
-    """What the page shows of a recording beside its verdict."""
+class RecordingSummary(NamedTuple):
+    """A recording's part of the page, beside its verdict."""
 
     arrived: str
     orders: Table
@@ -98,12 +98,12 @@ def compare_recordings(
         chosen: see ``RECORDINGS``.
 
     Returns:
-        what ``recordings.json`` holds: per recording its verdict and measures, or why not.
+        content of ``recordings.json``: verdict and measures of each recording, or why it has none.
 
     Raises:
         UserError: none of the recordings is there.
     """
-    told: dict[str, Told] = {}
+    summaries: dict[str, RecordingSummary] = {}
     found: dict[str, Any] = {}
     for each in chosen:
         sys.stderr.write(f"{each.title}\n")
@@ -113,7 +113,7 @@ def compare_recordings(
             sys.stderr.write(f"  left out: {error}\n")
             found[each.name] = {"title": each.title, "left_out": str(error)}
         else:
-            told[each.name], found[each.name] = _told(each, measured)
+            summaries[each.name], found[each.name] = _summary(each, measured)
     if all("left_out" in each for each in found.values()):
         raise UserError(
             f"{data}: holds none of the recordings; {found[chosen[0].name]['left_out']}"
@@ -121,7 +121,7 @@ def compare_recordings(
     report = {"made_with": versions(), "complete": COMPLETE, "recordings": found}
     chapters = {each.name: each.title.partition(":")[0] for each in chosen}
     template = Path(__file__).with_name(HTML)
-    write_page(out, template, _TITLE, chapters, report, note=NOTE, recorded=told)
+    write_page(out, template, _TITLE, chapters, report, note=NOTE, recorded=summaries)
     return report
 
 
@@ -133,15 +133,17 @@ def _measured(recording: Recording, data: Path) -> list[Measures]:
         return measure_many(made / LOG, recording.orders, guards=recording.guards)[1]
 
 
-def _told(recording: Recording, measured: list[Measures]) -> tuple[Told, dict[str, Any]]:
+def _summary(
+    recording: Recording, measured: list[Measures]
+) -> tuple[RecordingSummary, dict[str, Any]]:
     """One recording's part of the page, and of the numbers."""
     unit = recording.unit
     choice = choose(measured, COMPLETE, unit=unit, unit_ns=NS_PER[unit])
     arrived = f"{on_arrival(measured[0])}; {_guard(recording.guards)}."
     table = replace(order_table(recording.title, measured, unit), title="", note="")
     verdict = {"suits": choice.suits, "headline": choice.headline, "reason": choice.reason}
-    plain_told = {"title": recording.title, "verdict": verdict, "orders": plain(measured)}
-    return Told(arrived, table), plain_told
+    plain_summary = {"title": recording.title, "verdict": verdict, "orders": plain(measured)}
+    return RecordingSummary(arrived, table), plain_summary
 
 
 def _guard(guards: Guards) -> str:
@@ -160,14 +162,14 @@ def main(arguments: Sequence[str]) -> int:
         "--only", action="append", choices=[each.name for each in RECORDINGS], default=[],
         help="a recording; repeatable; default: all",
     )  # fmt: skip
-    given = parser.parse_args(arguments)
-    chosen = [each for each in RECORDINGS if each.name in (given.only or [each.name])]
+    options = parser.parse_args(arguments)
+    chosen = [each for each in RECORDINGS if each.name in (options.only or [each.name])]
     try:
-        compare_recordings(data_directory(os.environ), given.out, chosen)
+        compare_recordings(data_directory(os.environ), options.out, chosen)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write(f"{given.out / HTML}\n")
+    sys.stdout.write(f"{options.out / HTML}\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What the passes of a run left on disk (``engine.scenario``, layout), read for scoring."""
+"""Reads the files of a run's passes (``engine.scenario``, layout) for scoring."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def read_ordered(directory: Path, label: str, columns: list[str] | None = None) 
     Args:
         directory: of the run.
         label: of the pass.
-        columns: those wanted, texts among them each held once (dictionaries); None: all, as they
-            are, which of many events takes much memory.
+        columns: columns to read, texts as dictionaries; None: all columns as they are, which
+            takes much memory for many events.
 
     Raises:
-        UserError: the pass left none.
+        UserError: the pass wrote none.
     """
     # Attributes come in the order in which a part had them first.
     parts = _parts(directory / RUNS / label / "ordered", columns)
@@ -42,7 +42,7 @@ def read_counters(directory: Path, label: str) -> dict[str, Any]:
     """``counters.json`` of pass ``label``.
 
     Raises:
-        UserError: the pass left none.
+        UserError: the pass wrote none.
     """
     path = directory / RUNS / label / "counters.json"
     if not path.is_file():
@@ -57,7 +57,7 @@ def lane_sum(counters: dict[str, Any], name: str) -> int:
 
 
 def missing_events(counters: dict[str, Any], site: str) -> int | None:
-    """Numbers that ``site`` never got; None when the order does not look at numbers."""
+    """Missing numbers of ``site``; None when the order ignores numbers."""
     lanes = counters["sites"][site]["lanes"]
     if any("missing_total" not in lane for lane in lanes):
         return None
@@ -72,8 +72,8 @@ def standing(
     Args:
         directory: of the run.
         label: of the pass.
-        folder: ``windows`` or ``matches``; absent when the pass gave none.
-        identity: what a result and its retraction have in common.
+        folder: ``windows`` or ``matches``; absent when the pass has none.
+        identity: key that a result and its retraction share.
     """
     found: dict[Hashable, dict[str, Any]] = {}
     for result in emitted(directory, label, folder):
@@ -91,7 +91,7 @@ def emitted(directory: Path, label: str, folder: str) -> Iterator[dict[str, Any]
 
 
 def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
-    """What a match and its retraction have in common: the numbers of their events."""
+    """Key that a match and its retraction share: the numbers of their events."""
     events = result["events"]
     return (result["query"], *((each["source"], each["stream"], each["seq"]) for each in events))
 

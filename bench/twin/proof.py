@@ -24,7 +24,7 @@ from bench.real_sockets.real_run import lacks
 from bench.twin.live_run import VALIDATE_SECONDS, LiveRun, run_live
 from bench.twin.settings import DEVICES, MS, QUERY, SETTINGS, TwinSetting, type_of
 from slackwater.scenarios.from_file import FromFile
-from slackwater.scenarios.from_file.metrics import Told, TrueResult, of_query
+from slackwater.scenarios.from_file.metrics import EmittedResult, TrueResult, query_metrics
 
 SIMULATIONS = 3
 METRICS = {
@@ -81,13 +81,15 @@ def live_metrics(setting: TwinSetting, live: LiveRun) -> dict[str, float]:
     true = {
         pair: TrueResult(None, live.start_ns + at) for pair, at in true_matches(setting).items()
     }
-    return of_query([_told(line, seen_ns) for line, seen_ns in live.answers], true, _same)
+    return query_metrics(
+        [_emitted_result(line, seen_ns) for line, seen_ns in live.answers], true, _same
+    )
 
 
-def _told(line: dict[str, Any], seen_ns: int) -> tuple[str, Told]:
+def _emitted_result(line: dict[str, Any], seen_ns: int) -> tuple[str, EmittedResult]:
     first, second = ((each["source"], each["seq"]) for each in line["events"])
     is_certain = line["certainty"] == "confirmed"
-    return line["op"], Told((first, second), None, is_certain, line["at"], seen_ns)
+    return line["op"], EmittedResult((first, second), None, is_certain, line["at"], seen_ns)
 
 
 def _same(left: Any, right: Any) -> bool:

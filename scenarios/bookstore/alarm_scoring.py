@@ -1,4 +1,4 @@
-"""Compares the barriers: how soon a theft is told, how often wrongly, and what is taken back."""
+"""Compares the barriers: delay of alarms, false alarms, and retractions."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ CONFIRMED: Final = "confirmed"
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """What one barrier said, by tag: an alarm is any number of matches of one book.
+    """The alarms of one barrier, by tag; all matches of one book are one alarm.
 
     Attributes:
         barrier: its short form.
-        first_ns: when the first match was told (engine's clock), of every tag that was reported.
-        sure: tags of which some match was told as confirmed.
-        standing: tags of which some match stands at the end.
-        standing_sure: those of which a confirmed one does.
-        told: matches inserted; ``taken_back`` of them were retracted.
-        broken: events that broke a promise (K of ``bounded``, a punctuation); the barrier counts.
+        first_ns: when the first match of each reported tag was emitted (engine's clock).
+        confirmed: tags with a confirmed match at some time.
+        final: tags with a match in the final results.
+        final_confirmed: those with a confirmed one there.
+        emitted_count: matches inserted; ``retracted`` of them were retracted.
+        broken: events that broke a promise (K of ``bounded``, a punctuation), by the barrier.
     """
 
     barrier: str
     first_ns: Mapping[int, int]
-    sure: frozenset[int]
-    standing: frozenset[int]
-    standing_sure: frozenset[int]
-    told: int
-    taken_back: int
+    confirmed: frozenset[int]
+    final: frozenset[int]
+    final_confirmed: frozenset[int]
+    emitted_count: int
+    retracted: int
     broken: int
 
     @classmethod
@@ -47,52 +47,52 @@ class Alarms:
         """The alarms of a pass.
 
         Raises:
-            UserError: the pass left nothing behind.
+            UserError: the pass wrote no results.
         """
         first_ns: dict[int, int] = {}
-        sure: set[int] = set()
-        standing: dict[Any, tuple[int, bool]] = {}
-        told = taken_back = 0
+        confirmed: set[int] = set()
+        final: dict[Any, tuple[int, bool]] = {}
+        emitted_count = retracted = 0
         for result in emitted(directory, each.label, "matches"):
             if result["query"] != QUERY:
                 continue
             identity = match_identity(result)
             if result["op"] == "-":
-                taken_back += 1
-                del standing[identity]
+                retracted += 1
+                del final[identity]
                 continue
-            told += 1
+            emitted_count += 1
             event = result["events"][-1]
             tag = truth.reads[event["source"], event["seq"]].tag
-            standing[identity] = (tag, result["certainty"] == CONFIRMED)
+            final[identity] = (tag, result["certainty"] == CONFIRMED)
             first_ns.setdefault(tag, result["at"])
             if result["certainty"] == CONFIRMED:
-                sure.add(tag)
-        counted = read_counters(directory, each.label)["sites"].values()
-        broken = sum(site["queries"][QUERY].get("promises_broken", 0) for site in counted)
+                confirmed.add(tag)
+        sites = read_counters(directory, each.label)["sites"].values()
+        broken = sum(site["queries"][QUERY].get("promises_broken", 0) for site in sites)
         return cls(
             barrier=each.barrier or IMMEDIATE,
             first_ns=first_ns,
-            sure=frozenset(sure),
-            standing=frozenset(tag for tag, _ in standing.values()),
-            standing_sure=frozenset(tag for tag, is_sure in standing.values() if is_sure),
-            told=told,
-            taken_back=taken_back,
+            confirmed=frozenset(confirmed),
+            final=frozenset(tag for tag, _ in final.values()),
+            final_confirmed=frozenset(tag for tag, is_sure in final.values() if is_sure),
+            emitted_count=emitted_count,
+            retracted=retracted,
             broken=broken,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Alarms against what is true of the reads that arrived (``expected``).
+class AlarmQuality:
+    """Alarms compared with the truth about the reads that arrived (``expected``).
 
     Attributes:
         alarms: of one barrier.
-        delays_ns: from the theft's exit to its first alarm, of every theft that was told.
-        missed: thefts whose reads arrived and of which no alarm stands.
-        false: tags reported at some time that were not to be reported.
+        delays_ns: from the theft's exit to its first alarm, of every reported theft.
+        missed: thefts whose reads arrived, without a final alarm.
+        false: tags that were reported and should not have been.
         surely_false: those of them that were reported as confirmed.
-        false_standing: those that were never taken back.
+        false_final: those that were never retracted.
     """
 
     alarms: Alarms
@@ -100,22 +100,22 @@ class Judged:
     missed: frozenset[int]
     false: frozenset[int]
     surely_false: frozenset[int]
-    false_standing: frozenset[int]
+    false_final: frozenset[int]
 
     @classmethod
-    def of(cls, alarms: Alarms, truth: ShopTruth, expected: frozenset[int]) -> Judged:
+    def of(cls, alarms: Alarms, truth: ShopTruth, expected: frozenset[int]) -> AlarmQuality:
         """Compares by tag."""
         thefts = truth.stolen & expected
-        told = sorted(thefts & alarms.first_ns.keys())
-        delays = [alarms.first_ns[tag] - truth.exit_ns[tag] for tag in told]
+        reported = sorted(thefts & alarms.first_ns.keys())
+        delays = [alarms.first_ns[tag] - truth.exit_ns[tag] for tag in reported]
         false = frozenset(alarms.first_ns.keys() - expected)
         return cls(
             alarms=alarms,
             delays_ns=np.array(delays, np.int64),
-            missed=thefts - alarms.standing,
+            missed=thefts - alarms.final,
             false=false,
-            surely_false=false & alarms.sure,
-            false_standing=false & alarms.standing,
+            surely_false=false & alarms.confirmed,
+            false_final=false & alarms.final,
         )
 
     @property
@@ -133,12 +133,14 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
         within_ns: of the query, in the run's time.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     truth = ShopTruth.read(directory)
     expected = truth.answers(within_ns, arrived=True)
-    judged = {
-        each.barrier or IMMEDIATE: Judged.of(Alarms.read(directory, each, truth), truth, expected)
+    qualities = {
+        each.barrier or IMMEDIATE: AlarmQuality.of(
+            Alarms.read(directory, each, truth), truth, expected
+        )
         for each in passes
     }
     facts: dict[str, Any] = {
@@ -148,36 +150,36 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
         "true_matches": [
             {"query": QUERY, "at_ref_ns": truth.exit_ns[tag]} for tag in sorted(truth.stolen)
         ],
-        "barriers": {name: _facts(each) for name, each in judged.items()},
+        "barriers": {name: _facts(each) for name, each in qualities.items()},
     }
     return Score(
-        claims=_claims(judged, truth, expected),
-        tables=(_barrier_table(judged, truth, expected), _read_table(truth, within_ns)),
+        claims=_claims(qualities, truth, expected),
+        tables=(_barrier_table(qualities, truth, expected), _read_table(truth, within_ns)),
         facts=facts,
-        charts=(_trade_off(judged),),
+        charts=(_trade_off(qualities),),
     )
 
 
-def _facts(each: Judged) -> dict[str, Any]:
+def _facts(each: AlarmQuality) -> dict[str, Any]:
     return {
         "delay_ms_p50": each.median_ms,
-        "told": len(each.alarms.first_ns),
+        "emitted": len(each.alarms.first_ns),
         "thefts_missed": len(each.missed),
         "false_raised": len(each.false),
         "false_confirmed": len(each.surely_false),
-        "false_standing": len(each.false_standing),
-        "matches_told": each.alarms.told,
-        "matches_taken_back": each.alarms.taken_back,
+        "false_final": len(each.false_final),
+        "matches_emitted": each.alarms.emitted_count,
+        "matches_retracted": each.alarms.retracted,
         "promises_broken": each.alarms.broken,
-        "standing": sorted(each.alarms.standing),
+        "final": sorted(each.alarms.final),
     }
 
 
 def _claims(
-    judged: Mapping[str, Judged], truth: ShopTruth, expected: frozenset[int]
+    qualities: Mapping[str, AlarmQuality], truth: ShopTruth, expected: frozenset[int]
 ) -> tuple[Claim, ...]:
     thefts = truth.stolen & expected
-    missed = {name: len(each.missed) for name, each in judged.items() if each.missed}
+    missed = {name: len(each.missed) for name, each in qualities.items() if each.missed}
     unseen = len(truth.stolen) - len(thefts)
     claims = [
         Claim(
@@ -188,76 +190,76 @@ def _claims(
             or (f"the readers missed {unseen} more at shelf or exit" if unseen else ""),
         )
     ]
-    keeping = [name for name, each in judged.items() if not each.alarms.broken]
-    answers = {judged[name].alarms.standing for name in keeping}
+    keeping = [name for name, each in qualities.items() if not each.alarms.broken]
+    answers = {qualities[name].alarms.final for name in keeping}
     right = [
-        judged[name].alarms.standing_sure <= expected <= judged[name].alarms.standing
+        qualities[name].alarms.final_confirmed <= expected <= qualities[name].alarms.final
         for name in keeping
     ]
     claims.append(
         Claim(
-            f"In the end all {len(keeping)} barriers whose promises held say the same, and what "
-            f"the reads say by their true times: {len(expected)} books.",
+            f"All {len(keeping)} barriers whose promises held end with the same alarms, those that "
+            f"the reads give by their true times: {len(expected)} books.",
             len(answers) <= 1 and all(right),
             ", ".join(keeping),
         )
     )
-    if PUNCTUATION in judged:
-        sure = judged[PUNCTUATION]
+    if PUNCTUATION in qualities:
+        conservative = qualities[PUNCTUATION]
         claims.append(
             Claim(
-                f"The conservative barrier raises no false alarm: {len(sure.surely_false)} "
-                f"confirmed, {sure.alarms.taken_back} matches taken back.",
-                not sure.surely_false and not sure.alarms.taken_back,
-                f"{len(sure.false)} were told as uncertain: nearer together than clocks can tell"
-                if sure.false
+                f"The conservative barrier raises no false alarm: {len(conservative.surely_false)} "
+                f"confirmed, {conservative.alarms.retracted} matches retracted.",
+                not conservative.surely_false and not conservative.alarms.retracted,
+                f"{len(conservative.false)} were emitted as uncertain: within the clocks' bounds"
+                if conservative.false
                 else "",
             )
         )
-        if IMMEDIATE in judged and thefts:
-            claims.append(_price(judged[IMMEDIATE], sure))
+        if IMMEDIATE in qualities and thefts:
+            claims.append(_price(qualities[IMMEDIATE], conservative))
     return tuple(claims)
 
 
-def _price(eager: Judged, sure: Judged) -> Claim:
-    gain_ms = sure.median_ms - eager.median_ms
+def _price(eager: AlarmQuality, conservative: AlarmQuality) -> Claim:
+    gain_ms = conservative.median_ms - eager.median_ms
     raised = len(eager.false)
     return Claim(
         f"The aggressive barrier is faster by {gain_ms:,.0f} ms (median of {eager.delays_ns.size} "
-        f"thefts) and pays with {raised} false alarms, of which it takes back "
-        f"{raised - len(eager.false_standing)}.",
-        gain_ms > 0 and not (eager.false_standing - sure.false_standing),
-        f"{eager.median_ms:,.1f} ms against {sure.median_ms:,.1f} ms from the exit to the alarm",
+        f"thefts) and pays with {raised} false alarms; it retracts "
+        f"{raised - len(eager.false_final)} of them.",
+        gain_ms > 0 and not (eager.false_final - conservative.false_final),
+        f"{eager.median_ms:,.1f} ms against {conservative.median_ms:,.1f} ms from exit to alarm",
     )
 
 
 def _barrier_table(
-    judged: Mapping[str, Judged], truth: ShopTruth, expected: frozenset[int]
+    qualities: Mapping[str, AlarmQuality], truth: ShopTruth, expected: frozenset[int]
 ) -> Table:
     rows = []
     honest = expected - truth.stolen
-    for name, each in judged.items():
+    for name, each in qualities.items():
         p50, p95, *_ = (round(ms, 1) for ms in quantiles_ms(each.delays_ns))
         rows.append(
             (name, int(each.delays_ns.size), p50, p95, len(each.missed), len(each.false),
-             len(each.surely_false), len(each.false - each.false_standing), each.alarms.told,
-             each.alarms.taken_back, each.alarms.broken)
+             len(each.surely_false), len(each.false - each.false_final), each.alarms.emitted_count,
+             each.alarms.retracted, each.alarms.broken)
         )  # fmt: skip
     return Table(
         "Barriers: delay against false alarms",
-        ("barrier", "thefts told", "delay p50 [ms]", "p95 [ms]", "thefts missed", "false alarms",
-         "said to be sure", "taken back", "matches told", "matches taken back",
+        ("barrier", "thefts reported", "delay p50 [ms]", "p95 [ms]", "thefts missed",
+         "false alarms", "confirmed", "retracted", "matches emitted", "matches retracted",
          "promises broken"),
         tuple(rows),
         "One alarm per book, however many matches it has (several antennas, cut presences). Delay: "
-        "from the moment the book came to the exit to the first alarm, in the run's time. A false "
-        f"alarm is one that all reads which arrived refute; {len(honest)} alarms about bought "
-        "books are not counted as such, because no counter ever read them.",
+        "from the book's arrival at the exit to the first alarm, in the run's time. The reads that "
+        f"arrived refute a false alarm; {len(honest)} alarms about bought books do not count, "
+        "because no counter ever read them.",
     )  # fmt: skip
 
 
 def _read_table(truth: ShopTruth, within_ns: int) -> Table:
-    """What the readers made of the books, by fate: the limits of any engine."""
+    """What the readers saw of the books, by fate: the limit of any engine."""
     seen = {zone: set[int]() for zone in ("SHELF", "COUNTER", "EXIT")}
     for each in truth.reads.values():
         seen[each.zone].add(each.tag)
@@ -272,7 +274,7 @@ def _read_table(truth: ShopTruth, within_ns: int) -> Table:
         )  # fmt: skip
     return Table(
         "What the readers saw",
-        ("book is", "books", "reads told", "seen at a shelf", "seen at a counter",
+        ("book is", "books", "reads", "seen at a shelf", "seen at a counter",
          "seen at an exit", "matches by all reads", "matches by the reads that arrived"),
         tuple(rows),
         "Found by brute force over true times. More than one read per place: two antennas each, "
@@ -281,16 +283,16 @@ def _read_table(truth: ShopTruth, within_ns: int) -> Table:
     )  # fmt: skip
 
 
-def _trade_off(judged: Mapping[str, Judged]) -> Chart:
+def _trade_off(qualities: Mapping[str, AlarmQuality]) -> Chart:
     groups: dict[str, list[tuple[float, float, str]]] = {}
-    for name, each in judged.items():
+    for name, each in qualities.items():
         kind, _, length = name.partition(":")
         groups.setdefault(kind, []).append((each.median_ms, float(len(each.false)), length or kind))
     return Chart(
         "Delay against false alarms",
-        "Each point is a barrier: how long after the exit a theft is reported (median), and for "
-        "how many books it is reported wrongly, even if taken back later. Lower and further left "
-        "is better; a line joins one barrier's settings.",
+        "Each point is a barrier: how long after the exit a theft is reported (median), and how "
+        "many books are reported wrongly, even if retracted later. Lower and further left is "
+        "better; a line joins the settings of one barrier.",
         "median delay of an alarm [ms]",
         "false alarms",
         tuple(

@@ -1,7 +1,7 @@
 """Which books the query should report, by brute force over the reads and their true times.
 
-Three truths, each by tag: what was stolen (the world), what the readers saw (every read that was
-made), and what arrived (the reads in the log). No engine can do better than the third.
+There are three truths, each by tag: the stolen books (the world), every read of the readers, and
+the reads that arrived in the log. No engine can do better than the third.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ReadKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """One event that a reader told, at its true time."""
+class ShopRead:
+    """One event of a reader, at its true time."""
 
     zone: str
     tag: int
@@ -39,16 +39,16 @@ class ShopTruth:
     """What happened, what was seen and what arrived.
 
     Attributes:
-        fates: of every book that was taken, by tag.
-        exit_ns: true instant at which a tag came to the exit, of those that did.
+        fates: fate of every book that was taken, by tag.
+        exit_ns: true instant of each tag's arrival at the exit.
         reads: every read that an agent numbered.
         arrived: those in the log.
-        unnumbered: reads that no agent took.
+        unnumbered: number of reads that no agent took.
     """
 
     fates: dict[int, Fate]
     exit_ns: dict[int, int]
-    reads: dict[ReadKey, Read]
+    reads: dict[ReadKey, ShopRead]
     arrived: frozenset[ReadKey]
     unnumbered: int
 
@@ -58,7 +58,7 @@ class ShopTruth:
         books = pq.read_table(directory / TRUTH / BOOKS).to_pylist()
         rows = pq.read_table(directory / TRUTH / "events.parquet").to_pylist()
         reads = {
-            (row["source"], row["seq"]): Read(row["type"], row["truth.tag"], row["true_ts"])
+            (row["source"], row["seq"]): ShopRead(row["type"], row["truth.tag"], row["true_ts"])
             for row in rows
             if row["seq"] is not None
         }
@@ -81,7 +81,7 @@ class ShopTruth:
         return tags_of_matches([self.reads[key] for key in keys], within_ns)
 
 
-def tags_of_matches(reads: list[Read], within_ns: int) -> frozenset[int]:
+def tags_of_matches(reads: list[ShopRead], within_ns: int) -> frozenset[int]:
     """Tags with ``SEQ(SHELF s, !COUNTER c, EXIT e)`` by true time: every pair is tried."""
     times: dict[tuple[str, int], list[int]] = defaultdict(list)
     for each in reads:

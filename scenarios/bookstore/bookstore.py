@@ -1,4 +1,4 @@
-"""The scenario ``bookstore``: what ``slackwater run bookstore`` makes, asks and scores."""
+"""The scenario ``bookstore``: simulation, queries and scores of ``slackwater run bookstore``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.scenarios.bookstore.alarm_scoring import score_run
 from slackwater.scenarios.bookstore.alarm_truth import BOOKS, QUERY
-from slackwater.scenarios.bookstore.network import Conditions, bookstore_scenario, opened
+from slackwater.scenarios.bookstore.network import ReaderConditions, bookstore_scenario, opened
 from slackwater.scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Book, Shop
 from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.simulation import TRUTH, simulate_to
@@ -50,9 +50,9 @@ class Bookstore:
     title = "Bookstore: thefts among late reads, and what an early alarm costs"
     what = (
         "RFID readers at six shelves (Wi-Fi), three counters (LAN, one of them behind a congested "
-        "link) and two exits (LAN) tell which tagged book they saw, each with a wrong clock of its "
-        "own. A book that passes from a shelf to an exit and no counter is stolen; every theft is "
-        "known from the seed. The shop's day is compressed, the network is not."
+        "link) and two exits (LAN) report the tagged books that they see, each with its own wrong "
+        "clock. A book that passes from a shelf to an exit and no counter is stolen; the seed "
+        "gives every theft. The shop's day is compressed, the network is not."
     )
 
     def options(self) -> Mapping[str, Any]:
@@ -66,7 +66,7 @@ class Bookstore:
             raise UserError(f"--set shoppers={shoppers}: must lie in 1..{SHOPPERS_MAX}")
         if not 0 <= thefts <= shoppers:
             raise UserError(f"--set thefts={thefts}: must lie in 0..shoppers ({shoppers})")
-        conditions = Conditions(
+        conditions = ReaderConditions(
             network=chosen["network"],
             connections=chosen["connections"],
             offset_ns=duration_ns(chosen, "offset"),
@@ -120,7 +120,7 @@ def _shop(chosen: Mapping[str, Any]) -> Shop:
 
 
 def _book_table(shop: Shop, books: Sequence[Book]) -> pa.Table:
-    """What became of every book, in true time: one row per book that was taken."""
+    """Fate of every book that was taken, one row each, in true time."""
 
     def starts(zone: str) -> pa.Array:
         visits = [getattr(book, zone) for book in books]

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.scenario import NS_PER, UserError
-from slackwater.scenarios.bookstore.readers import Reader, Zone
+from slackwater.scenarios.bookstore.readers import ShopReader, Zone
 from slackwater.scenarios.bookstore.shop import Book, Shop, plan_books
 from slackwater.simulation import (
     START_NS,
@@ -50,15 +50,15 @@ CONGESTED_COUNTER: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
-    """How the readers are, and how they are connected.
+class ReaderConditions:
+    """Quality of the readers and their connections.
 
     Attributes:
         network: one of ``NETWORKS``.
         connections: of each reader, in parallel; events overtake each other on them.
-        offset_ns: clocks are wrong by up to this, either way.
-        skew_ppb: and by up to this much more per second, either way.
-        missed: chance that an antenna never gets to see a tag in its field.
+        offset_ns: largest error of a clock, either way.
+        skew_ppb: largest growth of that error, either way.
+        missed: chance that an antenna never sees a tag in its field.
         pog: promises per event.
         heartbeat_ns: silence after which a reader promises.
     """
@@ -83,14 +83,14 @@ class Conditions:
 
 
 def bookstore_scenario(
-    seed: int, shop: Shop, shoppers: int, thefts: int, conditions: Conditions
+    seed: int, shop: Shop, shoppers: int, thefts: int, conditions: ReaderConditions
 ) -> tuple[Scenario, tuple[Book, ...]]:
-    """The readers of a shop on one day, and what becomes of its books."""
+    """The readers of a shop on one day, and the fates of its books."""
     seeds = Seeds(seed)
     books = plan_books(shop, shoppers, thefts, seeds.generator("bookstore/books"))
     counts = {Zone.SHELF: shop.shelves, Zone.COUNTER: shop.counters, Zone.EXIT: shop.exits}
     readers = [
-        Reader(zone, place, conditions.missed, shop, books)
+        ShopReader(zone, place, conditions.missed, shop, books)
         for zone, count in counts.items()
         for place in range(count)
     ]
@@ -122,7 +122,9 @@ def opened(opening_ns: int, compression: int) -> Shop:
     return Shop(START_NS + WARM_UP_NS, opening_ns, compression)
 
 
-def _source(reader: Reader, clock: ClockSettings, conditions: Conditions) -> SourceSettings:
+def _source(
+    reader: ShopReader, clock: ClockSettings, conditions: ReaderConditions
+) -> SourceSettings:
     return SourceSettings(
         name=reader.name,
         workload=reader,
@@ -138,7 +140,7 @@ def _source(reader: Reader, clock: ClockSettings, conditions: Conditions) -> Sou
     )
 
 
-def _up(reader: Reader, network: str) -> LinkSettings:
+def _up(reader: ShopReader, network: str) -> LinkSettings:
     if network != "mixed":
         return _LINKS[network]
     if reader.zone is Zone.SHELF:

@@ -1,4 +1,4 @@
-"""The readers as sources: each tells what its antennas saw of the books."""
+"""The readers as sources: each reports the books that its antennas see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STREAM: Final = "reads"
 
 
 class Zone(Enum):
-    """Where readers are; the value is the type of their events."""
+    """Zones of readers; the value is the type of their events."""
 
     SHELF = "SHELF"
     COUNTER = "COUNTER"
@@ -25,18 +25,18 @@ class Zone(Enum):
 
     @property
     def tells_leaving(self) -> bool:
-        """Whether its readers tell when a tag leaves, not when it appears."""
+        """Whether its readers report when a tag leaves, not when it appears."""
         return self is Zone.SHELF
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ShopReader:
     """Events of one reader: attributes ``tag`` and ``antenna``.
 
     Attributes:
         zone: where it is.
-        place: which one of the zone.
-        missed: chance that an antenna never gets to see a tag that visits.
+        place: its number in the zone.
+        missed: chance that an antenna never sees a tag that visits.
         shop: readers and time.
         books: everything that moves.
     """

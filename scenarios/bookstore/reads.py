@@ -1,12 +1,12 @@
 """From tags in the field to the events that a reader's agent sends.
 
-A reader asks many times a second, and each answer of a tag may be missed: books shade each other,
-people shade books. The agent does not send reads. It makes *presences* of them: reads of one
-antenna and tag with no gap longer than ``GAP_NS``. A shelf tells when a tag has left (the last
-read of a presence, known only when the gap is over); counters and exits tell at once when a tag
-appears (the first read). What stays of RFID's unruliness: each of several antennas tells a
-presence of its own, a presence that is cut by missed reads is told twice, and a tag that no
-antenna gets to see is not told at all.
+A reader polls many times a second and may miss any answer of a tag: books shade each other, people
+shade books. The agent does not send reads. It groups them into *presences*: reads of one antenna
+and tag with no gap longer than ``GAP_NS``. A shelf reports when a tag has left (the last read of a
+presence, known only when the gap is over); counters and exits report at once when a tag appears
+(the first read). Some of RFID's disorder remains: each of several antennas reports a presence of
+its own, a presence that missed reads cut is reported twice, and a tag that no antenna sees is not
+reported.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import numpy as np
 from slackwater.scenarios.bookstore.shop import SECOND, Visit
 
 READ_EVERY_NS: Final = SECOND // 5
-"""Each antenna asks so often; shop time, as everything in this file."""
+"""Polling period of each antenna; shop time, as all times in this file."""
 GAP_NS: Final = 3 * SECOND
 """A tag unread for longer has left."""
 LOOKED_BACK_NS: Final = 30 * SECOND
-"""Of a long visit only the end is read out: before it, the tag is simply there."""
+"""Only the end of a long visit is simulated; the tag does not move before it."""
 ANSWERS: Final = (0.6, 0.25)
-"""Chance that one question to a tag in the field is answered, by antenna: the second is worse
-placed."""
+"""Chance that a tag in the field answers one poll, by antenna; the second is placed worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +38,20 @@ class Presences:
 
 
 def presences_of(visit: Visit, missed: float, generator: np.random.Generator) -> Presences:
-    """What the antennas make of a visit.
+    """The presences that the antennas see of a visit.
 
     Args:
         visit: a tag in the field.
-        missed: chance that an antenna never gets to see it, whatever it asks.
+        missed: chance that an antenna never sees it.
         generator: draws misses and answers.
     """
     start_ns = max(visit.start_ns, visit.end_ns - LOOKED_BACK_NS)
-    asked_ns = np.arange(start_ns, visit.end_ns, READ_EVERY_NS, dtype=np.int64)
+    polls_ns = np.arange(start_ns, visit.end_ns, READ_EVERY_NS, dtype=np.int64)
     found = []
     for antenna, chance in enumerate(ANSWERS):
         shaded = generator.random() < missed
-        answered = generator.random(asked_ns.size) < chance
-        first_ns, last_ns = cut_at_gaps(asked_ns[answered & (not shaded)], GAP_NS)
+        answered = generator.random(polls_ns.size) < chance
+        first_ns, last_ns = cut_at_gaps(polls_ns[answered & (not shaded)], GAP_NS)
         found.append((first_ns, last_ns, np.full(first_ns.size, antenna, np.int64)))
     return Presences(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 

@@ -1,4 +1,4 @@
-"""The shop and its day: which book goes from where to where, and when. All drawn from the seed.
+"""The shop and its day: the way of every book, drawn from the seed.
 
 Times of this file are shop time [ns after opening]; ``Shop.true_ns`` turns them into the run's
 time, which is ``compression`` times shorter: five hours of a shop fit into less than a minute.
@@ -20,7 +20,7 @@ HOUR: Final = NS_PER["h"]
 WITHIN_NS: Final = 5 * HOUR
 """Of the query; in shop time."""
 LAST_ENTRY_NS: Final = 90 * MINUTE
-"""Nobody comes in during so long before closing time: everyone is out by then."""
+"""Nobody comes in during this time before closing, so that everyone is out by then."""
 _BROWSE_NS: Final = (MINUTE, 40 * MINUTE)
 """From the door to the moment a book is taken."""
 _CARRY_NS: Final = (MINUTE, 15 * MINUTE)
@@ -36,7 +36,7 @@ _PUT_BACK: Final = 0.2
 
 
 class Fate(Enum):
-    """What becomes of a book that a shopper takes."""
+    """Fate of a book that a shopper takes."""
 
     BOUGHT = "bought"
     STOLEN = "stolen"
@@ -59,7 +59,7 @@ class Book:
     Attributes:
         tag: its number, unique.
         shopper: who took it.
-        fate: what became of it.
+        fate: bought, stolen or put back.
         shelf: on its shelf until it is taken.
         counter: at the counter, if it was bought.
         exit: at the exit, unless it was put back.

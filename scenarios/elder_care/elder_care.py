@@ -1,4 +1,4 @@
-"""The scenario ``elder-care``: what ``slackwater run elder-care`` makes, asks and scores."""
+"""The scenario ``elder-care``: simulation, queries, scores of ``slackwater run elder-care``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ElderCare:
     what = (
         "Sensors report when people dine, wash and sleep, and a pill box with a slow radio reports "
         "MEDICINE (Z10, Fig 3). A person who dines, washes and goes to sleep without medicine in "
-        "between raises an alarm; a late message of the pill box must take it back. A day takes "
+        "between raises an alarm; a late message of the pill box must retract it. A day takes "
         "three minutes."
     )
 

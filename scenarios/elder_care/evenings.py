@@ -1,6 +1,7 @@
-"""What people do in their evenings, and what the sensors in their rooms see of it.
+"""Evenings of people, and the readings of the sensors in their rooms.
 
-A day takes three minutes here, as nothing between the evenings matters; the network is as it is.
+A day takes three minutes here, as nothing between the evenings matters; the network keeps its
+speed.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ DAY_NS: Final = 180 * SECOND
 STREAM: Final = "motion"
 SEEN_EVERY_NS: Final = SECOND // 4
 SEEN: Final = 0.8
-"""Chance that a sensor sees who is there."""
+"""Chance that a sensor sees a person who is there."""
 DINNER, WASH, MEDICINE, SLEEP = "DINNER", "WASH", "MEDICINE", "SLEEP"
 ROOMS: Final = {"kitchen": DINNER, "bathroom": WASH, "pillbox": MEDICINE, "bed": SLEEP}
-"""Each room's sensor, and what being there is."""
+"""Each room's sensor, and the activity of a person there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a person does, in true time."""
+    """An activity of a person, in true time."""
 
     person: str
     type: str
@@ -67,7 +68,7 @@ def plan_evenings(
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """The sensor of one room of one person: four looks a second at who is there."""
+    """The sensor of one room of one person; it looks four times a second."""
 
     person: str
     doings: tuple[Doing, ...] = field(repr=False)

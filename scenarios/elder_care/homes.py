@@ -1,4 +1,4 @@
-"""The sensors of the homes: clocks, links, and what their agents make of motion."""
+"""The sensors of the homes: clocks, links, and the abstraction of motion in their agents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECOND: Final = NS_PER["s"]
 MS: Final = NS_PER["ms"]
 WARM_UP_NS: Final = 5 * SECOND
 GAP_NS: Final = 2_100 * MS
-"""Who was not seen for longer has left."""
+"""A person who is not seen for longer has left."""
 DOINGS: Final = "doings"
 _WIFI: Final = LinkSettings(
     delay=Lognormal(median_ns=10 * MS, sigma=0.8, min_ns=2 * MS), reliable=True

@@ -13,10 +13,10 @@ from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
 from slackwater.scenarios.elder_care.evenings import DINNER, MEDICINE, ROOMS, SLEEP, WASH
 from slackwater.scenarios.elder_care.homes import GAP_NS
 from slackwater.scenarios.intervals import (
-    Found,
+    FoundMatches,
     Interval,
     Match,
-    Readings,
+    TrueReadings,
     bars,
     found_table,
     of_sources,
@@ -30,18 +30,18 @@ _LANES: Final = {DINNER: "dinner", WASH: "wash", MEDICINE: "medicine", SLEEP: "s
 
 
 def true_intervals(directory: Path) -> list[Interval]:
-    """Of all looks of the sensors, by their true times."""
+    """Intervals of all readings of the sensors, by their true times."""
     found: list[Interval] = []
     for source, rows in of_sources(directory):
         person, _, room = source.partition("-")
         true_ns, device_ns = rows["true_ts"].to_numpy(), rows["ts"].to_numpy()
-        readings = Readings(source, person, true_ns, device_ns, true_ns)
+        readings = TrueReadings(source, person, true_ns, device_ns, true_ns)
         found += stays_of(readings, ROOMS[room], GAP_NS)
     return found
 
 
 def true_alarms(intervals: Sequence[Interval]) -> set[Match]:
-    """Every dinner, washing and sleep of a person, and all medicine: the query's own words."""
+    """Matches by brute force over every dinner, washing, sleep and medicine of a person."""
     by: dict[tuple[str, str], list[Interval]] = defaultdict(list)
     for each in intervals:
         by[each.thing, each.type].append(each)
@@ -62,50 +62,52 @@ def score_run(directory: Path, passes: Sequence[Pass]) -> Score:
     """Claims, tables and the picture of the run in ``directory``.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     intervals = true_intervals(directory)
     expected = true_alarms(intervals)
-    found = {str(each.barrier): Found.read(directory, each, QUERY) for each in passes}
+    found = {str(each.barrier): FoundMatches.read(directory, each, QUERY) for each in passes}
     ends = {each.identity: each.end_ns for each in intervals}
-    sure, eager = found["punctuation"], found["immediate"]
+    conservative, eager = found["punctuation"], found["immediate"]
     return Score(
         claims=(
             Claim(
-                f"In the end every barrier says the same, and what is true: {len(expected)} "
+                f"Every barrier ends with the true alarms and no others: {len(expected)} "
                 "evenings without medicine.",
                 all(each.right(expected) for each in found.values())
                 and len({frozenset(each.at_ns) for each in found.values()}) == 1,
                 ", ".join(f"{name}: {len(each.at_ns)}" for name, each in found.items()),
             ),
             Claim(
-                "The conservative barrier takes no alarm back; the aggressive one takes back "
-                f"{eager.taken_back}.",
-                not sure.taken_back,
+                "The conservative barrier retracts no alarm; the aggressive one retracts "
+                f"{eager.retracted}.",
+                not conservative.retracted,
             ),
         ),
         tables=(
             found_table(
                 {(QUERY, name): each for name, each in found.items()}, {QUERY: expected},
-                "Taken back: alarms that a late message of the pill box refuted.",
+                "Retracted: alarms that a late message of the pill box refuted.",
             ),
             _delays(found, ends),
         ),
         facts={
             "alarms": len(expected),
-            "taken_back": {name: each.taken_back for name, each in found.items()},
+            "retracted": {name: each.retracted for name, each in found.items()},
             "true_matches": [
                 {"query": QUERY, "at_ref_ns": ends[match[-1]]} for match in sorted(expected)
             ],
         },
         timelines=tuple(
-            _picture(intervals, sure, person)
+            _picture(intervals, conservative, person)
             for person in sorted({each.thing for each in intervals})[:3]
         ),
     )  # fmt: skip
 
 
-def _delays(found: Mapping[str, Found], ends: Mapping[tuple[str, str, int, int], int]) -> Table:
+def _delays(
+    found: Mapping[str, FoundMatches], ends: Mapping[tuple[str, str, int, int], int]
+) -> Table:
     rows = []
     for name, each in found.items():
         waits = [at - ends[match[-1]] for match, at in each.at_ns.items() if match[-1] in ends]
@@ -120,7 +122,7 @@ def _delays(found: Mapping[str, Found], ends: Mapping[tuple[str, str, int, int],
     )
 
 
-def _picture(intervals: Sequence[Interval], found: Found, person: str) -> Timeline:
+def _picture(intervals: Sequence[Interval], found: FoundMatches, person: str) -> Timeline:
     mine = [each for each in intervals if each.thing == person]
     known = {each.identity for each in mine}
     return Timeline(

@@ -1,4 +1,4 @@
-"""A scenario that somebody wrote as a file: ``slackwater run my-shop.toml``."""
+"""Scenarios from files: ``slackwater run my-shop.toml``."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,7 @@
-"""When what was decided is told: a live engine reads the log's frames, once they are written.
+"""When a live engine emits results: it reads the log's frames once they are written.
 
-A frame is closed ``frame_every`` after its first record, or before, when it is full: at the latest
-when the next one begins. Disk and engine then take ``answers_after``.
+A frame is closed ``frame_every`` after its first record, or earlier if it is full, and at the
+latest when the next one begins. Disk and engine then take ``answers_after``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slackwater.log import LogReader
 
 
 class Durable:
-    """Of the log in ``log``, whose gateway closes frames after ``frame_every_ns``."""
+    """Emission times for ``log``, whose gateway closes frames after ``frame_every_ns``."""
 
     def __init__(self, log: Path, frame_every_ns: int, answers_after_ns: int) -> None:
         self._after_ns = answers_after_ns
@@ -24,7 +24,7 @@ class Durable:
         self._of = {site: _closed(np.array(own), frame_every_ns) for site, own in spans.items()}
 
     def since(self, site: str, at_ns: int) -> int:
-        """When what was decided at ``at_ns`` is told; after the log's last record: at once."""
+        """When a result decided at ``at_ns`` is emitted; after the log's last record: at once."""
         if site not in self._of:
             return at_ns
         last, closed = self._of[site]

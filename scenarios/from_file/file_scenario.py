@@ -47,7 +47,7 @@ class FromFile:
         self.what = f"{path.name}: {who}, {asked}."
 
     def options(self) -> Mapping[str, Any]:
-        """What makes a run another run: the file's content."""
+        """The content of the file, which identifies a run."""
         return {FILE: sha256(self._read.text.encode()).hexdigest()}
 
     def read_settings(self, pairs: list[str]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class FromFile:
         return chosen
 
     def setting(self, path: str, options: Mapping[str, Any]) -> Any:
-        """What the file, or ``options``, say at ``path``; None: nothing."""
+        """The value at ``path`` in ``options`` or the file; None: there is none."""
         return found_at(overridden(self._read.tables, _values(options)), path)
 
     def content(self, pairs: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ class FromFile:
         return sha256(b"\0".join(parts)).hexdigest()
 
     def _digest_of(self, path: Path) -> bytes:
-        """Of what a recording, a file or a folder, holds; read once."""
+        """Digest of a recording, a file or a folder; read once."""
         if path not in self._digests:
             files = sorted(path.rglob("*")) if path.is_dir() else [path]
             found = sha256()
@@ -131,5 +131,5 @@ def _key_of(options: Mapping[str, Any]) -> str:
 
 
 def _values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``--set`` says, by path."""
+    """The values of ``--set``, by path."""
     return {path: value for path, value in options.items() if path != FILE}

@@ -1,13 +1,13 @@
-"""What results are about and what they say, also of those that are made of other results.
+"""Identity and content of results, also of results made of other results.
 
-A match of the log's events is known by them: they have numbers. An event that is a result of
-another statement has none, and where a match made it, its times are sure as clocks are, so they are
-others in a perfect world. Such an event is the result that it is: it is looked up by its times and
-by what it shows, in what the same run told, and is known as that result is, down to the log.
+The numbers of its events identify a match over the log. An event that is a result of another
+statement has no number; if a match made it, its times are as exact as the clocks and differ in a
+perfect world. Such an event is looked up by its times and its content among the results of the same
+run, and takes the identity of that result, down to the log.
 
-Results of one statement that show the same at the same times cannot be told apart, nor can the
-matches that they are in. The first of several such matches is taken for that with the first of
-them, and so on: as many are right as would be if one could tell.
+Results of one statement with equal content at equal times cannot be distinguished, nor can the
+matches that contain them. They are paired in their order, which counts as many of them right as an
+exact pairing does.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Result = Mapping[str, Any]
 OF_RESULTS: Final = frozenset(
     {"certain", "ambiguous", "missing", "probability", "certainty", "event_type", "allowed"}
 )
-"""Columns that tell how sure a result is, which it is always in a perfect world."""
+"""Columns about a result's certainty; in a perfect world every result is certain."""
 _RESULTS_MAX: Final = 1 << 12
-"""So many matches that show the same at the same times are told apart."""
+"""Matches with equal content at equal times that are distinguished, at most."""
 
 
 class Lineage:
@@ -32,7 +32,7 @@ class Lineage:
 
     Args:
         plans: of all statements, each after those that it reads.
-        of_event: what an event of the log is called.
+        of_event: the identity of an event of the log.
     """
 
     def __init__(self, plans: Sequence[Plan], of_event: Callable[[Result], Any]) -> None:
@@ -41,14 +41,14 @@ class Lineage:
         self._read = {source.name for plan in plans for source in sources_of(plan)}
         self._times = {plan.name: OF_RESULTS | time_columns(plan) for plan in plans}
         self._made: dict[Any, dict[Any, list[Mapping[str, Any]]]] = {}
-        self._stands: dict[str, set[Any]] = {name: set() for name in self._read}
+        self._final: dict[str, set[Any]] = {name: set() for name in self._read}
 
     def known(self, results: Iterable[Result]) -> Iterator[tuple[Result, Any, Any]]:
-        """Each of ``results`` with what it is about and what it says, those of one statement in
-        order; what is about the same is the same result, corrected.
+        """Each of ``results`` with its identity and its content, in order by statement; a
+        correction has the identity of the result that it corrects.
 
         Args:
-            results: those of each statement in order of telling.
+            results: in order of emission by statement.
         """
         derived: dict[str, list[Result]] = {
             name: [] for name, plan in self._plans.items() if sources_of(plan)
@@ -60,9 +60,9 @@ class Lineage:
             identity, content = self._of_log(result)
             self._keep(result, identity)
             yield result, identity, content
-        for told in derived.values():
+        for of_statement in derived.values():
             copies: dict[str, int] = {}
-            for result in told:
+            for result in of_statement:
                 if "window" in result:
                     identity, content = window_identity(result), result["value"]
                 else:
@@ -76,46 +76,46 @@ class Lineage:
         return (result["site"], *map(self._of_event, result["events"])), None
 
     def _of_results(self, result: Result, copies: dict[str, int]) -> tuple[Any, Any]:
-        """Of a match of results; ``copies``: how many stand by what they show."""
+        """Identity and content of a match of results; ``copies``: current matches by content."""
         line = repr((result["site"], result["events"], result.get("value")))
         number = copies.get(line, 0) - (result["op"] == "-")
         copies[line] = number + (result["op"] == "+")
-        who = [self._candidates(event) for event in result["events"]]
-        these = next(islice(product(*who), number % _RESULTS_MAX, None), None)
-        if these is None:
-            these = (*(each[0] for each in who), number)
-        says = {
+        candidates = [self._candidates(event) for event in result["events"]]
+        chosen = next(islice(product(*candidates), number % _RESULTS_MAX, None), None)
+        if chosen is None:
+            chosen = (*(each[0] for each in candidates), number)
+        content = {
             f"{place}.{name}": value
             for place, event in enumerate(result["events"])
             for name, value in event["attrs"].items()
             if name not in self._times[event["stream"]]
         }
         own = self._times[result["query"]]
-        says |= {
+        content |= {
             name: value for name, value in (result.get("value") or {}).items() if name not in own
         }
-        return (result["site"], *these), says
+        return (result["site"], *chosen), content
 
     def _candidates(self, event: Result) -> list[Any]:
-        """What the result that ``event`` is may be called; first those that stand in the end."""
+        """Possible identities of the result that ``event`` is; final results come first."""
         where = tuple(event[name] for name in ("site", "stream", "source", "ts", "te"))
         found = [
             identity
             for identity, versions in self._made.get(where, {}).items()
             if any(_shows(event["attrs"], one) for one in versions)
         ]
-        stands = self._stands[event["stream"]]
-        return sorted(found, key=lambda one: (one not in stands, repr(one))) or [where]
+        final = self._final[event["stream"]]
+        return sorted(found, key=lambda one: (one not in final, repr(one))) or [where]
 
     def _keep(self, result: Result, identity: Any) -> None:
-        """For who reads it as an event, as ``cascade.derived_events`` makes them."""
+        """Keeps it for statements that read it as an event, as ``cascade.derived_events`` does."""
         name = result["query"]
         if name not in self._read:
             return
         if result["op"] == "-":
-            self._stands[name].discard(identity)
+            self._final[name].discard(identity)
             return
-        self._stands[name].add(identity)
+        self._final[name].add(identity)
         shown, source = dict(result.get("value") or {}), name
         if "window" in result:
             start, end = result["window"]["start"], result["window"]["end"]
@@ -133,7 +133,7 @@ class Lineage:
 
 
 def window_identity(result: Result) -> Any:
-    """What a window and its correction have in common."""
+    """Identity of a window, which its corrections share."""
     key = result.get("key") or {}
     return (result["site"], result["window"]["start"], *sorted(key.items()))
 

@@ -1,4 +1,4 @@
-"""What a run of a scenario file is measured by: answers against those of a perfect world."""
+"""Metrics of a run of a scenario file: its results compared with those of a perfect world."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, Final
 import numpy as np
 
 SHARES: Final = {
-    "recall": "true results that stand in the end, of all true ones",
-    "precision": "results that stand in the end and are true, of all that stand",
-    "uncertain": "results that stand as uncertain; of windows, those with ambiguous events",
-    "wrong": "results that stand as certain and are not true, of all that stand",
-    "retracted": "results taken back, of all that were told",
+    "recall": "true results that are final, of all true ones",
+    "precision": "final results that are true, of all final ones",
+    "uncertain": "final results that are uncertain; for windows, those with ambiguous events",
+    "wrong": "final results that are certain and not true, of all final ones",
+    "retracted": "results retracted, of all that were emitted",
     "missing": "events that happened and never reached the queries, of all events",
     "late": "events that came too late for their place, of all that arrived",
     "disorder": "events that arrived after one with a later time, of all that arrived",
 }
 DURATIONS: Final = {
-    "detection_delay_p50": "from a true result's last event (a window's end) until it is told",
+    "detection_delay_p50": "from a true result's last event (a window's end) until it is emitted",
     "detection_delay_p95": "the same, 95 of 100 are faster",
     "detection_delay_p99": "the same, 99 of 100 are faster",
     "detection_delay_max": "the slowest",
-    "answer_delay_p50": "the same until a live engine has told it: frame_every and answers_after",
+    "answer_delay_p50": "the same until a live engine emits it: with frame_every and answers_after",
     "answer_delay_p95": "the same, 95 of 100 are faster",
-    "hold_p95": "how long the order keeps events back, 95 of 100 are kept for less",
+    "hold_p95": "how long the order keeps events back, 95 of 100 for less",
 }
-COUNTS: Final = {"results": "results that stand in the end", "events": "events that happened"}
+COUNTS: Final = {"results": "final results", "events": "events that happened"}
 METRICS: Final = {**SHARES, **DURATIONS, **COUNTS}
 OF_STREAM: Final = ("missing", "late", "disorder", "hold_p95", "events")
 """Metrics of the stream of events, not of a query."""
@@ -36,10 +36,10 @@ ANSWER_DELAYS: Final = {"answer_delay_p50": 0.5, "answer_delay_p95": 0.95}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A result: what it is about, what it says, whether it is certain, when it was told [ns].
+class EmittedResult:
+    """A result: its identity, its content, whether it is certain, when it was emitted [ns].
 
-    ``answered_ns``: when a live engine has read what it takes; None: not known.
+    ``answered_ns``: when a live engine emits it; None: not known.
     """
 
     identity: Any
@@ -51,49 +51,49 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class TrueResult:
-    """A result of the perfect world: what it says, and since when it could be known [ns]."""
+    """A result of the perfect world, and the earliest time at which it can be known [ns]."""
 
     content: Any
     since_ns: int
 
 
-def of_query(
-    told: Sequence[tuple[str, Told]], true: Mapping[Any, TrueResult], same: Any
+def query_metrics(
+    emissions: Sequence[tuple[str, EmittedResult]], true: Mapping[Any, TrueResult], same: Any
 ) -> dict[str, float]:
     """Metrics of one query.
 
     Args:
-        told: ``+`` or ``-`` and the result, in order.
+        emissions: ``+`` or ``-`` and the result, in order.
         true: results of the perfect world by identity.
         same: whether two contents are the same.
     """
-    standing: dict[Any, Told] = {}
-    first: dict[Any, Told] = {}
-    inserted = taken_back = 0
-    for op, each in told:
+    final: dict[Any, EmittedResult] = {}
+    first: dict[Any, EmittedResult] = {}
+    inserted = retracted = 0
+    for op, each in emissions:
         if op == "-":
-            taken_back += 1
-            standing.pop(each.identity, None)
+            retracted += 1
+            final.pop(each.identity, None)
             continue
         inserted += 1
-        standing[each.identity] = each
+        final[each.identity] = each
         if each.identity in true and same(each.content, true[each.identity].content):
             first.setdefault(each.identity, each)
     right = {
-        name for name, each in standing.items()
+        name for name, each in final.items()
         if name in true and same(each.content, true[name].content)
     }  # fmt: skip
-    wrong = sum(each.certain for name, each in standing.items() if name not in right)
-    unsure = sum(not each.certain for each in standing.values())
+    wrong = sum(each.certain for name, each in final.items() if name not in right)
+    unsure = sum(not each.certain for each in final.values())
     since = np.array([true[name].since_ns for name in first], np.int64)
     delays = np.array([each.at_ns for each in first.values()], np.int64) - since
     found = {
-        "results": float(len(standing)),
+        "results": float(len(final)),
         "recall": _share(len(right), len(true), 1.0),
-        "precision": _share(len(right), len(standing), 1.0),
-        "uncertain": _share(unsure, len(standing), 0.0),
-        "wrong": _share(wrong, len(standing), 0.0),
-        "retracted": _share(taken_back, inserted, 0.0),
+        "precision": _share(len(right), len(final), 1.0),
+        "uncertain": _share(unsure, len(final), 0.0),
+        "wrong": _share(wrong, len(final), 0.0),
+        "retracted": _share(retracted, inserted, 0.0),
     }
     if delays.size:
         spread = np.quantile(delays, DELAYS, method="higher").tolist()

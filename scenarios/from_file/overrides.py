@@ -1,6 +1,6 @@
-"""Settings of a file said otherwise for one run: ``--set link.delay=20ms``.
+"""Settings of a file overridden for one run: ``--set link.delay=20ms``.
 
-A path has a word for each table; one of a list of tables is named by its ``name``:
+A path has a word for each table; in a list of tables this is the table's ``name``:
 ``sources.shelf.link.up.loss``.
 """
 
@@ -79,7 +79,7 @@ def _put(tables: dict[str, Any], path: str, value: Any) -> None:
 
 
 def found_at(tables: Mapping[str, Any], path: str) -> Any:
-    """What stands at ``path``; None: nothing.
+    """The value at ``path``; None: there is none.
 
     >>> found_at({"sources": [{"name": "a", "count": 3}]}, "sources.a.count")
     3
@@ -94,7 +94,7 @@ def found_at(tables: Mapping[str, Any], path: str) -> Any:
 
 
 def blamed(tables: Mapping[str, Any], values: Mapping[str, Any], place: str) -> str | None:
-    """The path among those of ``values`` that a mistake at ``place`` is about; None: none is.
+    """The path of ``values`` that caused an error at ``place``; None: none did.
 
     >>> tables = {"sources": [{"name": "a", "count": 0}]}
     >>> blamed(tables, {"seed": 2, "sources.a.count": 0}, "sources[0].count")
@@ -108,7 +108,7 @@ def blamed(tables: Mapping[str, Any], values: Mapping[str, Any], place: str) -> 
 
 
 def place_of(tables: Mapping[str, Any], path: str) -> str:
-    """The place of ``path`` as messages have it: one of a list by its number.
+    """The place of ``path`` in messages: tables of a list have numbers.
 
     >>> place_of({"sources": [{"name": "a"}, {"name": "b"}]}, "sources.b.link.loss")
     'sources[1].link.loss'
@@ -127,7 +127,7 @@ def place_of(tables: Mapping[str, Any], path: str) -> str:
 
 
 def as_option(path: str, value: object) -> str:
-    """How ``value`` at ``path`` was said; of a table or list only where.
+    """The option that sets ``value`` at ``path``; without the value of a table or list.
 
     >>> as_option("link.reliable", False), as_option("link.delay", "5 ms")
     ('--set link.reliable=false', '--set link.delay=5 ms')

@@ -1,8 +1,8 @@
-"""What the queries would answer if every clock were right and nothing were late or lost.
+"""The results of the queries if every clock were right and nothing were late or lost.
 
-The events that happened, at their true times on the engine's clock, in order, through the same
-queries; order ``none`` and no clock errors leave nothing for a strategy to decide. Where agents
-send intervals instead of readings, the events are the intervals that the readings have.
+The same queries run over the events that happened, at their true times on the engine's clock and in
+order; with order ``none`` and without clock errors no strategy decides anything. Where agents send
+intervals instead of readings, the events are the intervals of the readings.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from slackwater.simulation import (
 )
 
 _KEPT: Final = "late:30d"
-"""An interval is known at its end, long after its start; nothing else is late here."""
+"""An interval is known at its end, long after its start; no other event is late here."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerfectWorld:
     """Events that happened, as equally long columns; times on the engine's clock [ns].
 
-    ``names``: of each, site, source, stream, number and time at the source's clock, and where
-    there are ``made`` streams its type and its end there.
+    ``names``: site, source, stream, number and time at the source's clock of each event, and with
+    ``made`` streams its type and its end at that clock.
     """
 
     names: pa.Table
@@ -53,8 +53,8 @@ class PerfectWorld:
 
     def identity(self, row: int) -> tuple[Any, ...]:
         """Of the event in ``row``: (site, source, stream, number, time at the source's clock), as
-        results name their events; the number is None if no agent numbered it. Which number an
-        interval of ``made`` streams gets hangs on the network: it has its type and its end instead.
+        results name their events; the number is None if no agent numbered it. The number of an
+        interval of ``made`` streams depends on the network; its type and its end replace it.
         """
         site, source, stream, number, ts, *of_interval = (
             column[row].as_py() for column in self.names.columns
@@ -64,10 +64,10 @@ class PerfectWorld:
 
     @classmethod
     def read(cls, directory: Path, sources: Sequence[SourceSettings]) -> PerfectWorld:
-        """Of the run in ``directory``, whose devices are ``sources``."""
+        """The perfect world of the run in ``directory`` with the devices ``sources``."""
         path = directory / TRUTH / "events.parquet"
-        known = [name for name in pq.read_schema(path).names if name != "incarnation"]
-        truth = with_intervals(pq.read_table(path, columns=known), sources)
+        columns_of_truth = [name for name in pq.read_schema(path).names if name != "incarnation"]
+        truth = with_intervals(pq.read_table(path, columns=columns_of_truth), sources)
         made = made_streams(sources)
         clocks = pq.read_table(directory / TRUTH / "clocks.parquet")
         start = truth["true_ts"].to_numpy()
@@ -75,7 +75,7 @@ class PerfectWorld:
         end = pc.coalesce(truth["true_te"], truth["true_ts"]).to_numpy() if has_ends else start
         start, end = _on_engine_clock(start, clocks), _on_engine_clock(end, clocks)
         order = np.lexsort((start, end))
-        for place, name in enumerate(truth.column_names):  # one by one: not all are there twice
+        for place, name in enumerate(truth.column_names):  # one by one, so that not all exist twice
             truth = truth.set_column(place, name, truth[name].take(order))
         texts = {name: _coded(truth[name]) for name in ("site", "source", "stream")}
         names = pa.table({**texts, "seq": truth["seq"], "ts": truth["ts"]})
@@ -106,8 +106,8 @@ class PerfectWorld:
 
         Args:
             queries: a statement or several, by name.
-            attributes: types of those that sources have, whether or not an event of theirs came.
-            tables: that the queries look up.
+            attributes: types of the sources' attributes, also of sources without events.
+            tables: reference tables of the queries.
         """
         plans = parse_queries(queries, tables)
         found: dict[str, dict[Any, TrueResult]] = {plan.name: {} for plan in plans}
@@ -138,14 +138,14 @@ def _since(result: Mapping[str, Any]) -> int:
 
 
 def event_identity(event: Mapping[str, Any], made: Set[Made]) -> Any:
-    """What an event of the log is called, as the truth names it."""
+    """Identity of an event of the log, as in the truth."""
     stream = (event["site"], event["source"], event["stream"])
     number = (event["type"], event["te"]) if stream in made else event["seq"]
     return (*stream, number, event["ts"])
 
 
 def _coded(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts that repeat, each held once."""
+    """Repeated texts, each stored once."""
     return texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
 
 

@@ -1,4 +1,4 @@
-"""A scenario file, read; what is wrong in it is told with its line."""
+"""Reads a scenario file; errors name the line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from slackwater.scenarios.warehouse.devices import WORLDS as COLD_STORE
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
 
 WORLDS: Final = {**SOCCER, **COLD_STORE, **MACHINE_ROOM}
-"""Models of workloads beside the plain ones: worlds of built-in scenarios."""
+"""Models of workloads from built-in scenarios, beside the plain ones."""
 _ROOT: Final = "<file>"
 _PLACE: Final = re.compile(r"[.\[\]\w-]*")
 
@@ -63,7 +63,7 @@ class ScenarioText:
             raise UserError(f"{path}: not TOML: {error}") from error
 
     def scenario(self, values: Mapping[str, Any]) -> FileScenario:
-        """What it describes, with ``values`` at their paths instead of its own.
+        """The scenario, with ``values`` at their paths instead of the file's.
 
         Raises:
             UserError: a setting is wrong; names the line, or the option.
@@ -81,7 +81,7 @@ class ScenarioText:
             raise self.wrong(place, message, values) from error
 
     def files(self, tables: Mapping[str, Any]) -> list[Path]:
-        """Those that ``tables``, its own or some that say more, name: recordings, and tables for
+        """Files that ``tables``, its own or overridden ones, name: recordings, and tables for
         LOOKUP.
         """
         sources = [each for each in tables.get("sources", ()) if isinstance(each, dict)]
@@ -92,7 +92,7 @@ class ScenarioText:
         return [self.path.parent / each for each in files if isinstance(each, str)]
 
     def reference_tables(self, scenario: FileScenario, values: Mapping[str, Any]) -> Tables:
-        """What its queries may look up, read now.
+        """Reads the reference tables of its queries.
 
         Raises:
             UserError: a file is wrong; names it.
@@ -106,8 +106,8 @@ class ScenarioText:
         self, scenario: FileScenario, attributes: Mapping[str, str] | None,
         values: Mapping[str, Any], tables: Tables,
     ) -> None:  # fmt: skip
-        """Reads its queries; ``attributes``: types of those that events have, None: any;
-        ``tables``: that they may look up.
+        """Reads its queries; ``attributes``: types of the events' attributes, None: any;
+        ``tables``: reference tables.
 
         Raises:
             UserError: one is wrong; names the line, and the place in it with a caret.
@@ -168,8 +168,8 @@ class ScenarioText:
         return tuple(found)
 
     def wrong(self, place: str, message: str, values: Mapping[str, Any]) -> UserError:
-        """The error to raise about the setting at ``place``: of the option that says it, or of the
-        file's line.
+        """The error to raise about the setting at ``place``; names the option that sets it, or the
+        line of the file.
         """
         path = blamed(self.tables, values, place)
         if path is not None:

@@ -1,7 +1,7 @@
-"""``[sources.recording]``: a CSV, Parquet or JSONL file, or an arrival log, as what happened.
+"""``[sources.recording]``: a CSV, Parquet or JSONL file, or an arrival log, as true events.
 
-Each of its sources becomes a source with a simulated clock and link. Its event times are taken as
-true, its arrivals and its numbers are not used: they are what the simulation makes anew.
+Each source of the file becomes a source with a simulated clock and link. Its event times are taken
+as true. Its arrivals and numbers are not used: the simulation makes new ones.
 """
 
 from __future__ import annotations
@@ -26,31 +26,37 @@ SETTINGS: Final = (
 )  # fmt: skip
 
 
-def _are_texts(given: object) -> bool:
-    return isinstance(given, list) and all(isinstance(each, str) for each in given)
+def _are_texts(settings: object) -> bool:
+    return isinstance(settings, list) and all(isinstance(each, str) for each in settings)
 
 
-def _is_mapping(given: object) -> bool:
-    return isinstance(given, dict) and all(isinstance(each, str) for each in given.values())
+def _is_mapping(settings: object) -> bool:
+    return isinstance(settings, dict) and all(isinstance(each, str) for each in settings.values())
 
 
-def _is_unit(given: object) -> bool:
+def _is_unit(settings: object) -> bool:
     try:
-        return isinstance(given, str) and parse_duration(f"1 {given}") > 0
+        return isinstance(settings, str) and parse_duration(f"1 {settings}") > 0
     except UserError:
         return False
 
 
 _TEXTS: Final = (_are_texts, 'a list of names, as in ["tag"]')
 _FORMS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "file": (lambda given: isinstance(given, str) and bool(given), "the name of a file"),
+    "file": (lambda settings: isinstance(settings, str) and bool(settings), "the name of a file"),
     "time_unit": (_is_unit, f"one of {' '.join(NS_PER)}"),
     "mapping": (_is_mapping, 'a table of fields with their columns, as in { ts = "time" }'),
     "attrs": _TEXTS,
-    "delimiter": (lambda given: isinstance(given, str) and len(given) == 1, "one character"),
+    "delimiter": (
+        lambda settings: isinstance(settings, str) and len(settings) == 1,
+        "one character",
+    ),
     "header": _TEXTS,
-    "timezone": (lambda given: isinstance(given, str), "a name such as Europe/Berlin"),
-    "only": (lambda given: _are_texts(given) and given, 'a list of sources, as in ["door"]'),
+    "timezone": (lambda settings: isinstance(settings, str), "a name such as Europe/Berlin"),
+    "only": (
+        lambda settings: _are_texts(settings) and settings,
+        'a list of sources, as in ["door"]',
+    ),
 }
 _KINDS: Final[tuple[tuple[Any, str], ...]] = (
     (pa.types.is_boolean, "bool"), (pa.types.is_integer, "int"), (pa.types.is_floating, "float"),
@@ -58,14 +64,14 @@ _KINDS: Final[tuple[tuple[Any, str], ...]] = (
 
 
 def read_recording(
-    given: Mapping[str, Any], place: str, folder: Path
+    settings: Mapping[str, Any], place: str, folder: Path
 ) -> dict[str, tuple[RecordedStream, ...]]:
-    """The streams of each source in the file that ``given`` names.
+    """The streams of each source in the file that ``settings`` names.
 
     Args:
-        given: the table ``recording``: ``file``, and as ``slackwater.read`` takes them
+        settings: the table ``recording``: ``file``, and as ``slackwater.read`` takes them
             ``time_unit mapping attrs delimiter header timezone``; ``only``: these sources;
-            ``speed``: how many times faster than it was. ``on_around`` is not for here.
+            ``speed``: how many times faster than recorded. ``on_around`` is read elsewhere.
         place: of the table's owner, for messages.
         folder: to which ``file`` is relative.
 
@@ -73,21 +79,21 @@ def read_recording(
         UserError: an unknown setting, or the file cannot be read.
     """
     spot = f"{place}.recording"
-    for key in given:
+    for key in settings:
         if key not in SETTINGS:
             raise UserError(f"{spot}.{key}: unknown setting{did_you_mean(key, SETTINGS)}")
     for key, (right, what) in _FORMS.items():
-        if key in given and not right(given[key]):
-            raise UserError(f"{spot}.{key}: expected {what}, found {given[key]!r}")
-    if "file" not in given:
+        if key in settings and not right(settings[key]):
+            raise UserError(f"{spot}.{key}: expected {what}, found {settings[key]!r}")
+    if "file" not in settings:
         raise UserError(f"{spot}: file is missing: name that of the recording")
-    speed = given.get("speed", 1)
+    speed = settings.get("speed", 1)
     if type(speed) not in (int, float) or not 0 < speed <= 1e9:
         raise UserError(f"{spot}.speed: expected a number above 0, found {speed!r}")
-    only = given.get("only")
-    told = {key: given[key] for key in SETTINGS[1:7] if key in given}
+    only = settings.get("only")
+    read_options = {key: settings[key] for key in SETTINGS[1:7] if key in settings}
     try:
-        with slackwater.read(folder / given["file"], sort="ts", **told) as read:
+        with slackwater.read(folder / settings["file"], sort="ts", **read_options) as read:
             table = _events(read.log)
     except UserError as error:
         raise UserError(f"{spot}.file: {error}") from error
@@ -95,7 +101,7 @@ def read_recording(
 
 
 def _events(log: Path) -> pa.Table:
-    """All events of a log in one table, whatever columns its frames leave out."""
+    """All events of a log in one table, although frames may lack columns."""
     parts = []
     for frame in LogReader(log):
         part = pa.table(frame.batch)

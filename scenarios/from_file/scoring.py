@@ -15,7 +15,7 @@ import pyarrow as pa
 from slackwater.scenario import NO_TABLES, Claim, Score, Table, Tables, Tile, parse_queries
 from slackwater.scenarios.from_file.durable import Durable
 from slackwater.scenarios.from_file.lineage import Lineage
-from slackwater.scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
+from slackwater.scenarios.from_file.metrics import METRICS, OF_STREAM, EmittedResult, query_metrics
 from slackwater.scenarios.from_file.perfect_world import PerfectWorld, event_identity
 from slackwater.scenarios.from_file.thresholds import Threshold, shown
 from slackwater.scenarios.runs import (
@@ -33,7 +33,7 @@ _NAME: Final = ("source", "stream", "incarnation", "seq")
 """Of an event."""
 _NO_NUMBER: Final = -1
 _CLOSE: Final = 1e-9
-_NOTHING: Final = ", of nothing: what it asks for never happens; see its types and attributes"
+_NOTHING: Final = "; no true result and no final one: check its types and attributes"
 
 
 def score_run(
@@ -45,59 +45,62 @@ def score_run(
     Args:
         directory: of the run.
         label: of its pass.
-        scenario: that the file describes.
-        thresholds: of the file.
-        tables: that its queries look up.
+        scenario: from the file.
+        thresholds: from the file.
+        tables: reference tables of its queries.
 
     Raises:
-        UserError: the pass left nothing behind.
+        UserError: the pass wrote no results.
     """
     queries, simulated = scenario.queries, scenario.simulated
     world = PerfectWorld.read(directory, simulated.sources)
     plans = parse_queries(queries, tables)
     true = world.answers(queries, scenario.attributes, tables)
     happened, made = len(world), world.made
-    del world  # many events take much memory, as what comes now does
+    del world  # many events take much memory, and so do the next steps
     durable = Durable(
         directory / LOG, simulated.gateway.frame_every_ns, scenario.answering.answers_after_ns
     )
-    told: dict[str, list[tuple[str, Told]]] = {plan.name: [] for plan in plans}
-    emissions = chain.from_iterable(
+    emissions: dict[str, list[tuple[str, EmittedResult]]] = {plan.name: [] for plan in plans}
+    results = chain.from_iterable(
         emitted(directory, label, folder) for folder in ("matches", "windows")
     )
     lineage = Lineage(plans, lambda event: event_identity(event, made))
-    for result, identity, content in lineage.known(emissions):
-        told[result["query"]].append((result["op"], _told(result, identity, content, durable)))
+    for result, identity, content in lineage.known(results):
+        each = _emitted_result(result, identity, content, durable)
+        emissions[result["query"]].append((result["op"], each))
     values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, happened)}
-    for name, results in told.items():
-        values[name] = of_query(results, true[name], _same)
+    for name, of_query in emissions.items():
+        values[name] = query_metrics(of_query, true[name], _same)
     matching = {plan.name for plan in plans if plan.result_kind == "matches"}
     facts: dict[str, Any] = {
         "metrics": values,
         "true_matches": [
             {"query": name, "at_ref_ns": each.since_ns}
-            for name, results in true.items()
+            for name, of_query in true.items()
             if name in matching
-            for each in results.values()
+            for each in of_query.values()
         ],
-        "true_results": {name: len(results) for name, results in true.items()},
+        "true_results": {name: len(of_query) for name, of_query in true.items()},
     }
     judged = [pair for each in thresholds for pair in _judged(each, values, true)]
     claims, tiles = tuple(claim for claim, _ in judged), tuple(tile for _, tile in judged)
     return Score(claims, (_table(values, true),), facts, tiles=tiles, decisive=True)
 
 
-def _told(result: Mapping[str, Any], identity: Any, content: Any, durable: Durable) -> Told:
+def _emitted_result(
+    result: Mapping[str, Any], identity: Any, content: Any, durable: Durable
+) -> EmittedResult:
     at = result["at"]
     if "window" in result:
         certain = not result.get("ambiguous")
     else:
         certain = result["certainty"] == "confirmed"
-    return Told(identity, content, certain, at, durable.since(result["site"], at))
+    return EmittedResult(identity, content, certain, at, durable.since(result["site"], at))
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Whether two results say the same; sums of fractions in another order may differ a little."""
+    """Whether two contents are equal; sums of fractions in another order may differ a little."""
     if left is None or right is None:
         return left is right
     if left.keys() != right.keys():
@@ -135,9 +138,7 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
 
 
 def _different(names: pa.Table) -> int:
-    """How many different rows there are; by sorting, as a hash table of them takes five times as
-    much memory.
-    """
+    """Number of different rows; by sorting, as a hash table takes five times as much memory."""
     columns = [
         column.combine_chunks().indices if pa.types.is_dictionary(column.type) else column
         for column in names.columns
@@ -151,7 +152,7 @@ def _different(names: pa.Table) -> int:
 
 
 def _arrived(directory: Path) -> bool:
-    """Whether any event came to the gateway."""
+    """Whether any event reached the gateway."""
     manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text("utf-8"))
     return bool(manifest["rows"].get("event"))
 
@@ -165,7 +166,7 @@ def _judged(
     if metric in OF_STREAM:
         value = values[STREAM][metric]
         return [_claim(threshold, "", value, "")]
-    asked = [threshold.query] if threshold.query else [name for name in values if name != STREAM]
+    queries = [threshold.query] if threshold.query else [name for name in values if name != STREAM]
     return [
         _claim(
             threshold,
@@ -173,7 +174,7 @@ def _judged(
             values[name].get(metric),
             "" if true[name] or values[name]["results"] else _NOTHING,
         )
-        for name in asked
+        for name in queries
     ]
 
 
@@ -183,12 +184,12 @@ def _claim(
     text = threshold.text if threshold.query or not query else f"{query}: {threshold.text}"
     name = f"{query}: {threshold.metric}" if query else threshold.metric
     if value is None:
-        why = "it is none: nothing true was told, so there is no such time"
+        why = "there is none: no true result was emitted"
         return Claim(text, False, why), Tile(name, None, "none", threshold.bound_text, False)
-    held, told = threshold.holds(value), threshold.shown(value)
+    holds, value_text = threshold.holds(value), threshold.shown(value)
     return (
-        Claim(text, held, f"it is {told}{doubt}"),
-        Tile(name, value, told, threshold.bound_text, held),
+        Claim(text, holds, f"it is {value_text}{doubt}"),
+        Tile(name, value, value_text, threshold.bound_text, holds),
     )
 
 
@@ -200,11 +201,13 @@ def _table(
         for metric, value in metrics.items():
             rows.append((name, metric, shown(metric, value), METRICS[metric]))
         if name in true:
-            rows.append((name, "true_results", str(len(true[name])), "of the perfect world"))
+            rows.append(
+                (name, "true_results", str(len(true[name])), "results of the perfect world")
+            )
     return Table(
         "What was measured",
-        ("of", "metric", "value", "which is"),
+        ("of", "metric", "value", "meaning"),
         tuple(rows),
-        "True is what the same query answers over the events that happened, at their true times, "
-        "in order and complete.",
+        "True results are those of the same query over the events that happened, at their true "
+        "times, in order and complete.",
     )

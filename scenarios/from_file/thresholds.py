@@ -31,7 +31,7 @@ _HOW: Final = '"[QUERY:] METRIC <= VALUE", such as "recall >= 0.99"'
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What a metric must be. ``bound``: a share, a number, or ns; ``query`` None: each query."""
+    """A bound of a metric. ``bound``: a share, a number, or ns; ``query`` None: each query."""
 
     text: str
     metric: str
@@ -45,7 +45,7 @@ class Threshold:
 
     @property
     def bound_text(self) -> str:
-        """What must hold, as it was written: ``<= 2 s``."""
+        """Operator and bound as in the file: ``<= 2 s``."""
         return self.text[self.text.index(self.op) :].strip()
 
     def shown(self, value: float) -> str:

@@ -1,4 +1,4 @@
-"""LoRaWAN devices over public gateways: lost frames, repeats, counters that begin anew.
+"""LoRaWAN devices over public gateways: lost frames, repeats, counters that restart.
 
 Donsez, Alphand: "The Helium LoRaWAN frames dataset", 2023 (hal-04737506); GitHub repository
 CampusIoT/datasets, folder Helium, ODbL 1.0.

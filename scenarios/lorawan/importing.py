@@ -1,10 +1,10 @@
 """A recording as frames of an arrival log: a site per file, a source per device.
 
-What the log needs and the recording does not hold:
+The log needs some fields that the recording lacks:
 
 * **incarnation**: the join (see ``scenarios.lorawan.recording``). A sync record at the arrival of
   a join's first frame announces it, as a bridge beside the network server would on a join.
-* **first_seq**: what the devices of the recording count from (``first_numbers``).
+* **first_seq**: the first number of the recording's devices (``first_numbers``).
 * **offset, delay**: unknown, and none is invented. The time of a frame is its hotspot's, which
   take theirs from GPS or the network; no frame of these files arrives before its time.
 """
@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from slackwater.log import ATTR_PREFIX, STRING, Frame
 from slackwater.log import records as r
-from slackwater.scenarios.lorawan.recording import Recording, first_numbers, join_rows, lost_frames
+from slackwater.scenarios.lorawan.recording import Receptions, first_numbers, join_rows, lost_frames
 
 TYPE: Final = "uplink"
 FRAME_ROWS: Final = 1_024
 
 
-def join_table(recording: Recording) -> pa.Table:
+def join_table(recording: Receptions) -> pa.Table:
     """One sync record per join: ``site source incarnation first_seq ts arrival``, times in ns."""
     rows = join_rows(recording)
     return pa.table(
@@ -40,7 +40,7 @@ def join_table(recording: Recording) -> pa.Table:
     )
 
 
-def recording_frames(recording: Recording) -> Iterator[Frame]:
+def recording_frames(recording: Receptions) -> Iterator[Frame]:
     """The recording's joins and receptions in order of arrival, each join before its frames."""
     announced = join_rows(recording)
     # Row i of the recording is preceded by its join's record, if it is the first of its join.
@@ -72,8 +72,8 @@ def recording_frames(recording: Recording) -> Iterator[Frame]:
         yield Frame(recording.name, batch.slice(start, FRAME_ROWS))
 
 
-def truth_table(recording: Recording) -> pa.Table:
-    """What the recording knows of each reception, in order of arrival."""
+def truth_table(recording: Receptions) -> pa.Table:
+    """The recording's data about each reception, in order of arrival."""
     return pa.table(
         {
             "site": pa.repeat(recording.name, len(recording)),
@@ -87,8 +87,8 @@ def truth_table(recording: Recording) -> pa.Table:
     )
 
 
-def device_table(recording: Recording) -> pa.Table:
-    """Per device its receptions, repeats and joins, and how many of its numbers never arrived."""
+def device_table(recording: Receptions) -> pa.Table:
+    """Receptions, repeats, joins and lost numbers of each device."""
     devices = len(recording.devices)
     return pa.table(
         {

@@ -1,4 +1,4 @@
-"""The scenario ``lorawan``: what ``slackwater run lorawan`` imports, asks and scores."""
+"""The scenario ``lorawan``: import, queries and scores of ``slackwater run lorawan``."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Lorawan:
     """See ``engine.scenario.RunnableScenario``."""
 
     name = "lorawan"
-    title = "LoRaWAN: lost frames, repeats and counters that begin anew"
+    title = "LoRaWAN: lost frames, repeats and counters that restart"
     what = (
         "Three of CampusIoT's Helium recordings: five LoRaWAN devices over one to two years, as "
-        "the network server got their frames. A frame counter numbers them, gateways repeat them, "
-        "the radio loses up to six in seven, and after each join the counter begins anew."
+        "the network server received them. A counter numbers the frames, gateways repeat them, "
+        "the radio loses up to six in seven, and each join restarts the counter."
     )
 
     def options(self) -> Mapping[str, Any]:
@@ -90,7 +90,7 @@ class Lorawan:
 
 
 def _duration(options: Mapping[str, Any], name: str) -> str:
-    """A duration as it stands in an order's short form."""
+    """A duration in an order's short form."""
     duration_ns(options, name)  # refuses what is none
     return str(options[name]).replace(" ", "")
 

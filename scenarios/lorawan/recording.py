@@ -1,18 +1,18 @@
-"""Frames of LoRaWAN devices as a network server got them: CampusIoT's Helium recordings.
+"""Frames of LoRaWAN devices as a network server received them: CampusIoT's Helium recordings.
 
 Times in the files are epoch milliseconds. ``reported_at`` is when a hotspot reported the frame
 (our event time: devices send no time of their own), ``_timestamp`` when the server had it (arrival;
-the files are in its order). ``fcnt`` counts a device's frames. What the data does, and what is made
-of it here:
+the files are in its order). ``fcnt`` counts a device's frames. The data has
+these properties, and the import handles them so:
 
 * **Repeats.** A frame comes again, seconds later: another hotspot heard it, or the device, which
   got no acknowledgement, sent it again. A frame is one event, known by (device, join, number); its
   first reception to arrive is the event, all others are repeats of it, whatever time they claim
   (all 8,376 of them carry the same payload as the first, some after hours or weeks).
-* **Joins.** A device that joins the network anew counts from the start again, under a new address
-  (``devaddr``). A join is told by the address, from what has arrived so far: the device's first
-  frame under it; or, as addresses are given again, a frame more than ``PAUSE_NS`` after the last
-  one under it that either follows a frame under another address or falls back by more than
+* **Joins.** A device that rejoins the network counts from the start again, under a new address
+  (``devaddr``). A join is recognised by the address, from what has arrived so far: the device's
+  first frame under it; or, as addresses are given again, a frame more than ``PAUSE_NS`` after the
+  last one under it that either follows a frame under another address or falls back by more than
   ``FALL``. A straggler of an earlier address falls under none of these and stays with its join.
 * **Lost frames.** Numbers that are missing within a join never reached the server.
 """
@@ -39,7 +39,7 @@ FILES: Final = {
     "imst": "IMST_33323431007C727B",
 }
 FIRST_SEQ: Final = {"ftd": 1, "ems": 0, "imst": 0}
-"""What the devices of a recording count from after a join: the least number in any of them."""
+"""First number of a device after a join: the least number in any recording."""
 PAUSE_NS: Final = HOUR_NS
 FALL: Final = 64
 _HOTSPOT: Final = pa.struct({"name": pa.string(), "rssi": pa.float64(), "snr": pa.float64()})
@@ -57,7 +57,7 @@ _SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class Receptions:
     """A file's receptions in order of arrival; equally long columns, times int64 ns.
 
     Attributes:
@@ -86,7 +86,7 @@ class Recording:
         return len(self.seq)
 
 
-def read_recording(data: Path, name: str) -> Recording:
+def read_recording(data: Path, name: str) -> Receptions:
     """The recording ``name`` from the folder ``lorawan_campusiot`` of ``data``.
 
     Raises:
@@ -111,7 +111,7 @@ def read_recording(data: Path, name: str) -> Recording:
     attrs = {"bytes": table.column("payload_size").combine_chunks()}
     attrs |= {field: pc.struct_field(first, field) for field in ("rssi", "snr")}
     attrs["hotspot"] = pc.struct_field(first, "name").dictionary_encode()
-    return Recording(
+    return Receptions(
         name, tuple(encoded.dictionary.to_pylist()), device, join, seq, ts,
         table.column("_timestamp").to_numpy() * MS, repeats(device, join, seq), attrs,
     )  # fmt: skip
@@ -167,14 +167,14 @@ def repeats(device: np.ndarray, join: np.ndarray, seq: np.ndarray) -> np.ndarray
     return again
 
 
-def join_rows(recording: Recording) -> np.ndarray:
+def join_rows(recording: Receptions) -> np.ndarray:
     """The row of the first frame to arrive of each join, ascending."""
     key = recording.join * len(recording.devices) + recording.device
     return np.sort(np.unique(key, return_index=True)[1])
 
 
-def first_numbers(recording: Recording) -> np.ndarray:
-    """What each join of ``join_rows`` counts from.
+def first_numbers(recording: Receptions) -> np.ndarray:
+    """First number of each join of ``join_rows``.
 
     Of a device's first join it is the first number to arrive, as the recording may have begun in
     the middle of it.
@@ -184,8 +184,8 @@ def first_numbers(recording: Recording) -> np.ndarray:
     return np.where(recording.join[rows] == 0, recording.seq[rows], first)
 
 
-def lost_frames(recording: Recording) -> np.ndarray:
-    """Per device, how many numbers never arrived, each join up to its highest."""
+def lost_frames(recording: Receptions) -> np.ndarray:
+    """Lost numbers of each device, each join up to its highest number."""
     rows, first = join_rows(recording), first_numbers(recording)
     key = recording.join * len(recording.devices) + recording.device
     of_join = np.argsort(key[rows])
@@ -211,7 +211,7 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def _check(path: Path, table: pa.Table) -> None:
-    """What the import relies on."""
+    """Checks what the import relies on."""
     if not table.num_rows:
         raise UserError(f"{path}: holds no frames")
     for name in _SCHEMA.names:

@@ -1,7 +1,7 @@
-"""Compares the passes over the receptions with what the recording knows of its frames.
+"""Compares the passes over the receptions with the recording's own data about its frames.
 
-True event times are not known: a frame's time is its hotspot's. But which receptions are repeats,
-which numbers are lost and how many frames an hour had is known once everything has arrived.
+True event times are not known: a frame's time is its hotspot's. Repeats, lost numbers and the
+frames of each hour are known once everything has arrived.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _Hour = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of one file's receptions. ``new_disorder``: out of order, repeats aside."""
+class ReceptionCounts:
+    """Counts of one file's receptions. ``new_disorder``: out of order and no repeats."""
 
     receptions: int
     disorder: int
@@ -69,7 +69,7 @@ def score_run(directory: Path, main: str, slack: str) -> Score:
         slack: order of the pass ``SLACK``.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     table = pq.read_table(directory / TRUTH / RECEPTIONS)
     devices = pq.read_table(directory / TRUTH / DEVICES)
@@ -94,7 +94,7 @@ def score_run(directory: Path, main: str, slack: str) -> Score:
         ),
         facts={
             "known": {
-                site: {name: getattr(each, name) for name in Known.__slots__}
+                site: {name: getattr(each, name) for name in ReceptionCounts.__slots__}
                 for site, each in known.items()
             },
             "measured": {site: plain(of) for site, of in measured.items()},
@@ -105,13 +105,13 @@ def score_run(directory: Path, main: str, slack: str) -> Score:
     )
 
 
-def _known(receptions: pa.Table, devices: pa.Table) -> Known:
-    """What is known of one file, from its rows of both tables."""
+def _known(receptions: pa.Table, devices: pa.Table) -> ReceptionCounts:
+    """Counts of one file, from its rows of both tables."""
     again = np.asarray(receptions.column("is_repeat").to_numpy())
     ts = ints(receptions, "ts")
     after = _since_first(receptions)[again]
     of_devices = {name: int(ints(devices, name).sum()) for name in ("repeats", "lost", "joins")}
-    return Known(
+    return ReceptionCounts(
         receptions=receptions.num_rows,
         disorder=int(out_of_order(ts).sum()),
         new_disorder=int(out_of_order(ts[~again]).sum()),
@@ -165,7 +165,7 @@ def _different(truth: dict[_Hour, int], found: dict[_Hour, int]) -> list[_Hour]:
     return [hour for hour in {*truth, *found} if truth.get(hour) != found.get(hour)]
 
 
-def _faithful(known: dict[str, Known]) -> Claim:
+def _faithful(known: dict[str, ReceptionCounts]) -> Claim:
     found = {site: (each.receptions, each.disorder) for site, each in known.items()}
     return Claim(
         "The import is faithful: "
@@ -177,7 +177,7 @@ def _faithful(known: dict[str, Known]) -> Claim:
     )  # fmt: skip
 
 
-def _repeats(known: dict[str, Known], counters: dict[str, Any]) -> Claim:
+def _repeats(known: dict[str, ReceptionCounts], counters: dict[str, Any]) -> Claim:
     truth = sum(each.repeats for each in known.values())
     found = lane_sum(counters, "duplicate")
     receptions = sum(each.receptions for each in known.values())
@@ -196,15 +196,14 @@ def _hours_right(
     right = len(frames) - len(wrong)
     worst = max((receptions[hour] - frames.get(hour, 0) for hour in otherwise), default=0)
     return Claim(
-        f"Every hour's count of a device's frames is right in the end: {right:,} of "
-        f"{len(frames):,}.",
+        f"Every hour's final count of a device's frames is right: {right:,} of {len(frames):,}.",
         not wrong,
         f"late frames correct it; with the repeats, {len(otherwise):,} counts would be wrong, by "
         f"up to {worst:,} frames",
     )
 
 
-def _lost(known: dict[str, Known], counters: dict[str, Any]) -> Claim:
+def _lost(known: dict[str, ReceptionCounts], counters: dict[str, Any]) -> Claim:
     found = {site: missing_events(counters, site) for site in known}
     shown = {
         site: share(each.lost, each.lost + each.receptions - each.repeats)
@@ -213,14 +212,14 @@ def _lost(known: dict[str, Known], counters: dict[str, Any]) -> Claim:
     return Claim(
         "Lost frames are known: "
         + ", ".join(f"{site} {found[site] or 0:,} ({shown[site]:.1f} %)" for site in known)
-        + " of what the devices numbered never arrived.",
+        + " of the devices' numbers never arrived.",
         all(found[site] == each.lost for site, each in known.items()),
-        "numbers of each join up to its highest, counted afterwards, are the same",
+        "a count afterwards of each join's numbers up to its highest agrees",
     )
 
 
 def _price(measured: dict[str, list[Measures]], main: str, slack: str) -> Claim:
-    """What waiting costs: the longest hold of the main pass against a slack's median."""
+    """The cost of waiting: the longest hold of the main pass against a slack's median."""
     ours, patient, theirs = (
         [next(each for each in of if each.order == order) for of in measured.values()]
         for order in (main, PATIENT, slack)
@@ -240,9 +239,9 @@ def _price(measured: dict[str, list[Measures]], main: str, slack: str) -> Claim:
     )
 
 
-def _known_table(known: dict[str, Known]) -> Table:
+def _known_table(known: dict[str, ReceptionCounts]) -> Table:
     return Table(
-        "What the recordings hold",
+        "Content of the recordings",
         ("file", "receptions [events]", "out of order [events]", "of them no repeats [events]",
          "repeats [events]", "a repeat's time is later by, p50 [s]", "at most [s]",
          "joins", "lost [events]", "lost [%]"),

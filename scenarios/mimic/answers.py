@@ -1,4 +1,4 @@
-"""The scenario's queries, asked of the whole log and counted by hand afterwards."""
+"""The scenario's queries over the whole log, and the same counts by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Counts = Mapping[Day, int]
 
 @dataclass(frozen=True, slots=True)
 class DailyQuery:
-    """A query over days, and what it reads: ``item`` of ``table``, or all items for None."""
+    """A query over days; it reads ``item`` of ``table``, or all items for None."""
 
     name: str
     table: str
@@ -54,20 +54,20 @@ QUERIES: Final = (
         "SELECT count(*), sum(value) FROM outputevents WINDOW TUMBLING 24 h",
     ),
 )
-"""Asked for every patient."""
+"""Queries of every patient."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class DailyCounts:
     """The net answers of one pass beside the truth, by query.
 
     Attributes:
-        days: that have events, in truth.
-        wrong: of them, those whose count differs in the end.
+        days: days with events, in truth.
+        wrong: those of them whose final count is wrong.
         lacking: events that the counts lack; queries of single items left out, as for the next.
         too_late: events that came when their day could not be corrected any more.
         quarantined: events of the query's table that were set aside.
-        taken_back: results that were retracted, most of them to be corrected.
+        retracted: results that were retracted, most of them to be corrected.
     """
 
     days: Mapping[str, int]
@@ -75,7 +75,7 @@ class Answers:
     lacking: Mapping[str, int]
     too_late: Mapping[str, int]
     quarantined: Mapping[str, int]
-    taken_back: Mapping[str, int]
+    retracted: Mapping[str, int]
 
     def plain(self) -> dict[str, dict[str, int]]:
         """As plain data."""
@@ -97,8 +97,8 @@ def true_counts(charted: pa.Table) -> dict[str, Counts]:
     return found
 
 
-def asked_again(log: Path, order: str, guards: Guards, truth: Mapping[str, Counts]) -> Answers:
-    """The answers of another pass over ``log``, of which nothing is kept."""
+def asked_again(log: Path, order: str, guards: Guards, truth: Mapping[str, Counts]) -> DailyCounts:
+    """The answers of another pass over ``log``, which leaves no files."""
     plans = tuple(query(each.text, name=each.name) for each in QUERIES)
     with TemporaryDirectory() as folder:
         settings = ChainSettings(parse_order(order), plans, guards=guards)
@@ -106,7 +106,7 @@ def asked_again(log: Path, order: str, guards: Guards, truth: Mapping[str, Count
         return read_answers(Path(folder), "again", truth)
 
 
-def read_answers(directory: Path, label: str, truth: Mapping[str, Counts]) -> Answers:
+def read_answers(directory: Path, label: str, truth: Mapping[str, Counts]) -> DailyCounts:
     """The answers of pass ``label`` of the run in ``directory``."""
     counters = read_counters(directory, label)
     found: dict[str, dict[Day, int]] = {each.name: {} for each in QUERIES}
@@ -114,7 +114,7 @@ def read_answers(directory: Path, label: str, truth: Mapping[str, Counts]) -> An
         day = result["site"], result["window"]["start"]
         found[result["query"]][day] = result["value"][_COUNT]
     whole = [each for each in QUERIES if each.item is None]
-    return Answers(
+    return DailyCounts(
         days={name: len(counts) for name, counts in truth.items()},
         wrong={name: _different(truth[name], counts) for name, counts in found.items()},
         lacking={
@@ -123,7 +123,7 @@ def read_answers(directory: Path, label: str, truth: Mapping[str, Counts]) -> An
         },
         too_late={each.name: _too_late(counters, each.name) for each in whole},
         quarantined={each.name: _quarantined(counters, each.table) for each in whole},
-        taken_back=_taken_back(directory, label),
+        retracted=_taken_back(directory, label),
     )
 
 

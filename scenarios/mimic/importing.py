@@ -1,12 +1,12 @@
 """Charted events as frames of an arrival log: a site per patient, a source and stream per table.
 
-What the log could say and this one does not:
+Fields that the log could have and this one lacks:
 
-* **seq**: nobody numbered these events. Numbers in the order of event time would tell an order
-  what is still to come, which nobody at the bedside knew; numbers in the order of filing would
-  say nothing. So there are none, and ``sequence`` is no choice for this recording.
+* **seq**: nobody numbered these events. Numbers in the order of event time would reveal to an
+  order what is still to come, which nobody at the bedside knew; numbers in the order of filing
+  would say nothing. So there are none, and ``sequence`` is no choice for this recording.
 * **offset, delay**: people read the hour off a wall; there is no clock to compare.
-* **tick, eos**: nothing tells that a stay is over; the event clock of a patient who went home
+* **tick, eos**: no record marks the end of a stay; the event clock of a patient who went home
   stands still until the next admission.
 """
 
@@ -57,7 +57,7 @@ def charted_frames(charted: Charted) -> Iterator[Frame]:
 
 
 def _own_words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with dictionaries that hold only what it uses."""
+    """The batch with dictionaries of the values that it uses."""
     columns = [
         column.dictionary_decode().dictionary_encode()
         if isinstance(column, pa.DictionaryArray)
@@ -78,7 +78,7 @@ def source_counts(charted: Charted) -> dict[str, int]:
 
 
 def truth_table(charted: Charted) -> pa.Table:
-    """What happened, in order of arrival per patient."""
+    """True events, in order of arrival per patient."""
     return pa.table(
         {
             "site": pa.array(np.char.add("p", charted.patient.astype(str))),

@@ -1,4 +1,4 @@
-"""The scenario ``mimic``: what ``slackwater run mimic`` imports, asks and scores."""
+"""The scenario ``mimic``: import, queries and scores of ``slackwater run mimic``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slackwater.scenarios.recorded_log import write_log, write_manifest
 from slackwater.simulation import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"slack": "8 h"}
-"""A shift: what was done in one is mostly charted by its end."""
+"""A shift; most of its events are charted by its end."""
 
 
 class Mimic:
@@ -28,7 +28,7 @@ class Mimic:
     title = "Intensive care: what was charted hours after it happened"
     what = (
         "The MIMIC-IV demo: laboratory values, infusions, procedures, outputs and dates of 100 "
-        "patients, each with the time when it was and the time when it was filed. Every patient "
+        "patients, each with its own time and the time of its filing. Every patient "
         "is a site; nobody numbers the events."
     )
 

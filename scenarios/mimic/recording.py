@@ -1,7 +1,7 @@
 """Charted events of 100 intensive-care patients: the MIMIC-IV Clinical Database Demo 2.2.
 
-Five tables say when something was (``charttime``, or ``starttime`` and ``endtime``) and when it was
-filed (``storetime``). What the data does, and what is made of it here:
+Five tables have the time of each event (``charttime``, or ``starttime`` and ``endtime``) and of its
+filing (``storetime``). Properties of the data, and how the import handles them:
 
 * **Order.** A table's file is in no order. Events arrive when they are filed; at one instant the
   tables come in the order of ``TABLES``, and a table's rows as in its file.
@@ -35,8 +35,8 @@ _TIME: Final = pa.timestamp("ns")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Where a table lies and what its columns are called; None: it has no such column."""
+class TableSource:
+    """Folder and columns of a table; None: it has no such column."""
 
     folder: str
     items: str
@@ -47,11 +47,11 @@ class Table:
 
 
 TABLES: Final = {
-    "labevents": Table("hosp", "d_labitems", "charttime", None, "valuenum", "valueuom"),
-    "inputevents": Table("icu", "d_items", "starttime", "endtime", "amount", "amountuom"),
-    "procedureevents": Table("icu", "d_items", "starttime", "endtime", "value", "valueuom"),
-    "outputevents": Table("icu", "d_items", "charttime", None, "value", "valueuom"),
-    "datetimeevents": Table("icu", "d_items", "charttime", None, None, None),
+    "labevents": TableSource("hosp", "d_labitems", "charttime", None, "valuenum", "valueuom"),
+    "inputevents": TableSource("icu", "d_items", "starttime", "endtime", "amount", "amountuom"),
+    "procedureevents": TableSource("icu", "d_items", "starttime", "endtime", "value", "valueuom"),
+    "outputevents": TableSource("icu", "d_items", "charttime", None, "value", "valueuom"),
+    "datetimeevents": TableSource("icu", "d_items", "charttime", None, None, None),
 }
 
 
@@ -91,7 +91,7 @@ def read_charted(data: Path, tables: tuple[str, ...] = tuple(TABLES)) -> Charted
     """The tables from the folder ``mimic_iv_demo`` of ``data``.
 
     Raises:
-        UserError: a file is not there (says how to get it), or is not what it should be.
+        UserError: a file is missing (says how to get it), or has another form.
     """
     folder = data / FOLDER
     parts, unfiled = [], {}

@@ -1,4 +1,4 @@
-"""Compares the passes over charted events with what was known once everything had been filed."""
+"""Compares the passes over charted events with the state after everything was filed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slackwater.measures import Measures, measure, measure_many
 from slackwater.scenario import NS_PER, Claim, Guards, Score, Table, number, percent
 from slackwater.scenarios.mimic.answers import (
     QUERIES,
-    Answers,
+    DailyCounts,
     asked_again,
     read_answers,
     true_counts,
@@ -42,16 +42,16 @@ SLACKS: Final = ("kslack:1h", "kslack:4h", "kslack:8h", "kslack:24h", "kslack:16
 ADAPTIVE: Final = ("mp-kslack", "aq-kslack:error=0.05,window=24h", "ldop:window=24h")
 """Orders that are measured beside those of the passes."""
 DEFAULT_GUARD: Final = Guards()
-"""Of every other command and scenario."""
+"""The default of every other command and scenario."""
 GUARD: Final = Guards(NS_PER["h"])
-"""Of this scenario: what is charted for the full hour is filed less than an hour before it."""
+"""Of this scenario: events charted for the full hour are filed less than an hour before it."""
 NO_GUARD: Final = Guards(None)
 _MIN_NS: Final = NS_PER["min"]
 
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """How one table was filed; delays are filing minus event time, of p50, p95, p99 and at most."""
+    """Filing of one table; delays are filing minus event time: p50, p95, p99 and the longest."""
 
     events: int
     disorder: int
@@ -67,7 +67,7 @@ def score_run(directory: Path, main: str) -> Score:
         main: order of the main pass.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     charted = pq.read_table(directory / TRUTH / CHARTED)
     unfiled = json.loads((directory / MANIFEST).read_bytes())["left_out"]
@@ -143,7 +143,7 @@ def _faithful(filings: dict[str, Filing]) -> Claim:
 
 
 def _price(measured: list[Measures], ours: Measures) -> Claim:
-    """Completeness and its price, in the words of whoever must choose K."""
+    """Completeness and its price, as the choice of K needs them."""
     adaptive = next(each for each in measured if each.order == "mp-kslack")
     return Claim(
         f"{ours.order} puts {percent(ours.in_place, ours.arrived)} of the events in their place, "
@@ -155,8 +155,8 @@ def _price(measured: list[Measures], ours: Measures) -> Claim:
     )
 
 
-def _guard(guarded: dict[Guards, tuple[Measures, Answers]]) -> Claim:
-    """The engine's own guard against one that fits how people chart."""
+def _guard(guarded: dict[Guards, tuple[Measures, DailyCounts]]) -> Claim:
+    """The engine's default guard against one that fits people's charting."""
     (short, of_short), (fits, of_fits) = guarded[DEFAULT_GUARD], guarded[GUARD]
     return Claim(
         f"The future guard must fit the ward: {_guard_name(GUARD)} sets {fits.quarantined} events "
@@ -168,27 +168,27 @@ def _guard(guarded: dict[Guards, tuple[Measures, Answers]]) -> Claim:
     )
 
 
-def _accounted(of_run: Answers) -> Claim:
+def _accounted(of_run: DailyCounts) -> Claim:
     lacking = sum(of_run.lacking.values())
     counted = sum(of_run.too_late.values()) + sum(of_run.quarantined.values())
     right = {name: of_run.days[name] - wrong for name, wrong in of_run.wrong.items()}
     return Claim(
-        f"Nothing vanishes silently: the daily counts lack {lacking:,} events, of which "
-        f"{sum(of_run.too_late.values())} are counted as too late to correct their day and "
+        f"Nothing is lost silently: the daily counts lack {lacking:,} events; "
+        f"{sum(of_run.too_late.values())} of them are counted as too late to correct their day and "
         f"{sum(of_run.quarantined.values()):,} as quarantined.",
         lacking == counted,
-        "right in the end are "
+        "finally right are "
         + ", ".join(f"{right[name]:,} of {of_run.days[name]:,} days of {name}" for name in right),
     )
 
 
-def _revisions(unordered: Answers, ordered: Answers, main: str) -> Claim:
-    before, after = (sum(each.taken_back.values()) for each in (unordered, ordered))
+def _revisions(unordered: DailyCounts, ordered: DailyCounts, main: str) -> Claim:
+    before, after = (sum(each.retracted.values()) for each in (unordered, ordered))
     return Claim(
-        f"Waiting buys answers that stay: {main} takes back {after:,} daily results, no order "
+        f"Waiting makes answers stable: {main} retracts {after:,} daily results, no order "
         f"{before:,}.",
         after < before,
-        f"wrong in the end are {sum(ordered.wrong.values())} and {sum(unordered.wrong.values())} "
+        f"finally wrong are {sum(ordered.wrong.values())} and {sum(unordered.wrong.values())} "
         f"of {sum(ordered.days.values()):,}, guard {_guard_name(GUARD)}",
     )
 
@@ -207,22 +207,22 @@ def _filing_table(filings: dict[str, Filing], unfiled: dict[str, int]) -> Table:
     )  # fmt: skip
 
 
-def _guard_table(guarded: dict[Guards, tuple[Measures, Answers]], main: str) -> Table:
+def _guard_table(guarded: dict[Guards, tuple[Measures, DailyCounts]], main: str) -> Table:
     names = [query.name for query in QUERIES]
     return Table(
         f"What the future guard decides, with {main}",
         ("guard", "quarantined [events]", "in place", "out of order left [events]",
          *(f"wrong days of {name}" for name in names), "days", "too late [events]",
-         "taken back [results]"),
+         "retracted [results]"),
         tuple(
             (_guard_name(guards), each.quarantined, percent(each.in_place, each.arrived),
              each.disorder_after, *(answers.wrong[name] for name in names),
              sum(answers.days.values()), sum(answers.too_late.values()),
-             sum(answers.taken_back.values()))
+             sum(answers.retracted.values()))
             for guards, (each, answers) in guarded.items()
         ),
-        "Without a guard, a date charted for tomorrow moves the event clock on by a day, and what "
-        "follows in between is late.",
+        "Without a guard, a date charted for tomorrow moves the event clock on by a day, and "
+        "events in between are late.",
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ WORLDS: Final = {"machine-room": MachineRoom}
 
 
 def machine_room(options: Mapping[str, Any]) -> Scenario:
-    """An agent on each server, an intrusion detector, and who hears of failures.
+    """An agent on each server, an intrusion detector, and a recorder of failures.
 
     Args:
         options: of ``NetworkCorrelation``.

@@ -1,4 +1,4 @@
-"""What happens to the servers, and what is measured of it: turns of the fan, load, odd packets."""
+"""Incidents of the servers, and their readings: fan speed, load, odd packets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEALTH, PACKETS, FAILURES = "health", "packets", "failures"
 FAILURE: Final = "SERVER_FAILURE"
 MEASURED_EVERY_NS: Final = SECOND
 EVERY_S: Final = 200
-"""An incident of a server takes less, and the next one begins after so long."""
+"""Time between incidents of a server; each takes less."""
 
 
 def server_name(number: int) -> str:
@@ -30,8 +30,8 @@ def server_number(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
-    """Seconds from the start of the run; None: that did not happen."""
+class ServerIncident:
+    """An incident; seconds from the start of the run, None: that did not happen."""
 
     server: str
     attack: tuple[float, float] | None
@@ -47,7 +47,7 @@ class Incident:
 
 def plan_incidents(
     servers: Sequence[str], seconds: float, attacks: float, generator: np.random.Generator
-) -> tuple[Incident, ...]:
+) -> tuple[ServerIncident, ...]:
     """One incident per server and ``EVERY_S``: of an attack, of a worn fan, or of a busy day."""
     found = []
     for server in servers:
@@ -60,14 +60,16 @@ def plan_incidents(
                 worn = busy + generator.uniform(8, 20)
                 fan = (worn, worn + generator.uniform(20, 30))
                 found.append(
-                    Incident(server, attack, overload, fan, worn + generator.uniform(8, 15))
+                    ServerIncident(server, attack, overload, fan, worn + generator.uniform(8, 15))
                 )
             elif generator.random() < 0.5:
                 fan = (begin, begin + generator.uniform(20, 40))
-                found.append(Incident(server, None, None, fan, begin + generator.uniform(8, 15)))
+                found.append(
+                    ServerIncident(server, None, None, fan, begin + generator.uniform(8, 15))
+                )
             else:
                 overload = (begin, begin + generator.uniform(30, 60))
-                found.append(Incident(server, None, overload, None, None))
+                found.append(ServerIncident(server, None, overload, None, None))
     return tuple(found)
 
 
@@ -88,7 +90,7 @@ class Health:
     """Turns of the fan [1/min] and load [%] of one server, every second."""
 
     server: str
-    incidents: tuple[Incident, ...] = field(repr=False)
+    incidents: tuple[ServerIncident, ...] = field(repr=False)
 
     def streams(self) -> Sequence[StreamSchema]:
         return (StreamSchema(HEALTH, {"server": "str", "rpm": "float", "load": "float"}),)
@@ -118,7 +120,7 @@ class Health:
 class Watch:
     """Odd packets that an intrusion detector sees, by server."""
 
-    incidents: tuple[Incident, ...] = field(repr=False)
+    incidents: tuple[ServerIncident, ...] = field(repr=False)
 
     def streams(self) -> Sequence[StreamSchema]:
         return (StreamSchema(PACKETS, {"server": "str"}),)
@@ -148,7 +150,7 @@ class Watch:
 class Failures:
     """Failures of all servers, as events without duration."""
 
-    incidents: tuple[Incident, ...] = field(repr=False)
+    incidents: tuple[ServerIncident, ...] = field(repr=False)
 
     def streams(self) -> Sequence[StreamSchema]:
         return (StreamSchema(FAILURES, {"server": "str"}),)

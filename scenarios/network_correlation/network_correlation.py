@@ -1,4 +1,4 @@
-"""The scenario ``network-correlation``: what ``slackwater run network-correlation`` makes."""
+"""The scenario ``network-correlation``: simulation of ``slackwater run network-correlation``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NetworkCorrelation:
     title = "Network correlation: which failures go back to an attack"
     what = (
         "Agents on servers measure fan and load each second, an intrusion detector sees odd "
-        "packets, and servers fail (L10 5.2.2). Not readings are sent but intervals: FAN_FAILURE, "
+        "packets, and servers fail (L10 5.2.2). Agents send intervals, not readings: FAN_FAILURE, "
         "SERVER_OVERLOAD, NETWORK_ATTACK; a failure whose fan failed after an overload, and that "
         "after an attack, goes back to the attack."
     )

@@ -1,4 +1,4 @@
-"""Compares the root causes that were found with those that there are, by true times."""
+"""Compares the root causes in the results with the true ones, by true times."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 
 from slackwater.scenario import NS_PER, Claim, Pass, Score, Timeline, number
 from slackwater.scenarios.intervals import (
-    Found,
+    FoundMatches,
     Interval,
     Match,
-    Readings,
+    TrueReadings,
     bands_of,
     bars,
     found_in,
@@ -26,7 +26,7 @@ from slackwater.scenarios.intervals import (
 from slackwater.scenarios.network_correlation.incidents import FAILURE, server_name
 from slackwater.simulation import MANIFEST, TRUTH
 
-# What the intervals are that the scenario's file asks the agents for.
+# The intervals that the scenario's file configures the agents for.
 ATTACK, FAN, OVERLOAD = "NETWORK_ATTACK", "FAN_FAILURE", "SERVER_OVERLOAD"
 ATTACK_GAP_NS: Final = 4 * NS_PER["s"]
 MIN_NS: Final = 5 * NS_PER["s"]
@@ -40,7 +40,7 @@ _LANES: Final = {ATTACK: "attack", OVERLOAD: "load", FAN: "fan", FAILURE: "failu
 
 
 def true_intervals(directory: Path) -> list[Interval]:
-    """Of everything that was measured, by true times; failures are intervals of no length."""
+    """Intervals of all measurements, by true times; failures have no length."""
     found: list[Interval] = []
     for source, rows in of_sources(directory):
         true_ns, device_ns = rows["true_ts"].to_numpy(), rows["ts"].to_numpy()
@@ -48,7 +48,7 @@ def true_intervals(directory: Path) -> list[Interval]:
             codes = rows["truth.server"].to_numpy()
             for code in np.unique(codes).tolist():
                 of = codes == code
-                readings = Readings(
+                readings = TrueReadings(
                     source, server_name(code), true_ns[of], device_ns[of], codes[of]
                 )
                 if source == "watch":
@@ -58,7 +58,7 @@ def true_intervals(directory: Path) -> list[Interval]:
             continue
         for name, bands in (("rpm", FAN_BANDS), ("load", LOAD_BANDS)):
             values = rows[f"truth.{name}"].to_numpy()
-            readings = Readings(source, source, true_ns, device_ns, values)
+            readings = TrueReadings(source, source, true_ns, device_ns, values)
             made = bands_of(readings, [str(bands[0]), str(bands[2])], [float(bands[1])])
             found += [each for each in made if each.identity[3] - each.identity[2] >= MIN_NS]
     return found
@@ -91,7 +91,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
     """Claims, tables and the picture of the run in ``directory``.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     intervals = true_intervals(directory)
     expected = true_matches(intervals, within_ns)
@@ -110,7 +110,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
                 f"{len(roots)} were traced",
             ),
             Claim(
-                "Both rules find what is true of the intervals, by their true times: "
+                "Both rules find the matches that the true times of the intervals give: "
                 + ", ".join(f"{len(those)} {query}" for query, those in expected.items()),
                 all(each.right(expected[query]) for (query, _), each in found.items()),
             ),
@@ -122,7 +122,9 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
             ),
         ),
         tables=(
-            found_table(found, expected, "Every combination of one server's intervals was tried."),
+            found_table(
+                found, expected, "The truth tries every combination of one server's intervals."
+            ),
         ),
         facts={
             **counted, "measured": measured, "logged": logged,
@@ -139,7 +141,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
     )  # fmt: skip
 
 
-def _picture(intervals: Sequence[Interval], found: Found, server: str) -> Timeline:
+def _picture(intervals: Sequence[Interval], found: FoundMatches, server: str) -> Timeline:
     mine = [each for each in intervals if each.thing == server and each.type in _LANES]
     known = {each.identity for each in mine}
     return Timeline(

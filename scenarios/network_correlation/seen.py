@@ -1,4 +1,4 @@
-"""``model = "machine-room"`` of a scenario file: what a device sees of what happens to servers."""
+"""``model = "machine-room"`` of a scenario file: a device's readings of incidents of servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slackwater.scenario import NS_PER, UserError
 from slackwater.scenarios.network_correlation.incidents import (
     Failures,
     Health,
-    Incident,
+    ServerIncident,
     Watch,
     plan_incidents,
     server_name,
@@ -24,7 +24,7 @@ SERVERS_MAX: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class MachineRoom:
-    """Of one server fan and load, ``SV-1``...; or of all servers odd packets, or failures.
+    """Fan and load of one server, ``SV-1``...; or odd packets or failures of all servers.
 
     Attributes:
         sees: a server, ``packets`` or ``failures``.
@@ -47,7 +47,7 @@ class MachineRoom:
             raise UserError(f"sees: {self.sees!r} is none of {known}")
 
     def streams(self) -> Sequence[StreamSchema]:
-        """Of what it sees."""
+        """Streams of its readings."""
         return self._device(()).streams()
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:
@@ -55,7 +55,7 @@ class MachineRoom:
         incidents = incidents_of(seeds.root, span.length_ns, self.servers, self.attacks)
         return self._device(incidents).batches(span, seeds, source)
 
-    def _device(self, incidents: tuple[Incident, ...]) -> Health | Watch | Failures:
+    def _device(self, incidents: tuple[ServerIncident, ...]) -> Health | Watch | Failures:
         if self.sees == SEES_PACKETS:
             return Watch(incidents)
         if self.sees == SEES_FAILURES:
@@ -64,8 +64,10 @@ class MachineRoom:
 
 
 @lru_cache(maxsize=1)
-def incidents_of(seed: int, length_ns: int, servers: int, attacks: float) -> tuple[Incident, ...]:
-    """What happens in a run, of which each device sees its part."""
+def incidents_of(
+    seed: int, length_ns: int, servers: int, attacks: float
+) -> tuple[ServerIncident, ...]:
+    """The incidents of a run; each device sees a part of them."""
     generator = Seeds(seed).generator("network-correlation/incidents")
     names = [server_name(number) for number in range(servers)]
     return plan_incidents(names, length_ns / NS_PER["s"], attacks, generator)

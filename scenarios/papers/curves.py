@@ -8,7 +8,7 @@ from typing import Final
 
 from slackwater.paper import COLOURS, Figure
 from slackwater.scenario import Table
-from slackwater.scenarios.papers.drawing import Series, lines
+from slackwater.scenarios.papers.drawing import Curve, lines
 
 FLAT: Final = 1.25
 """Up to here a curve's largest over its smallest value counts as "not greatly" different."""
@@ -29,7 +29,7 @@ def drawn(
 ) -> Figure:  # fmt: skip
     """A line per curve."""
     series = [
-        Series(label, xs, values, COLOURS[place % len(COLOURS)])
+        Curve(label, xs, values, COLOURS[place % len(COLOURS)])
         for place, (label, values) in enumerate(curves.items())
     ]
     return lines(name, title, caption, series, axes, log_y=log_y)

@@ -17,7 +17,7 @@ _CLOSE: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Curve:
     """``published``: the paper's numbers, not ours."""
 
     name: str
@@ -28,7 +28,7 @@ class Series:
 
 
 def lines(
-    name: str, title: str, caption: str, series: Sequence[Series], axes: tuple[str, str], *,
+    name: str, title: str, caption: str, series: Sequence[Curve], axes: tuple[str, str], *,
     log_y: bool = False, marks: bool = True,
 ) -> Figure:  # fmt: skip
     """A line per series; ``axes``: titles of x and y. A logarithmic axis has no place for 0. A line
@@ -62,7 +62,7 @@ def lines(
 
 
 def bars(
-    name: str, title: str, caption: str, series: Sequence[Series], axes: tuple[str, str], *,
+    name: str, title: str, caption: str, series: Sequence[Curve], axes: tuple[str, str], *,
     log_y: bool = False,
 ) -> Figure:  # fmt: skip
     """Groups of bars; ``axes``: titles of x and y."""
@@ -89,7 +89,7 @@ def bars(
     )  # fmt: skip
 
 
-def _covered(line: Series, later: Sequence[Series]) -> bool:
+def _covered(line: Curve, later: Sequence[Curve]) -> bool:
     """Whether one of those drawn later takes the same way, as far as one could see."""
     height = max((abs(y) for each in (line, *later) for y in each.y), default=0.0)
     return any(
@@ -99,7 +99,7 @@ def _covered(line: Series, later: Sequence[Series]) -> bool:
     )
 
 
-def _y(title: str, series: Sequence[Series], *, log_y: bool) -> dict[str, Any]:
+def _y(title: str, series: Sequence[Curve], *, log_y: bool) -> dict[str, Any]:
     if log_y:
         return log_axis(title, [y for each in series for y in each.y])
     return {"title": {"text": title}, "rangemode": "tozero"}

@@ -105,12 +105,12 @@ def turns(names: Sequence[str], values: Sequence[float], unit: str, *, rises: bo
     'it goes from 3 to 2 ms from b to c.'
     """
     pairs = pairwise(zip(names, values, strict=True))
-    told = [
+    steps = [
         f"from {number(before)} to {number(after)} {unit} from {first} to {second}"
         for (first, before), (second, after) in pairs
         if (after <= before if rises else after >= before)
     ]
-    return f"it goes {', '.join(told)}." if told else ""
+    return f"it goes {', '.join(steps)}." if steps else ""
 
 
 def same_with(holds: bool, others: Mapping[str, bool]) -> str:
@@ -125,9 +125,9 @@ def same_with(holds: bool, others: Mapping[str, bool]) -> str:
     unlike = [name for name, other in others.items() if other != holds]
     if not unlike:
         return f"the same with all that were tried: {', '.join(alike)}"
-    told = [f"{word} with {', '.join(names)}"
+    parts = [f"{word} with {', '.join(names)}"
             for word, names in (("the same", alike), ("the other", unlike)) if names]  # fmt: skip
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def times(more: float, less: float) -> str:

@@ -1,4 +1,4 @@
-"""What hangs on when the phones are announced: the same orders over two logs of the messages.
+"""The effect of when phones are announced: the same orders over two logs of the messages.
 
 The recording does not say when a phone announced itself. The passes take its first event; here it
 is set beside the recorded instant of its clock comparison, which is some 10 s earlier.
@@ -56,10 +56,10 @@ def score_announcing(directory: Path, orders: Mapping[str, str]) -> Score:
         ("session", "each phone announced", "order", "in place", "residual or late [events]",
          "dropped [events]", "held p50 [ms]", "held p99 [ms]", "held at most [ms]"),
         tuple(rows),
-        "From its announcement on, the merge waits for a phone. Announced at its first event it is "
-        "waited for until its first message comes; announced at its recorded clock comparison, "
-        "some 10 s before, it is idle again by then, and what overtakes its first messages is let "
-        "go. The claims are for the first.",
+        "The merge waits for a phone from its announcement on. If the phone is announced at its "
+        "first event, the merge waits until its first message comes. If it is announced at its "
+        "recorded clock comparison, some 10 s before, it is idle again by then, and messages that "
+        "overtake its first ones are released. The claims are for the first.",
     )  # fmt: skip
     facts: dict[str, Any] = {
         when: {

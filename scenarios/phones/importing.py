@@ -1,7 +1,7 @@
 """A recorded session as frames of an arrival log: one site, a source per phone.
 
-The offset goes in as a sync record before the phone's first event. What such a record needs
-and the recording does not hold is reconstructed:
+The offset becomes a sync record before the phone's first event. Fields of such a record that the
+recording lacks are reconstructed:
 
 * **delay**, whose half bounds the offset's error. The round trip of the phones' NTP exchange was
   not recorded. The smallest round trip of the phone's own messages in the session stands for it:
@@ -15,8 +15,8 @@ and the recording does not hold is reconstructed:
   just before its first event, so it is the instant of that event by the corrected clock; no
   message of the phone came sooner. That is a choice, and a kind one: from then on the merge waits
   for the phone. The recording has another instant, the phone's last clock comparison, some 10 s
-  before (``AT_SYNC``): a phone announced then is idle again when it begins, and what overtakes its
-  first messages is let go. ``scenarios.phones.announcing`` shows what either makes of the order.
+  before (``AT_SYNC``): a phone announced then is idle again when it begins, and messages that
+  overtake its first ones are released. ``scenarios.phones.announcing`` shows the effect of either.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def session_frames(session: Session, announced: str = AT_FIRST_EVENT) -> Iterato
 
 
 def truth_table(session: Session) -> pa.Table:
-    """What the recording knows and the log does not say, in order of arrival."""
+    """Data of the recording that the log lacks, in order of arrival."""
     return pa.table(
         {
             "site": pa.repeat(session.name, len(session)),

@@ -1,4 +1,4 @@
-"""The scenario ``phones``: what ``slackwater run phones`` imports, asks and scores."""
+"""The scenario ``phones``: import, queries and scores of ``slackwater run phones``."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Session:
 
     @property
     def exchange_low(self) -> np.ndarray:
-        """Least that is left of the phone's offset (server minus corrected phone clock).
+        """Least remaining offset of the phone (server minus corrected phone clock).
 
         Every message and its answer are an exchange of four times. The answer cannot arrive
         before it was sent: ``back + left >= answered``. Readings are floored to ms.
@@ -96,7 +96,7 @@ class Session:
 
     @property
     def exchange_high(self) -> np.ndarray:
-        """Most that is left of it: a message cannot be received before it was sent."""
+        """Largest remaining offset: a message cannot be received before it was sent."""
         return np.asarray(self.arrival - self.sent + MS)
 
 
@@ -121,7 +121,7 @@ def read_session_file(path: Path) -> Session:
 
 
 def session_name(path: Path) -> str:
-    """What the session in a file is called.
+    """The name of the session in a file.
 
     >>> session_name(Path("here/bus-7.csv.gz"))
     'bus-7'
@@ -173,7 +173,7 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def _check(path: Path, session: Session) -> None:
-    """What the import relies on."""
+    """Checks what the import relies on."""
     if not len(session):
         raise UserError(f"{path}: holds no messages")
     back = np.flatnonzero(np.diff(session.arrival) < 0)

@@ -1,7 +1,7 @@
-"""Compares the passes over the phones' messages with what the recording knows.
+"""Compares the passes over the phones' messages with the recording's own data.
 
-Nobody knows the true event times. The corrected ones are what there is, and every message's own
-exchange of four times bounds how far they can be from the server's clock.
+Nobody knows the true event times. The corrected ones are the best available, and every message's
+own exchange of four times bounds how far they can be from the server's clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PUBLISHED_PERCENT: Final = {"d-1": 16.08, "d-2": 33.94, "d-3": 34.14}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SessionOutcome:
     """One session in one pass, in events; ``holds_ms``: p50, p95, p99, max."""
 
     site: str
@@ -57,7 +57,9 @@ class Outcome:
     holds_ms: tuple[float, ...]
 
     @classmethod
-    def of(cls, site: str, label: str, ordered: pa.Table, counters: dict[str, Any]) -> Outcome:
+    def of(
+        cls, site: str, label: str, ordered: pa.Table, counters: dict[str, Any]
+    ) -> SessionOutcome:
         """From the ordered stream of ``site`` and the counters of the pass."""
         status = ints(ordered, "status")
         kept = status != LATE_DROPPED
@@ -84,7 +86,7 @@ def score_run(directory: Path, published: Collection[str], orders: Mapping[str, 
         orders: labels of passes whose orders are set beside another announcement, and the orders.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     messages = pq.read_table(directory / TRUTH / "messages.parquet")
     sites = sorted(pc.unique(messages.column("site")).to_pylist())
@@ -93,7 +95,9 @@ def score_run(directory: Path, published: Collection[str], orders: Mapping[str, 
     outcomes = []
     for label, table in ordered.items():
         counters = read_counters(directory, label)
-        outcomes += [Outcome.of(site, label, _of_site(table, site), counters) for site in sites]
+        outcomes += [
+            SessionOutcome.of(site, label, _of_site(table, site), counters) for site in sites
+        ]
     clocks = _clock_score(directory, messages, ordered[MAIN])
     announcing = score_announcing(directory, orders)
     otherwise = announcing.facts["announced"]["at the recorded sync"]["out_of_place"][MAIN]
@@ -105,7 +109,8 @@ def score_run(directory: Path, published: Collection[str], orders: Mapping[str, 
             "before": {site: dict(zip(("raw", "corrected"), each, strict=True))
                        for site, each in before.items()},
             "outcomes": [
-                {name: getattr(each, name) for name in Outcome.__slots__} for each in outcomes
+                {name: getattr(each, name) for name in SessionOutcome.__slots__}
+                for each in outcomes
             ],
             **announcing.facts,
             **clocks.facts,
@@ -125,7 +130,7 @@ def _before(messages: pa.Table) -> tuple[int, int]:
 
 
 def _claims(
-    before: dict[str, tuple[int, int]], outcomes: list[Outcome], messages: int,
+    before: dict[str, tuple[int, int]], outcomes: list[SessionOutcome], messages: int,
     published: Collection[str], otherwise: int,
 ) -> list[Claim]:  # fmt: skip
     """``otherwise``: out of place with each phone announced at its recorded sync."""
@@ -176,7 +181,7 @@ def _faithful(shown: dict[str, float]) -> list[Claim]:
     ]
 
 
-def _order_table(before: dict[str, tuple[int, int]], outcomes: list[Outcome]) -> Table:
+def _order_table(before: dict[str, tuple[int, int]], outcomes: list[SessionOutcome]) -> Table:
     rows = []
     for each in sorted(outcomes, key=lambda outcome: outcome.site):
         messages = each.in_time + each.residual + each.late
@@ -198,7 +203,7 @@ def _order_table(before: dict[str, tuple[int, int]], outcomes: list[Outcome]) ->
 
 
 def _clock_score(directory: Path, messages: pa.Table, ordered: pa.Table) -> Score:
-    """The declared uncertainty against every exchange that was recorded."""
+    """Compares the declared uncertainty with every recorded exchange."""
     phones = pq.read_table(directory / TRUTH / "phones.parquet").to_pylist()
     rows: list[tuple[str | int | float, ...]] = []
     against = inside = 0
@@ -221,10 +226,10 @@ def _clock_score(directory: Path, messages: pa.Table, ordered: pa.Table) -> Scor
     table = Table(
         "Clocks of the phones",
         ("session", "phone", "offset [ms]", "declared uncertainty, first message [ms]",
-         "last message [ms]", "left of the offset, at least [ms]", "at most [ms]",
+         "last message [ms]", "remaining offset, at least [ms]", "at most [ms]",
          "exchanges against [events]"),
         tuple(rows),
-        "Offset: server minus phone. What is left of it lies between the two bounds that all "
+        "Offset: server minus phone. The remaining offset lies between the two bounds that all "
         "exchanges of the session together allow, if it did not change.",
     )  # fmt: skip
     return Score(

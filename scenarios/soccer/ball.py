@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.scenarios.soccer.incidents import Incident
+from slackwater.scenarios.soccer.incidents import MatchIncident
 from slackwater.scenarios.soccer.motion import Motion, ease
 from slackwater.scenarios.soccer.pitch import SECOND, WIDTH_MM
 
@@ -40,7 +40,9 @@ class BallWay:
     ends: np.ndarray
 
     @classmethod
-    def through(cls, incidents: Sequence[Incident], kickoff_ns: int, length_ns: int) -> BallWay:
+    def through(
+        cls, incidents: Sequence[MatchIncident], kickoff_ns: int, length_ns: int
+    ) -> BallWay:
         """The way through all ``incidents``, from the kick-off at ``kickoff_ns``."""
         pieces: list[tuple[int, float, float, np.ndarray, np.ndarray]] = []
         at_s, place = 0.0, np.array([WIDTH_MM / 2, 0.0, 110.0])

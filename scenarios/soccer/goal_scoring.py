@@ -65,7 +65,7 @@ def goal_score(directory: Path, label: str, truth: EventTruth, logged: np.ndarra
 
 
 def _table(plan: pa.Table, goals: Goals, truth: EventTruth, logged: np.ndarray) -> Table:
-    """One row per planned incident; its events are found by what they are in the truth."""
+    """One row per planned incident; its events are looked up in the truth."""
     # Kicks and stops are so far apart that an instant and a sensor name one event.
     kicks = {
         (int(truth.true_ns[row]), int(truth.sid[row])): row

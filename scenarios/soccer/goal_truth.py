@@ -1,4 +1,4 @@
-"""Which pairs of events are goals by true time, and what became of each in the results.
+"""Pairs of events that are goals by true time, and their fates in the results.
 
 The true pairs are found by brute force over all kicks and all stopped balls of the truth table; the
 plan of the incidents is not asked, and neither are the results.
@@ -43,7 +43,7 @@ class Goals:
 
     @property
     def invented(self) -> list[Pair]:
-        """Pairs that are reported and are no goal, confirmed or not."""
+        """Reported pairs that are no goals, confirmed or not."""
         return sorted(set(self.results) - set(self.pairs))
 
     def confirmed(self, pairs: Iterable[Pair]) -> list[Pair]:

@@ -1,4 +1,4 @@
-"""``model = "soccer"`` of a scenario file: what one gateway hears of the match of the seed."""
+"""``model = "soccer"`` of a scenario file: the sensors that one gateway hears of a match."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class GatewayRange:
     """The sensors that a gateway hears: ``ball``, or the shoes of some players: ``home-1``..."""
 
     hears: str

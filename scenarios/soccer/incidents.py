@@ -1,4 +1,4 @@
-"""What happens in front of the goals: planned by the seed, so that the truth is known.
+"""Incidents in front of the goals, planned by the seed so that the truth is known.
 
 Every ``SLOT_NS`` one incident, five at one end, then a pause in which the play turns. A round of
 ten holds every kind of ``KINDS``: goals whose two events the clocks can tell apart, goals where
@@ -38,7 +38,7 @@ HEADER_NS: Final = 300 * MS
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class IncidentKind:
     """One kind of incident.
 
     Attributes:
@@ -53,13 +53,13 @@ class Kind:
     scored: bool = True
 
 
-SHOT: Final = Kind("shot", (44 * MS, 600 * MS))
-TAP_IN: Final = Kind("tap-in", (2 * MS, 12 * MS))
-LONG_SHOT: Final = Kind("long shot", (WITHIN_NS - 6 * MS, WITHIN_NS - 2 * MS))
-TOO_LONG: Final = Kind("too long ago", (WITHIN_NS + 2 * MS, WITHIN_NS + 6 * MS))
-LATE_KICK: Final = Kind("header, then a kick at once", (-4 * MS, -1 * MS))
-LATER_KICK: Final = Kind("header, then a kick", (-500 * MS, -100 * MS))
-WIDE: Final = Kind("wide", (300 * MS, 500 * MS), scored=False)
+SHOT: Final = IncidentKind("shot", (44 * MS, 600 * MS))
+TAP_IN: Final = IncidentKind("tap-in", (2 * MS, 12 * MS))
+LONG_SHOT: Final = IncidentKind("long shot", (WITHIN_NS - 6 * MS, WITHIN_NS - 2 * MS))
+TOO_LONG: Final = IncidentKind("too long ago", (WITHIN_NS + 2 * MS, WITHIN_NS + 6 * MS))
+LATE_KICK: Final = IncidentKind("header, then a kick at once", (-4 * MS, -1 * MS))
+LATER_KICK: Final = IncidentKind("header, then a kick", (-500 * MS, -100 * MS))
+WIDE: Final = IncidentKind("wide", (300 * MS, 500 * MS), scored=False)
 KINDS: Final = (
     SHOT, SHOT, SHOT, TAP_IN, TAP_IN, LONG_SHOT, TOO_LONG, LATE_KICK, LATER_KICK, WIDE,
 )  # fmt: skip
@@ -67,13 +67,13 @@ KINDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class MatchIncident:
     """Times are true times [ns], of samples of the sensors; places are (x, y, z) in mm.
 
     Attributes:
-        kind: what happens.
-        end: at which goal.
-        player: who kicks, with the right foot.
+        kind: kind of the incident.
+        end: the goal.
+        player: the player who kicks, with the right foot.
         kick_ns: when; the only sample of the shoe with a kick's acceleration.
         shoe_mm: where the shoe is then.
         strike_ns: when the ball is struck (or headed) towards the goal.
@@ -82,7 +82,7 @@ class Incident:
         stop_mm: where.
     """
 
-    kind: Kind
+    kind: IncidentKind
     end: End
     player: int
     kick_ns: int
@@ -106,10 +106,10 @@ def turns(length_ns: int) -> tuple[int, ...]:
 
 def plan_incidents(
     kickoff_ns: int, length_ns: int, squads: Squads, generator: np.random.Generator
-) -> tuple[Incident, ...]:
+) -> tuple[MatchIncident, ...]:
     """All incidents that end within ``length_ns`` from ``kickoff_ns`` on, in order of time."""
-    planned: list[Incident] = []
-    kinds: list[Kind] = []
+    planned: list[MatchIncident] = []
+    kinds: list[IncidentKind] = []
     before = -1
     for slot in range(length_ns // SLOT_NS):
         block, place = divmod(slot, AT_ONE_END + 1)
@@ -128,14 +128,14 @@ def plan_incidents(
 
 
 def _incident(
-    kind: Kind,
+    kind: IncidentKind,
     end: End,
     about_ns: int,
     kickoff_ns: int,
     squads: Squads,
     generator: np.random.Generator,
     before: int,
-) -> Incident:
+) -> MatchIncident:
     """One incident near ``about_ns``, with another kicker than ``before``."""
     gap_ns = int(generator.integers(kind.gap_ns[0], kind.gap_ns[1] + 1))
     kick_first = gap_ns > 0
@@ -161,7 +161,7 @@ def _incident(
         stop_ns = _sample(about_ns, kickoff_ns, BALL_PERIOD_NS)
         kick_ns = _sample(stop_ns - gap_ns, phase_ns, SHOE_PERIOD_NS)
         strike_ns = stop_ns - HEADER_NS
-    return Incident(kind, end, player, kick_ns, shoe, strike_ns, strike, stop_ns, stop)
+    return MatchIncident(kind, end, player, kick_ns, shoe, strike_ns, strike, stop_ns, stop)
 
 
 def _sample(at_ns: int, first_ns: int, period_ns: int) -> int:
@@ -169,7 +169,9 @@ def _sample(at_ns: int, first_ns: int, period_ns: int) -> int:
     return first_ns - (first_ns - at_ns) // period_ns * period_ns
 
 
-def _stop_place(kind: Kind, end: End, generator: np.random.Generator) -> tuple[float, float, float]:
+def _stop_place(
+    kind: IncidentKind, end: End, generator: np.random.Generator
+) -> tuple[float, float, float]:
     x = generator.uniform(end.post_low_mm + 500, end.post_high_mm - 500)
     if not kind.scored:
         x = end.post_high_mm + generator.uniform(500, 3_000)

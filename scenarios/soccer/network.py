@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from slackwater.scenario import UserError
 from slackwater.scenarios.options import tables_of
-from slackwater.scenarios.soccer.heard import Heard
+from slackwater.scenarios.soccer.heard import GatewayRange
 from slackwater.scenarios.soccer.pitch import MS
 from slackwater.simulation import (
     Constant,
@@ -36,7 +36,7 @@ DELAYS: Final[Mapping[str, DelaySettings]] = {
 MIXED: Final = "mixed"
 """As the file says: they differ from gateway to gateway."""
 FILE: Final = Path(__file__).with_name("soccer.toml")
-WORLDS: Final = {"soccer": Heard}
+WORLDS: Final = {"soccer": GatewayRange}
 """Models of workloads of scenario files."""
 
 

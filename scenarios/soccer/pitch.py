@@ -46,9 +46,9 @@ FIRST_SHOE_SID: Final = 13
 GATEWAYS_PER_TEAM: Final = 5
 
 KICK_UM_PER_S2: Final = 250_000_000
-"""A shoe that is accelerated so much has kicked something; running stays far below."""
+"""Least acceleration of a kicking shoe; running stays far below."""
 GOAL_UM_PER_S2: Final = 800_000_000
-"""A ball that is accelerated so much was stopped; a kick gives it a little less."""
+"""Least acceleration of a ball that is stopped; a kick gives it a little less."""
 WITHIN_NS: Final = SECOND
 """Longest time from a kick to its goal."""
 
@@ -65,7 +65,7 @@ GOALS_QUERY: Final = (
     )
     + f") WITHIN {WITHIN_NS // SECOND} s"
 )
-"""R19 Query 5.8 with the conditions of our pitch; certainty comes without being asked for."""
+"""R19 Query 5.8 with the conditions of our pitch; every result has its certainty."""
 
 
 def shoe_sid(player: int, foot: int) -> int:

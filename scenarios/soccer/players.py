@@ -46,7 +46,7 @@ class Squads:
     """Both squads, drawn from ``generator``.
 
     Args:
-        generator: of the players' places and habits.
+        generator: draws the players' places and habits.
         turns_s: instants at which the play turns to the other end; it begins at y > 0.
         turn_s: how long such a turn takes.
     """

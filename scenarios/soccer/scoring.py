@@ -36,7 +36,7 @@ UNORDERED: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class OrderedStream:
     """The ordered stream of one pass, each event with the row of its truth."""
 
     rows: np.ndarray
@@ -48,7 +48,7 @@ class Stream:
     hold_ns: np.ndarray
 
     @classmethod
-    def read(cls, directory: Path, label: str, truth: EventTruth) -> Stream:
+    def read(cls, directory: Path, label: str, truth: EventTruth) -> OrderedStream:
         """The pass ``label``; events that were dropped are not in the stream."""
         table = read_ordered(directory, label)
         table = table.filter(pa.array(ints(table, "status") != LATE_DROPPED))
@@ -69,12 +69,12 @@ def score_run(directory: Path, order: str) -> Score:
     """Claims, tables, numbers and figures of the run in ``directory``; ``order``: its main one.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     truth = EventTruth.read(directory)
     logged = truth.logged(directory)
-    main = Stream.read(directory, MAIN, truth)
-    before = Stream.read(directory, UNORDERED, truth)
+    main = OrderedStream.read(directory, MAIN, truth)
+    before = OrderedStream.read(directory, UNORDERED, truth)
     parts = [
         goal_score(directory, MAIN, truth, logged),
         window_score(directory, MAIN, truth, logged),
@@ -92,7 +92,7 @@ def score_run(directory: Path, order: str) -> Score:
     )
 
 
-def _order_score(main: Stream, before: Stream) -> Score:
+def _order_score(main: OrderedStream, before: OrderedStream) -> Score:
     in_time = main.ref[main.status == IN_ORDER]
     left = int(out_of_order(in_time).sum())
     rows: list[tuple[str | int | float, ...]] = []
@@ -132,7 +132,7 @@ def _order_score(main: Stream, before: Stream) -> Score:
     return Score((claim,), (table,), facts | {"residual_disorder_in_time": left})
 
 
-def _clock_score(directory: Path, main: Stream, truth: EventTruth) -> Score:
+def _clock_score(directory: Path, main: OrderedStream, truth: EventTruth) -> Score:
     clocks = pq.read_table(directory / TRUTH / "clocks.parquet")
     offsets = clocks.group_by("source").aggregate([("offset_ns", "min"), ("offset_ns", "max")])
     names = offsets.column("source").cast(pa.string()).to_pylist()

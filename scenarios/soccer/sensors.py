@@ -1,4 +1,4 @@
-"""What the sensors say: the workloads of the gateways, in DEBS 2013 columns."""
+"""Readings of the sensors: the workloads of the gateways, in DEBS 2013 columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.scenarios.soccer.ball import BallWay
-from slackwater.scenarios.soccer.incidents import SLOT_NS, Incident, plan_incidents, turns
+from slackwater.scenarios.soccer.incidents import SLOT_NS, MatchIncident, plan_incidents, turns
 from slackwater.scenarios.soccer.motion import Motion, debs_columns, seconds
 from slackwater.scenarios.soccer.pitch import (
     BALL_PERIOD_NS,
@@ -31,7 +31,7 @@ from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 COLUMNS: Final = ("sid", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")
 BATCH_NS: Final = 5 * SECOND
-"""Events are made for so long at a time."""
+"""Length of the stretches in which events are made."""
 _KICKED: Final = (2.0, 3.5)
 """Acceleration of a shoe that kicks, in multiples of the least kick."""
 _STOPPED: Final = (1.2, 2.0)
@@ -42,14 +42,14 @@ _STRUCK: Final = 0.85
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Match:
-    """What happens in one run: the same for all gateways.
+    """The match of one run, the same for all gateways.
 
     ``power``: one number in 0..1 per incident, how hard it is.
     """
 
     kickoff_ns: int
     squads: Squads
-    incidents: tuple[Incident, ...]
+    incidents: tuple[MatchIncident, ...]
     power: np.ndarray
     ball: BallWay
 

@@ -1,4 +1,4 @@
-"""The scenario ``soccer``: what ``slackwater run soccer`` makes, asks and scores."""
+"""The scenario ``soccer``: simulation, queries and scores of ``slackwater run soccer``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.scenarios.soccer.goal_scoring import INCIDENTS
 from slackwater.scenarios.soccer.goal_truth import QUERY as GOALS
 from slackwater.scenarios.soccer.heard import match_of
-from slackwater.scenarios.soccer.incidents import Incident
+from slackwater.scenarios.soccer.incidents import MatchIncident
 from slackwater.scenarios.soccer.network import soccer_scenario
 from slackwater.scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
 from slackwater.scenarios.soccer.scoring import MAIN, UNORDERED, score_run
@@ -85,7 +85,7 @@ def _check_network(chosen: Mapping[str, Any]) -> None:
             raise UserError(f"--set {name}={chosen[name]}: must lie in {low}..{high}")
 
 
-def _incident_table(incidents: Sequence[Incident]) -> pa.Table:
+def _incident_table(incidents: Sequence[MatchIncident]) -> pa.Table:
     """The plan, to be read by people and tests: one row per incident."""
     return pa.table(
         {

@@ -1,7 +1,7 @@
-"""The speed of one player's shoe as a curve of windows that slide, with what clocks leave open.
+"""The speed of one player's shoe as a curve of sliding windows, with the clocks' uncertainty.
 
-Asked for the report alone, of the same log in the same order: the run's results are those of its
-own queries.
+The query runs for the report alone, over the same log in the same order; the run's results are
+those of its own queries.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def curve_score(log: Path, order: str, truth: EventTruth, logged: np.ndarray) ->
     )
     return Score((), facts=facts, charts=(
         _chart(
-            "A player's speed, sliding, and how sure it is", caption, "speed [m/s]", ends,
+            "Sliding speed of a player, with its uncertainty", caption, "speed [m/s]", ends,
             METRES.factor, np.column_stack((values, bounds, true)),
         ),
         _chart(
             "The same curve, less the true one",
-            "What of it the clocks leave open, a thousand times enlarged: the dotted line is the "
-            "truth.", "speed less the true one [mm/s]", ends, _MILLI * METRES.factor,
+            "The part that the clocks leave open, enlarged a thousand times; the dotted line is "
+            "the truth.", "speed less the true one [mm/s]", ends, _MILLI * METRES.factor,
             np.column_stack((values, bounds, true)) - true[:, None],
         ),
     ))  # fmt: skip

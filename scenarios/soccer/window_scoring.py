@@ -22,7 +22,7 @@ _TOLERANCE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class WindowComparison:
     """One query: its standing results and the truth, by window and key.
 
     ``whole``: over all events; ``reached``: over those that are in the log.
@@ -96,12 +96,12 @@ def _identity(result: dict[str, Any]) -> tuple[Any, ...]:
 
 def _compare(
     query: WindowQuery, found: list[dict[str, Any]], truth: EventTruth, logged: np.ndarray
-) -> Compared:
+) -> WindowComparison:
     results = {}
     for result in found:
         if result["query"] == query.name:
             results[result["window"]["start"], result["key"].get("sid")] = result
-    return Compared(
+    return WindowComparison(
         query,
         results,
         true_windows(query, truth.true_ns, truth.sid, truth.v),
@@ -117,7 +117,7 @@ def _holds(result: dict[str, Any] | None, label: str, value: float) -> bool:
     return bool(bounds[0] - room <= value <= bounds[1] + room)
 
 
-def _table(compared: Mapping[str, Compared], one: float, three: float) -> Table:
+def _table(compared: Mapping[str, WindowComparison], one: float, three: float) -> Table:
     plain, velocity = compared["plain"], compared["velocity"]
     rows: list[tuple[str | float | int | None, ...]] = []
     first = min(plain.whole, default=(0, None))[0]

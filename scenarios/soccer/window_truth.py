@@ -1,4 +1,4 @@
-"""The window queries, and what they would answer if every clock were right.
+"""The window queries, and their answers if every clock were right.
 
 Computed from true times and true values only: one pass of NumPy over the truth table, nothing of
 the engine's.

@@ -1,4 +1,4 @@
-"""Parcels as they truly went, and what a run said of them and when."""
+"""Parcels as they truly went, and what a run found out about them and when."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from slackwater.simulation import TRUTH, TRUTH_PREFIX
 MAIN: Final = "main"
 WASTE, SEEN = "waste", "waste_seen"
 Fact = tuple[str, int, str, int]
-"""What became certain, of which parcel, with which source's event of which number."""
+"""Kind of certainty, parcel, and source and number of the event that made it certain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Its events in their true order: types, who saw them, their numbers, when on the engine's
+    """Its events in their true order: types, sources, numbers, and times on the engine's
     clock [ns].
     """
 
@@ -33,7 +33,7 @@ class Parcel:
     at_ns: tuple[int, ...]
 
     def facts(self) -> dict[Fact, int]:
-        """What its events make certain, and which event does."""
+        """Facts that its events make certain, with the place of the event."""
         return {
             (kind, self.number, self.sources[at], self.seqs[at]): at
             for at, kind in certain(self.types)
@@ -63,27 +63,27 @@ def true_parcels(directory: Path) -> dict[int, Parcel]:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a run said: facts with the result that told each, and when the pattern without a rule
-    was found complete, by parcel [ns].
+class ParcelFacts:
+    """Facts of a run with their results, and by parcel when the pattern without a rule was found
+    complete [ns].
     """
 
-    told: dict[Fact, dict[str, Any]]
+    results: dict[Fact, dict[str, Any]]
     complete_ns: dict[int, int]
 
     @classmethod
-    def read(cls, directory: Path) -> Said:
+    def read(cls, directory: Path) -> ParcelFacts:
         """Of the run in ``directory``."""
-        told: dict[Fact, dict[str, Any]] = {}
+        results: dict[Fact, dict[str, Any]] = {}
         for result in emitted(directory, MAIN, "alerts"):
             fact = (result["alert"], int(result["trace"]), result["source"], result["seq"])
             if result["op"] == "+":
-                told[fact] = result
+                results[fact] = result
             else:
-                told.pop(fact, None)
+                results.pop(fact, None)
         complete = {
             int(result["events"][0]["attrs"]["parcel"]): int(result["at"])
             for result in emitted(directory, MAIN, "matches")
             if result["query"] == SEEN and result["op"] == "+"
         }
-        return cls(told, complete)
+        return cls(results, complete)

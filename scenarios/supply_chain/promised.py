@@ -1,4 +1,4 @@
-"""What the sites promise of a parcel, spelled out: every way there is, and what follows from them.
+"""The promises of the sites about a parcel, spelled out: every way, and its consequences.
 
 Nothing here knows of automata: what is certain after some events is read off the ways that begin
 with them (SPEC 4.6's definition).
@@ -12,7 +12,7 @@ from typing import Final
 
 ALERT, CLEARED, VIOLATION = "alert", "cleared", "violation"
 LOST: Final = ("SHIPPED", "RECEIVED", "DESTROYED")
-"""What the query ``waste`` looks for, in this order."""
+"""The pattern of the query ``waste``, in this order."""
 Way = tuple[str, ...]
 
 

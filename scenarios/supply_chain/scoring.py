@@ -1,4 +1,4 @@
-"""Compares what was said of parcels with what the promises make certain, and shows how early."""
+"""Compares the facts of a run with what the promises make certain, and shows how early they are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from slackwater.scenario import (
     number,
 )
 from slackwater.scenarios.runs import share
-from slackwater.scenarios.supply_chain.parcels import SEEN, WASTE, Fact, Parcel, Said, true_parcels
+from slackwater.scenarios.supply_chain.parcels import (
+    SEEN,
+    WASTE,
+    Fact,
+    Parcel,
+    ParcelFacts,
+    true_parcels,
+)
 from slackwater.scenarios.supply_chain.promised import ALERT, CLEARED, VIOLATION, lost
 
 _KINDS: Final = (ALERT, CLEARED, VIOLATION)
@@ -37,13 +44,13 @@ def score_parcels(directory: Path) -> Score:
     """Claims, tables and pictures of the run in ``directory``.
 
     Raises:
-        UserError: the pass left nothing behind.
+        UserError: the pass wrote no results.
     """
-    parcels, said = true_parcels(directory), Said.read(directory)
+    parcels, found = true_parcels(directory), ParcelFacts.read(directory)
     due = {fact: at for each in parcels.values() for fact, at in each.facts().items()}
-    told, leads = said.told, _leads(said)
-    sure = [fact for fact, result in told.items() if result["certainty"] == "confirmed"]
-    alerts = [fact for fact in told if fact[0] == ALERT]
+    results, leads = found.results, _leads(found)
+    sure = [fact for fact, result in results.items() if result["certainty"] == "confirmed"]
+    alerts = [fact for fact in results if fact[0] == ALERT]
     unshipped = sum("SHIPPED" not in _so_far(parcels, due, fact) for fact in alerts if fact in due)
     lasting = {number for number, each in parcels.items() if lost(each.types)}
     warned = {fact[1] for fact in alerts}
@@ -51,12 +58,12 @@ def score_parcels(directory: Path) -> Score:
     return Score(
         claims=(
             Claim(
-                f"What the promises make certain is emitted with the very event that makes it so, "
-                f"never earlier, never later: {len(due)} times.",
-                due.keys() == told.keys(),
-                f"{len(due.keys() - told.keys())} are missing, "
-                f"{len(told.keys() - due.keys())} are not so; {len(told) - len(sure)} are emitted "
-                "as uncertain",
+                f"Each fact that the promises make certain is emitted with the event that makes it "
+                f"certain, never earlier, never later: {len(due)} times.",
+                due.keys() == results.keys(),
+                f"{len(due.keys() - results.keys())} are missing, "
+                f"{len(results.keys() - due.keys())} are false; {len(results) - len(sure)} are "
+                "emitted as uncertain",
             ),
             Claim(
                 f"Every alert comes before its pattern is complete, half of them more than "
@@ -66,41 +73,41 @@ def score_parcels(directory: Path) -> Score:
                 "before",
             ),
             Claim(
-                f"All {len(lasting)} parcels that were lost had been warned of, as the pattern "
+                f"An alert came for all {len(lasting)} parcels that were lost, as the pattern "
                 "without a rule finds them afterwards.",
-                lasting <= warned and lasting == said.complete_ns.keys(),
-                f"{len(lasting - warned)} had not; afterwards {len(said.complete_ns)} are found",
+                lasting <= warned and lasting == found.complete_ns.keys(),
+                f"{len(lasting - warned)} had none; afterwards {len(found.complete_ns)} are found",
             ),
         ),
-        tables=(_certainties(parcels, due, said, leads), _breaks(told)),
+        tables=(_certainties(parcels, due, found, leads), _breaks(results)),
         facts={
             "parcels": len(parcels),
-            "told": dict(Counter(fact[0] for fact in told)),
+            "emitted": dict(Counter(fact[0] for fact in results)),
             "lead_s_p50": median_s,
             "alerts_before_shipping": unshipped,
             "true_matches": [
                 {"query": SEEN, "at_ref_ns": parcels[each].at_ns[-1]} for each in sorted(lasting)
             ],
         },
-        charts=_charts(parcels, due, said, leads),
-        timelines=(_picture(parcels, due, said),),
+        charts=_charts(parcels, due, found, leads),
+        timelines=(_picture(parcels, due, found),),
         tiles=(
             Tile("known before the loss, median", median_s * NS_PER["s"],
                  f"{number(round(median_s, 1))} s"),
             Tile("warned of before shipping", unshipped, f"{unshipped} of {len(alerts)}"),
-            Tile("cleared on the way", _count(told, CLEARED),
-                 f"{share(_count(told, CLEARED), len(parcels)):.0f} %"),
-            Tile("broke the promise", _count(told, VIOLATION), str(_count(told, VIOLATION))),
+            Tile("cleared on the way", _count(results, CLEARED),
+                 f"{share(_count(results, CLEARED), len(parcels)):.0f} %"),
+            Tile("broke the promise", _count(results, VIOLATION), str(_count(results, VIOLATION))),
         ),
     )  # fmt: skip
 
 
-def _leads(said: Said) -> dict[Fact, int]:
-    """By alert: how long before the pattern was found complete it came [ns]."""
+def _leads(found: ParcelFacts) -> dict[Fact, int]:
+    """How long before the complete pattern each alert came [ns]."""
     return {
-        fact: said.complete_ns[fact[1]] - int(result["at"])
-        for fact, result in said.told.items()
-        if fact[0] == ALERT and fact[1] in said.complete_ns
+        fact: found.complete_ns[fact[1]] - int(result["at"])
+        for fact, result in found.results.items()
+        if fact[0] == ALERT and fact[1] in found.complete_ns
     }
 
 
@@ -108,15 +115,18 @@ def _so_far(parcels: Mapping[int, Parcel], due: Mapping[Fact, int], fact: Fact) 
     return parcels[fact[1]].types[: due[fact] + 1]
 
 
-def _count(told: Mapping[Fact, object], kind: str) -> int:
-    return sum(fact[0] == kind for fact in told)
+def _count(results: Mapping[Fact, object], kind: str) -> int:
+    return sum(fact[0] == kind for fact in results)
 
 
 def _certainties(
-    parcels: Mapping[int, Parcel], due: Mapping[Fact, int], said: Said, leads: Mapping[Fact, int]
+    parcels: Mapping[int, Parcel],
+    due: Mapping[Fact, int],
+    found: ParcelFacts,
+    leads: Mapping[Fact, int],
 ) -> Table:
     by: dict[tuple[str, str], list[Fact]] = {}
-    for fact in said.told:
+    for fact in found.results:
         if fact in due:
             by.setdefault((fact[0], _so_far(parcels, due, fact)[-1]), []).append(fact)
     rows = []
@@ -127,36 +137,39 @@ def _certainties(
         rows.append((kind, event, len(facts), *shown))
     return Table(
         "What became certain, and with which event",
-        ("what", "with", "parcels", "at least so long before it was complete [s]", "median [s]"),
+        ("fact", "with", "parcels", "least time before completion [s]", "median [s]"),
         tuple(rows),
-        "An alert: every way to go on ends in a loss; cleared: none does; a violation: an event "
-        "that the promises do not allow. When it is complete is what the same pattern without a "
-        "rule says.",
+        "An alert: every continuation ends in a loss; cleared: none does; a violation: an event "
+        "that the promises do not allow. The same pattern without a rule gives the time of "
+        "completion.",
     )
 
 
-def _breaks(told: Mapping[Fact, Mapping[str, object]]) -> Table:
+def _breaks(results: Mapping[Fact, Mapping[str, object]]) -> Table:
     found = Counter(
         (str(result["type"]), str(result["allowed"]))
-        for fact, result in told.items()
+        for fact, result in results.items()
         if fact[0] == VIOLATION
     )
     return Table(
         "Broken promises",
-        ("what came", "instead of", "parcels"),
+        ("event", "instead of", "parcels"),
         tuple((*pair, n) for pair, n in found.most_common()),
-        "From there on a parcel is watched for the pattern itself.",
+        "From there on the pattern itself is matched for the parcel.",
     )
 
 
 def _charts(
-    parcels: Mapping[int, Parcel], due: Mapping[Fact, int], said: Said, leads: Mapping[Fact, int]
+    parcels: Mapping[int, Parcel],
+    due: Mapping[Fact, int],
+    found: ParcelFacts,
+    leads: Mapping[Fact, int],
 ) -> tuple[Chart, ...]:
-    first_ns = min((int(said.told[fact]["at"]) for fact in leads), default=0)
+    first_ns = min((int(found.results[fact]["at"]) for fact in leads), default=0)
     by: dict[str, list[tuple[float, float]]] = {}
     for fact, lead in leads.items():
         if fact in due:
-            at_s = (int(said.told[fact]["at"]) - first_ns) / NS_PER["s"]
+            at_s = (int(found.results[fact]["at"]) - first_ns) / NS_PER["s"]
             by.setdefault(_so_far(parcels, due, fact)[-1], []).append((at_s, lead / NS_PER["s"]))
     series = [
         Series(
@@ -168,8 +181,8 @@ def _charts(
     return (
         Chart(
             "How long before the loss the alert came",
-            "A point per alert: when it came, and how long after it the parcel was destroyed. What "
-            "was opened is known to be lost before it is shipped.",
+            "A point per alert: its time, and how long after it the parcel was destroyed. An "
+            "opened parcel is known to be lost before it is shipped.",
             "alert, since the first one [s]",
             "until the pattern is complete [s]",
             tuple(series),
@@ -177,18 +190,24 @@ def _charts(
     )
 
 
-def _picture(parcels: Mapping[int, Parcel], due: Mapping[Fact, int], said: Said) -> Timeline:
+def _picture(
+    parcels: Mapping[int, Parcel], due: Mapping[Fact, int], found: ParcelFacts
+) -> Timeline:
     """The first parcels of each kind: until it was certain, and from then on."""
     chosen: dict[tuple[str, str], list[Fact]] = {}
-    for fact in sorted((f for f in said.told if f in due), key=lambda f: int(said.told[f]["at"])):
-        ended = fact[0] != ALERT or fact[1] in said.complete_ns
+    for fact in sorted(
+        (f for f in found.results if f in due), key=lambda f: int(found.results[f]["at"])
+    ):
+        ended = fact[0] != ALERT or fact[1] in found.complete_ns
         if ended:
             chosen.setdefault((fact[0], _so_far(parcels, due, fact)[-1]), []).append(fact)
     bars: list[Bar] = []
     for (kind, event), facts in sorted(chosen.items(), key=lambda item: _KINDS.index(item[0][0])):
         for fact in facts[:_SHOWN]:
-            each, at = parcels[fact[1]], int(said.told[fact]["at"])
-            end = said.complete_ns.get(fact[1], each.at_ns[-1]) if kind == ALERT else each.at_ns[-1]
+            each, at = parcels[fact[1]], int(found.results[fact]["at"])
+            end = (
+                found.complete_ns.get(fact[1], each.at_ns[-1]) if kind == ALERT else each.at_ns[-1]
+            )
             lane = f"{event.lower()}: parcel {each.number}"
             after = {ALERT: _CERTAIN, CLEARED: _SAFE, VIOLATION: _BROKEN}[kind]
             bars += [

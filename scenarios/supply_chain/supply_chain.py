@@ -1,4 +1,4 @@
-"""The scenario ``supply-chain``: its file has the devices and the rule; here is what is scored."""
+"""The scenario ``supply-chain``: scores; its file has the devices and the rule."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SupplyChain(FromFile):
         super().__init__(FILE)
         self.what = (
             "Parcels of medicine pass the readers of packer, hubs, depot and shop, whose clocks "
-            "disagree and whose links are late. What the sites promise of every parcel is a "
-            "constraint (L10 chapter 3): what is cooled sells or comes back, what was opened is "
-            "destroyed in the end, though it is shipped first. So a loss is known before it "
-            "happens, and so is that there will be none."
+            "disagree and whose links are late. The sites' promise about every parcel is a "
+            "constraint (L10 chapter 3): a cooled parcel sells or comes back, an opened one is "
+            "finally destroyed, though it is shipped first. So a loss is known before it "
+            "happens, and so is its absence."
         )
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:  # noqa: ARG002 - as given

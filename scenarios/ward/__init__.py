@@ -1,4 +1,4 @@
-"""Treatments as intervals: exams beside one another, and what intensive care has charted."""
+"""Treatments as intervals: exams beside one another, and charts of intensive care."""
 
 from slackwater.scenarios.ward.ward import Ward
 

@@ -28,7 +28,7 @@ def read_intervals(data: Path) -> Charted:
     """The chosen rows; ``item`` has their types.
 
     Raises:
-        UserError: a table is not there (says how to get it), or is not what it should be.
+        UserError: a table is missing (says how to get it), or has another form.
     """
     charted = read_charted(data, TABLES)
     types = _types(data)

@@ -1,4 +1,4 @@
-"""Compares what was found with every combination of a patient's intervals, by true times."""
+"""Compares the matches with every combination of a patient's intervals, by true times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
-from slackwater.scenarios.intervals import Found, Interval, Match, bars, found_table
+from slackwater.scenarios.intervals import FoundMatches, Interval, Match, bars, found_table
 from slackwater.scenarios.runs import quantiles_ms
 from slackwater.scenarios.ward.charted import ANTIBIOTIC, CULTURE, VENTILATION, intervals_of
 from slackwater.scenarios.ward.treatments import BLOOD, CONSULT, CT, DIAGNOSIS, ECG
@@ -57,7 +57,7 @@ def _combinations(
 def true_flows(
     intervals: Sequence[Interval], prices: Mapping[Any, int], within_ns: int
 ) -> set[Match]:
-    """What the conditions of Z10's Query Q1 say of the five."""
+    """The conditions of Z10's Query Q1 about the five."""
     types = FLOW
     return {
         tuple(each.identity for each in (a, b, c, d, e))
@@ -93,7 +93,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int, *, charte
     """Claims, tables and the picture of the run in ``directory``.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     if charted:
         intervals = intervals_of(pq.read_table(directory / TRUTH / CHARTED))
@@ -103,7 +103,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int, *, charte
         flows = true_flows(intervals, prices, within_ns)
         expected = {FLOW_QUERY: flows, TREE_QUERY: true_trees(intervals, flows)}
     found = {
-        (query, each.label): Found.read(directory, each, query)
+        (query, each.label): FoundMatches.read(directory, each, query)
         for query in expected
         for each in passes
     }
@@ -126,7 +126,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int, *, charte
         tables=(
             found_table(
                 found, expected,
-                "Every combination of one patient's intervals was tried.",
+                "The truth tries every combination of one patient's intervals.",
             ),
             _delays(found, ends),
         ),
@@ -146,7 +146,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int, *, charte
     )  # fmt: skip
 
 
-def _delays(found: Mapping[tuple[str, str], Found], ends: Mapping[Any, int]) -> Table:
+def _delays(found: Mapping[tuple[str, str], FoundMatches], ends: Mapping[Any, int]) -> Table:
     rows = []
     for (query, name), each in found.items():
         waits = [at - max(ends[identity] for identity in m) for m, at in each.at_ns.items()]
@@ -160,7 +160,7 @@ def _delays(found: Mapping[tuple[str, str], Found], ends: Mapping[Any, int]) -> 
     )
 
 
-def _chosen(intervals: Sequence[Interval], found: Found) -> list[Any]:
+def _chosen(intervals: Sequence[Interval], found: FoundMatches) -> list[Any]:
     """Patients with the fewest intervals of those with a match: their pictures are small."""
     count: dict[Any, int] = defaultdict(int)
     patient = {each.identity: each.thing for each in intervals}
@@ -171,7 +171,7 @@ def _chosen(intervals: Sequence[Interval], found: Found) -> list[Any]:
 
 
 def _picture(
-    intervals: Sequence[Interval], found: Found, query: str, title: str, patient: Any
+    intervals: Sequence[Interval], found: FoundMatches, query: str, title: str, patient: Any
 ) -> Timeline:
     mine = [each for each in intervals if each.thing == patient]
     known = {each.identity for each in mine}

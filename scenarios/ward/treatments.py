@@ -45,7 +45,7 @@ _LINK: Final = LinkSettings(
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """One interval of a patient: true times, its price, and when it is filed."""
+    """One interval of a patient: true times, price, and time of filing."""
 
     type: str
     patient: int

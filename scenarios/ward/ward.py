@@ -1,4 +1,4 @@
-"""The scenario ``ward``: what ``slackwater run ward`` makes or imports, asks and scores."""
+"""The scenario ``ward``: events, queries and scores of ``slackwater run ward``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ward:
     name = "ward"
     title = "Ward: treatments that overlap, filed after the fact"
     what = (
-        "Z10's treatment flow: a patient is asked, examined by ECG, CT and blood beside one "
+        "Z10's treatment flow: a patient is interviewed, examined by ECG, CT and blood beside one "
         "another, and diagnosed before the exams are over; each department files late. With "
         "--set of=mimic: ventilation, antibiotics and cultures of 100 intensive-care patients, "
         "in the order in which they were filed."

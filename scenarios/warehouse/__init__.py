@@ -1,4 +1,4 @@
-"""A cold store: when it was too warm, and which pallets stood there all the while."""
+"""A cold store: times when it was too warm, and the pallets that stood there throughout."""
 
 from slackwater.scenarios.warehouse.warehouse import Warehouse
 

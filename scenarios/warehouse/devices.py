@@ -16,7 +16,7 @@ FILE: Final = Path(__file__).with_name("warehouse.toml")
 WORLDS: Final = {"cold-store": Stored}
 """Models of workloads of scenario files."""
 _OF_ZONE: Final = 2
-"""Devices of a zone; those of the first one stand for all."""
+"""Devices of a zone; those of the first zone represent all."""
 
 
 def warehouse_scenario(options: Mapping[str, Any]) -> Scenario:
@@ -42,5 +42,5 @@ def warehouse_scenario(options: Mapping[str, Any]) -> Scenario:
 
 
 def with_readings(scenario: Scenario) -> Scenario:
-    """The same devices, which send every reading and no interval."""
+    """The same devices; they send every reading and no interval."""
     return replace(scenario, sources=tuple(replace(each, abstract=()) for each in scenario.sources))

@@ -1,5 +1,5 @@
-"""The same devices over a network that loses much, where nothing is resent: with requests for
-intervals that began and did not come (Z10 5.3.2), and without.
+"""The same devices over a lossy network without resending, with and without requests for intervals
+that began and did not arrive (Z10 5.3.2).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _OUTAGE: Final = Outage(100 * SECOND, OUTAGE_S * SECOND, OUTAGES_EVERY_S * SECON
 ASK_NS: Final = 2 * SECOND
 KEPT_BYTES: Final = 1 << 20
 WITHOUT, WITH = "without", "with"
-_TOLD: Final = {name: f"pull_back_{name}" for name in ("asked", "came", "unended", "gone")}
+_REASONS: Final = {name: f"pull_back_{name}" for name in ("asked", "came", "unended", "gone")}
 
 
 def lossy(scenario: Scenario, kept_bytes: int) -> Scenario:
-    """What the devices send is lost now and then; ``kept_bytes`` 0: nobody can ask for it."""
+    """``scenario`` over a lossy network; ``kept_bytes`` 0: lost events cannot be requested."""
     sources = tuple(
         replace(
             each, resend=False, pull_back_bytes=kept_bytes,
@@ -40,8 +40,8 @@ def lossy(scenario: Scenario, kept_bytes: int) -> Scenario:
     return replace(scenario, sources=sources, gateway=gateway)
 
 
-def simulate_both(scenario: Scenario, directory: Path, data: Path, told: Path) -> None:
-    """Writes to ``told`` which intervals came, and what it took; ``directory`` is used up."""
+def simulate_both(scenario: Scenario, directory: Path, data: Path, out: Path) -> None:
+    """Writes the intervals that arrived, and the cost, to ``out``; removes ``directory``."""
     found = {}
     for name, kept_bytes in ((WITHOUT, 0), (WITH, KEPT_BYTES)):
         manifest = simulate_to(lossy(scenario, kept_bytes), directory, data).manifest
@@ -51,10 +51,10 @@ def simulate_both(scenario: Scenario, directory: Path, data: Path, told: Path) -
         found[name] = {
             "arrived": sorted(logged(directory)[0]),
             "bytes": sum(each["bytes"] for each in manifest["sources"].values()),
-            **{short: counts.get(reason, 0) for short, reason in _TOLD.items()},
+            **{short: counts.get(reason, 0) for short, reason in _REASONS.items()},
         }
         shutil.rmtree(directory)
-    told.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(found) + "\n", encoding="utf-8")
 
 
 def logged(directory: Path) -> tuple[set[Identity], int]:
@@ -73,17 +73,17 @@ def logged(directory: Path) -> tuple[set[Identity], int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """One row per way to run: matches whose intervals have all come, and what it took."""
+class LossComparison:
+    """One row per variant: matches all of whose intervals arrived, and the cost."""
 
     table: Table
     claim: Claim
     facts: dict[str, Any]
 
 
-def compare_losses(told: Path, expected: Mapping[str, set[Match]]) -> Mended:
-    """``expected``: the true matches of each query."""
-    found = json.loads(told.read_text(encoding="utf-8"))
+def compare_losses(losses: Path, expected: Mapping[str, set[Match]]) -> LossComparison:
+    """``losses``: of ``simulate_both``; ``expected``: the true matches of each query."""
+    found = json.loads(losses.read_text(encoding="utf-8"))
     complete: dict[str, list[int]] = {}
     for name, each in found.items():
         arrived = {tuple(identity) for identity in each["arrived"]}
@@ -100,14 +100,14 @@ def compare_losses(told: Path, expected: Mapping[str, set[Match]]) -> Mended:
         for name, each in found.items()
     ]  # fmt: skip
     table = Table(
-        "Requests for intervals that began and did not come (Z10 5.3.2)",
-        ("requests", "intervals", *(f"{query}, complete" for query in expected), "asked for",
-         "came then", "had not ended", "gone", "sent [B]"),
+        "Requests for intervals that began and did not arrive (Z10 5.3.2)",
+        ("requests", "intervals", *(f"{query}, complete" for query in expected), "requested",
+         "arrived then", "had not ended", "gone", "sent [B]"),
         tuple(rows),
         f"The same devices, nothing resent, {LOSS:.0%} of the messages with events lost and no "
         f"network for {OUTAGE_S} s every {OUTAGES_EVERY_S} s. Begins "
-        "come in any case, as reports of a session do. A match is complete when all of its "
-        f"intervals have come; there are {total}.",
+        "always arrive, as reports of a session do. A match is complete when all of its "
+        f"intervals have arrived; there are {total}.",
     )  # fmt: skip
     claim = Claim(
         f"Where {LOSS:.0%} is lost, requests make {with_it - without} more of {total} true matches "
@@ -116,4 +116,4 @@ def compare_losses(told: Path, expected: Mapping[str, set[Match]]) -> Mended:
         f"{with_it} with them, {without} without",
     )
     facts = {"complete_with_requests": with_it, "complete_without_requests": without}
-    return Mended(table, claim, facts)
+    return LossComparison(table, claim, facts)

@@ -1,4 +1,4 @@
-"""Compares the matches with those of the true intervals, and what was sent with the readings."""
+"""Compares matches with those of the true intervals, and bytes sent with those of readings."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline, number
 from slackwater.scenarios.intervals import (
     Endpoints,
-    Found,
+    FoundMatches,
     Interval,
     Match,
-    Readings,
+    TrueReadings,
     bands_of,
     bars,
     found_in,
@@ -32,9 +32,9 @@ from slackwater.simulation import MANIFEST, TRUTH
 
 CONTAINED: Final = "high_contains_stay"
 CROSSED: Final = "high_overlaps_dry"
-# What the intervals are that the scenario's file asks the agents for.
+# The intervals that the scenario's file configures the agents for.
 GAP_NS: Final = 3_200 * NS_PER["ms"]
-"""A pallet that was not read for longer has left."""
+"""A pallet that is not read for longer has left."""
 HYSTERESIS_C: Final = 0.3
 HYSTERESIS_PERCENT: Final = 1.0
 TEMPERATURE: Final = ("LOW", 4, "MEDIUM", 8, "HIGH")
@@ -56,14 +56,14 @@ def true_intervals(directory: Path) -> list[Interval]:
                 ("celsius", TEMPERATURE, HYSTERESIS_C), ("humidity", HUMIDITY, HYSTERESIS_PERCENT),
             ):  # fmt: skip
                 values = rows[f"truth.{name}"].to_numpy()
-                readings = Readings(source, (zone,), columns["true_ts"], columns["ts"], values)
+                readings = TrueReadings(source, (zone,), columns["true_ts"], columns["ts"], values)
                 names, edges = [str(each) for each in bands[::2]], [float(e) for e in bands[1::2]]
                 found += bands_of(readings, names, edges, hysteresis)
             continue
         tags = rows["truth.pallet"].to_numpy()
         for tag in np.unique(tags).tolist():
             of = tags == tag
-            readings = Readings(
+            readings = TrueReadings(
                 source, (zone, tag), columns["true_ts"][of], columns["ts"][of], tags[of]
             )
             found += stays_of(readings, "STAY", GAP_NS)
@@ -96,7 +96,7 @@ def score_run(
     ``scenarios.warehouse.losses.simulate_both``.
 
     Raises:
-        UserError: a pass left nothing behind.
+        UserError: a pass wrote no results.
     """
     intervals = true_intervals(directory)
     expected = true_matches(intervals, within_ns)
@@ -107,12 +107,12 @@ def score_run(
     raw = json.loads(readings_sent.read_text(encoding="utf-8"))
     times = sum(raw.values()) / max(sum(sent.values()), 1)
     known = {each.identity for each in intervals}
-    mended = compare_losses(losses, expected)
+    loss_comparison = compare_losses(losses, expected)
     return Score(
         claims=(
             Claim(
-                f"The agents made the intervals that the readings have by definition: "
-                f"{len(known)}, and told the begin of each.",
+                f"The agents made the intervals that the definition gives for the readings: "
+                f"{len(known)}, and sent the begin of each.",
                 known == arrived and begins == len(known),
                 f"{len(known - arrived)} are missing, {len(arrived - known)} are none; "
                 f"{begins} begins",
@@ -122,20 +122,20 @@ def score_run(
                 f"Intervals take {number(round(times, 1))} times fewer bytes than their readings.",
                 times > 1,
                 f"{sum(sent.values()):,} against {sum(raw.values()):,} bytes, time sync and "
-                "promises of silent streams with them",
+                "promises of silent streams included",
             ),
-            mended.claim,
+            loss_comparison.claim,
         ),
         tables=(
             found_table(
                 found, expected,
                 "The truth compares every pair of intervals by the true times of their readings. "
-                "A match that the clocks leave open is told as uncertain, and may be none.",
+                "A match that the clocks leave open is emitted as uncertain and may be false.",
             ),
             _saving(sent, raw),
-            mended.table,
+            loss_comparison.table,
         ),
-        facts=mended.facts | {
+        facts=loss_comparison.facts | {
             "intervals": len(known), "begins": begins, "bytes": sum(sent.values()),
             "bytes_of_readings": sum(raw.values()),
             "true_matches": [
@@ -148,11 +148,11 @@ def score_run(
     )  # fmt: skip
 
 
-def _right(query: str, found: dict[tuple[str, str], Found], expected: set[Match]) -> Claim:
+def _right(query: str, found: dict[tuple[str, str], FoundMatches], expected: set[Match]) -> Claim:
     of = {barrier: each for (name, barrier), each in found.items() if name == query}
     wrong = [barrier for barrier, each in of.items() if not each.right(expected)]
     return Claim(
-        f"{query}: every true match is told, and what is told for sure is true: {len(expected)}.",
+        f"{query}: every true match is emitted, and every confirmed one is true: {len(expected)}.",
         not wrong,
         "; ".join(f"{barrier} is wrong" for barrier in wrong),
     )
@@ -174,8 +174,10 @@ def _saving(sent: dict[str, int], raw: dict[str, int]) -> Table:
     )
 
 
-def _busiest(intervals: Sequence[Interval], found: dict[tuple[str, str], Found]) -> list[str]:
-    """Zones with the most matches; the picture of each is one figure."""
+def _busiest(
+    intervals: Sequence[Interval], found: dict[tuple[str, str], FoundMatches]
+) -> list[str]:
+    """Zones with the most matches; each has a figure."""
     zone_of = {each.identity: each.thing[0] for each in intervals}
     count: dict[str, int] = {}
     for each in found.values():
@@ -186,7 +188,7 @@ def _busiest(intervals: Sequence[Interval], found: dict[tuple[str, str], Found])
 
 
 def _picture(
-    intervals: Iterable[Interval], found: dict[tuple[str, str], Found], zone: str
+    intervals: Iterable[Interval], found: dict[tuple[str, str], FoundMatches], zone: str
 ) -> Timeline:
     here = [each for each in intervals if each.thing[0] == zone]
     known = {each.identity for each in here}
@@ -194,7 +196,7 @@ def _picture(
     for (query, _), each in found.items():
         first.setdefault(query, [m for m in each.at_ns if set(m) <= known])
     return Timeline(
-        f"Zone {zone}: intervals and what was found in them",
+        f"Zone {zone}: intervals and their matches",
         "True times. Bars drawn fully are part of a match; the lines at the bottom span the "
         "matches of each query.",
         bars(here, _lane, first, _SENSED),

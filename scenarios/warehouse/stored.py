@@ -1,4 +1,4 @@
-"""``model = "cold-store"`` of a scenario file: what one device of a zone measures."""
+"""``model = "cold-store"`` of a scenario file: the readings of one device of a zone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from slackwater.scenario import UserError
-from slackwater.scenarios.warehouse.world import Climate, Pallet, Reader, plan_pallets
+from slackwater.scenarios.warehouse.world import Climate, Pallet, PalletReader, plan_pallets
 from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 CLIMATE_SENSOR, READER = "climate", "reader"
@@ -21,7 +21,7 @@ class Stored:
     """The sensor of a zone, ``A`` to ``Z``: of temperature and humidity, or a reader of pallets.
 
     Attributes:
-        zone: where it hangs.
+        zone: of the device.
         sensor: ``climate`` or ``reader``.
         zones: of the store; pallets stand in any of them.
         pallets: that pass through the store.
@@ -44,7 +44,7 @@ class Stored:
             raise UserError(f"pallets: {self.pallets} does not lie in 0..{PALLETS_MAX}")
 
     def streams(self) -> Sequence[StreamSchema]:
-        """Of what it measures."""
+        """Streams of its readings."""
         return self._device(()).streams()
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:
@@ -52,10 +52,10 @@ class Stored:
         pallets = pallets_of(seeds.root, span, self.zones, self.pallets)
         return self._device(pallets).batches(span, seeds, source)
 
-    def _device(self, pallets: tuple[Pallet, ...]) -> Climate | Reader:
+    def _device(self, pallets: tuple[Pallet, ...]) -> Climate | PalletReader:
         if self.sensor == CLIMATE_SENSOR:
             return Climate(self.zone)
-        return Reader(ord(self.zone) - ord("A"), self.zone, pallets)
+        return PalletReader(ord(self.zone) - ord("A"), self.zone, pallets)
 
 
 def zone_name(number: int) -> str:

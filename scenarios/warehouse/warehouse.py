@@ -1,4 +1,4 @@
-"""The scenario ``warehouse``: what ``slackwater run warehouse`` makes, asks and scores."""
+"""The scenario ``warehouse``: simulation, queries and scores of ``slackwater run warehouse``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Warehouse:
         "Each zone of a cold store has a sensor of temperature and humidity and an RFID reader. "
         "Their agents send intervals instead of readings: LOW, MEDIUM and HIGH, DRY, NORMAL and "
         "WET, and the STAY of each pallet (L10, Example 5.1). Clocks disagree, the network delays; "
-        "once more it loses much, with requests for what began and did not come, and without."
+        "once more it loses much, with and without requests for intervals that did not arrive."
     )
 
     def options(self) -> Mapping[str, Any]:

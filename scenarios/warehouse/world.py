@@ -1,4 +1,4 @@
-"""What happens in the cold store: weather in its zones, and pallets that come and go."""
+"""Events in the cold store: weather in its zones, and pallets that come and go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READS: Final = "reads"
 CLIMATE_EVERY_NS: Final = SECOND
 READ_EVERY_NS: Final = SECOND // 2
 ANSWERS: Final = 0.8
-"""Chance that a tag in the field answers when it is asked."""
+"""Chance that a tag in the field answers a poll."""
 _PERIODS_S: Final = (420.0, 173.0, 71.0)
 _DEGREES: Final = (4.0, 1.6, 0.6)
 _PERCENT: Final = (18.0, 8.0, 3.0)
@@ -28,7 +28,7 @@ _STEP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Pallet:
-    """Where it stands, in true time."""
+    """A pallet's place, in true time."""
 
     tag: int
     zone: int
@@ -91,8 +91,8 @@ def _waves(
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """Reads of the pallets in a zone: each is asked twice a second, and may not answer."""
+class PalletReader:
+    """Reads of the pallets in a zone: each is polled twice a second and may not answer."""
 
     zone: int
     name: str

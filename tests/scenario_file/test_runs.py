@@ -84,7 +84,7 @@ def test_what_is_known_of_clocks_without_a_sync_is_said(tmp_path: Path) -> None:
 def test_a_query_for_what_never_happens_says_so(tmp_path: Path) -> None:
     with ran(tmp_path / "typo.toml", BASE.replace("SEQ(ENTRY i", "SEQ(ENTYR i")) as done:
         said = {claim.text: claim.detail for claim in done.score.claims}
-    assert said["stays: recall >= 99 %"].startswith("it is 100 %, of nothing: what it asks for")
+    assert said["stays: recall >= 99 %"].startswith("it is 100 %; no true result and no final one")
     assert said["counts: recall >= 99 %"] == "it is 100 %"
 
 

@@ -47,9 +47,9 @@ def test_barriers_trade_delay_for_false_alarms(done: tuple[Path, Score]) -> None
         "punctuation,ordered",
     }  # fmt: skip
     eager, sure = barriers["immediate"], barriers["punctuation"]
-    assert eager["false_raised"] > 0 == eager["false_standing"]
-    assert eager["matches_taken_back"] > 0
-    assert sure["matches_taken_back"] == sure["promises_broken"] == 0
+    assert eager["false_raised"] > 0 == eager["false_final"]
+    assert eager["matches_retracted"] > 0
+    assert sure["matches_retracted"] == sure["promises_broken"] == 0
     assert eager["delay_ms_p50"] < barriers["hold:50ms"]["delay_ms_p50"] < sure["delay_ms_p50"]
     assert barriers["bounded:9s"]["delay_ms_p50"] > 9000
     assert (

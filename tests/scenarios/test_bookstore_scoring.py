@@ -112,15 +112,15 @@ def test_what_is_right_holds(directory: Path) -> None:
     barriers = score.facts["barriers"]
     assert barriers["immediate"] == {
         "delay_ms_p50": 2.0,  # the book came to the exit at 50 ms
-        "told": 3,
+        "emitted": 3,
         "thefts_missed": 0,
         "false_raised": 1,
         "false_confirmed": 1,
-        "false_standing": 0,
-        "matches_told": 4,
-        "matches_taken_back": 1,
+        "false_final": 0,
+        "matches_emitted": 4,
+        "matches_retracted": 1,
         "promises_broken": 0,
-        "standing": [1, 3],
+        "final": [1, 3],
     }
     assert barriers["punctuation"]["delay_ms_p50"] == 150.0
     assert (score.facts["thefts"], score.facts["thefts_arrived"]) == (3, 1)
@@ -152,7 +152,7 @@ def test_an_alarm_stands_while_one_of_its_matches_does(directory: Path) -> None:
     part = [*GOOD, match(1, 300, "-")]
     score = scored(directory, punctuation=part)
     assert score.facts["barriers"]["punctuation"]["thefts_missed"] == 0
-    assert score.facts["barriers"]["punctuation"]["standing"] == [1, 3]
+    assert score.facts["barriers"]["punctuation"]["final"] == [1, 3]
 
 
 def test_a_false_alarm_of_the_conservative_barrier_fails(directory: Path) -> None:
@@ -172,10 +172,10 @@ def test_a_false_alarm_that_stays_is_no_fair_price(directory: Path) -> None:
 
 def test_a_barrier_that_broke_its_promise_need_not_agree(directory: Path) -> None:
     score = scored(directory, broken=2, punctuation=[match(1, 200)])
-    assert score.claims[1].text.startswith("In the end all 0 barriers")
+    assert score.claims[1].text.startswith("All 0 barriers")
     assert holds(score) == [True, True, True]
 
 
 def test_other_queries_are_not_counted(directory: Path) -> None:
     score = scored(directory, punctuation=[*GOOD, match(2, 1, query="other")])
-    assert score.facts["barriers"]["punctuation"]["matches_told"] == 3
+    assert score.facts["barriers"]["punctuation"]["matches_emitted"] == 3

@@ -16,7 +16,7 @@ from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.scenarios.bookstore import Bookstore
-from slackwater.scenarios.bookstore.alarm_truth import Read, ShopTruth, tags_of_matches
+from slackwater.scenarios.bookstore.alarm_truth import ShopRead, ShopTruth, tags_of_matches
 from slackwater.scenarios.bookstore.network import opened
 from slackwater.scenarios.bookstore.reads import GAP_NS, cut_at_gaps, presences_of
 from slackwater.scenarios.bookstore.shop import HOUR, SECOND, WITHIN_NS, Fate, Visit, plan_books
@@ -196,7 +196,7 @@ def test_the_network_makes_counters_late(made: Made) -> None:
 @given(
     reads=st.lists(
         st.builds(
-            Read,
+            ShopRead,
             st.sampled_from(["SHELF", "COUNTER", "EXIT"]),
             st.integers(0, 2),
             st.integers(0, 12),
@@ -205,7 +205,7 @@ def test_the_network_makes_counters_late(made: Made) -> None:
     ),
     within=st.integers(1, 12),
 )
-def test_answers_against_a_scan_in_order_of_time(reads: list[Read], within: int) -> None:
+def test_answers_against_a_scan_in_order_of_time(reads: list[ShopRead], within: int) -> None:
     found = set()
     for tag in {each.tag for each in reads}:
         since: list[int] = []  # shelf reads that no counter read has followed

@@ -18,7 +18,14 @@ from slackwater.engine.query.automata.verdicts import automata_of
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.scenario import RunnableScenario, Score
 from slackwater.scenarios.elder_care import ElderCare
-from slackwater.scenarios.intervals import Endpoints, Interval, Readings, bands_of, pairs, stays_of
+from slackwater.scenarios.intervals import (
+    Endpoints,
+    Interval,
+    TrueReadings,
+    bands_of,
+    pairs,
+    stays_of,
+)
 from slackwater.scenarios.network_correlation import NetworkCorrelation
 from slackwater.scenarios.supply_chain import SupplyChain
 from slackwater.scenarios.supply_chain.promised import certain, lost, ways
@@ -43,7 +50,7 @@ def test_late_messages_of_the_pill_box_raise_alarms_that_are_taken_back(
     score = run(ElderCare(), tmp_path, SMALL_HOME, tmp_path)
     holds(score)
     assert score.facts["alarms"] == 1
-    assert score.facts["taken_back"]["immediate"] > 0 == score.facts["taken_back"]["punctuation"]
+    assert score.facts["retracted"]["immediate"] > 0 == score.facts["retracted"]["punctuation"]
 
 
 def test_failures_are_traced_to_attacks(run: Run, tmp_path: Path) -> None:
@@ -105,7 +112,7 @@ def test_supply_chain_claims_hold_and_the_log_is_the_same(
     scenario = SupplyChain()
     score = run(scenario, tmp_path, dict(scenario.options()) | SMALL_CHAIN, tmp_path)
     assert [claim.text for claim in score.claims if not claim.holds] == []
-    assert score.facts["told"] == ALERTS
+    assert score.facts["emitted"] == ALERTS
     assert score.facts["alerts_before_shipping"] > 0
     assert score.facts["lead_s_p50"] > 5
     assert any(bar.strong for timeline in score.timelines for bar in timeline.bars)
@@ -175,7 +182,7 @@ def test_golden_of_spec_4_10_by_definition() -> None:
     times = np.arange(9, dtype=np.int64) * 2
     values = np.array([55, 70, 95, 80, 110, 120, 90, 60, 30], float)
     found = bands_of(
-        Readings("s", "shelf", times, times, values), ["LOW", "MEDIUM", "HIGH"], [50, 100]
+        TrueReadings("s", "shelf", times, times, values), ["LOW", "MEDIUM", "HIGH"], [50, 100]
     )
     assert [(each.type, each.start_ns, each.end_ns) for each in found] == [
         ("MEDIUM", 0, 8), ("HIGH", 8, 12), ("MEDIUM", 12, 16), ("LOW", 16, 16),
@@ -184,7 +191,7 @@ def test_golden_of_spec_4_10_by_definition() -> None:
 
 def test_stays_by_definition() -> None:
     times = np.array([0, 2, 5, 20, 21], np.int64)
-    found = stays_of(Readings("s", "tag", times, times, times), "STAY", 3)
+    found = stays_of(TrueReadings("s", "tag", times, times, times), "STAY", 3)
     assert [(each.start_ns, each.end_ns) for each in found] == [(0, 5), (20, 21)]
 
 

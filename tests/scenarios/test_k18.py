@@ -14,7 +14,7 @@ from slackwater.scenarios.papers.k18 import inverted_index, latency, overhead, s
 from slackwater.scenarios.papers.k18.in_order import InOrderRun
 from slackwater.scenarios.papers.k18.paper import paper
 from slackwater.scenarios.papers.k18.texts import documents
-from slackwater.scenarios.papers.k18.workers import Cluster, simulated
+from slackwater.scenarios.papers.k18.workers import ClusterModel, simulated
 from slackwater.scenarios.papers.r19.football import football
 
 
@@ -82,14 +82,14 @@ def test_the_compiled_index_says_the_same_in_numbers() -> None:
 
 def test_a_cluster_gives_what_one_worker_does_and_again_the_same() -> None:
     texts = documents()[:40]
-    calm = simulated(Cluster(1, 5, link_ns=0), texts, 1)
-    busy = simulated(Cluster(4, 40), texts, 1)
-    held = simulated(Cluster(4, 40, buffered=True), texts, 1)
+    calm = simulated(ClusterModel(1, 5, link_ns=0), texts, 1)
+    busy = simulated(ClusterModel(4, 40), texts, 1)
+    held = simulated(ClusterModel(4, 40, buffered=True), texts, 1)
     assert calm.ratio == 1 == held.ratio < busy.ratio
     assert overhead._same(busy, calm)
     assert overhead._same(held, calm)
     assert (busy.latency_ns > 0).all()
-    again = simulated(Cluster(4, 40), texts, 1)
+    again = simulated(ClusterModel(4, 40), texts, 1)
     assert (again.arrived, again.latency_ns.tolist()) == (busy.arrived, busy.latency_ns.tolist())
 
 

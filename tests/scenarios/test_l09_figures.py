@@ -24,9 +24,9 @@ from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,
     K_SLACK,
-    Ran,
-    Setup,
-    Told,
+    EmittedTuples,
+    StrategyRun,
+    StrategySetup,
     counted,
     late,
     watched,
@@ -58,7 +58,7 @@ def run(tmp_path: Path) -> PaperRun:
     return paper_run(tmp_path)
 
 
-def answer(run: PaperRun, setup: Setup) -> int:
+def answer(run: PaperRun, setup: StrategySetup) -> int:
     """The slow twin: how many sequences the query's definition gives (SPEC 4.1)."""
     kinds: dict[str, list[int]] = {}
     for frame in workload(run, setup).frames(1_000):
@@ -84,50 +84,53 @@ def answer(run: PaperRun, setup: Setup) -> int:
 def test_every_strategy_finds_what_the_query_means(run: PaperRun, length: int) -> None:
     shares = late(0.3, 0.4)
     setups = [
-        Setup(AGGRESSIVE, length), Setup(AGGRESSIVE, length, late=shares),
-        Setup(K_SLACK, length, late=shares), Setup(CONSERVATIVE, length, late=shares),
-        Setup(CONSERVATIVE, length, late=shares, promised=0.2),
+        StrategySetup(AGGRESSIVE, length), StrategySetup(AGGRESSIVE, length, late=shares),
+        StrategySetup(K_SLACK, length, late=shares),
+        StrategySetup(CONSERVATIVE, length, late=shares),
+        StrategySetup(CONSERVATIVE, length, late=shares, promised=0.2),
     ]  # fmt: skip
     found = counted(run, f"length {length}", setups)
     wanted = answer(run, setups[0])
     assert wanted > 100
     for setup in setups:
-        assert found[setup].told.standing + found[setup].at_end == wanted
+        assert found[setup].tuples.final + found[setup].at_end == wanted
     in_order, eager, slack, blocked, wary = (found[setup] for setup in setups)
-    assert not in_order.told.taken_back
-    assert eager.told.taken_back > 0
-    assert in_order.told.waited_units == eager.told.waited_units == 0
-    assert slack.told.taken_back == wary.told.taken_back == blocked.told.standing == 0
-    assert wary.told.waited_units > 0
-    assert 0 < slack.told.waited_units <= 11
+    assert not in_order.tuples.retracted
+    assert eager.tuples.retracted > 0
+    assert in_order.tuples.waited_units == eager.tuples.waited_units == 0
+    assert slack.tuples.retracted == wary.tuples.retracted == blocked.tuples.final == 0
+    assert wary.tuples.waited_units > 0
+    assert 0 < slack.tuples.waited_units <= 11
 
 
 def test_promises_about_the_positive_types_alone_release_nothing(run: PaperRun) -> None:
-    setup = Setup(CONSERVATIVE, 3, late=late(0.3, 0.3), promised=0.2, promising="ABDEFGHIJ")
+    setup = StrategySetup(CONSERVATIVE, 3, late=late(0.3, 0.3), promised=0.2, promising="ABDEFGHIJ")
     ran = counted(run, "positive only", [setup])[setup]
-    assert not ran.told.standing
+    assert not ran.tuples.final
     assert ran.at_end > 100
 
 
 def test_small_calls_change_nothing_but_what_is_seen(tmp_path: Path) -> None:
     run = paper_run(tmp_path, 0.05)
-    setup = Setup(K_SLACK, 3, late=late(0.3, 0.3))
+    setup = StrategySetup(K_SLACK, 3, late=late(0.3, 0.3))
     large, small = counted(run, "large", [setup])[setup], watched(run, "small", [setup])[setup]
     assert small.rows.max() == 20 < large.rows.max()
     for name in ("at", "caused", "inserted"):
-        assert np.array_equal(getattr(small.told, name), getattr(large.told, name))
+        assert np.array_equal(getattr(small.tuples, name), getattr(large.tuples, name))
     assert 40 < small.buffered < 100, "eight events per time unit, held for up to ten of them"
 
 
 # ---- latency with computing -----------------------------------------------------------------
 
 
-def ran(arrival: list[int], seconds: list[float], told: list[tuple[int, int, bool]]) -> Ran:
-    """A pass in calls of one record; times in units, ``told``: (at, caused, inserted)."""
-    at, caused = (np.array([each[k] for each in told]) * UNIT_NS for k in (0, 1))
-    inserted = np.array([each[2] for each in told])
-    return Ran(
-        len(arrival), Told(at, caused, inserted), 0, np.array(arrival) * UNIT_NS,
+def ran(
+    arrival: list[int], seconds: list[float], tuples: list[tuple[int, int, bool]]
+) -> StrategyRun:
+    """A pass in calls of one record; times in units, ``tuples``: (at, caused, inserted)."""
+    at, caused = (np.array([each[k] for each in tuples]) * UNIT_NS for k in (0, 1))
+    inserted = np.array([each[2] for each in tuples])
+    return StrategyRun(
+        len(arrival), EmittedTuples(at, caused, inserted), 0, np.array(arrival) * UNIT_NS,
         np.ones(len(arrival), np.int64), np.array(seconds), np.zeros(1), 0.0,
     )  # fmt: skip
 
@@ -164,9 +167,9 @@ def test_the_queue_against_a_plain_loop(gaps: list[int], work: list[int], unit: 
 
 def test_strategies_cross_where_computing_costs_what_waiting_does() -> None:
     arrival = list(range(0, 400, 4))
-    told = [(at, at, True) for at in arrival[:-1]]
+    tuples = [(at, at, True) for at in arrival[:-1]]
     held = [(at + 4, at, True) for at in arrival[:-1]]
-    eager, wary = ran(arrival, [2.0] * 100, told), ran(arrival, [1.0] * 100, held)
+    eager, wary = ran(arrival, [2.0] * 100, tuples), ran(arrival, [1.0] * 100, held)
     # Aggressive: 2 s without a queue. Conservative: 4 units and 1 s. The same at 0.25 s per unit,
     # but there aggressive has a queue already: below 0.5 s per unit it cannot keep up.
     found = crossing(eager, wary)
@@ -196,7 +199,7 @@ def test_latency_of_conservative_falls_with_promises(run: PaperRun) -> None:
 def test_on_disk_or_not_the_results_are_the_same(tmp_path: Path) -> None:
     run = paper_run(tmp_path, 0.3)
     facts = disk.thresholds(run).facts
-    setup = Setup(AGGRESSIVE, 5, late=late(0.8, 0.8), events=disk.EVENTS)
+    setup = StrategySetup(AGGRESSIVE, 5, late=late(0.8, 0.8), events=disk.EVENTS)
     assert set(facts["standing"]) == {answer(run, setup)}
     assert facts["loads"][0] > facts["loads"][-1] > 0
     waits = facts["latency"]["waiting alone"]
@@ -244,9 +247,9 @@ def test_curves_by_hand() -> None:
 def test_a_stream_is_sustained_if_its_queue_empties() -> None:
     """A record takes a second and one comes each unit; the last tenth decides."""
     nothing = np.empty(0, np.int64)
-    told = Told(nothing, nothing, np.empty(0, np.bool_))
+    tuples = EmittedTuples(nothing, nothing, np.empty(0, np.bool_))
     arrival = UNIT_NS * np.arange(101)
-    ran = Ran(101, told, 0, arrival, np.array([101]), np.array([101.0]), np.zeros(1), 0.0)
+    ran = StrategyRun(101, tuples, 0, arrival, np.array([101]), np.array([101.0]), np.zeros(1), 0.0)
     assert keeps_up(ran, 1.0)
     assert not keeps_up(ran, 0.99)
     assert sustained([ran], 0.5) == pytest.approx(2.02)

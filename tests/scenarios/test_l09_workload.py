@@ -19,7 +19,7 @@ from slackwater.scenarios.papers.l09.workload import (
     NEGATIVE,
     TYPES,
     UNIT_NS,
-    Arriving,
+    PointArrivals,
     arriving,
     make_events,
 )
@@ -27,12 +27,14 @@ from slackwater.scenarios.papers.l09.workload import (
 EVENTS = make_events(4_000, seed=3)
 
 
-def of(positive: float, negative: float, promised: float = 0.0, types: str = TYPES) -> Arriving:
+def of(
+    positive: float, negative: float, promised: float = 0.0, types: str = TYPES
+) -> PointArrivals:
     shares = dict(zip(TYPES, late(positive, negative), strict=True))
     return arriving(EVENTS, shares, promised, 3, types)
 
 
-def records(made: Arriving, rows: int = 1_000) -> list[dict[str, Any]]:
+def records(made: PointArrivals, rows: int = 1_000) -> list[dict[str, Any]]:
     return [record for frame in made.frames(rows) for record in frame.batch.to_pylist()]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slackwater.engine.core.released import IN_ORDER
 from slackwater.scenarios.papers.l10.ch4.built import built
 from slackwater.scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
-from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, released, stream
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, PointStream, released, stream
 
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -108,7 +108,7 @@ def test_with_late_handling_off_every_match_of_an_ordered_stream_is_found(
 
 
 def built_one_by_one(
-    made: Stream, steps: int, within: int, slack: int, *, partition: bool
+    made: PointStream, steps: int, within: int, slack: int, *, partition: bool
 ) -> tuple[int, int]:
     """Every sequence that Algorithm 7 builds, made."""
     counts = [0, 0]
@@ -139,7 +139,7 @@ def test_sequences_built_are_counted_as_if_built(
 ) -> None:
     for seed in range(5):
         made = stream(60, late_share, slack, seed)
-        three = Stream(made.ts, made.kind % 3, made.late)
+        three = PointStream(made.ts, made.kind % 3, made.late)
         counted = built(three.ts, three.kind, 3, 7, slack, partition)
         assert counted == built_one_by_one(three, 3, 7, slack, partition=partition)
 

@@ -161,7 +161,7 @@ def test_the_paper_s_operator_agrees_with_our_matcher(late_share: float) -> None
 
 @pytest.mark.parametrize("ends", [0, 1, 3])
 def test_every_way_of_intervals_gives_the_matches_of_the_definition(ends: int) -> None:
-    setup = runs_ch5.Setup(length=3, ends=ends, rising=2, density=100)
+    setup = runs_ch5.JoinSetup(length=3, ends=ends, rising=2, density=100)
     made = intervals(300, setup.density, setup.mean_ns, 3)
     of = [
         [row for row in range(300) if KINDS[made.kind[row]] == kind] for kind in KINDS[:3]

@@ -30,7 +30,7 @@ from slackwater.scenarios.lorawan.recording import (
     HOUR_NS,
     MS,
     PAUSE_NS,
-    Recording,
+    Receptions,
     joins,
     lost_frames,
     read_recording,
@@ -92,7 +92,7 @@ def two_joins() -> list[Frame]:
     )  # fmt: skip
 
 
-def records_of(recording: Recording) -> list[dict[str, Any]]:
+def records_of(recording: Receptions) -> list[dict[str, Any]]:
     return [row for each in recording_frames(recording) for row in each.batch.to_pylist()]
 
 
@@ -187,7 +187,7 @@ def test_repeats_equal_the_slow_twin(rows: list[tuple[int, int, int]]) -> None:
     assert repeats(*columns).tolist() == [row in rows[:at] for at, row in enumerate(rows)]
 
 
-def slow_lost(recording: Recording, first: int) -> list[int]:
+def slow_lost(recording: Receptions, first: int) -> list[int]:
     lost = []
     for device in range(len(recording.devices)):
         count = 0
@@ -206,7 +206,7 @@ def test_lost_frames_equal_the_slow_twin(rows: list[Row]) -> None:
     device, address, seq, at_s = np.array(rows, np.int64).T
     seq, device = seq + 1, np.unique(device, return_inverse=True)[1]
     join = joins(device, address, seq, at_s * S)
-    recording = Recording(
+    recording = Receptions(
         "ftd", tuple("AB"[: device.max() + 1]), device, join, seq, at_s * S, at_s * S,
         repeats(device, join, seq), {},
     )  # fmt: skip

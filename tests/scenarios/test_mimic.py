@@ -306,12 +306,12 @@ def test_without_an_order_results_are_taken_back(
     directory = tmp_path / "run"
     score = run(Mimic(), directory, {}, write(ward))
     answers = score.facts["answers"]
-    assert answers["none"]["taken_back"] == {"laboratory": 1, "potassium": 1, "outputs": 0}
-    assert answers["1 h"]["taken_back"] == {"laboratory": 0, "potassium": 0, "outputs": 0}
+    assert answers["none"]["retracted"] == {"laboratory": 1, "potassium": 1, "outputs": 0}
+    assert answers["1 h"]["retracted"] == {"laboratory": 0, "potassium": 0, "outputs": 0}
     assert score.claims[4].holds
     truth = true_counts(truth_table(read_charted(write(ward))))
     again = asked_again(directory / "log", "kslack:30min", Guards(), truth)
-    assert again.taken_back == {"laboratory": 1, "potassium": 1, "outputs": 0}
+    assert again.retracted == {"laboratory": 1, "potassium": 1, "outputs": 0}
     assert again.wrong == {"laboratory": 0, "potassium": 0, "outputs": 1}
 
 

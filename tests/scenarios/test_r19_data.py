@@ -19,7 +19,13 @@ from slackwater.scenarios.papers.r19 import published
 from slackwater.scenarios.papers.r19.clock_sync import exchange, synchronised
 from slackwater.scenarios.papers.r19.data_sets import PROFILES, TRANSIT_NS, DataSet, data_set
 from slackwater.scenarios.papers.r19.football import BALLS, START_NS
-from slackwater.scenarios.papers.r19.log_writing import SHIFT_NS, Source, frames, sources, write_log
+from slackwater.scenarios.papers.r19.log_writing import (
+    SHIFT_NS,
+    PublishedSource,
+    frames,
+    sources,
+    write_log,
+)
 from slackwater.scenarios.papers.r19.pattern_data import APART_NS, goal, goal_frames
 from slackwater.scenarios.papers.r19.released_stream import BATCH, observe
 
@@ -143,7 +149,7 @@ def test_a_log_of_many_sources_is_every_source_merged_by_arrival() -> None:
 def test_a_clock_that_is_ahead_is_in_ts_alone_and_a_sync_comes_first() -> None:
     data = data_set(1, 1, 0.002)
     measured = exchange(10**9, 60_000, 40_000)
-    publishers = (Source("0"), Source("1", SHIFT_NS, 10**9, measured))
+    publishers = (PublishedSource("0"), PublishedSource("1", SHIFT_NS, 10**9, measured))
     sync, *log = frames(data, publishers, ())
     assert sync.batch.to_pylist() == [
         {"kind": 3, "source": "1", "seq": None, "ts": sync.first_arrival + 10**9,
@@ -198,13 +204,15 @@ def test_the_goal_is_two_events_that_no_other_resembles() -> None:
     apart = int(crossed.ts[made.cross] - kicked.ts[made.kick])
     assert APART_NS <= apart < APART_NS + 200_000
     assert made.kicking.arrival[made.kick] > made.crossing.arrival[made.cross]
-    rows = sum(frame.rows for frame in goal_frames(made, (Source("0"), Source("1"))))
+    rows = sum(
+        frame.rows for frame in goal_frames(made, (PublishedSource("0"), PublishedSource("1")))
+    )
     assert rows == len(made.kicking) + len(made.crossing)
 
 
 def test_counts_of_a_stream_against_a_plain_loop() -> None:
     data = data_set(3, 5, 0.03)
-    publishers = (Source("0"), Source("1", SHIFT_NS, 2 * MS))
+    publishers = (PublishedSource("0"), PublishedSource("1", SHIFT_NS, 2 * MS))
     log = list(frames(data, publishers, ()))
     found = observe(log, "none", "true_ts", within_ns=MS)
     true_ns, source = columns_of(log, "attrs.true_ts", r.SOURCE)

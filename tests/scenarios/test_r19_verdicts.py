@@ -8,10 +8,10 @@ from slackwater.engine.order.registry import parse_order
 from slackwater.engine.order.sequence.order import SequenceSettings
 from slackwater.paper import Finding
 from slackwater.scenarios.papers.r19.orders import CODE, PRINTED
-from slackwater.scenarios.papers.r19.verdicts import Judged, by_code, judged, summary
+from slackwater.scenarios.papers.r19.verdicts import CodedClaim, by_code, judged, summary
 
 
-def claim(holds: bool, code: bool | None) -> Judged:
+def claim(holds: bool, code: bool | None) -> CodedClaim:
     said = None if code is None else (code, "7 ms")
     return judged("It is so.", holds, "5 ms", "6 ms", "it is late.", said)
 

@@ -18,9 +18,9 @@ from slackwater.scenarios.papers.z10.methods import (
     IE_MINER,
     K_SLACK,
     REALTIME,
-    Ran,
-    Setup,
-    Told,
+    EmittedMatches,
+    MethodRun,
+    MethodSetup,
     counted,
     truth,
 )
@@ -29,13 +29,13 @@ from slackwater.scenarios.papers.z10.workload import (
     NEGATED,
     TYPES,
     WITHIN_NS,
-    Arriving,
-    Shape,
+    IntervalArrivals,
+    WorkloadShape,
     arriving,
 )
 
-POINTS = Shape(400)
-DURABLE = Shape(400, mean_ns=WITHIN_NS // 20)
+POINTS = WorkloadShape(400)
+DURABLE = WorkloadShape(400, mean_ns=WITHIN_NS // 20)
 
 
 def paper_run(folder: Path, scale: float = 1.0) -> PaperRun:
@@ -47,7 +47,7 @@ def run(tmp_path: Path) -> PaperRun:
     return paper_run(tmp_path)
 
 
-def by_definition(made: Arriving, *, durable: bool) -> set[tuple[int, ...]]:
+def by_definition(made: IntervalArrivals, *, durable: bool) -> set[tuple[int, ...]]:
     """A (overlap) B (!D) (before) C within the window, by trying all."""
     of = {
         kind: [row for row in range(len(made)) if TYPES[made.kind[row]] == kind]
@@ -74,35 +74,35 @@ def by_definition(made: Arriving, *, durable: bool) -> set[tuple[int, ...]]:
 @pytest.mark.parametrize("method", [REALTIME, CORRECT])
 @pytest.mark.parametrize("share", [0.0, 0.45])
 def test_both_methods_end_with_the_matches_of_the_definition(
-    run: PaperRun, shape: Shape, method: str, share: float
+    run: PaperRun, shape: WorkloadShape, method: str, share: float
 ) -> None:
-    setup = Setup(method, shape, share)
+    setup = MethodSetup(method, shape, share)
     ran = counted(run, "test", [setup])[setup]
     expected = by_definition(ran.arriving, durable=bool(shape.mean_ns))
     assert len(expected) > 5
-    assert {tuple(row) for row in ran.told.standing.tolist()} == expected
+    assert {tuple(row) for row in ran.emissions.final.tolist()} == expected
     assert {tuple(row) for row in truth(run, shape).tolist()} == expected
     if method == CORRECT:
-        assert ran.told.taken_back == 0
+        assert ran.emissions.retracted == 0
         assert ran.accuracy(truth(run, shape)) == 100
 
 
 def test_k_slack_is_right_of_instants_alone(run: PaperRun) -> None:
-    points, durable = Setup(K_SLACK, POINTS, 0.45), Setup(K_SLACK, DURABLE, 0.45)
+    points, durable = MethodSetup(K_SLACK, POINTS, 0.45), MethodSetup(K_SLACK, DURABLE, 0.45)
     found = counted(run, "test", [points, durable])
     assert found[points].accuracy(truth(run, POINTS)) == 100
     assert found[durable].accuracy(truth(run, DURABLE)) < 10
 
 
 def test_ie_miner_is_wrong_of_what_comes_late(run: PaperRun) -> None:
-    calm, late = Setup(IE_MINER, DURABLE), Setup(IE_MINER, DURABLE, 0.45)
+    calm, late = MethodSetup(IE_MINER, DURABLE), MethodSetup(IE_MINER, DURABLE, 0.45)
     found, right = counted(run, "test", [calm, late]), truth(run, DURABLE)
     assert found[calm].right(right) == len(right)
     assert found[late].right(right) < len(right)
 
 
 @pytest.mark.parametrize("shape", [POINTS, DURABLE])
-def test_the_share_out_of_order_is_exact(shape: Shape) -> None:
+def test_the_share_out_of_order_is_exact(shape: WorkloadShape) -> None:
     made = arriving(shape, 0.25, 1)
     order = np.argsort(made.arrival)
     assert len(set(made.arrival.tolist())) == len(made)
@@ -114,22 +114,22 @@ def test_the_share_out_of_order_is_exact(shape: Shape) -> None:
 
 def test_measures_by_hand() -> None:
     second = 10**9
-    made = Arriving(
+    made = IntervalArrivals(
         ts=np.array([0, 1, 2, 3]) * second,
         te=np.array([0, 1, 2, 3]) * second,
         kind=np.array([0, 1, 2, 2]),
         arrival=np.array([0, 5, 2, 3]) * second,
         late=np.array([False, True, False, False]),
     )
-    told = Told(
+    emissions = EmittedMatches(
         events=np.array([[0, 1, 2], [0, 1, 3], [0, 1, 2]]),
         plus=np.array([True, True, False]),
         at=np.array([5, 5, 7]) * second,
         known_at=np.array([5, 5, 5]) * second,
         at_end=np.zeros(3, np.bool_),
     )
-    ran = Ran(Setup(REALTIME, POINTS), made, told, np.array([4e-6]))
-    assert told.standing.tolist() == [[0, 1, 3]]
+    ran = MethodRun(MethodSetup(REALTIME, POINTS), made, emissions, np.array([4e-6]))
+    assert emissions.final.tolist() == [[0, 1, 3]]
     assert ran.corrections == 3  # the late event completes both, and one is taken back
     assert ran.latency_s == 5 + 5 + 2
     assert ran.waiting_s == 2
@@ -138,7 +138,7 @@ def test_measures_by_hand() -> None:
 
 
 def test_a_range_says_with_what_a_verdict_holds(run: PaperRun) -> None:
-    def few(_run: PaperRun, shape: Shape, _shares: object) -> bool:
+    def few(_run: PaperRun, shape: WorkloadShape, _shares: object) -> bool:
         return shape.density < 50
 
     said = holds_with(run, few, POINTS)
@@ -150,12 +150,12 @@ def test_a_range_says_with_what_a_verdict_holds(run: PaperRun) -> None:
 @pytest.mark.parametrize("method", [REALTIME, CORRECT])
 def test_a_small_buffer_changes_no_answer(run: PaperRun, method: str) -> None:
     shape = replace(buffer.SHAPE, count=600)
-    setups = [Setup(method, shape, 0.18, buffer=size) for size in (50, 1000)]
+    setups = [MethodSetup(method, shape, 0.18, buffer=size) for size in (50, 1000)]
     found = counted(run, "test", setups)
     right = {tuple(row) for row in truth(run, shape).tolist()}
     assert right
     for setup in setups:
-        assert {tuple(row) for row in found[setup].told.standing.tolist()} == right
+        assert {tuple(row) for row in found[setup].emissions.final.tolist()} == right
 
 
 @pytest.mark.slow
@@ -199,32 +199,35 @@ def test_what_a_small_scale_cannot_decide_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_times_that_are_near_decide_nothing(run: PaperRun) -> None:
-    few = counted(run, "test", [Setup(REALTIME, POINTS)])
+    few = counted(run, "test", [MethodSetup(REALTIME, POINTS)])
     assert "a pass has 400 events" in methods.too_near({REALTIME: list(few.values())}, 2.0)
-    many = counted(run, "test", [Setup(REALTIME, Shape(5_000))])
+    many = counted(run, "test", [MethodSetup(REALTIME, WorkloadShape(5_000))])
     passes = {REALTIME: list(many.values())}
     assert not methods.too_near(passes, 1.06, 0.95)
-    assert methods.too_near(passes, 1.06, 0.96).startswith("it hangs on 0.960 to 1, which")
+    assert methods.too_near(passes, 1.06, 0.96).startswith("it depends on 0.960 to 1, which")
     busy = {REALTIME: [replace(ran, noise=1.2) for ran in passes[REALTIME]]}
     assert "1.150 to 1" in methods.too_near(busy, 1.15)
     assert "passes of this one differ by 20%" in methods.too_near(busy, 1.15, 1.21)
 
 
 def test_the_noise_of_times_is_the_median_by_the_least() -> None:
-    made, told = arriving(POINTS, 0.0, 1), Told(*(np.empty((0, 3)), *[np.empty(0)] * 4))
-    setup = Setup(REALTIME, POINTS)
+    made, emissions = (
+        arriving(POINTS, 0.0, 1),
+        EmittedMatches(*(np.empty((0, 3)), *[np.empty(0)] * 4)),
+    )
+    setup = MethodSetup(REALTIME, POINTS)
     calls = ([1.0, 4.0], [2.0, 3.0], [4.0, 5.0])
-    least = methods._least([Ran(setup, made, told, np.array(each)) for each in calls])
+    least = methods._least([MethodRun(setup, made, emissions, np.array(each)) for each in calls])
     assert least.seconds.tolist() == [1.0, 3.0]
     assert least.noise == (2.0 + 4.0) / (1.0 + 3.0)
 
 
 @pytest.mark.parametrize("shape", [POINTS, DURABLE])
 def test_k_is_the_largest_delay_of_these_events_or_of_the_most_disorder(
-    run: PaperRun, shape: Shape
+    run: PaperRun, shape: WorkloadShape
 ) -> None:
     calm, most = (arriving(shape, share, run.seed) for share in (0.0, 0.45))
     longest = {id(made): int((made.arrival - made.ts).max()) for made in (calm, most)}
-    assert methods.k_ns(run, Setup(CORRECT, shape)) == longest[id(calm)] < longest[id(most)]
-    assert methods.k_ns(run, Setup(CORRECT, shape, fixed_k=True)) == longest[id(most)]
+    assert methods.k_ns(run, MethodSetup(CORRECT, shape)) == longest[id(calm)] < longest[id(most)]
+    assert methods.k_ns(run, MethodSetup(CORRECT, shape, fixed_k=True)) == longest[id(most)]
     assert (longest[id(calm)] > 0) == bool(shape.mean_ns)

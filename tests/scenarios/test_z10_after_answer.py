@@ -14,13 +14,19 @@ from slackwater.scenarios.papers.z10.after_answer import Answered, answered
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
     REALTIME,
-    Setup,
-    Told,
+    EmittedMatches,
+    MethodSetup,
     counted,
     k_ns,
     truth,
 )
-from slackwater.scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape
+from slackwater.scenarios.papers.z10.workload import (
+    NEGATED,
+    TYPES,
+    WITHIN_NS,
+    IntervalArrivals,
+    WorkloadShape,
+)
 
 SECOND = 10**9
 Row = tuple[tuple[int, ...], bool, int, int]
@@ -31,16 +37,19 @@ def run(tmp_path: Path) -> PaperRun:
     return PaperRun(1, 1.0, tmp_path, lambda _what: nullcontext(lambda _rows: None))
 
 
-def rows(told: Told, *, engine: bool = False) -> list[Row]:
+def rows(emissions: EmittedMatches, *, engine: bool = False) -> list[Row]:
     """What left, in one order.
 
     ``engine``: without what it tells in another way: when a result leaves that is given as the
     input ends, and since when one stood that is taken back.
     """
     columns = (
-        told.events.tolist(), told.plus.tolist(), told.at.tolist(), told.known_at.tolist(),
-        told.at_end.tolist(),
-    )  # fmt: skip
+        emissions.events.tolist(),
+        emissions.plus.tolist(),
+        emissions.at.tolist(),
+        emissions.known_at.tolist(),
+        emissions.at_end.tolist(),
+    )
     return sorted(
         (tuple(events), plus, 0 if engine and ended else at, known if plus or not engine else 0)
         for events, plus, at, known, ended in zip(*columns, strict=True)
@@ -52,17 +61,17 @@ def rows(told: Told, *, engine: bool = False) -> list[Row]:
 def test_a_memory_for_all_gives_what_the_engine_gives(
     run: PaperRun, method: str, share: float
 ) -> None:
-    setup = Setup(method, Shape(400, density=80), share)
-    engine = counted(run, "test", [setup])[setup].told
-    ours = answered(run, Setup(method, setup.shape, share, buffer=400), SECOND)
-    assert engine.given > 100
+    setup = MethodSetup(method, WorkloadShape(400, density=80), share)
+    engine = counted(run, "test", [setup])[setup].emissions
+    ours = answered(run, MethodSetup(method, setup.shape, share, buffer=400), SECOND)
+    assert engine.inserted > 100
     assert ours.wrong == 0
-    assert int(engine.at_end.sum()) == int(ours.ran.told.at_end.sum())
-    assert rows(ours.ran.told, engine=True) == rows(engine, engine=True)
+    assert int(engine.at_end.sum()) == int(ours.ran.emissions.at_end.sum())
+    assert rows(ours.ran.emissions, engine=True) == rows(engine, engine=True)
 
 
 def by_hand(
-    made: Arriving, setup: Setup, answer_ns: int, waits_ns: int
+    made: IntervalArrivals, setup: MethodSetup, answer_ns: int, waits_ns: int
 ) -> tuple[list[Row], set[tuple[int, ...]], int]:
     """What leaves, what memory gives, and how much of it is wrong: triple by triple."""
     order = np.argsort(made.arrival).tolist()
@@ -113,28 +122,28 @@ def by_hand(
 def test_each_result_leaves_when_memory_or_files_have_it(
     run: PaperRun, method: str, share: float, buffer: int
 ) -> None:
-    setup = Setup(method, Shape(400, density=60), share, buffer=buffer)
+    setup = MethodSetup(method, WorkloadShape(400, density=60), share, buffer=buffer)
     for seconds in (1, 40, 400):
         found: Answered = answered(run, setup, seconds * SECOND)
         left, at_once, wrong = by_hand(
             found.ran.arriving, setup, seconds * SECOND, k_ns(run, setup)
         )
         assert len(left) > 100
-        assert rows(found.ran.told) == left
+        assert rows(found.ran.emissions) == left
         assert {tuple(row) for row in found.at_once.tolist()} == at_once
         assert found.wrong == wrong
 
 
 def test_the_files_make_every_result_right_in_the_end(run: PaperRun) -> None:
-    shape = Shape(400, density=60)
+    shape = WorkloadShape(400, density=60)
     right = {tuple(row) for row in truth(run, shape).tolist()}
     small, large = (
-        answered(run, Setup(REALTIME, shape, 0.45, buffer=buffer), 40 * SECOND)
+        answered(run, MethodSetup(REALTIME, shape, 0.45, buffer=buffer), 40 * SECOND)
         for buffer in (4, 400)
     )
     for each in (small, large):
-        assert {tuple(row) for row in each.ran.told.standing.tolist()} == right
+        assert {tuple(row) for row in each.ran.emissions.final.tolist()} == right
     assert len(small.at_once) < len(large.at_once)
-    assert answered(run, Setup(REALTIME, shape, 0.45, buffer=1), SECOND).accuracy(
+    assert answered(run, MethodSetup(REALTIME, shape, 0.45, buffer=1), SECOND).accuracy(
         truth(run, shape)
     ) == 0  # fmt: skip

@@ -1,8 +1,8 @@
 """K18's application (VI.A, Fig 8): an inverted index, and the changelog of its posting lists.
 
 A map makes pairs of word and positions of a document. By word, a grouping and a map in a cycle keep
-the posting list and give what is appended to it. Where that lies in the list hangs on all documents
-before it, so a late document changes every later change of its words.
+the posting list and emit what they append to it. The place of that in the list depends on all
+documents before it, so a late document changes every later change of its words.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenarios.papers.curves import drawn, tabled
 from slackwater.scenarios.papers.k18.overhead import OTHER_COSTS, given, slower
-from slackwater.scenarios.papers.k18.workers import MS, Cluster, simulated
+from slackwater.scenarios.papers.k18.workers import MS, ClusterModel, simulated
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, ms, same_with, turns
 
 WORKERS: Final = 6
@@ -23,7 +23,7 @@ _LINKS_MS: Final = (1, 4)
 
 def in_flight(run: PaperRun) -> Finding:
     """Latency of documents against the pairs between source and sink."""
-    flight, curves = _measured(run, [Cluster(WORKERS, rate) for rate in RATES])
+    flight, curves = _measured(run, [ClusterModel(WORKERS, rate) for rate in RATES])
     saved = _saved(curves)
     calm = saved[:-2]
     claims = (
@@ -35,7 +35,7 @@ def in_flight(run: PaperRun) -> Finding:
                    (f"{rate}/s", value > 0, f"{-value:.1f} ms more, with {mine:g} in flight")
                    for rate, value, mine in zip(RATES, calm, flight[_OURS], strict=False)
                ),
-               rests=_rests(run, [Cluster(WORKERS, rate) for rate in RATES], _when_calm),
+               rests=_rests(run, [ClusterModel(WORKERS, rate) for rate in RATES], _when_calm),
                also="Judged below the two highest rates, where workers have time to spare."),
     )  # fmt: skip
     note = (
@@ -57,7 +57,7 @@ def in_flight(run: PaperRun) -> Finding:
 
 def punctuations(run: PaperRun) -> Finding:
     """Latency by how often punctuations come: flushes are bursts where nothing was computed."""
-    clusters = [Cluster(WORKERS, 20, punctuation_ns=each * MS) for each in PERIODS_MS]
+    clusters = [ClusterModel(WORKERS, 20, punctuation_ns=each * MS) for each in PERIODS_MS]
     _, curves = _measured(run, clusters)
     saved = _saved(curves)
     claims = (
@@ -105,9 +105,9 @@ def _most_at_last(curves: Curves) -> bool:
     return saved[-1] > max(saved[0], 0)
 
 
-def _rests(run: PaperRun, clusters: list[Cluster], judge: Callable[[Curves], bool]) -> str:
+def _rests(run: PaperRun, clusters: list[ClusterModel], judge: Callable[[Curves], bool]) -> str:
     """With which other times of steps and links a verdict is the same."""
-    told = {
+    cases = {
         f"steps {factor:g} times as long": [slower(each, factor) for each in clusters]
         for factor in OTHER_COSTS
     } | {
@@ -115,28 +115,28 @@ def _rests(run: PaperRun, clusters: list[Cluster], judge: Callable[[Curves], boo
         for link in _LINKS_MS
     }
     own = judge(_measured(run, clusters)[1])
-    same = same_with(own, {name: judge(_measured(run, of)[1]) for name, of in told.items()})
+    same = same_with(own, {name: judge(_measured(run, of)[1]) for name, of in cases.items()})
     return f"how long steps and links take (see cluster): {same}."
 
 
 def _measured(
-    run: PaperRun, clusters: list[Cluster]
+    run: PaperRun, clusters: list[ClusterModel]
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Pairs in flight and the median latency [ms], by method."""
     texts = given(run)
     flight: dict[str, list[float]] = {_OURS: [], _BUFFER: []}
     latency: dict[str, list[float]] = {_OURS: [], _BUFFER: []}
-    with run.watched("clusters") as told:
+    with run.watched("clusters") as advanced:
         for cluster in clusters:
             for name, buffered in ((_OURS, False), (_BUFFER, True)):
                 in_flight, median_ms = _once(run, replace(cluster, buffered=buffered))
                 flight[name].append(in_flight)
                 latency[name].append(median_ms)
-                told(len(texts))
+                advanced(len(texts))
     return flight, latency
 
 
-def _once(run: PaperRun, cluster: Cluster) -> tuple[float, float]:
+def _once(run: PaperRun, cluster: ClusterModel) -> tuple[float, float]:
     """Pairs in flight and the median latency [ms] of a cluster."""
 
     def measured() -> tuple[float, float]:

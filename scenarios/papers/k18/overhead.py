@@ -13,7 +13,7 @@ from slackwater.scenario import Table
 from slackwater.scenarios.papers.curves import drawn
 from slackwater.scenarios.papers.k18.inverted_index import Change, index_of
 from slackwater.scenarios.papers.k18.texts import Document, documents
-from slackwater.scenarios.papers.k18.workers import Cluster, Seen, simulated
+from slackwater.scenarios.papers.k18.workers import ClusterModel, ClusterOutcome, simulated
 from slackwater.scenarios.papers.verdicts import (
     failing,
     judged,
@@ -51,7 +51,7 @@ def given(run: PaperRun) -> tuple[Document, ...]:
     return found[: max(20, round(run.scale * len(found)))]
 
 
-def load(cluster: Cluster, texts: tuple[Document, ...]) -> float:
+def load(cluster: ClusterModel, texts: tuple[Document, ...]) -> float:
     """Share of the workers' time that documents in order take."""
     per_document = sum(
         cluster.map_ns * len(text) + cluster.item_ns * len(set(text)) for text in texts
@@ -59,7 +59,7 @@ def load(cluster: Cluster, texts: tuple[Document, ...]) -> float:
     return per_document * cluster.rate / 1e9 / cluster.workers
 
 
-def ratio(run: PaperRun, cluster: Cluster, texts: tuple[Document, ...]) -> float:
+def ratio(run: PaperRun, cluster: ClusterModel, texts: tuple[Document, ...]) -> float:
     """Over some draws; each cluster and number of documents once."""
 
     def drawn_ratio() -> float:
@@ -77,16 +77,16 @@ def _surface(run: PaperRun, factor: float = 1.0, fewer: int = 1) -> Surface:
     """``factor``: times our steps' times. ``fewer``: so many times fewer documents."""
     texts = given(run)
     texts, found = texts[: max(20, len(texts) // fewer)], Surface()
-    with run.watched(f"clusters, steps {factor:g} times as long") as told:
+    with run.watched(f"clusters, steps {factor:g} times as long") as advanced:
         for workers in WORKERS:
             for rate in RATES:
-                cluster = slower(Cluster(workers, rate), factor)
+                cluster = slower(ClusterModel(workers, rate), factor)
                 found[workers, rate] = ratio(run, cluster, texts)
-                told(len(texts) * SEEDS)
+                advanced(len(texts) * SEEDS)
     return found
 
 
-def slower(cluster: Cluster, factor: float) -> Cluster:
+def slower(cluster: ClusterModel, factor: float) -> ClusterModel:
     """Whose steps take so many times as long."""
     return replace(
         cluster, map_ns=round(cluster.map_ns * factor), item_ns=round(cluster.item_ns * factor)
@@ -108,12 +108,14 @@ def _does_not_rise(found: Surface) -> bool:
 
 def _with_others(run: PaperRun, judge: Callable[[Surface], bool]) -> str:
     """With which other times of steps a verdict on the whole surface is the same."""
-    told = {
+    verdicts = {
         factor: judge(run.once(("surface", factor), partial(_surface, run, factor, _FEWER)))
         for factor in OTHER_COSTS
     }
     own = judge(run.once("surface", lambda: _surface(run)))
-    same = same_with(own, {f"{factor:g} times as long": is_so for factor, is_so in told.items()})
+    same = same_with(
+        own, {f"{factor:g} times as long": holds for factor, holds in verdicts.items()}
+    )
     return f"how long steps take (see cluster): {same}, with a quarter of the documents."
 
 
@@ -121,7 +123,7 @@ def figure(run: PaperRun) -> Finding:
     """Figure 9, as a curve per number of workers."""
     texts = given(run)
     found = run.once("surface", lambda: _surface(run))
-    loads = {place: load(Cluster(*place), texts) for place in found}
+    loads = {place: load(ClusterModel(*place), texts) for place in found}
     calm = {place: value for place, value in found.items() if loads[place] < BUSY}
     peak = max(found, key=lambda place: found[place])
     few, many = found[WORKERS[0], RATES[-1]], found[WORKERS[-1], RATES[-1]]
@@ -192,12 +194,12 @@ def _up_to(found: dict[tuple[int, int], float], loads: dict[tuple[int, int], flo
 
 
 def _sensitivity(run: PaperRun) -> str:
-    """How far the claim hangs on how long we let a step take."""
+    """How far the claim depends on the assumed time of a step."""
     texts, said = given(run), []
     for factor in _COSTS:
         worst = 0.0
         for workers, rate in ((4, 10), (6, 14), (8, 20), (10, 24)):
-            cluster = slower(Cluster(workers, rate), factor)
+            cluster = slower(ClusterModel(workers, rate), factor)
             if load(cluster, texts) < BUSY:
                 worst = max(worst, ratio(run, cluster, texts) - 1)
         said.append(f"{factor:g}: {worst:.1%}")
@@ -210,8 +212,8 @@ def _sensitivity(run: PaperRun) -> str:
 def properties(run: PaperRun) -> Finding:
     """What K18 says of the method beside its figure."""
     texts = given(run)
-    fast, slow = (simulated(Cluster(4, rate), texts, run.seed) for rate in (24, 10))
-    in_order = simulated(Cluster(1, 10, link_ns=0), texts, run.seed)
+    fast, slow = (simulated(ClusterModel(4, rate), texts, run.seed) for rate in (24, 10))
+    in_order = simulated(ClusterModel(1, 10, link_ns=0), texts, run.seed)
     claims = (
         judged("All correct tuples are produced, and none that is not valid leaves: the changelog "
                "is that of documents in order.", _same(fast, in_order) and _same(slow, in_order),
@@ -235,17 +237,17 @@ def properties(run: PaperRun) -> Finding:
     return Finding(claims, (Table("The collection", ("what", "number"), rows),))
 
 
-def _ordered(seen: Seen) -> list[Change]:
+def _ordered(seen: ClusterOutcome) -> list[Change]:
     """Changes by document, then by the word's first position in it."""
     return sorted(
         seen.changes, key=lambda change: (change.posting.document, change.posting.positions)
     )  # fmt: skip
 
 
-def _other(one: Seen, other: Seen) -> int:
+def _other(one: ClusterOutcome, other: ClusterOutcome) -> int:
     """How many changes only one of two runs has."""
     return len(set(one.changes) ^ set(other.changes))
 
 
-def _same(one: Seen, other: Seen) -> bool:
+def _same(one: ClusterOutcome, other: ClusterOutcome) -> bool:
     return _ordered(one) == _ordered(other)

@@ -20,7 +20,7 @@ _CLUSTER = (
 )
 _RATIO = (
     "Items that arrive at the barrier, tombstones among them, per valid item. An item that is "
-    "taken back and made anew counts three times."
+    "retracted and emitted again counts three times."
 )
 _ENTRIES = {
     "fig-9": ("Overhead by workers and documents per second", overhead.figure),

@@ -13,7 +13,7 @@ import numpy as np
 from slackwater.grouping import Dataflow, Grouping, TupleMap
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenarios.papers.curves import ascending, drawn, tabled
-from slackwater.scenarios.papers.r19.football import Events, football
+from slackwater.scenarios.papers.r19.football import FootballEvents, football
 from slackwater.scenarios.papers.verdicts import judged, listed, turns
 
 EVENTS: Final = 60_000
@@ -49,7 +49,7 @@ FLOW: Final = Dataflow(
 """Of records (sid, v)."""
 
 
-def sent(events: Events, order: np.ndarray) -> tuple[np.ndarray, float]:
+def sent(events: FootballEvents, order: np.ndarray) -> tuple[np.ndarray, float]:
     """What is valid in the end, and items at the barrier per valid one; events in ``order``."""
     run = FLOW.start()
     items = np.empty(len(order), run.item)
@@ -67,7 +67,7 @@ def moving(run: PaperRun) -> Finding:
     in_order, least = sent(events, np.arange(len(events)))
     curves: dict[str, list[float]] = {}
     other: list[str] = []
-    with run.watched("disorder") as told:
+    with run.watched("disorder") as advanced:
         for late_ms in LATE_MS:
             curve = curves[f"up to {late_ms} ms late"] = []
             for share in SHARES:
@@ -78,7 +78,7 @@ def moving(run: PaperRun) -> Finding:
                 if not np.array_equal(found, in_order):
                     other.append(f"{share:.2%} up to {late_ms} ms late")
                 curve.append(ratio)
-                told(len(events))
+                advanced(len(events))
     cheap = [f"{share:.2%}" for share, *of in zip(SHARES, *curves.values(), strict=True)
              if max(of) < 1.1]  # fmt: skip
     headings = [f"{share:.2%} late" for share in SHARES]
@@ -87,11 +87,11 @@ def moving(run: PaperRun) -> Finding:
                f"{len(in_order):,} statistics, equal in {len(SHARES) * len(LATE_MS)} disorders",
                "any stateful operation", f"other statistics with {', '.join(other)}.",
                rests="how many events are late, and by how much: none of those tried flips it."),
-        judged("The performance hangs on how often reorderings are observed; in order there is "
+        judged("The performance depends on how often reorderings are observed; in order there is "
                "almost no overhead.", least == 1 and all(map(ascending, curves.values())),
                f"{least - 1:.1%} in order; "
                + listed(f"{of[-1]:.2f}" for of in curves.values())
-               + f" items per valid one with {SHARES[-1]:.0%} late", "hangs on it",
+               + f" items per valid one with {SHARES[-1]:.0%} late", "depends on it",
                f"{least:.3f} in order; "
                + " ".join(f"{name}: {turns(headings, of, 'items')}"
                           for name, of in curves.items() if not ascending(of)),

@@ -30,7 +30,7 @@ _POSTINGS: Final = cache(postings)
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterModel:
     """One setting.
 
     Attributes:
@@ -53,7 +53,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterOutcome:
     """What came of it: items at the barrier and valid ones, each document's latency [ns] and
     pairs, how long it all took [ns], and the changelog.
     """
@@ -79,7 +79,7 @@ class Seen:
 class _Simulation:
     """Events by time; a worker's queue is the time from which on it is free."""
 
-    def __init__(self, cluster: Cluster, documents: Sequence[Document], seed: int) -> None:
+    def __init__(self, cluster: ClusterModel, documents: Sequence[Document], seed: int) -> None:
         self.cluster, self.documents = cluster, documents
         self.rng = np.random.default_rng(seed)
         self.events: list[tuple[int, int, str, tuple[Any, ...]]] = []
@@ -88,7 +88,7 @@ class _Simulation:
         self.free, self.links = [0] * n, np.zeros((n, n), np.int64)
         self.groupings = [Dataflow((CYCLE,)).start() for _ in range(n)]
         self.waiting: list[list[tuple[int, list[Posting]]]] = [[] for _ in range(n)]
-        self.told = np.full((n, n), -1, np.int64)
+        self.sender_marks = np.full((n, n), -1, np.int64)
         self.marks, self.sink = np.full(n, -1), np.full(n, -1)
         self.times = np.arange(1, len(documents) + 1) * round(S / cluster.rate)
         self.latency = np.zeros(len(documents), np.int64)
@@ -152,8 +152,8 @@ class _Simulation:
 
     def mark_comes(self, now: int, worker: int, start: int, time: int) -> None:
         """A worker's watermark is the least of those of all that send to it."""
-        self.told[worker, start] = time
-        mark = int(self.told[worker].min())
+        self.sender_marks[worker, start] = time
+        mark = int(self.sender_marks[worker].min())
         if mark <= self.marks[worker]:
             return
         self.marks[worker] = mark
@@ -173,13 +173,13 @@ class _Simulation:
         self.let_go = max(self.let_go, end)
 
 
-def simulated(cluster: Cluster, documents: Sequence[Document], seed: int) -> Seen:
+def simulated(cluster: ClusterModel, documents: Sequence[Document], seed: int) -> ClusterOutcome:
     """``documents`` through ``cluster``."""
     simulation = _Simulation(cluster, documents, seed)
     simulation.run()
     runs: list[RunningDataflow] = simulation.groupings
     gone = [run.watermark(END) for run in runs]
-    return Seen(
+    return ClusterOutcome(
         sum(run.sink.arrived for run in runs),
         sum(map(len, gone)),
         simulation.latency,

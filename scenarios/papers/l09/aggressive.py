@@ -21,8 +21,8 @@ from slackwater.scenarios.papers.l09.curves import BY_LENGTH, SHARES, SHARES_FRO
 from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     LENGTHS,
-    Ran,
-    Setup,
+    StrategyRun,
+    StrategySetup,
     counted,
     late,
     timed,
@@ -38,7 +38,7 @@ _ENDS_OF_SHARES = (0.0, 0.5)
 """Between which a latency's growth is judged at other rates."""
 Lates = Callable[[float], tuple[float, ...]]
 """Shares out of order of every type, by that of the types that are late."""
-Grid = dict[str, list[Ran]]
+Grid = dict[str, list[StrategyRun]]
 """By the query, a pass for each share."""
 
 
@@ -46,7 +46,7 @@ def positive_latency(run: PaperRun) -> Finding:
     """Figure 4."""
     grid = _positive(run)
     curves = _latency(grid)
-    waited = max(ran.told.waited_units for rans in grid.values() for ran in rans)
+    waited = max(ran.tuples.waited_units for rans in grid.values() for ran in rans)
     claims = (
         _grows_with_length(
             curves,
@@ -147,15 +147,15 @@ def compensation(run: PaperRun) -> Finding:
     )
 
 
-def _taken_back(ran: Ran) -> float:
-    return 1000 * ran.told.taken_back / ran.events
+def _taken_back(ran: StrategyRun) -> float:
+    return 1000 * ran.tuples.retracted / ran.events
 
 
 def _rarer(grid: Grid) -> str:
     """Why compensation may not show in long queries."""
-    shares = {name: rans[-1].told for name, rans in grid.items()}
+    shares = {name: rans[-1].tuples for name, rans in grid.items()}
     per_result = _numbers(
-        round(1000 * told.taken_back / max(told.standing, 1), 1) for told in shares.values()
+        round(1000 * each.retracted / max(each.final, 1), 1) for each in shares.values()
     )
     return (
         f"of 1,000 results that stand, {per_result} others are taken back at 50 %, by length: in "
@@ -167,7 +167,7 @@ def _by_rate(run: PaperRun, at_ours: Curves) -> Curves:
     """Compensation tuples at the largest share, by the rate of events; a value for each length."""
     setups = {
         rate: [
-            Setup(AGGRESSIVE, length, late=late(negative=SHARES[-1]), per_unit=rate)
+            StrategySetup(AGGRESSIVE, length, late=late(negative=SHARES[-1]), per_unit=rate)
             for length in LENGTHS
         ]
         for rate in _LOWER_RATES
@@ -249,7 +249,9 @@ def _grid(
     run: PaperRun, name: str, shares: tuple[float, ...], lates: Lates, rate: int = EVENTS_PER_UNIT
 ) -> Grid:
     setups = {
-        label: [Setup(AGGRESSIVE, length, late=lates(share), per_unit=rate) for share in shares]
+        label: [
+            StrategySetup(AGGRESSIVE, length, late=lates(share), per_unit=rate) for share in shares
+        ]
         for label, length in zip(BY_LENGTH, LENGTHS, strict=True)
     }
     found = timed(run, name, [setup for row in setups.values() for setup in row])
@@ -282,15 +284,17 @@ def _at_other_rates(
     """With which other rates a verdict is the same; each judged, as ours, at these shares of the
     ``kind`` of events that is late.
     """
-    told = {
+    verdicts = {
         rate: judge(of(_grid(
             run, f"{kind} events late, {rate} per time unit", shares,
             lambda share: late(**{kind: share}), rate,
         )))
         for rate in (EVENTS_PER_UNIT, *_LOWER_RATES)
     }  # fmt: skip
-    own = told.pop(EVENTS_PER_UNIT)
-    same = same_with(own, {f"{rate} events per time unit": is_so for rate, is_so in told.items()})
+    own = verdicts.pop(EVENTS_PER_UNIT)
+    same = same_with(
+        own, {f"{rate} events per time unit": is_so for rate, is_so in verdicts.items()}
+    )
     return (
         f"the rate of events, here {EVENTS_PER_UNIT} per time unit, with "
         f"{listed(percents(shares))} out of order: {same}."
@@ -330,7 +334,7 @@ def _growth_bound(curves: Curves) -> str:
 def _ascends_at_other_rates(run: PaperRun, own: Sequence[float]) -> str:
     """Of compensation tuples by share, of the shortest query."""
     setups = {
-        rate: [Setup(AGGRESSIVE, LENGTHS[0], late=late(negative=share), per_unit=rate)
+        rate: [StrategySetup(AGGRESSIVE, LENGTHS[0], late=late(negative=share), per_unit=rate)
                for share in SHARES_FROM_0]
         for rate in _LOWER_RATES
     }  # fmt: skip
@@ -363,7 +367,7 @@ def _numbers(values: Iterable[float]) -> str:
 
 def _results(grid: Grid, shares: tuple[float, ...]) -> Table:
     per_event = {
-        name: [(ran.told.standing + ran.at_end) / ran.events for ran in rans]
+        name: [(ran.tuples.final + ran.at_end) / ran.events for ran in rans]
         for name, rans in grid.items()
     }
     return tabled(

@@ -14,9 +14,9 @@ from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,
     K_SLACK,
-    Ran,
-    Setup,
     Strategy,
+    StrategyRun,
+    StrategySetup,
     counted,
     late,
     timed,
@@ -54,7 +54,7 @@ class Crossing:
 def all_methods(run: PaperRun) -> Finding:
     """Figure 16."""
     setups = {
-        each: [Setup(each, _LENGTH, late=late(share, share), promised=_promised(each))
+        each: [StrategySetup(each, _LENGTH, late=late(share, share), promised=_promised(each))
                for share in SHARES]
         for each in _STRATEGIES
     }  # fmt: skip
@@ -89,7 +89,7 @@ def all_methods(run: PaperRun) -> Finding:
     return Finding(claims, tables, (figure,), facts)
 
 
-def crossing(eager: Ran, wary: Ran) -> Crossing:
+def crossing(eager: StrategyRun, wary: StrategyRun) -> Crossing:
     """Where the latencies of two passes are the same, as the stream becomes faster."""
 
     def leads(unit_s: float) -> bool:
@@ -111,7 +111,7 @@ def _promised(strategy: Strategy) -> float:
     return USUAL if strategy is CONSERVATIVE else 0.0
 
 
-def _latencies(found: dict[Strategy, list[Ran]], unit_s: float) -> dict[str, list[float]]:
+def _latencies(found: dict[Strategy, list[StrategyRun]], unit_s: float) -> dict[str, list[float]]:
     """In time units, which last ``unit_s`` [s]."""
     return {
         each.name: [latency_seconds(ran, unit_s) / unit_s for ran in rans]
@@ -124,7 +124,7 @@ def _slack_is_last(curves: dict[str, list[float]]) -> bool:
     return all(last > max(others) for last, *others in zip(slack, wary, eager, strict=True))
 
 
-def _slowest(found: dict[Strategy, list[Ran]], unit_s: float) -> Claim:
+def _slowest(found: dict[Strategy, list[StrategyRun]], unit_s: float) -> Claim:
     curves = _latencies(found, unit_s)
     slack, wary, eager = (curves[each.name] for each in (K_SLACK, CONSERVATIVE, AGGRESSIVE))
     others = {
@@ -179,18 +179,18 @@ def _crossed(curves: dict[str, list[float]], crossings: list[Crossing]) -> tuple
 
 def _negative_decides(run: PaperRun) -> Claim:
     """What the promises about each type do to the conservative strategy's latency."""
-    whole = Setup(CONSERVATIVE, _LENGTH, late=late(0.3, 0.3), promised=USUAL)
+    whole = StrategySetup(CONSERVATIVE, _LENGTH, late=late(0.3, 0.3), promised=USUAL)
     others = "".join(kind for kind in "ABCDEFGHIJ" if kind != NEGATIVE)
     setups = [whole, replace(whole, promising=NEGATIVE), replace(whole, promising=others)]
     ran = counted(run, "conservative, promises about some types", setups)
     both, negative, positive = (ran[setup] for setup in setups)
-    first, second = both.told.waited_units, negative.told.waited_units
+    first, second = both.tuples.waited_units, negative.tuples.waited_units
     return judged(
         "The latency of the conservative strategy is mainly set by the promises about the negated "
         "type.",
-        abs(second - first) <= _ALIKE * first and not positive.told.standing,
+        abs(second - first) <= _ALIKE * first and not positive.tuples.final,
         f"{number(second)} time units with these promises alone, {number(first)} with all; "
-        f"without them {positive.told.standing:,} results leave before the end of the input",
+        f"without them {positive.tuples.final:,} results leave before the end of the input",
         "primarily",
         f"the two differ by {abs(second - first) / max(first, 1e-9):.1%} (taken as alike up to "
         f"{_ALIKE:.0%}).",
@@ -199,10 +199,10 @@ def _negative_decides(run: PaperRun) -> Claim:
     )
 
 
-def _costs(found: dict[Strategy, list[Ran]], crossings: list[Crossing]) -> Table:
+def _costs(found: dict[Strategy, list[StrategyRun]], crossings: list[Crossing]) -> Table:
     rows: list[tuple[str | float, ...]] = []
     for each, rans in found.items():
-        rows.append((f"{each.name}: waiting [time units]", *(r.told.waited_units for r in rans)))
+        rows.append((f"{each.name}: waiting [time units]", *(r.tuples.waited_units for r in rans)))
         rows.append(
             (f"{each.name}: CPU time per event [us]", *(r.seconds_per_event * 1e6 for r in rans))
         )

@@ -14,8 +14,8 @@ from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,
     EVENTS,
-    Ran,
-    Setup,
+    StrategyRun,
+    StrategySetup,
     counted,
     late,
     timed,
@@ -37,17 +37,17 @@ _LONG: Final = 30_000
 """At half the rate there are so many fewer results that the stream can be ten times as long. In a
 short one a few bursts of results decide on the mean."""
 _RATES: Final = (2, 4, 8)
-"""Of events per time unit, to see what hangs on it."""
-Passes = Callable[[PaperRun, str, Sequence[Setup]], Mapping[Setup, Ran]]
+"""Events per time unit of other runs, which show the effect of the rate."""
+Passes = Callable[[PaperRun, str, Sequence[StrategySetup]], Mapping[StrategySetup, StrategyRun]]
 _PROMISES: Final = "promises per event [%]"
 
 
-def _held(ran: Ran) -> float:
+def _held(ran: StrategyRun) -> float:
     return ran.held_mean
 
 
-def _waited(ran: Ran) -> float:
-    return ran.told.waited_units
+def _waited(ran: StrategyRun) -> float:
+    return ran.tuples.waited_units
 
 
 def _falls(values: list[float]) -> bool:
@@ -56,9 +56,13 @@ def _falls(values: list[float]) -> bool:
 
 
 def _at_other_rates(
-    run: PaperRun, passes: Passes, what: str, setups: list[Setup], of: Callable[[Ran], float],
+    run: PaperRun,
+    passes: Passes,
+    what: str,
+    setups: list[StrategySetup],
+    of: Callable[[StrategyRun], float],
     judge: Callable[[list[float]], bool],
-) -> str:  # fmt: skip
+) -> str:
     """With which other rates of events a verdict on ``setups`` is the same, and with half of
     them. ``what``: the verdict's name.
     """
@@ -77,7 +81,9 @@ def _at_other_rates(
 
 def state(run: PaperRun) -> Finding:
     """Figure 10."""
-    setups = [Setup(CONSERVATIVE, _LENGTH, late=_LATE, promised=share) for share in PROMISED]
+    setups = [
+        StrategySetup(CONSERVATIVE, _LENGTH, late=_LATE, promised=share) for share in PROMISED
+    ]
     found = watched(run, "conservative, state", setups)
     held = [found[setup].held_mean for setup in setups]
     claim = judged(
@@ -104,8 +110,8 @@ def overhead(run: PaperRun) -> Finding:
     """Figure 11."""
     setups = {
         length: [
-            Setup(AGGRESSIVE, length),
-            *(Setup(CONSERVATIVE, length, promised=share) for share in PROMISED),
+            StrategySetup(AGGRESSIVE, length),
+            *(StrategySetup(CONSERVATIVE, length, promised=share) for share in PROMISED),
         ]
         for length in (_LENGTH, _SHORT)
     }
@@ -148,14 +154,18 @@ def overhead(run: PaperRun) -> Finding:
 
 def latency(run: PaperRun) -> Finding:
     """Figure 12."""
-    usual = Setup(CONSERVATIVE, _LENGTH, late=_LATE, promised=USUAL, per_unit=_SPARSE, events=_LONG)
+    usual = StrategySetup(
+        CONSERVATIVE, _LENGTH, late=_LATE, promised=USUAL, per_unit=_SPARSE, events=_LONG
+    )
     rows = {
         "all types late": [replace(usual, late=late(share, share)) for share in SHARES],
         "only the negated type late": [replace(usual, late=late(0, share)) for share in SHARES],
         "promises": [replace(usual, promised=share) for share in PROMISED],
     }
     found = counted(run, "conservative, latency", [each for row in rows.values() for each in row])
-    curves = {name: [found[setup].told.waited_units for setup in row] for name, row in rows.items()}
+    curves = {
+        name: [found[setup].tuples.waited_units for setup in row] for name, row in rows.items()
+    }
     rarer = curves.pop("promises")
     waited, negative = curves.values()
     claims = (

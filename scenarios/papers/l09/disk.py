@@ -9,7 +9,13 @@ from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
 from slackwater.scenarios.papers.curves import GROWS, drawn, tabled
-from slackwater.scenarios.papers.l09.passes import AGGRESSIVE, Ran, Setup, late, timed
+from slackwater.scenarios.papers.l09.passes import (
+    AGGRESSIVE,
+    StrategyRun,
+    StrategySetup,
+    late,
+    timed,
+)
 from slackwater.scenarios.papers.l09.service import BUSY, busy, latency_seconds, sustained
 from slackwater.scenarios.papers.l09.workload import EVENTS_PER_UNIT, UNIT_NS
 from slackwater.scenarios.papers.verdicts import judged, listed, same_with, times, turns
@@ -35,7 +41,7 @@ _WAITING: Final = "waiting alone"
 def thresholds(run: PaperRun) -> Finding:
     """Figure 15."""
     setups = [
-        Setup(
+        StrategySetup(
             AGGRESSIVE, _LENGTH, _WINDOW, _LATE, events=EVENTS,
             spill=SpillSettings(
                 run.folder / "pages", _WINDOW * UNIT_NS, _PAGE * UNIT_NS, pending, _WAIT * UNIT_NS
@@ -45,7 +51,7 @@ def thresholds(run: PaperRun) -> Finding:
     ]  # fmt: skip
     passes = timed(run, "state on disk", setups)
     rans = [passes[setup] for setup in setups]
-    waited = [ran.told.waited_units for ran in rans]
+    waited = [ran.tuples.waited_units for ran in rans]
     unit_s = sustained(rans, BUSY)
     rates = {_JUDGED: unit_s} | {_slower(share): sustained(rans, share) for share in SLOWER}
     rates |= {_overloaded(times_): busy(rans[0], 1.0) / times_ for times_ in OVERLOADED}
@@ -76,7 +82,7 @@ def thresholds(run: PaperRun) -> Finding:
 
 
 def _by_rate(
-    rans: Sequence[Ran], curves: Mapping[str, Sequence[float]], unit_s: float, rate: str
+    rans: Sequence[StrategyRun], curves: Mapping[str, Sequence[float]], unit_s: float, rate: str
 ) -> tuple[Claim, Claim]:
     """The claims on latency, judged in the sustained stream."""
     waited, loads = curves[_WAITING], [ran.loads for ran in rans]
@@ -112,7 +118,7 @@ def _by_rate(
             f"with {THRESHOLDS[-1]}",
             f"grows from 9 on; taken as {GROWS} times",
             f"it grows to {fast[-1] / fast[best]:.2f} times from {THRESHOLDS[best]} to "
-            f"{THRESHOLDS[-1]}, of which waiting {waited[-1] - waited[best]:.2f} time units.",
+            f"{THRESHOLDS[-1]}; waiting grows by {waited[-1] - waited[best]:.2f} time units.",
             rests="the rate of events: "
             + same_with(grows, {name: _grows(of) for name, of in others.items()})
             + ".",
@@ -152,7 +158,7 @@ def _grows(latency: Sequence[float]) -> bool:
     return latency[-1] >= GROWS * min(latency) and latency[-1] > min(latency)
 
 
-def _costs(rans: list[Ran]) -> Table:
+def _costs(rans: list[StrategyRun]) -> Table:
     rows: list[tuple[str | float, ...]] = [
         ("chunks loaded", *(ran.loads for ran in rans)),
         ("CPU time per event [us]", *(ran.seconds_per_event * 1e6 for ran in rans)),
@@ -161,5 +167,5 @@ def _costs(rans: list[Ran]) -> Table:
     return Table("What thresholds cost", ("", *map(str, THRESHOLDS)), tuple(rows))
 
 
-def _results(ran: Ran) -> int:
-    return ran.told.standing + ran.at_end
+def _results(ran: StrategyRun) -> int:
+    return ran.tuples.final + ran.at_end

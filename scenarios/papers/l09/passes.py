@@ -1,4 +1,4 @@
-"""Passes of the engine over a workload: what came out, when, and how long each call took."""
+"""Passes of the engine over a workload: tuples, their times, and the time of each call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from slackwater.scenarios.papers.l09.workload import (
     SITE,
     TYPES,
     UNIT_NS,
-    Arriving,
+    PointArrivals,
     arriving,
     make_events,
 )
@@ -42,7 +42,7 @@ _ROWS_WATCHED: Final = 20
 """Records per call where the state is read after each."""
 _REPEATS: Final = 3
 _NO_BOUND: Final = 60
-"""Time units, far above any delay: promises alone purge, and nobody tells the longest delay."""
+"""Time units, far above any delay: promises alone purge, without a longest delay."""
 _QUERY: Final = "l09"
 _NO_TIMES: Final = np.empty(0, np.int64)
 _NO_FLAGS: Final = np.empty(0, np.bool_)
@@ -69,7 +69,7 @@ K_SLACK: Final = Strategy("K-slack", f"kslack:{MAX_DELAY}s", "immediate", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class StrategySetup:
     """A point of a figure: a strategy, its query and its workload.
 
     ``late``: share of the events out of order, of each type in ``TYPES``. ``promised``: promises
@@ -103,7 +103,7 @@ def late(positive: float = 0.0, negative: float = 0.0) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EmittedTuples:
     """Tuples that left, as equally long columns: when [ns], when the event that made them leave
     arrived (L09's ``ats``) [ns], and whether they are results (else compensation).
     """
@@ -113,8 +113,8 @@ class Told:
     inserted: np.ndarray
 
     @classmethod
-    def of(cls, results: ResultPieces) -> Told:
-        """Of what the matcher gave in one call, without making a dict of each result."""
+    def of(cls, results: ResultPieces) -> EmittedTuples:
+        """The tuples of one call, without a dict of each result."""
         given = [piece.given for piece in results.pieces if isinstance(piece, Matches)]
         at = np.concatenate([_NO_TIMES, *(each.at for each in given)])
         known = np.concatenate([_NO_TIMES, *(each.known_at for each in given)])
@@ -122,7 +122,7 @@ class Told:
         return cls(at, np.where(inserted, known, at), inserted)
 
     @classmethod
-    def joined(cls, parts: Sequence[Told]) -> Told:
+    def joined(cls, parts: Sequence[EmittedTuples]) -> EmittedTuples:
         """One after another."""
         return cls(
             np.concatenate([part.at for part in parts]),
@@ -131,33 +131,33 @@ class Told:
         )
 
     @property
-    def standing(self) -> int:
-        """Results less those taken back (L09's NumResult)."""
+    def final(self) -> int:
+        """Results less those retracted (L09's NumResult)."""
         return int(2 * self.inserted.sum()) - len(self.inserted)
 
     @property
-    def taken_back(self) -> int:
+    def retracted(self) -> int:
         """Compensation tuples."""
         return int((~self.inserted).sum())
 
     @property
     def waited_units(self) -> float:
         """Mean waiting on the arrival clock [time units] per result that stands."""
-        return float((self.at - self.caused).sum()) / UNIT_NS / max(self.standing, 1)
+        return float((self.at - self.caused).sum()) / UNIT_NS / max(self.final, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What a pass gave.
+class StrategyRun:
+    """Results of a pass.
 
-    ``told``: what left before the end of the input, which lets ``at_end`` results go. ``arrival``:
-    of every record [ns]. ``rows``, ``seconds``: records and CPU time of each call. ``held``: events
-    in the matcher's state after each call; ``buffered``: mean number of events in the order's.
-    ``loads``: of chunks that had left memory.
+    ``tuples``: emitted before the end of the input, which emits ``at_end`` results more.
+    ``arrival``: of every record [ns]. ``rows``, ``seconds``: records and CPU time of each call.
+    ``held``: events in the matcher's state after each call; ``buffered``: mean number of events in
+    the order's. ``loads``: of chunks that had left memory.
     """
 
     events: int
-    told: Told
+    tuples: EmittedTuples
     at_end: int
     arrival: np.ndarray
     rows: np.ndarray
@@ -177,25 +177,31 @@ class Ran:
         return float(self.held[len(self.held) // 2 :].mean())
 
 
-def timed(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+def timed(
+    run: PaperRun, name: str, setups: Sequence[StrategySetup]
+) -> dict[StrategySetup, StrategyRun]:
     """Every setup, several times in turn; of each call the least time counts."""
     return run.once(("timed", name), lambda: _timed(run, name, setups))
 
 
-def counted(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
-    """Every setup once, for what does not depend on the machine."""
+def counted(
+    run: PaperRun, name: str, setups: Sequence[StrategySetup]
+) -> dict[StrategySetup, StrategyRun]:
+    """Every setup once, for values that do not depend on the machine."""
 
-    def make() -> dict[Setup, Ran]:
+    def make() -> dict[StrategySetup, StrategyRun]:
         with run.watched(name) as advanced:
             return {each: _passed(each, workload(run, each), advanced) for each in setups}
 
     return run.once(("counted", name), make)
 
 
-def watched(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
-    """Every setup once, in small calls, after each of which the state is read."""
+def watched(
+    run: PaperRun, name: str, setups: Sequence[StrategySetup]
+) -> dict[StrategySetup, StrategyRun]:
+    """Every setup once, in small calls; the state is read after each."""
 
-    def make() -> dict[Setup, Ran]:
+    def make() -> dict[StrategySetup, StrategyRun]:
         with run.watched(name) as advanced:
             return {
                 each: _passed(each, workload(run, each), advanced, _ROWS_WATCHED) for each in setups
@@ -204,7 +210,7 @@ def watched(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ra
     return run.once(("watched", name), make)
 
 
-def workload(run: PaperRun, setup: Setup) -> Arriving:
+def workload(run: PaperRun, setup: StrategySetup) -> PointArrivals:
     """The records of a setup."""
     count = max(round((setup.events or EVENTS[setup.length]) * run.scale), _EVENTS_MIN)
     events = run.once(
@@ -214,8 +220,10 @@ def workload(run: PaperRun, setup: Setup) -> Arriving:
     return arriving(events, shares, setup.promised, run.seed, setup.promising)
 
 
-def _timed(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
-    found: dict[Setup, Ran] = {}
+def _timed(
+    run: PaperRun, name: str, setups: Sequence[StrategySetup]
+) -> dict[StrategySetup, StrategyRun]:
+    found: dict[StrategySetup, StrategyRun] = {}
     with run.watched(f"{name}: {len(setups)} setups, {_REPEATS} passes each") as advanced:
         for _ in range(_REPEATS):
             for setup in setups:
@@ -228,7 +236,9 @@ def _timed(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran
     return found
 
 
-def _passed(setup: Setup, records: Arriving, advanced: Advanced, rows: int | None = None) -> Ran:
+def _passed(
+    setup: StrategySetup, records: PointArrivals, advanced: Advanced, rows: int | None = None
+) -> StrategyRun:
     """One pass. With ``rows``: in calls of so many records, and what the order holds is seen."""
     settings = ChainSettings(
         parse_order(setup.strategy.order),
@@ -241,22 +251,22 @@ def _passed(setup: Setup, records: Arriving, advanced: Advanced, rows: int | Non
         spill=setup.spill,
     )
     chain = Chain(settings, SITE)
-    told, taken, seconds, held = [], [], [], []
+    tuples, taken, seconds, held = [], [], [], []
     waited_ns = 0
     for frame in records.frames(rows or max(records.events // _CALLS, 1)):
         started = time.process_time()
         output = chain.process([frame])
         seconds.append(time.process_time() - started)
-        told.append(Told.of(output.results[0]))
+        tuples.append(EmittedTuples.of(output.results[0]))
         taken.append(frame.rows)
         held.append(chain.counters()["queries"][_QUERY]["buffered"])
         for batch in output.ordered:
             waited_ns += int((batch.columns["release"] - batch.columns[r.ARRIVAL]).sum())
         advanced(frame.rows)
     loads = chain.counters()["queries"][_QUERY].get("chunk_loads", 0)
-    last = Told.of(chain.finish().results[0])
+    last = EmittedTuples.of(chain.finish().results[0])
     arrival = records.columns[r.ARRIVAL]
-    return Ran(
-        records.events, Told.joined(told), last.standing, arrival, np.array(taken),
+    return StrategyRun(
+        records.events, EmittedTuples.joined(tuples), last.final, arrival, np.array(taken),
         np.array(seconds), np.array(held), waited_ns / int(arrival[-1] - arrival[0]), loads,
     )  # fmt: skip

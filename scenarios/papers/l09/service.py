@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.scenarios.papers.l09.passes import Ran
+from slackwater.scenarios.papers.l09.passes import StrategyRun
 from slackwater.scenarios.papers.l09.workload import UNIT_NS
 
 _SLOWER: Final = 1.1
@@ -21,17 +21,17 @@ BUSY: Final = 0.8
 """Share of the time that a figure's slowest setup computes: the rate follows from it."""
 
 
-def unit_seconds(rans: Iterable[Ran]) -> float:
+def unit_seconds(rans: Iterable[StrategyRun]) -> float:
     """How long a time unit lasts if the slowest of ``rans`` computes ``BUSY`` of the time."""
     return max(float(ran.seconds.sum()) / _units(ran) for ran in rans) / BUSY
 
 
-def busy(ran: Ran, unit_s: float) -> float:
+def busy(ran: StrategyRun, unit_s: float) -> float:
     """Share of the time that the chain computes; above 1 it cannot keep up."""
     return float(ran.seconds.sum()) / (_units(ran) * unit_s)
 
 
-def keeps_up(ran: Ran, unit_s: float) -> bool:
+def keeps_up(ran: StrategyRun, unit_s: float) -> bool:
     """Whether the queue empties: nothing waits when one of the last tenth of records arrives."""
     arrival_s = (ran.arrival - ran.arrival[0]) / UNIT_NS * unit_s
     done_s = _done(arrival_s, _service(ran))
@@ -39,7 +39,7 @@ def keeps_up(ran: Ran, unit_s: float) -> bool:
     return bool((done_s[last - 1 : -1] <= arrival_s[last:]).any())
 
 
-def sustained(rans: Sequence[Ran], share: float) -> float:
+def sustained(rans: Sequence[StrategyRun], share: float) -> float:
     """How long a time unit lasts [s] in the fastest stream that all of ``rans`` can follow.
 
     The slowest of them computes ``share`` of the time; where some still do not keep up, the stream
@@ -51,13 +51,13 @@ def sustained(rans: Sequence[Ran], share: float) -> float:
     return unit_s
 
 
-def computing_seconds(ran: Ran) -> float:
+def computing_seconds(ran: StrategyRun) -> float:
     """What computing adds to L09's average application latency in a slow stream."""
     of_tuples = _service(ran)[_record(ran)]
-    return float(of_tuples.sum()) / max(ran.told.standing, 1)
+    return float(of_tuples.sum()) / max(ran.tuples.final, 1)
 
 
-def latency_seconds(ran: Ran, unit_s: float) -> float:
+def latency_seconds(ran: StrategyRun, unit_s: float) -> float:
     """L09's average application latency: of all tuples that leave, per result that stands.
 
     Args:
@@ -67,18 +67,18 @@ def latency_seconds(ran: Ran, unit_s: float) -> float:
     start = ran.arrival[0]
     arrival_s = (ran.arrival - start) / UNIT_NS * unit_s
     done_s = _done(arrival_s, _service(ran))
-    caused_s = (ran.told.caused - start) / UNIT_NS * unit_s
-    return float((done_s[_record(ran)] - caused_s).sum()) / max(ran.told.standing, 1)
+    caused_s = (ran.tuples.caused - start) / UNIT_NS * unit_s
+    return float((done_s[_record(ran)] - caused_s).sum()) / max(ran.tuples.final, 1)
 
 
-def _service(ran: Ran) -> np.ndarray:
+def _service(ran: StrategyRun) -> np.ndarray:
     """CPU time of each record."""
     return np.repeat(ran.seconds / ran.rows, ran.rows)
 
 
-def _record(ran: Ran) -> np.ndarray:
+def _record(ran: StrategyRun) -> np.ndarray:
     """For each tuple, the record that lets it go: the last one of its instant."""
-    return np.searchsorted(ran.arrival, ran.told.at, side="right") - 1
+    return np.searchsorted(ran.arrival, ran.tuples.at, side="right") - 1
 
 
 def _done(arrival_s: np.ndarray, service_s: np.ndarray) -> np.ndarray:
@@ -91,5 +91,5 @@ def _done(arrival_s: np.ndarray, service_s: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum.accumulate(arrival_s - (worked - service_s)) + worked)
 
 
-def _units(ran: Ran) -> float:
+def _units(ran: StrategyRun) -> float:
     return float(ran.arrival[-1] - ran.arrival[0]) / UNIT_NS

@@ -19,8 +19,8 @@ from slackwater.scenarios.papers.l09.passes import (
     AGGRESSIVE,
     K_SLACK,
     LENGTHS,
-    Ran,
-    Setup,
+    StrategyRun,
+    StrategySetup,
     late,
     timed,
     watched,
@@ -37,7 +37,9 @@ _AXIS = "events out of order [%]"
 def latency(run: PaperRun) -> Finding:
     """Figure 13."""
     grid = _grid(run)
-    curves: Curves = {name: [ran.told.waited_units for ran in rans] for name, rans in grid.items()}
+    curves: Curves = {
+        name: [ran.tuples.waited_units for ran in rans] for name, rans in grid.items()
+    }
     computing = {
         name: [computing_seconds(ran) * 1e6 for ran in rans] for name, rans in grid.items()
     }
@@ -89,7 +91,7 @@ def latency(run: PaperRun) -> Finding:
 def _memory(run: PaperRun) -> tuple[Claim, Table]:
     """Events held by K-slack and by aggressive, with the longest query."""
     slack, eager = (
-        Setup(each, LENGTHS[-1], late=late(_LATE, _LATE)) for each in (K_SLACK, AGGRESSIVE)
+        StrategySetup(each, LENGTHS[-1], late=late(_LATE, _LATE)) for each in (K_SLACK, AGGRESSIVE)
     )
     found = watched(run, "K-slack and aggressive, state", (slack, eager))
     rows = {
@@ -166,9 +168,12 @@ def _at_other_rates(run: PaperRun, own: Curves) -> str:
 
 def _grid(
     run: PaperRun, shares: tuple[float, ...] = SHARES, rate: int = EVENTS_PER_UNIT
-) -> dict[str, list[Ran]]:
+) -> dict[str, list[StrategyRun]]:
     setups = {
-        label: [Setup(K_SLACK, length, late=late(share, share), per_unit=rate) for share in shares]
+        label: [
+            StrategySetup(K_SLACK, length, late=late(share, share), per_unit=rate)
+            for share in shares
+        ]
         for label, length in zip(BY_LENGTH, LENGTHS, strict=True)
     }
     found = timed(

@@ -9,7 +9,7 @@ import numpy as np
 
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenarios.papers.curves import drawn, tabled
-from slackwater.scenarios.papers.l09.passes import AGGRESSIVE, Setup, late, watched
+from slackwater.scenarios.papers.l09.passes import AGGRESSIVE, StrategySetup, late, watched
 from slackwater.scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, TYPES
 from slackwater.scenarios.papers.verdicts import judged, listed
 
@@ -24,7 +24,7 @@ _LINEAR: Final = 0.99
 
 def state(run: PaperRun) -> Finding:
     """Figure 9."""
-    setups = [Setup(AGGRESSIVE, _LENGTH, window=window, late=_LATE) for window in WINDOWS]
+    setups = [StrategySetup(AGGRESSIVE, _LENGTH, window=window, late=_LATE) for window in WINDOWS]
     found = watched(run, "aggressive, state", setups)
     held = [found[setup].held_mean for setup in setups]
     slope, start = np.polyfit(WINDOWS, held, 1).tolist()

@@ -35,7 +35,7 @@ Late = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class PointEvents:
     """Events in order of their times, as equally long columns.
 
     ``ts``: [ns], strictly ascending. ``type``: place in ``TYPES``. ``place``: where an event stands
@@ -52,7 +52,7 @@ class Events:
         return len(self.ts)
 
 
-def make_events(count: int, seed: int, per_unit: int = EVENTS_PER_UNIT) -> Events:
+def make_events(count: int, seed: int, per_unit: int = EVENTS_PER_UNIT) -> PointEvents:
     """``count`` events: every source sends one in each slot of equal length, at any time in it.
 
     ``per_unit``: of all types, per time unit.
@@ -70,11 +70,11 @@ def make_events(count: int, seed: int, per_unit: int = EVENTS_PER_UNIT) -> Event
         rows = np.flatnonzero(kinds == kind)
         place[rows[np.argsort(lot[rows])]] = np.arange(len(rows))
     delay_ns = chance.integers(1, MAX_DELAY * UNIT_NS + 1, count)
-    return Events(_START_NS + times, kinds, place, delay_ns)
+    return PointEvents(_START_NS + times, kinds, place, delay_ns)
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
+class PointArrivals:
     """The records in order of arrival: events, and promises that follow some of them.
 
     Columns as in ``engine.core.frame``; ``type``: place in ``TYPES``, its source's name, too.
@@ -97,8 +97,8 @@ class Arriving:
 
 
 def arriving(
-    events: Events, late: Late, promised: float, seed: int, types: str = TYPES
-) -> Arriving:
+    events: PointEvents, late: Late, promised: float, seed: int, types: str = TYPES
+) -> PointArrivals:
     """How ``events`` arrive.
 
     Args:
@@ -124,13 +124,13 @@ def arriving(
         r.ARRIVAL: arrival[order],
     }
     if promised:
-        told = _promises(columns, promised, np.random.default_rng((seed, 10)))
-        kept = np.isin(told[r.TYPE], [TYPES.index(kind) for kind in types])
-        told = {name: column[kept] for name, column in told.items()}
-        both = {name: np.concatenate([columns[name], told[name]]) for name in columns}
+        promises = _promises(columns, promised, np.random.default_rng((seed, 10)))
+        kept = np.isin(promises[r.TYPE], [TYPES.index(kind) for kind in types])
+        promises = {name: column[kept] for name, column in promises.items()}
+        both = {name: np.concatenate([columns[name], promises[name]]) for name in columns}
         places = np.argsort(both[r.ARRIVAL], kind="stable")  # a promise follows its instant's event
         columns = {name: column[places] for name, column in both.items()}
-    return Arriving(columns, count)
+    return PointArrivals(columns, count)
 
 
 def _numbers(kinds: np.ndarray) -> np.ndarray:
@@ -148,7 +148,7 @@ def _promises(
     """Evenly spread over the events, in rounds of all types in random order.
 
     A promise says that no later record of its type has a smaller time: up to now, or up to the
-    oldest event of the type that is still on its way, as its source is told what has arrived.
+    oldest event of the type that is still on its way, as its source knows what has arrived.
     """
     arrival, ts = columns[r.ARRIVAL], columns[r.TS]
     count = int(promised * len(arrival))

@@ -1,4 +1,4 @@
-"""L10: Li 2010, robust detection of event patterns; one folder per chapter that is made anew."""
+"""L10: Li 2010, robust detection of event patterns; one folder per reproduced chapter."""
 
 from slackwater.paper import Paper, joined
 from slackwater.scenarios.papers.l10.ch3 import chapter as ch3

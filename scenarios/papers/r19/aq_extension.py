@@ -29,7 +29,7 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import njit
 from slackwater.scenarios.papers.r19.data_sets import DataSet
-from slackwater.scenarios.papers.r19.log_writing import Source
+from slackwater.scenarios.papers.r19.log_writing import PublishedSource
 
 _MS: Final = 10**6
 
@@ -66,7 +66,9 @@ class Let:
     alphas: np.ndarray
 
 
-def let_go(data: DataSet, publishers: Sequence[Source], settings: Extension = AS_RUN) -> Let:
+def let_go(
+    data: DataSet, publishers: Sequence[PublishedSource], settings: Extension = AS_RUN
+) -> Let:
     """The events of ``data`` from every source with a right clock, through the extension.
 
     What it still holds at the end goes at the last arrival.

@@ -124,7 +124,7 @@ def rising_with(run: PaperRun) -> str:
 
 
 def faster_with(run: PaperRun, most: Mapping[int, float]) -> str:
-    """For the claim that it is faster than MP-K-slack, of which these are the mean holds."""
+    """For the claim that it is faster than MP-K-slack; ``most``: mean holds of the latter."""
     return _rests(run, lambda each: all(each.held[n] < most[n] for n in SETS))
 
 
@@ -134,12 +134,11 @@ def most_left_with(run: PaperRun, others: Mapping[int, int]) -> str:
 
 
 def many_with(run: PaperRun, judge: Callable[[Mapping[int, Measures]], bool]) -> str:
-    """For a claim on many sources, of which ``judge`` sees what the extension did by their number;
+    """For a claim on many sources; ``judge`` gets what the extension did by their number;
     our own ``aq-kslack`` is left out, as it would be a pass over each log.
     """
     found = run.once("aq variants, many", lambda: _many(run))
-    told = {name: judge(each) for name, each in found.items()}
-    (_, judged), *others = told.items()
+    (_, judged), *others = ((name, judge(each)) for name, each in found.items())
     return f"how AQ-K-slack adapts: {same_with(judged, dict(others))}."
 
 

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 ATTEMPTS: Final = 10
-"""Exchanges of which the one of least delay counts (R19 Sample Code 4.1)."""
+"""Exchanges of a sync; the one of least delay counts (R19 Sample Code 4.1)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SyncResult:
     """Result of a time sync [ns]; ``offset_ns``: engine's clock minus source's, as measured."""
 
     offset_ns: int
@@ -27,11 +27,11 @@ class Measured:
         return self.offset_ns + ahead_ns
 
 
-def exchange(ahead_ns: int, there_ns: int, back_ns: int) -> Measured:
+def exchange(ahead_ns: int, there_ns: int, back_ns: int) -> SyncResult:
     """One exchange of a source whose clock is ``ahead_ns`` ahead of the engine's.
 
     >>> exchange(0, 9_000_000, 1_000_000)
-    Measured(offset_ns=4000000, delay_ns=10000000)
+    SyncResult(offset_ns=4000000, delay_ns=10000000)
 
     Args:
         ahead_ns: source's clock minus the engine's.
@@ -41,10 +41,10 @@ def exchange(ahead_ns: int, there_ns: int, back_ns: int) -> Measured:
     t1 = ahead_ns
     t2 = t3 = there_ns
     t4 = there_ns + back_ns + ahead_ns
-    return Measured(((t2 - t1) + (t3 - t4)) // 2, (t4 - t1) - (t3 - t2))
+    return SyncResult(((t2 - t1) + (t3 - t4)) // 2, (t4 - t1) - (t3 - t2))
 
 
-def synchronised(ahead_ns: int, leg_ns: int, chance: np.random.Generator) -> Measured:
+def synchronised(ahead_ns: int, leg_ns: int, chance: np.random.Generator) -> SyncResult:
     """The best of ``ATTEMPTS`` exchanges whose legs take ``leg_ns`` or more, each by itself.
 
     What is more than ``leg_ns`` is exponential with that mean.

@@ -1,4 +1,4 @@
-"""Data sets 1 to 3 of R19 5.1: football events of which an exact number arrive out of order.
+"""Data sets 1 to 3 of R19 5.1: football events; an exact number arrives out of order.
 
 Exact by construction (``scenarios.papers.disorder``): a chosen number of events is delayed, every
 other one arrives ``TRANSIT_NS`` after it left.
@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.scenarios.papers.disorder import arrivals
-from slackwater.scenarios.papers.r19.football import Events, football
+from slackwater.scenarios.papers.r19.football import FootballEvents, football
 
 TRANSIT_NS: Final = 100_000
 """From the source to the engine, when nothing delays an event."""
@@ -74,7 +74,7 @@ class DataSet:
     """
 
     profile: Profile
-    events: Events
+    events: FootballEvents
     arrival: np.ndarray
     delayed: np.ndarray
 

@@ -36,7 +36,7 @@ Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class FootballEvents:
     """``ts``: strictly rising event times [ns]; ``attributes``: int64 columns of equal length.
 
     ``sid``; ``x y z`` [mm]; ``v_abs`` [um/s]; ``a_abs`` [um/s^2].
@@ -49,7 +49,7 @@ class Events:
         return len(self.ts)
 
 
-def football(events: int, chance: np.random.Generator) -> Events:
+def football(events: int, chance: np.random.Generator) -> FootballEvents:
     """The first ``events`` of a match, in order of their times."""
     slot = np.arange(events)
     ts = START_NS + slot * _PERIOD_NS // SLOTS + chance.integers(0, _JITTER_NS, events)
@@ -60,7 +60,7 @@ def football(events: int, chance: np.random.Generator) -> Events:
         mine = np.flatnonzero(sid == sensor)
         for name, values in _life_of(sensor, seconds[mine], chance).items():
             columns[name][mine] = values
-    return Events(ts, {"sid": sid, **columns})
+    return FootballEvents(ts, {"sid": sid, **columns})
 
 
 def _one_period(chance: np.random.Generator) -> np.ndarray:

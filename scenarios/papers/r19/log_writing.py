@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from slackwater.log import ATTR_PREFIX, FIXED_TYPES, STRING, Frame, LogWriter
 from slackwater.log import records as r
-from slackwater.scenarios.papers.r19.clock_sync import Measured
+from slackwater.scenarios.papers.r19.clock_sync import SyncResult
 from slackwater.scenarios.papers.r19.data_sets import DataSet
 from slackwater.scenarios.papers.r19.football import START_NS
 
@@ -34,7 +34,7 @@ _Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PublishedSource:
     """One source that publishes a whole data set, ``shift_ns`` later than the first one does.
 
     ``ahead_ns``: how far its clock is ahead of the engine's. ``sync``: what a time sync before the
@@ -44,18 +44,18 @@ class Source:
     name: str
     shift_ns: int = 0
     ahead_ns: int = 0
-    sync: Measured | None = None
+    sync: SyncResult | None = None
 
 
-def sources(count: int) -> tuple[Source, ...]:
+def sources(count: int) -> tuple[PublishedSource, ...]:
     """``count`` sources with right clocks, 3 ms apart."""
-    return tuple(Source(str(number), number * SHIFT_NS) for number in range(count))
+    return tuple(PublishedSource(str(number), number * SHIFT_NS) for number in range(count))
 
 
 def write_log(
     directory: Path,
     data: DataSet,
-    publishers: Sequence[Source],
+    publishers: Sequence[PublishedSource],
     attributes: Sequence[str],
     advanced: Advanced = lambda _rows: None,
 ) -> Path:
@@ -67,7 +67,7 @@ def write_log(
         publishers: one or more sources of one site.
         attributes: which of the events' own to write; ``departed`` always is, and ``true_ts``
             where some source's clock is off.
-        advanced: told the number of records after each frame.
+        advanced: called with the number of records after each frame.
     """
     with LogWriter(directory) as writer:
         for frame in frames(data, publishers, attributes):
@@ -77,7 +77,7 @@ def write_log(
 
 
 def frames(
-    data: DataSet, publishers: Sequence[Source], attributes: Sequence[str]
+    data: DataSet, publishers: Sequence[PublishedSource], attributes: Sequence[str]
 ) -> Iterator[Frame]:
     """The frames of ``write_log``, in order of arrival."""
     feed = _Feed(data, attributes)
@@ -85,7 +85,7 @@ def frames(
 
 
 def merged_frames(
-    data: Sequence[DataSet], publishers: Sequence[Source], attributes: Sequence[str]
+    data: Sequence[DataSet], publishers: Sequence[PublishedSource], attributes: Sequence[str]
 ) -> Iterator[Frame]:
     """The frames of a log in which every source publishes a data set of its own."""
     return _frames([_Feed(each, attributes) for each in data], publishers)
@@ -103,7 +103,7 @@ class _Feed:
             **{ATTR_PREFIX + name: data.events.attributes[name][order] for name in attributes},
         }
 
-    def published(self, rows: slice, source: Source, *, is_off: bool) -> _Columns:
+    def published(self, rows: slice, source: PublishedSource, *, is_off: bool) -> _Columns:
         """These rows as ``source`` sends them."""
         part = {name: column[rows] for name, column in self._columns.items()}
         true_ns = part[r.TS] + source.shift_ns
@@ -115,7 +115,7 @@ class _Feed:
         return part
 
 
-def _frames(feeds: Sequence[_Feed], publishers: Sequence[Source]) -> Iterator[Frame]:
+def _frames(feeds: Sequence[_Feed], publishers: Sequence[PublishedSource]) -> Iterator[Frame]:
     synced = [(source, source.sync) for source in publishers if source.sync is not None]
     if synced:
         yield _sync_frame(synced)
@@ -133,7 +133,7 @@ def _frames(feeds: Sequence[_Feed], publishers: Sequence[Source]) -> Iterator[Fr
             yield Frame(SITE, batch)
 
 
-def _cuts(feeds: Sequence[_Feed], publishers: Sequence[Source]) -> Iterator[int]:
+def _cuts(feeds: Sequence[_Feed], publishers: Sequence[PublishedSource]) -> Iterator[int]:
     """Ends of the slices of time, such that each holds about ``_ROWS_PER_FRAME`` records."""
     per_source = max(_ROWS_PER_FRAME // len(publishers), 1)
     last = max(int(feed.arrival[-1]) for feed in feeds)
@@ -154,7 +154,7 @@ def _merged(parts: list[_Columns], names: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({r.SOURCE: coded, **arrays})
 
 
-def _sync_frame(synced: Sequence[tuple[Source, Measured]]) -> Frame:
+def _sync_frame(synced: Sequence[tuple[PublishedSource, SyncResult]]) -> Frame:
     """The sources' sync records; they arrive one after another, before any event."""
     first = START_NS - _SYNC_BEFORE_NS
     rows = [

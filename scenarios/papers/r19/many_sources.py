@@ -11,7 +11,7 @@ from slackwater.measures import Measures
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.r19 import published
 from slackwater.scenarios.papers.r19.aq_variants import FEWER, many_with
 from slackwater.scenarios.papers.r19.orders import (
@@ -119,7 +119,7 @@ def sequence_line(run: PaperRun) -> Finding:
             f"figure-5-11-{place}",
             f"Mean latency by number of sources: {name}",
             f"A straight line explains {_line(values)[1]:.1%} of the variance.",
-            [Series(name, COUNTS, values, COLOUR[name])],
+            [Curve(name, COUNTS, values, COLOUR[name])],
             ("sources", "mean latency [ms]"),
         )
         for place, (name, values) in enumerate(shown.items())
@@ -327,14 +327,14 @@ def _accuracy_table(found: dict[int, Measured], count: int) -> Table:
 def _series(
     ours: Mapping[str, list[float]] | Mapping[str, list[int]],
     paper: Mapping[str, Mapping[int, float]],
-) -> list[Series]:
+) -> list[Curve]:
     series = []
     for each in DRAWN:
         colour = COLOUR[each.name]
-        series.append(Series(each.name, COUNTS, ours[each.name], colour))
+        series.append(Curve(each.name, COUNTS, ours[each.name], colour))
         if each in COMPARED:
             theirs = list(paper[each.of or ""].values())
-            series.append(Series(f"{each.of}, the paper", COUNTS, theirs, colour, published=True))
+            series.append(Curve(f"{each.of}, the paper", COUNTS, theirs, colour, published=True))
     return series
 
 

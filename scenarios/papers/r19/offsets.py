@@ -11,10 +11,16 @@ import numpy as np
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.r19 import palette, published
-from slackwater.scenarios.papers.r19.clock_sync import Measured, synchronised
-from slackwater.scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
+from slackwater.scenarios.papers.r19.clock_sync import SyncResult, synchronised
+from slackwater.scenarios.papers.r19.log_writing import (
+    DEPARTED,
+    SHIFT_NS,
+    TRUE_TS,
+    PublishedSource,
+    frames,
+)
 from slackwater.scenarios.papers.r19.orders import CODE, OURS, PRINTED, Approach
 from slackwater.scenarios.papers.r19.passes import the_data_set
 from slackwater.scenarios.papers.r19.released_stream import Observed, observe
@@ -33,7 +39,7 @@ _SMALL: Final = ("1 ms", "5 ms", "10 ms")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class OffsetCase:
     """One row of Table 5.10: by approach's name, without time sync and with it.
 
     ``alike``: two right clocks, measured as wrong as these. ``errors_ns``: by how much the two
@@ -60,7 +66,7 @@ def left_by_offset(run: PaperRun) -> Finding:
     cases = _cases(run)
     offsets = list(published.OFFSETS)
     ours = [
-        Series(
+        Curve(
             f"{each.name}, {what}",
             offsets,
             [max(of(cases[offset])[each.name].after_previous_ms, 1) for offset in offsets],
@@ -74,7 +80,7 @@ def left_by_offset(run: PaperRun) -> Finding:
         )
     ]
     paper = [
-        Series(f"the paper, {what}", offsets, [row[at] for row in published.OFFSETS.values()],
+        Curve(f"the paper, {what}", offsets, [row[at] for row in published.OFFSETS.values()],
                colour, published=True)
         for what, at, colour in (("no sync", 1, palette.AQ), ("synced", 3, palette.OURS))
     ]  # fmt: skip
@@ -118,47 +124,47 @@ def left_by_offset(run: PaperRun) -> Finding:
     return Finding((claim,), _tables(run, cases)[:2], (figure,))
 
 
-def _without(case: Case) -> Mapping[str, Observed]:
+def _without(case: OffsetCase) -> Mapping[str, Observed]:
     return case.without
 
 
-def _synced(case: Case) -> Mapping[str, Observed]:
+def _synced(case: OffsetCase) -> Mapping[str, Observed]:
     return case.synced
 
 
-def _alike(case: Case) -> Mapping[str, Observed]:
+def _alike(case: OffsetCase) -> Mapping[str, Observed]:
     return case.alike
 
 
-_Of = Callable[[Case], Mapping[str, Observed]]
+_Of = Callable[[OffsetCase], Mapping[str, Observed]]
 
 
-def _count(case: Case, each: Approach, of: _Of) -> int:
+def _count(case: OffsetCase, each: Approach, of: _Of) -> int:
     """Events out of order as R19 counts: after a later one, times in whole ms."""
     return of(case)[each.name].after_previous_ms
 
 
-def _numbers(cases: dict[str, Case], each: Approach, of: _Of) -> str:
+def _numbers(cases: dict[str, OffsetCase], each: Approach, of: _Of) -> str:
     return listed(f"{_count(case, each, of):,}" for case in cases.values())
 
 
-def _equal(cases: dict[str, Case], each: Approach) -> bool:
+def _equal(cases: dict[str, OffsetCase], each: Approach) -> bool:
     """Whether a corrected clock gives what a right clock does that is measured as wrong."""
     return all(_count(case, each, _synced) == _count(case, each, _alike) for case in cases.values())
 
 
-def _cases(run: PaperRun) -> dict[str, Case]:
+def _cases(run: PaperRun) -> dict[str, OffsetCase]:
     return run.once("offsets", lambda: {name: _case(run, name) for name in published.OFFSETS})
 
 
-def _case(run: PaperRun, name: str) -> Case:
+def _case(run: PaperRun, name: str) -> OffsetCase:
     ahead_ns = published.OFFSETS[name][0]
     place = list(published.OFFSETS).index(name)
     chance = np.random.default_rng((run.seed, 510, place))
     measured = (synchronised(0, LEG_NS, chance), synchronised(ahead_ns, LEG_NS, chance))
     if not ahead_ns:  # the paper's row without any inaccuracy
-        measured = (Measured(0, measured[0].delay_ns), Measured(0, measured[1].delay_ns))
-    return Case(
+        measured = (SyncResult(0, measured[0].delay_ns), SyncResult(0, measured[1].delay_ns))
+    return OffsetCase(
         without=_observed(run, name, ahead_ns, None),
         synced=_observed(run, name, ahead_ns, measured),
         alike=_observed(run, f"0 instead of {name}", 0, _of_right_clock(measured, ahead_ns)),
@@ -168,23 +174,26 @@ def _case(run: PaperRun, name: str) -> Case:
 
 
 def _of_right_clock(
-    measured: tuple[Measured, Measured], ahead_ns: int
-) -> tuple[Measured, Measured]:
+    measured: tuple[SyncResult, SyncResult], ahead_ns: int
+) -> tuple[SyncResult, SyncResult]:
     """What a time sync with the same errors makes of two right clocks."""
     first, second = measured
-    return first, Measured(second.error_ns(ahead_ns), second.delay_ns)
+    return first, SyncResult(second.error_ns(ahead_ns), second.delay_ns)
 
 
-def _bound_ns(measured: tuple[Measured, Measured]) -> int:
+def _bound_ns(measured: tuple[SyncResult, SyncResult]) -> int:
     """By how much the order of two events may be wrong: both clocks' bounds."""
     return sum((each.delay_ns + 1) // 2 for each in measured)
 
 
 def _observed(
-    run: PaperRun, name: str, ahead_ns: int, measured: tuple[Measured, Measured] | None
+    run: PaperRun, name: str, ahead_ns: int, measured: tuple[SyncResult, SyncResult] | None
 ) -> dict[str, Observed]:
     first, second = measured or (None, None)
-    publishers = (Source("0", sync=first), Source("1", SHIFT_NS, ahead_ns, second))
+    publishers = (
+        PublishedSource("0", sync=first),
+        PublishedSource("1", SHIFT_NS, ahead_ns, second),
+    )
     truth = TRUE_TS if ahead_ns else DEPARTED
     bound_ns = _bound_ns(measured) if measured else 0
     found = {}
@@ -208,7 +217,7 @@ def _accuracy(run: PaperRun, count: int) -> float:
     return 100 * (1 - count / _injected(run))
 
 
-def _bare_claims(run: PaperRun, cases: dict[str, Case]) -> tuple[Claim, ...]:
+def _bare_claims(run: PaperRun, cases: dict[str, OffsetCase]) -> tuple[Claim, ...]:
     injected = _injected(run)
     bare = {name: _count(case, PRINTED, _without) for name, case in cases.items()}
     any_earlier = cases["10 ms"].without[PRINTED.name].after_any
@@ -250,7 +259,7 @@ def _bare_claims(run: PaperRun, cases: dict[str, Case]) -> tuple[Claim, ...]:
     )
 
 
-def _synced_claims(cases: dict[str, Case], many: Draws) -> tuple[Claim, ...]:
+def _synced_claims(cases: dict[str, OffsetCase], many: Draws) -> tuple[Claim, ...]:
     """By all syncs that were drawn, and the first by one at full size and its twin."""
     accurate, code = (
         {offset: many.accuracies(offset, each.name) for offset in many.counts}
@@ -297,7 +306,7 @@ def _synced_claims(cases: dict[str, Case], many: Draws) -> tuple[Claim, ...]:
     )  # fmt: skip
 
 
-def _tables(run: PaperRun, cases: dict[str, Case]) -> tuple[Table, ...]:
+def _tables(run: PaperRun, cases: dict[str, OffsetCase]) -> tuple[Table, ...]:
     count = (
         "Counted as R19 does: an event is out of order when the one just before it has a larger "
         f"true time, times in whole ms. Injected: {_injected(run):,}. The order is made by what "
@@ -312,7 +321,12 @@ def _tables(run: PaperRun, cases: dict[str, Case]) -> tuple[Table, ...]:
 
 
 def _accuracies(
-    run: PaperRun, cases: dict[str, Case], title: str, columns: tuple[int, int], of: _Of, note: str
+    run: PaperRun,
+    cases: dict[str, OffsetCase],
+    title: str,
+    columns: tuple[int, int],
+    of: _Of,
+    note: str,
 ) -> Table:
     """Events left out of order and accuracies; ``columns``: the paper's places for them."""
     rows = []
@@ -330,7 +344,7 @@ def _accuracies(
     return Table(f"{title}: events left out of order", ("offset", *headings), tuple(rows), note)
 
 
-def _sync_errors(cases: dict[str, Case]) -> Table:
+def _sync_errors(cases: dict[str, OffsetCase]) -> Table:
     rows = tuple(
         (name, *(f"{error / 1000:.1f}" for error in case.errors_ns), f"{case.bound_ns / 1000:.1f}")
         for name, case in cases.items()
@@ -343,7 +357,7 @@ def _sync_errors(cases: dict[str, Case]) -> Table:
     )
 
 
-def _definitions(cases: dict[str, Case], each: Approach) -> Table:
+def _definitions(cases: dict[str, OffsetCase], each: Approach) -> Table:
     rows = []
     for name, case in cases.items():
         bare, synced = case.without[each.name], case.synced[each.name]

@@ -13,7 +13,12 @@ from slackwater.paper import PaperRun
 from slackwater.scenarios.papers.r19.aq_extension import let_go
 from slackwater.scenarios.papers.r19.data_sets import DataSet, data_set
 from slackwater.scenarios.papers.r19.let_go_measures import measures_of, series_of
-from slackwater.scenarios.papers.r19.log_writing import DEPARTED, Source, sources, write_log
+from slackwater.scenarios.papers.r19.log_writing import (
+    DEPARTED,
+    PublishedSource,
+    sources,
+    write_log,
+)
 from slackwater.scenarios.papers.r19.orders import APPROACHES, AQ_KSLACK, Approach
 from slackwater.scenarios.papers.r19.released_stream import Observed, observe
 
@@ -49,7 +54,7 @@ def over_time(run: PaperRun) -> dict[str, Observed]:
 
 
 def the_log(
-    run: PaperRun, number: int, publishers: Sequence[Source], attributes: Sequence[str],
+    run: PaperRun, number: int, publishers: Sequence[PublishedSource], attributes: Sequence[str],
     what: str = "set",
 ) -> Path:  # fmt: skip
     """An arrival log of a data set in the run's folder, in a place of its own for ``what``."""
@@ -61,7 +66,7 @@ def the_log(
 
 
 def _measured(
-    run: PaperRun, number: int, publishers: Sequence[Source], attributes: Sequence[str]
+    run: PaperRun, number: int, publishers: Sequence[PublishedSource], attributes: Sequence[str]
 ) -> Measured:
     log = the_log(run, number, publishers, attributes)
     orders = [each.order for each in APPROACHES if each.order]

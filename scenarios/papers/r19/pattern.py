@@ -13,10 +13,10 @@ from slackwater.engine.query import query
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Table
 from slackwater.scenarios.papers.r19 import published
-from slackwater.scenarios.papers.r19.clock_sync import Measured, exchange
-from slackwater.scenarios.papers.r19.log_writing import SITE, Source
+from slackwater.scenarios.papers.r19.clock_sync import SyncResult, exchange
+from slackwater.scenarios.papers.r19.log_writing import SITE, PublishedSource
 from slackwater.scenarios.papers.r19.orders import CODE, PRINTED, Approach
-from slackwater.scenarios.papers.r19.pattern_data import GOAL_QUERY, Goal, goal, goal_frames
+from slackwater.scenarios.papers.r19.pattern_data import GOAL_QUERY, GoalData, goal, goal_frames
 from slackwater.scenarios.papers.r19.verdicts import judged
 from slackwater.scenarios.papers.verdicts import failing
 
@@ -29,7 +29,7 @@ _BOUNDED: Final = tuple(name for name in published.PATTERN if name != _LAST)
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class PatternAnswers:
     """What a case gave: the plain query, R19's rule, and ours; how far apart the events seemed."""
 
     plain: str
@@ -98,7 +98,7 @@ def detected(run: PaperRun) -> Finding:
     return Finding(claims, (_table(answers),))
 
 
-def _table(answers: dict[str, Answers]) -> Table:
+def _table(answers: dict[str, PatternAnswers]) -> Table:
     rows = tuple(
         (name, published.PATTERN[name][2], each.plain, each.max_delay, each.pairwise,
          round(each.apart_ms, 3))
@@ -110,16 +110,16 @@ def _table(answers: dict[str, Answers]) -> Table:
          "with certainty, our default", "e1 to e2 by corrected clocks [ms]"),
         rows,
         "The transport delay is that of one leg of the time sync, of source 0's question and of "
-        "source 1's answer, so that the two errors add up. Plain: the same offsets, told to be "
+        "source 1's answer, so that the two errors add up. Plain: the same offsets, declared "
         "exact. R19 rewrites the query for certainty; here it is the same query text.",
     )  # fmt: skip
 
 
-def _apart(answers: Answers) -> str:
+def _apart(answers: PatternAnswers) -> str:
     return f"{answers.apart_ms:.1f} ms apart"
 
 
-def _answers(run: PaperRun, approach: Approach) -> dict[str, Answers]:
+def _answers(run: PaperRun, approach: Approach) -> dict[str, PatternAnswers]:
     made = goal(run.seed)
     with run.watched("the goal pattern") as advanced:
         found = {}
@@ -129,17 +129,17 @@ def _answers(run: PaperRun, approach: Approach) -> dict[str, Answers]:
     return found
 
 
-def _answer(made: Goal, order: str, ahead_ns: int, delay_ns: int | None) -> Answers:
-    measured: tuple[Measured | None, ...] = (None, None)
+def _answer(made: GoalData, order: str, ahead_ns: int, delay_ns: int | None) -> PatternAnswers:
+    measured: tuple[SyncResult | None, ...] = (None, None)
     exact = measured
     apart = made.crossing.events.ts[made.cross] - made.kicking.events.ts[made.kick]
     if delay_ns is not None:
         first, second = exchange(ahead_ns, delay_ns, 0), exchange(0, 0, delay_ns)
         measured = first, second
-        exact = Measured(first.offset_ns, 0), Measured(second.offset_ns, 0)
+        exact = SyncResult(first.offset_ns, 0), SyncResult(second.offset_ns, 0)
         apart += second.error_ns(0) - first.error_ns(ahead_ns)
     plain = _matched(made, order, ahead_ns, exact, "pairwise")
-    return Answers(
+    return PatternAnswers(
         plain=_DETECTED if plain == _CONFIRMED else plain,
         max_delay=_matched(made, order, ahead_ns, measured, "max-delay-r19"),
         pairwise=_matched(made, order, ahead_ns, measured, "pairwise"),
@@ -148,7 +148,7 @@ def _answer(made: Goal, order: str, ahead_ns: int, delay_ns: int | None) -> Answ
 
 
 def _matched(
-    made: Goal, order: str, ahead_ns: int, syncs: Sequence[Measured | None], certainty: str
+    made: GoalData, order: str, ahead_ns: int, syncs: Sequence[SyncResult | None], certainty: str
 ) -> str:
     """The certainty of the match, with its probability if that is below 1."""
     settings = ChainSettings(
@@ -159,7 +159,7 @@ def _matched(
     )
     chain = Chain(settings, SITE)
     first, second = syncs
-    publishers = (Source("0", 0, ahead_ns, first), Source("1", 0, 0, second))
+    publishers = (PublishedSource("0", 0, ahead_ns, first), PublishedSource("1", 0, 0, second))
     results = [
         result
         for frame in goal_frames(made, publishers)

@@ -17,7 +17,7 @@ from slackwater.log import STRING, Frame
 from slackwater.log import records as r
 from slackwater.scenarios.papers.r19.data_sets import TRANSIT_NS, DataSet, Profile, disordered
 from slackwater.scenarios.papers.r19.football import BALLS
-from slackwater.scenarios.papers.r19.log_writing import Source, merged_frames
+from slackwater.scenarios.papers.r19.log_writing import PublishedSource, merged_frames
 
 APART_NS: Final = 44_000_000
 """From e1 to e2, to within the 0.2 ms in which a ball is heard next (R19 5.1.4)."""
@@ -40,7 +40,7 @@ GOAL_QUERY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class GoalData:
     """Data set 4: what source 0 and source 1 publish, and the rows of e1 and e2 in it."""
 
     kicking: DataSet
@@ -49,7 +49,7 @@ class Goal:
     cross: int
 
 
-def goal(seed: int) -> Goal:
+def goal(seed: int) -> GoalData:
     """Data set 4."""
     kicking, crossing = (
         disordered(_PROFILE, _PROFILE.events, np.random.default_rng((seed, 4, number)))
@@ -64,10 +64,12 @@ def goal(seed: int) -> Goal:
         for name, value in values.items():
             of.events.attributes[name][row] = value
     kicking.arrival[kick] = kicking.events.ts[kick] + TRANSIT_NS + _LATE_NS
-    return Goal(kicking, crossing, kick, cross)
+    return GoalData(kicking, crossing, kick, cross)
 
 
-def goal_frames(made: Goal, publishers: tuple[Source, Source]) -> Iterator[Frame]:
+def goal_frames(
+    made: GoalData, publishers: tuple[PublishedSource, PublishedSource]
+) -> Iterator[Frame]:
     """The frames of an arrival log in which the two sources publish data set 4."""
     for frame in merged_frames((made.kicking, made.crossing), publishers, _ATTRIBUTES):
         types = pa.array([_TYPE] * frame.rows, pa.string()).cast(STRING)

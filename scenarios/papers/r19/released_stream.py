@@ -64,7 +64,7 @@ def observe(
         order: short form.
         truth: attribute that holds the true event time [ns].
         within_ns: up to here a wrong order is within the clocks' uncertainty.
-        advanced: told the number of records after each frame.
+        advanced: called with the number of records after each frame.
     """
     settings = ChainSettings(
         parse_order(order),

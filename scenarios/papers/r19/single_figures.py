@@ -10,7 +10,7 @@ import numpy as np
 from slackwater.paper import Figure, Finding, PaperRun
 from slackwater.scenario import Table
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.r19 import palette, published
 from slackwater.scenarios.papers.r19.aq_variants import SETS, UNTRIED, most_left_with
 from slackwater.scenarios.papers.r19.data_sets import PROFILES
@@ -46,7 +46,7 @@ def sequence_over_time(run: PaperRun) -> Finding:
         "Mean and maximum of every 10,000 events released. The stalls, when events come 750 to "
         f"1000 ms late, begin at {_stalls(run)}. The axis of latency is logarithmic.",
         [
-            Series(name, _thousands(values), _ms(values), COLOUR[each.name], what == "max")
+            Curve(name, _thousands(values), _ms(values), COLOUR[each.name], what == "max")
             for name, (values, each, what) in held.items()
         ],
         (_EVENTS_AXIS, "latency [ms]"),
@@ -81,7 +81,7 @@ def approaches_over_time(run: PaperRun) -> Finding:
             "Over every 10,000 events released. MP-K-slack's slack grows with the first event of a "
             "stall and stays. The axis of latency is logarithmic.",
             [
-                Series(each.name, _thousands(of(series[each.name])), _ms(of(series[each.name])),
+                Curve(each.name, _thousands(of(series[each.name])), _ms(of(series[each.name])),
                        COLOUR[each.name])
                 for each in DRAWN
             ],
@@ -212,12 +212,12 @@ def _bars(
     rows: list[tuple[str | float, ...]] = []
     for each in DRAWN:
         ours = [of(found[number], each) for number in SETS]
-        series.append(Series(each.name, sets, ours, COLOUR[each.name]))
+        series.append(Curve(each.name, sets, ours, COLOUR[each.name]))
         if each.of is not None and each is not CODE:
             theirs = [paper[each.of][number] for number in SETS]
             rows.append((f"{each.of}, the paper", *theirs))
             series.append(
-                Series(f"{each.of}, the paper", sets, theirs, COLOUR[each.name], published=True)
+                Curve(f"{each.of}, the paper", sets, theirs, COLOUR[each.name], published=True)
             )
         rows.append((f"{each.name}, ours", *ours))
     figure = drawing.bars(

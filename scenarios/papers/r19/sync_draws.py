@@ -15,9 +15,15 @@ import numpy as np
 from slackwater.paper import PaperRun
 from slackwater.scenario import Table
 from slackwater.scenarios.papers.r19 import published
-from slackwater.scenarios.papers.r19.clock_sync import Measured, synchronised
+from slackwater.scenarios.papers.r19.clock_sync import SyncResult, synchronised
 from slackwater.scenarios.papers.r19.data_sets import DataSet, data_set
-from slackwater.scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
+from slackwater.scenarios.papers.r19.log_writing import (
+    DEPARTED,
+    SHIFT_NS,
+    TRUE_TS,
+    PublishedSource,
+    frames,
+)
 from slackwater.scenarios.papers.r19.orders import CODE, PRINTED
 from slackwater.scenarios.papers.r19.released_stream import observe
 from slackwater.scenarios.papers.verdicts import same_with, share
@@ -28,7 +34,7 @@ JUDGED: Final = (PRINTED, CODE)
 DRAWS: Final = 16
 """Of each offset, at scale 1."""
 LEGS_US: Final = (1, 100, 1_000, 10_000)
-"""Others, to see what hangs on them."""
+"""Others, which show their effect."""
 _AHEAD_NS: Final = 10_000_000
 _SIZE: Final = 0.1
 _FEWEST: Final = 3
@@ -118,8 +124,11 @@ def _draws(run: PaperRun) -> Draws:
     return Draws(counts, right, 2 * int(data.delayed.sum()), by_leg)
 
 
-def _left(data: DataSet, order: str, ahead_ns: int, syncs: tuple[Measured | None, ...]) -> int:
+def _left(data: DataSet, order: str, ahead_ns: int, syncs: tuple[SyncResult | None, ...]) -> int:
     first, second = syncs
-    publishers = (Source("0", sync=first), Source("1", SHIFT_NS, ahead_ns, second))
+    publishers = (
+        PublishedSource("0", sync=first),
+        PublishedSource("1", SHIFT_NS, ahead_ns, second),
+    )
     truth = TRUE_TS if ahead_ns else DEPARTED
     return observe(frames(data, publishers, ()), order, truth).after_previous_ms

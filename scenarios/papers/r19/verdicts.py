@@ -11,7 +11,7 @@ from slackwater.scenarios.papers import verdicts
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(Claim):
+class CodedClaim(Claim):
     """A claim of the paper. ``code``: whether it holds by its author's code.
 
     None where that makes no difference.
@@ -29,7 +29,7 @@ def judged(
     code: tuple[bool, str] | None = None,
     also: str = "",
     rests: str = "",
-) -> Judged:
+) -> CodedClaim:
     """A claim as ``scenarios.papers.verdicts`` has it.
 
     Args:
@@ -47,7 +47,7 @@ def judged(
         said = "holds" if code[0] else "fails"
         lines.insert(0, f"By its author's code: {said}, {code[1]}.")
     claim = verdicts.judged(text, holds, ours, paper, why, "\n".join(lines), rests)
-    return Judged(text, holds, claim.detail, ours, paper, rests, code=code[0] if code else None)
+    return CodedClaim(text, holds, claim.detail, ours, paper, rests, code=code[0] if code else None)
 
 
 def summary(findings: Mapping[str, Finding]) -> str:
@@ -66,6 +66,6 @@ def summary(findings: Mapping[str, Finding]) -> str:
 
 def by_code(claim: Claim) -> bool:
     """Whether a claim holds by its author's code."""
-    if isinstance(claim, Judged) and claim.code is not None:
+    if isinstance(claim, CodedClaim) and claim.code is not None:
         return claim.code
     return claim.holds

@@ -15,11 +15,17 @@ from slackwater.log import Frame
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.r19 import palette, published
-from slackwater.scenarios.papers.r19.clock_sync import Measured, exchange
+from slackwater.scenarios.papers.r19.clock_sync import SyncResult, exchange
 from slackwater.scenarios.papers.r19.data_sets import data_set
-from slackwater.scenarios.papers.r19.log_writing import SHIFT_NS, SITE, Source, frames, sources
+from slackwater.scenarios.papers.r19.log_writing import (
+    SHIFT_NS,
+    SITE,
+    PublishedSource,
+    frames,
+    sources,
+)
 from slackwater.scenarios.papers.r19.orders import PRINTED
 from slackwater.scenarios.papers.r19.passes import the_data_set
 from slackwater.scenarios.papers.r19.verdicts import judged
@@ -125,11 +131,11 @@ def differences(run: PaperRun) -> Finding:
         "Error of the average, window by window",
         "One run, as in the paper. Dotted: the paper's numbers.",
         [
-            Series("one window", windows, first.one, palette.PRINTED),
-            Series("three windows", windows, first.three, palette.CODE),
-            Series("one window, the paper", of_paper, published.ONE_WINDOW_ERRORS,
+            Curve("one window", windows, first.one, palette.PRINTED),
+            Curve("three windows", windows, first.three, palette.CODE),
+            Curve("one window, the paper", of_paper, published.ONE_WINDOW_ERRORS,
                    palette.PRINTED, published=True),
-            Series("three windows, the paper", of_paper, published.THREE_WINDOW_ERRORS,
+            Curve("three windows, the paper", of_paper, published.THREE_WINDOW_ERRORS,
                    palette.CODE, published=True),
         ],
         ("window", "average less the right one [um/s]"),
@@ -141,8 +147,8 @@ def differences(run: PaperRun) -> Finding:
         "Root mean square over the windows of each run: the runs differ in the events' values and "
         "in how wrong the time sync was.",
         [
-            Series("one window", runs, [_rms(each.one) for each in repeated], palette.PRINTED),
-            Series("three windows", runs, [_rms(each.three) for each in repeated], palette.CODE),
+            Curve("one window", runs, [_rms(each.one) for each in repeated], palette.PRINTED),
+            Curve("three windows", runs, [_rms(each.three) for each in repeated], palette.CODE),
         ],
         ("run", "error [um/s]"),
     )
@@ -213,8 +219,9 @@ def _repetition(run: PaperRun, number: int) -> WindowRun:
         for ahead_ns, there_ns in zip((0, AHEAD_NS), _there_ns(chance), strict=True)
     ]
     publishers = (
-        Source("0", sync=measured[0]), Source("1", SHIFT_NS, AHEAD_NS, measured[1])
-    )  # fmt: skip
+        PublishedSource("0", sync=measured[0]),
+        PublishedSource("1", SHIFT_NS, AHEAD_NS, measured[1]),
+    )
     with run.watched(f"windows, run {number + 1}") as advanced:
         (right,) = _averages(frames(data, sources(2), ("v_abs",)), (ONE,), advanced)
         one, three = _averages(frames(data, publishers, ("v_abs",)), (ONE, THREE), advanced)
@@ -230,9 +237,9 @@ def _repetition(run: PaperRun, number: int) -> WindowRun:
     )
 
 
-def _of_twice_the_delay(measured: Measured | None) -> Measured | None:
+def _of_twice_the_delay(measured: SyncResult | None) -> SyncResult | None:
     """The same offset; LOW and HIGH are shifted by half the delay of the sync."""
-    return measured and Measured(measured.offset_ns, 2 * measured.delay_ns)
+    return measured and SyncResult(measured.offset_ns, 2 * measured.delay_ns)
 
 
 def _there_ns(chance: np.random.Generator) -> tuple[int, int]:

@@ -16,14 +16,14 @@ import numpy as np
 from slackwater.paper import PaperRun
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
-    Ran,
-    Setup,
-    Told,
+    EmittedMatches,
+    MethodRun,
+    MethodSetup,
     events,
     in_both,
     k_ns,
 )
-from slackwater.scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving
+from slackwater.scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, IntervalArrivals
 
 _NEVER: Final = 2**62
 _POSITIVE: Final = TYPES[:3]
@@ -55,7 +55,7 @@ class Answered:
     event refutes that memory had lost; those of Correct never leave, and are none of them.
     """
 
-    ran: Ran
+    ran: MethodRun
     at_once: np.ndarray
     wrong: int
 
@@ -64,7 +64,7 @@ class Answered:
         return 100 * in_both(self.at_once, right) / max(len(self.at_once), 1)
 
 
-def answered(run: PaperRun, setup: Setup, answer_ns: int) -> Answered:
+def answered(run: PaperRun, setup: MethodSetup, answer_ns: int) -> Answered:
     """What a setup's buffer gives, if the files answer after ``answer_ns``."""
     made = events(run, setup)
     found = run.once(("candidates", setup.share), lambda: candidates(made))
@@ -74,7 +74,7 @@ def answered(run: PaperRun, setup: Setup, answer_ns: int) -> Answered:
     return run.once(key, lambda: realtime(found, made, setup, answer_ns))
 
 
-def candidates(made: Arriving) -> Candidates:
+def candidates(made: IntervalArrivals) -> Candidates:
     """Of instants."""
     order = np.argsort(made.arrival)
     rank = np.empty(len(made), np.int64)
@@ -100,7 +100,9 @@ def candidates(made: Arriving) -> Candidates:
     return Candidates(found[:, :3], first, last, before, after, time, clock)
 
 
-def realtime(found: Candidates, made: Arriving, setup: Setup, answer_ns: int) -> Answered:
+def realtime(
+    found: Candidates, made: IntervalArrivals, setup: MethodSetup, answer_ns: int
+) -> Answered:
     """As ``answered``, of the method that gives results at once."""
     known = found.time[found.last]
     is_right, at_once = _judged(found, setup.buffer)
@@ -113,7 +115,7 @@ def realtime(found: Candidates, made: Arriving, setup: Setup, answer_ns: int) ->
     ended = np.where(is_wrong, known + answer_ns, next_d + takes)
     given, gone = np.flatnonzero(at_once | added), np.flatnonzero(is_wrong | refuted)
     count = len(given) + len(gone)
-    told = Told(
+    emissions = EmittedMatches(
         np.concatenate((found.events[given], found.events[gone])),
         np.arange(count) < len(given),
         np.concatenate((given_at[given], ended[gone])),
@@ -121,11 +123,11 @@ def realtime(found: Candidates, made: Arriving, setup: Setup, answer_ns: int) ->
         np.zeros(count, np.bool_),
     )
     wrong = int(is_wrong.sum())
-    return Answered(Ran(setup, made, told, np.zeros(1)), found.events[at_once], wrong)
+    return Answered(MethodRun(setup, made, emissions, np.zeros(1)), found.events[at_once], wrong)
 
 
 def correct(
-    found: Candidates, made: Arriving, setup: Setup, answer_ns: int, waits_ns: int
+    found: Candidates, made: IntervalArrivals, setup: MethodSetup, answer_ns: int, waits_ns: int
 ) -> Answered:
     """As ``answered``, of the method that holds results until K, ``waits_ns``, has passed."""
     is_right, at_once = _judged(found, setup.buffer)
@@ -135,8 +137,10 @@ def correct(
     released = found.time[passed]
     at = np.maximum(released, known + np.where(at_once[kept], 0, answer_ns))
     matches = found.events[kept]
-    told = Told(matches, np.ones(len(matches), np.bool_), at, known, released == _NEVER)
-    return Answered(Ran(setup, made, told, np.zeros(1)), matches[at_once[kept]], 0)
+    emissions = EmittedMatches(
+        matches, np.ones(len(matches), np.bool_), at, known, released == _NEVER
+    )
+    return Answered(MethodRun(setup, made, emissions, np.zeros(1)), matches[at_once[kept]], 0)
 
 
 def _judged(found: Candidates, buffer: int) -> tuple[np.ndarray, np.ndarray]:

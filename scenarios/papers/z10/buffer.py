@@ -24,21 +24,21 @@ from slackwater.scenarios.papers.z10.after_answer import Answered, answered
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
     REALTIME,
-    Ran,
-    Setup,
+    MethodRun,
+    MethodSetup,
     counted,
     events,
     timed,
     truth,
 )
-from slackwater.scenarios.papers.z10.workload import Shape
+from slackwater.scenarios.papers.z10.workload import WorkloadShape
 
 BUFFERS: Final = (50, 100, 250, 500, 750, 1000)
 """Events; Z10 draws from 0 on, and names 500."""
 NEAR_ZERO: Final = 1
 SIZES: Final = (NEAR_ZERO, *BUFFERS)
 """Where files are asked afterwards: the smallest holds no result's events."""
-SHAPE: Final = Shape(1_500, density=400)
+SHAPE: Final = WorkloadShape(1_500, density=400)
 """W and K hold 500 events."""
 _SHARE: Final = 0.18
 _CROSSING: Final = 500
@@ -51,7 +51,7 @@ _SHARES: Final = (0.09, 0.45)
 _MATTERS: Final = 1.01
 """From here on a ratio of latencies counts."""
 Latencies = dict[str, list[float]]
-Passes = dict[str, list[Ran]]
+Passes = dict[str, list[MethodRun]]
 Answers = dict[str, list[Answered]]
 
 
@@ -116,21 +116,21 @@ def _files_first(holds: bool, why: str) -> str:
 
 def _computing(passes: Passes) -> str:
     """What a small memory costs, against what there is to be waited for."""
-    told = listed(
+    costs = listed(
         f"{name}: {number(float(f'{1e3 * of[0].event_seconds:.2g}'))} ms an event with "
         f"{BUFFERS[0]} in memory, {number(float(f'{1e3 * of[-1].event_seconds:.2g}'))} with "
         f"{BUFFERS[-1]}, of a latency of {number(round(of[-1].latency_s, 1))} s"
         for name, of in passes.items()
     )
-    return f"There the buffer changes the computing alone ({told})."
+    return f"There the buffer changes the computing alone ({costs})."
 
 
 def _taken_back(passes: Passes) -> str:
     """How many results are wrong where files are asked first."""
-    eager = [ran.told for ran in passes[REALTIME]]
+    eager = [ran.emissions for ran in passes[REALTIME]]
     return (
-        f"Realtime takes back {listed(str(told.taken_back) for told in eager)} of "
-        f"{listed(str(told.given) for told in eager)} results."
+        f"Realtime retracts {listed(str(each.retracted) for each in eager)} of "
+        f"{listed(str(each.inserted) for each in eager)} results."
     )
 
 
@@ -238,7 +238,9 @@ def execution(run: PaperRun) -> Finding:
 
 def _passes(run: PaperRun) -> Passes:
     """By our engine; what reads files takes so long that one pass says enough."""
-    setups = {name: [Setup(name, SHAPE, _SHARE, buffer=size) for size in BUFFERS] for name in _BOTH}
+    setups = {
+        name: [MethodSetup(name, SHAPE, _SHARE, buffer=size) for size in BUFFERS] for name in _BOTH
+    }
     every = [setup for of in setups.values() for setup in of]
     found = counted(run, "with files", [each for each in every if each.buffer < _CROSSING])
     found |= timed(run, "in memory", [each for each in every if each.buffer >= _CROSSING])
@@ -248,7 +250,9 @@ def _passes(run: PaperRun) -> Passes:
 def _answers(run: PaperRun, answer_ns: int = ANSWER_NS, share: float = _SHARE) -> Answers:
     """Where files are asked afterwards."""
     return {
-        name: [answered(run, Setup(name, SHAPE, share, buffer=size), answer_ns) for size in SIZES]
+        name: [
+            answered(run, MethodSetup(name, SHAPE, share, buffer=size), answer_ns) for size in SIZES
+        ]
         for name in _BOTH
     }
 
@@ -284,7 +288,7 @@ _BEFORE: Final = "By our engine: older events are in files, which are asked befo
 
 def _few(run: PaperRun) -> str:
     """Why so few events cannot say what a buffer does; empty if they can."""
-    count = len(events(run, Setup(REALTIME, SHAPE, _SHARE)))
+    count = len(events(run, MethodSetup(REALTIME, SHAPE, _SHARE)))
     if count >= 2 * _CROSSING:
         return ""
     return f"{count:,} events; fewer than {2 * _CROSSING:,} never need a buffer of {_CROSSING}."

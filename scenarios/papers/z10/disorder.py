@@ -27,13 +27,13 @@ from slackwater.scenarios.papers.z10.methods import (
     IE_MINER,
     K_SLACK,
     REALTIME,
-    Ran,
+    MethodRun,
     too_few,
     too_near,
     truth,
     written,
 )
-from slackwater.scenarios.papers.z10.workload import Shape
+from slackwater.scenarios.papers.z10.workload import WorkloadShape
 
 _OURS: Final = (REALTIME, CORRECT)
 _OF_POINTS: Final = (*_OURS, K_SLACK)
@@ -101,7 +101,7 @@ def compensation(run: PaperRun) -> Finding:
         "with durable events": _rates(grid(run, DURABLE, (REALTIME,))[REALTIME]),
     }
     of_first = _rates(grid(run, POINTS, (REALTIME,))[REALTIME], first=True)
-    taken = {name: [100 * ran.told.taken_back / max(ran.told.given, 1) for ran in of]
+    taken = {name: [100 * ran.emissions.retracted / max(ran.emissions.inserted, 1) for ran in of]
              for name, of in (("without durable events, taken back alone",
                                grid(run, POINTS, (REALTIME,))[REALTIME]),)}  # fmt: skip
     claims = (
@@ -249,7 +249,7 @@ def _fall(values: Sequence[float]) -> float:
 _ACCURACY: Final = "Of the results given, those that stand at the end and are right."
 
 
-def accuracy(run: PaperRun, shape: Shape, shares: Sequence[float]) -> Curves:
+def accuracy(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> Curves:
     """By method, in percent."""
     right = truth(run, shape)
     passes = grid(run, shape, _ALL if shape.mean_ns else _OF_POINTS, shares)
@@ -264,11 +264,11 @@ def _times(passes: Grid) -> Curves:
     return {name: [1e6 * ran.event_seconds for ran in of] for name, of in passes.items()}
 
 
-def _rates(passes: Sequence[Ran], *, first: bool = False) -> list[float]:
+def _rates(passes: Sequence[MethodRun], *, first: bool = False) -> list[float]:
     """NoC / NoR [%]; ``first``: NoR without results that are a compensation."""
     return [
         100 * ran.corrections
-        / max(ran.told.given - first * (ran.corrections - ran.told.taken_back), 1)
+        / max(ran.emissions.inserted - first * (ran.corrections - ran.emissions.retracted), 1)
         for ran in passes
     ]  # fmt: skip
 
@@ -291,7 +291,7 @@ def _with_k(run: PaperRun, judge: Callable[..., bool]) -> str:
     )
 
 
-def _trends_alike(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+def _trends_alike(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> bool:
     """Of intervals and of instants."""
     durable, points = (
         _latencies(grid(run, each, _OURS, shares)) for each in (shape, replace(shape, mean_ns=0))
@@ -300,25 +300,25 @@ def _trends_alike(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
 
 
 def _all_rise(
-    run: PaperRun, shape: Shape, shares: Sequence[float], *, fixed_k: bool = False
+    run: PaperRun, shape: WorkloadShape, shares: Sequence[float], *, fixed_k: bool = False
 ) -> bool:
     curves = _latencies(grid(run, shape, _OF_POINTS, shares, fixed_k=fixed_k))
     return all(growth(values) > 1 for values in curves.values())
 
 
 def _realtime_fastest(
-    run: PaperRun, shape: Shape, shares: Sequence[float], *, fixed_k: bool = False
+    run: PaperRun, shape: WorkloadShape, shares: Sequence[float], *, fixed_k: bool = False
 ) -> bool:
     curves = _latencies(grid(run, shape, _OF_POINTS, shares, fixed_k=fixed_k))
     return growth(curves[REALTIME]) > max(growth(curves[name]) for name in (CORRECT, K_SLACK))
 
 
-def _rises(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+def _rises(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> bool:
     rates = _rates(grid(run, shape, (REALTIME,), shares)[REALTIME])
     return all(before < after for before, after in pairwise(rates))
 
 
-def _convex(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+def _convex(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> bool:
     return _faster(shares, _rates(grid(run, shape, (REALTIME,), shares)[REALTIME]))
 
 
@@ -330,21 +330,21 @@ def _faster(shares: Sequence[float], rates: Sequence[float]) -> bool:
     return all(before < after for before, after in pairwise(slopes))
 
 
-def _independent(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+def _independent(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> bool:
     curves = accuracy(run, shape, shares)
     return all(max(curves[name]) - min(curves[name]) <= _SAME for name in (CORRECT, K_SLACK))
 
 
-def _drops(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+def _drops(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> bool:
     values = accuracy(run, shape, shares)[REALTIME]
     return all(before > after for before, after in pairwise(values))
 
 
-def _no_slack(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+def _no_slack(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> bool:
     return max(accuracy(run, shape, shares)[K_SLACK]) <= _NONE
 
 
-def _miner_falls(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+def _miner_falls(run: PaperRun, shape: WorkloadShape, shares: Sequence[float]) -> bool:
     curves = accuracy(run, shape, shares)
     fall = {name: values[0] - values[-1] for name, values in curves.items()}
     return fall[IE_MINER] >= 2 * fall[REALTIME] and fall[IE_MINER] > 0

@@ -1,7 +1,7 @@
 """Grids of passes over shares out of order, and the settings in which a verdict holds.
 
-Z10 prints no rate, no K, no length of events and no number of each; so a verdict that no machine
-changes is judged again with others, and what came of it is told beside it.
+Z10 prints no rate, no K, no length of events and no number of each; so each verdict that does not
+depend on the machine is repeated with other settings, and the outcome is printed beside it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,37 @@ from dataclasses import replace
 from typing import Final
 
 from slackwater.paper import PaperRun
-from slackwater.scenarios.papers.z10.methods import MOST, Ran, Setup, counted, timed
-from slackwater.scenarios.papers.z10.workload import WITHIN_NS, Shape
+from slackwater.scenarios.papers.z10.methods import MOST, MethodRun, MethodSetup, counted, timed
+from slackwater.scenarios.papers.z10.workload import WITHIN_NS, WorkloadShape
 
 SHARES: Final = (0.0, 0.09, 0.18, 0.27, 0.36, MOST)
 """Z10 6.2: from 0 to 45 %."""
 COUNT: Final = 20_000
-POINTS: Final = Shape(COUNT)
-DURABLE: Final = Shape(COUNT, mean_ns=WITHIN_NS // 20)
+POINTS: Final = WorkloadShape(COUNT)
+DURABLE: Final = WorkloadShape(COUNT, mean_ns=WITHIN_NS // 20)
 _OF_RANGES: Final = 6_000
 _FEW: Final = (0.0, 0.18, MOST)
 _DELAYS: Final = (20, 4, 2)
 _DENSITIES: Final = (20, 40, 80)
 _MEANS: Final = (50, 20, 5)
-Grid = Mapping[str, Sequence[Ran]]
+Grid = Mapping[str, Sequence[MethodRun]]
 """By method, a pass for each share."""
-Judge = Callable[[PaperRun, Shape, Sequence[float]], bool]
+Judge = Callable[[PaperRun, WorkloadShape, Sequence[float]], bool]
 
 
 def grid(
-    run: PaperRun, shape: Shape, methods: Sequence[str], shares: Sequence[float] = SHARES, *,
-    time_it: bool = False, fixed_k: bool = False,
-) -> Grid:  # fmt: skip
-    """Passes of ``methods`` over events of ``shape``; ``fixed_k``: see ``Setup``."""
+    run: PaperRun,
+    shape: WorkloadShape,
+    methods: Sequence[str],
+    shares: Sequence[float] = SHARES,
+    *,
+    time_it: bool = False,
+    fixed_k: bool = False,
+) -> Grid:
+    """Passes of ``methods`` over events of ``shape``; ``fixed_k``: see ``MethodSetup``."""
     setups = {
-        name: [Setup(name, shape, share, fixed_k=fixed_k) for share in shares] for name in methods
+        name: [MethodSetup(name, shape, share, fixed_k=fixed_k) for share in shares]
+        for name in methods
     }
     what = f"{'intervals' if shape.mean_ns else 'instants'}, {shape.density} per window"
     passes = timed if time_it else counted
@@ -43,7 +49,7 @@ def grid(
     return {name: [found[setup] for setup in of] for name, of in setups.items()}
 
 
-def holds_with(run: PaperRun, judge: Judge, base: Shape) -> str:
+def holds_with(run: PaperRun, judge: Judge, base: WorkloadShape) -> str:
     """In which other settings a verdict holds."""
     base = replace(base, count=_OF_RANGES)
     said = [
@@ -58,10 +64,12 @@ def holds_with(run: PaperRun, judge: Judge, base: Shape) -> str:
     return f"{'; '.join(said)}."
 
 
-def _each(run: PaperRun, judge: Judge, what: str, unit: str, shapes: Mapping[int, Shape]) -> str:
-    told = {part: judge(run, shape, _FEW) for part, shape in shapes.items()}
+def _each(
+    run: PaperRun, judge: Judge, what: str, unit: str, shapes: Mapping[int, WorkloadShape]
+) -> str:
+    verdicts = {part: judge(run, shape, _FEW) for part, shape in shapes.items()}
     sides = {
-        word: ", ".join(f"{unit}{part}" for part, holds in told.items() if holds is side)
+        word: ", ".join(f"{unit}{part}" for part, holds in verdicts.items() if holds is side)
         for word, side in (("holds with", True), ("fails with", False))
     }
     return f"{what}: {', '.join(f'{word} {which}' for word, which in sides.items() if which)}"

@@ -21,14 +21,14 @@ from slackwater.scenarios.papers.z10.methods import (
     ENGINE,
     K_SLACK,
     REALTIME,
-    Ran,
-    Setup,
+    MethodRun,
+    MethodSetup,
     timed,
     too_few,
     too_near,
     written,
 )
-from slackwater.scenarios.papers.z10.workload import TYPES, Shape
+from slackwater.scenarios.papers.z10.workload import TYPES, WorkloadShape
 
 LENGTHS: Final = (3, 4, 5, 6, 7)
 """Positive steps; Z10 names no number."""
@@ -37,7 +37,7 @@ _SCOPE: Final = (
     "In the shortest query C is the last step, and Correct must wait until K has passed for a D "
     "before it, as K-Slack does; in longer ones K passes while later steps come."
 )
-SHAPE: Final = Shape(10_000, types=len(TYPES))
+SHAPE: Final = WorkloadShape(10_000, types=len(TYPES))
 _SHARE: Final = 0.18
 _METHODS: Final = (REALTIME, CORRECT, K_SLACK)
 
@@ -146,8 +146,10 @@ def _at_more(curves: Curves, place: int) -> str:
     return f"At this length {least} takes the least, and {most} {apart:.1f} us an event more."
 
 
-def _passes(run: PaperRun) -> dict[str, list[Ran]]:
-    setups = {name: [Setup(name, SHAPE, _SHARE, length) for length in LENGTHS] for name in _METHODS}
+def _passes(run: PaperRun) -> dict[str, list[MethodRun]]:
+    setups = {
+        name: [MethodSetup(name, SHAPE, _SHARE, length) for length in LENGTHS] for name in _METHODS
+    }
     found = timed(run, "lengths", [setup for of in setups.values() for setup in of])
     return {name: [found[setup] for setup in of] for name, of in setups.items()}
 

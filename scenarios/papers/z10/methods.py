@@ -31,8 +31,8 @@ from slackwater.scenarios.papers.z10.workload import (
     NEGATED,
     TYPES,
     WITHIN_NS,
-    Arriving,
-    Shape,
+    IntervalArrivals,
+    WorkloadShape,
     arriving,
 )
 
@@ -57,7 +57,7 @@ _LATER: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class MethodSetup:
     """A point of a figure.
 
     ``share``: of events out of order. ``length``: of the query, its positive steps. ``buffer``:
@@ -66,7 +66,7 @@ class Setup:
     """
 
     method: str
-    shape: Shape
+    shape: WorkloadShape
     share: float = 0.0
     length: int = 3
     buffer: int = 0
@@ -87,7 +87,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EmittedMatches:
     """Tuples that left, in order; equally long columns.
 
     ``events``: (tuples, steps) of the match. ``plus``: a result, or one taken back. ``at``: when
@@ -101,18 +101,18 @@ class Told:
     at_end: np.ndarray
 
     @property
-    def given(self) -> int:
+    def inserted(self) -> int:
         """Z10's NoR."""
         return int(self.plus.sum())
 
     @property
-    def taken_back(self) -> int:
+    def retracted(self) -> int:
         """Compensations that delete."""
-        return len(self.plus) - self.given
+        return len(self.plus) - self.inserted
 
     @property
-    def standing(self) -> np.ndarray:
-        """(matches, steps): given and not taken back."""
+    def final(self) -> np.ndarray:
+        """(matches, steps): inserted and not retracted."""
         matches, of = np.unique(self.events, axis=0, return_inverse=True)
         count = np.zeros(len(matches), np.int64)
         np.add.at(count, of.reshape(-1), np.where(self.plus, 1, -1))
@@ -120,14 +120,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class MethodRun:
     """``seconds``: of the processor, by call, the least of the passes. ``noise``: how many times as
     long the median of the passes took.
     """
 
-    setup: Setup
-    arriving: Arriving
-    told: Told
+    setup: MethodSetup
+    arriving: IntervalArrivals
+    emissions: EmittedMatches
     seconds: np.ndarray
     noise: float = 1.0
 
@@ -139,17 +139,17 @@ class Ran:
     @property
     def corrections(self) -> int:
         """Z10's NoC: results taken back, and those that an event out of order completes."""
-        told, made = self.told, self.arriving
+        emissions, made = self.emissions, self.arriving
         order = np.argsort(made.arrival)
-        last = order[np.searchsorted(made.arrival[order], told.known_at)]
-        return told.taken_back + int((told.plus & made.late[last]).sum())
+        last = order[np.searchsorted(made.arrival[order], emissions.known_at)]
+        return emissions.retracted + int((emissions.plus & made.late[last]).sum())
 
     @property
     def latency_s(self) -> float:
         """Z10's average latency [s]: per result that stands, from its first event's arrival until
         it leaves, and with what was taken back the time for which it stood.
         """
-        events = self.told.events
+        events = self.emissions.events
         return self._latency_s(self.arriving.arrival[events].min(axis=1, initial=_LATER))
 
     @property
@@ -160,23 +160,23 @@ class Ran:
     @property
     def waiting_s(self) -> float:
         """The same from its last event's arrival [s]."""
-        return self._latency_s(self.told.known_at)
+        return self._latency_s(self.emissions.known_at)
 
     def _latency_s(self, since: np.ndarray) -> float:
-        told, inner = self.told, ~self.told.at_end
-        took = told.at - np.where(told.plus, since, told.known_at)
-        standing = int(np.where(told.plus, 1, -1)[inner].sum())
-        return float(took[inner].sum()) / max(standing, 1) / NS_PER["s"]
+        emissions, inner = self.emissions, ~self.emissions.at_end
+        took = emissions.at - np.where(emissions.plus, since, emissions.known_at)
+        final = int(np.where(emissions.plus, 1, -1)[inner].sum())
+        return float(took[inner].sum()) / max(final, 1) / NS_PER["s"]
 
     def accuracy(self, truth: np.ndarray) -> float:
         """Z10's accuracy: NoCR / NoR, the share of results given that stand and are right; 0
         without any result.
         """
-        return 100 * self.right(truth) / max(self.told.given, 1)
+        return 100 * self.right(truth) / max(self.emissions.inserted, 1)
 
     def right(self, truth: np.ndarray) -> int:
         """How many of the results that stand are among ``truth``."""
-        return in_both(self.told.standing, truth)
+        return in_both(self.emissions.final, truth)
 
 
 def in_both(one: np.ndarray, other: np.ndarray) -> int:
@@ -184,7 +184,7 @@ def in_both(one: np.ndarray, other: np.ndarray) -> int:
     return len({tuple(row) for row in one.tolist()} & {tuple(row) for row in other.tolist()})
 
 
-def too_near(passes: Mapping[str, Sequence[Ran]], *ratios: float) -> str:
+def too_near(passes: Mapping[str, Sequence[MethodRun]], *ratios: float) -> str:
     """Why times cannot decide a claim that is one of such a ratio to 1; empty if they can."""
     count = min(len(ran.arriving) for of in passes.values() for ran in of)
     if count < _TIMED_LEAST:
@@ -193,38 +193,44 @@ def too_near(passes: Mapping[str, Sequence[Ran]], *ratios: float) -> str:
     near = [ratio for ratio in ratios if 1 / noise < ratio < noise]
     if near:
         return (
-            f"it hangs on {listed(f'{ratio:.3f} to 1' for ratio in near)}, which another run may "
-            f"turn round: passes of this one differ by {noise - 1:.0%}."
+            f"it depends on {listed(f'{ratio:.3f} to 1' for ratio in near)}, which another run may "
+            f"reverse: passes of this one differ by {noise - 1:.0%}."
         )
     return ""
 
 
-def written(passes: Mapping[str, Sequence[Ran]]) -> str:
-    """How many tuples left, results and what takes them back, at the first and the last point."""
-    ends = ((name, [len(of[place].told.plus) for place in (0, -1)]) for name, of in passes.items())
+def written(passes: Mapping[str, Sequence[MethodRun]]) -> str:
+    """Emitted tuples, results and retractions, at the first and the last point."""
+    ends = (
+        (name, [len(of[place].emissions.plus) for place in (0, -1)]) for name, of in passes.items()
+    )
     return "tuples written at the first and the last point: " + listed(
         f"{name} {first:,} and {last:,}" for name, (first, last) in ends
     )
 
 
-def truth(run: PaperRun, shape: Shape, length: int = 3) -> np.ndarray:
+def truth(run: PaperRun, shape: WorkloadShape, length: int = 3) -> np.ndarray:
     """The matches there are, from the same events in order."""
-    setup = Setup(REALTIME, shape, 0.0, length)
-    return counted(run, "in order", [setup])[setup].told.standing
+    setup = MethodSetup(REALTIME, shape, 0.0, length)
+    return counted(run, "in order", [setup])[setup].emissions.final
 
 
-def counted(run: PaperRun, what: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
-    """Every setup once, for what no machine changes."""
+def counted(
+    run: PaperRun, what: str, setups: Sequence[MethodSetup]
+) -> dict[MethodSetup, MethodRun]:
+    """Every setup once, for values that do not depend on the machine."""
     return _passed(run, what, setups, 1)
 
 
-def timed(run: PaperRun, what: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+def timed(run: PaperRun, what: str, setups: Sequence[MethodSetup]) -> dict[MethodSetup, MethodRun]:
     """Every setup several times in turn; of each call the least time counts."""
     return _passed(run, what, setups, _TURNS)
 
 
-def _passed(run: PaperRun, what: str, setups: Sequence[Setup], turns: int) -> dict[Setup, Ran]:
-    found: dict[Setup, list[Ran]] = {}
+def _passed(
+    run: PaperRun, what: str, setups: Sequence[MethodSetup], turns: int
+) -> dict[MethodSetup, MethodRun]:
+    found: dict[MethodSetup, list[MethodRun]] = {}
     with run.watched(f"{what}: {len(setups)} setups") as advanced:
         for turn in range(turns):
             for setup in setups:
@@ -235,7 +241,7 @@ def _passed(run: PaperRun, what: str, setups: Sequence[Setup], turns: int) -> di
     return {setup: _least(ran) for setup, ran in found.items()}
 
 
-def _least(ran: Sequence[Ran]) -> Ran:
+def _least(ran: Sequence[MethodRun]) -> MethodRun:
     """Passes of one setup as one."""
     seconds = np.array([each.seconds for each in ran])
     least = seconds.min(axis=0)
@@ -243,24 +249,24 @@ def _least(ran: Sequence[Ran]) -> Ran:
     return replace(ran[0], seconds=least, noise=noise)
 
 
-def events(run: PaperRun, setup: Setup) -> Arriving:
+def events(run: PaperRun, setup: MethodSetup) -> IntervalArrivals:
     """What a setup's passes read, at the run's scale."""
     shape = replace(setup.shape, count=max(round(setup.shape.count * run.scale), _FEWEST))
     return run.once(("events", shape, setup.share), lambda: arriving(shape, setup.share, run.seed))
 
 
-def too_few(run: PaperRun, shape: Shape) -> str:
+def too_few(run: PaperRun, shape: WorkloadShape) -> str:
     """Why so few events decide no comparison of accuracies or latencies; empty if they do."""
-    count = len(events(run, Setup(REALTIME, shape)))
+    count = len(events(run, MethodSetup(REALTIME, shape)))
     return f"{count:,} events; fewer than {_LEAST:,} say too little." if count < _LEAST else ""
 
 
-def k_ns(run: PaperRun, setup: Setup) -> int:
+def k_ns(run: PaperRun, setup: MethodSetup) -> int:
     """Z10's K (Table 2): the maximum delay of out-of-order events [ns]."""
     return events(run, replace(setup, share=MOST) if setup.fixed_k else setup).k_ns
 
 
-def _one_pass(run: PaperRun, setup: Setup, advanced: Advanced) -> Ran:
+def _one_pass(run: PaperRun, setup: MethodSetup, advanced: Advanced) -> MethodRun:
     made = events(run, setup)
     seen = {K_SLACK: made.starts, IE_MINER: made.as_arrived}.get(setup.method, made)
     chain = Chain(_settings(run, setup), DEFAULT_SITE)
@@ -269,13 +275,13 @@ def _one_pass(run: PaperRun, setup: Setup, advanced: Advanced) -> Ran:
         began = time.process_time()
         output = chain.process([frame])
         seconds.append(time.process_time() - began)
-        parts += _told(output.results[0], at_end=False)
+        parts += _emissions(output.results[0], at_end=False)
         advanced(frame.rows)
-    parts += _told(chain.finish().results[0], at_end=True)
-    return Ran(setup, made, _joined(parts, setup.length), np.array(seconds))
+    parts += _emissions(chain.finish().results[0], at_end=True)
+    return MethodRun(setup, made, _joined(parts, setup.length), np.array(seconds))
 
 
-def _settings(run: PaperRun, setup: Setup) -> ChainSettings:
+def _settings(run: PaperRun, setup: MethodSetup) -> ChainSettings:
     waits_ns, slack = k_ns(run, setup), setup.method == K_SLACK
     barrier, keep_ns = "immediate", waits_ns
     if setup.method in {K_SLACK, IE_MINER}:
@@ -297,7 +303,7 @@ def _settings(run: PaperRun, setup: Setup) -> ChainSettings:
     )
 
 
-def _told(results: ResultPieces, *, at_end: bool) -> list[Told]:
+def _emissions(results: ResultPieces, *, at_end: bool) -> list[EmittedMatches]:
     found = []
     for piece in results.pieces:
         if not isinstance(piece, Matches):
@@ -306,15 +312,15 @@ def _told(results: ResultPieces, *, at_end: bool) -> list[Told]:
         steps = (of >= 0).all(axis=0)
         events = piece.columns["seq"][of[:, steps]]
         ends = np.full(len(events), at_end)
-        found.append(Told(events, given.plus, given.at, given.known_at, ends))
+        found.append(EmittedMatches(events, given.plus, given.at, given.known_at, ends))
     return found
 
 
-def _joined(parts: Sequence[Told], steps: int) -> Told:
+def _joined(parts: Sequence[EmittedMatches], steps: int) -> EmittedMatches:
     none = np.empty(0, np.int64)
-    nothing = Told(np.empty((0, steps), np.int64), none == 0, none, none, none == 0)
+    nothing = EmittedMatches(np.empty((0, steps), np.int64), none == 0, none, none, none == 0)
     every = [nothing, *parts]
-    return Told(
+    return EmittedMatches(
         *(np.concatenate([getattr(part, name) for part in every])
           for name in ("events", "plus", "at", "known_at", "at_end"))
     )  # fmt: skip

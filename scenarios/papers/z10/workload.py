@@ -1,4 +1,4 @@
-"""Events in the shape of Z10 6.1, instants or intervals, of which an exact share is out of order.
+"""Events in the shape of Z10 6.1, instants or intervals; an exact share is out of order.
 
 Sensors send events of random types; one arrives when it ends, or later. What is late at a smaller
 share is as late at a larger one, so that points of a figure differ by disorder alone.
@@ -30,8 +30,8 @@ _START_NS: Final = 1_700_000_000 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What events are like.
+class WorkloadShape:
+    """Properties of the events.
 
     ``count``: of all. ``density``: per window. ``types``: so many of ``TYPES``. ``mean_ns``: length
     of an interval; 0: instants. ``delay_ns``: by how much events are out of order, at most, but
@@ -46,7 +46,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
+class IntervalArrivals:
     """Events in order of their ends, equally long columns.
 
     ``ts``, ``te``: start and end [ns]; no two ends at one instant. ``kind``: place in ``TYPES``.
@@ -68,15 +68,17 @@ class Arriving:
         return int((self.arrival - self.ts).max())
 
     @property
-    def starts(self) -> Arriving:
+    def starts(self) -> IntervalArrivals:
         """What somebody sees who knows instants alone: each at its start."""
-        return Arriving(self.ts, self.ts, self.kind, self.arrival, self.late)
+        return IntervalArrivals(self.ts, self.ts, self.kind, self.arrival, self.late)
 
     @property
-    def as_arrived(self) -> Arriving:
+    def as_arrived(self) -> IntervalArrivals:
         """What somebody sees who takes the order of arrival for that of time."""
         moved = self.arrival - self.te
-        return Arriving(self.ts + moved, self.te + moved, self.kind, self.arrival, self.late)
+        return IntervalArrivals(
+            self.ts + moved, self.te + moved, self.kind, self.arrival, self.late
+        )
 
     def frames(self, rows: int) -> Iterator[Frame]:
         """Frames of ``rows`` records in order of arrival; ``seq`` is an event's place in here."""
@@ -100,7 +102,7 @@ class Arriving:
             yield Frame(DEFAULT_SITE, batch.slice(start, rows))
 
 
-def arriving(shape: Shape, share: float, seed: int) -> Arriving:
+def arriving(shape: WorkloadShape, share: float, seed: int) -> IntervalArrivals:
     """Events of ``shape``, a ``share`` of them out of order."""
     chance, count = np.random.default_rng((seed, 20)), shape.count
     apart = WITHIN_NS / shape.density
@@ -115,4 +117,4 @@ def arriving(shape: Shape, share: float, seed: int) -> Arriving:
     arrival = arrivals(te, 0, late, delay)
     order = np.argsort(arrival, kind="stable")
     arrival[order] = np.maximum.accumulate(arrival[order] - np.arange(count)) + np.arange(count)
-    return Arriving(te - length.astype(np.int64), te, kind, arrival, late)
+    return IntervalArrivals(te - length.astype(np.int64), te, kind, arrival, late)

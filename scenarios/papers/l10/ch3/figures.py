@@ -8,19 +8,19 @@ from typing import Final
 
 from slackwater.paper import COLOURS, Finding, PaperRun
 from slackwater.scenario import Claim, Table
-from slackwater.scenarios.papers.drawing import Series, lines
+from slackwater.scenarios.papers.drawing import Curve, lines
 from slackwater.scenarios.papers.l10.ch3.runs import (
     PLAIN,
     WAYS,
     WITH_BASIC,
     WITH_LIGHT,
-    Cost,
+    WayCost,
     costs,
 )
 from slackwater.scenarios.papers.l10.ch3.workflow import EARLY, FLOWS, by_pattern, by_predicate
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
-Points = Mapping[str, Mapping[str, Cost]]
+Points = Mapping[str, Mapping[str, WayCost]]
 """By the percentage of items that match, then by way."""
 SAVED: Final = 76.0
 """Percent, of the time at selectivity 0: the paper's only number there."""
@@ -81,7 +81,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _saved(points: Points, way: str, what: str) -> list[float]:
-    """What a way saves of the plain one's, in percent."""
+    """Savings of a way compared with the plain one [%]."""
     return [
         100 * (1 - getattr(of[way], what) / getattr(of[PLAIN], what)) if getattr(of[PLAIN], what)
         else 0.0
@@ -90,12 +90,12 @@ def _saved(points: Points, way: str, what: str) -> list[float]:
 
 
 def _takes(points: Points, what: str) -> str:
-    """What each way takes, by selectivity."""
-    told = "; ".join(
+    """Times of each way, by selectivity."""
+    by_selectivity = "; ".join(
         f"{name}: " + listed(f"{1e3 * getattr(of[way], what):.3g}" for way in WAYS)
         for name, of in points.items()
     )
-    return f"{', '.join(WAYS)} take, by selectivity, {told} ms."
+    return f"{', '.join(WAYS)} take, by selectivity, {by_selectivity} ms."
 
 
 def _shown(values: Sequence[float]) -> str:
@@ -193,7 +193,7 @@ def _finding(
         f"{label.partition(' [')[0]} by selectivity".capitalize(),
         "The paper draws the same without printed numbers.",
         [
-            Series(way, list(points), [factor * getattr(of[way], what) for of in points.values()],
+            Curve(way, list(points), [factor * getattr(of[way], what) for of in points.values()],
                    colour)
             for way, colour in zip(WAYS, COLOURS, strict=False)
         ],

@@ -19,11 +19,11 @@ from slackwater.scenarios.papers.l10.ch3.strategies import (
     BASIC,
     LIGHT,
     NAIVE,
-    Checked,
-    Stacks,
+    CheckedAutomaton,
+    StackColumns,
     search,
 )
-from slackwater.scenarios.papers.l10.ch3.workflow import EARLY, Items, items
+from slackwater.scenarios.papers.l10.ch3.workflow import EARLY, WorkflowTraces, items
 
 WAYS: Final = {"without constraints": NAIVE, "basic": BASIC, "light": LIGHT}
 """L10 Algorithms 4, 5 with 1, and 5 with 2."""
@@ -34,7 +34,7 @@ _FEWEST: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class WayCost:
     """Of one way and query.
 
     Attributes:
@@ -52,7 +52,7 @@ class Cost:
     share: float
 
 
-def costs(run: PaperRun, text: str, where: str = EARLY, fewer: int = 1) -> dict[str, Cost]:
+def costs(run: PaperRun, text: str, where: str = EARLY, fewer: int = 1) -> dict[str, WayCost]:
     """The cost of each way to answer a query; their passes take turns.
 
     ``where``: of ``FLOWS``. ``fewer``: so many times fewer items, and passes.
@@ -63,7 +63,7 @@ def costs(run: PaperRun, text: str, where: str = EARLY, fewer: int = 1) -> dict[
     return run.once(("l10 ch3", text, fewer), lambda: _costs(run, text, where, fewer))
 
 
-def _costs(run: PaperRun, text: str, where: str, fewer: int) -> dict[str, Cost]:
+def _costs(run: PaperRun, text: str, where: str, fewer: int) -> dict[str, WayCost]:
     count = max(round(ITEMS * run.scale / fewer), _FEWEST)
     made = run.once(("l10 ch3 items", where, count), lambda: items(count, run.seed, where))
     with run.watched(f"{count:,} items") as advanced:
@@ -72,7 +72,7 @@ def _costs(run: PaperRun, text: str, where: str, fewer: int) -> dict[str, Cost]:
     return found
 
 
-def compared(made: Items, text: str, turns: int) -> dict[str, Cost]:
+def compared(made: WorkflowTraces, text: str, turns: int) -> dict[str, WayCost]:
     """The ways side by side, over the same items.
 
     Raises:
@@ -91,7 +91,7 @@ def compared(made: Items, text: str, turns: int) -> dict[str, Cost]:
     return found
 
 
-def symbols_of(automata: Automata, made: Items) -> np.ndarray:
+def symbols_of(automata: Automata, made: WorkflowTraces) -> np.ndarray:
     """The symbol of each event; its grade decides where there is a condition on it."""
     names, found = automata.alphabet.names, np.empty(len(made.types), np.int64)
     for number, name in enumerate(made.names):
@@ -108,7 +108,9 @@ def symbols_of(automata: Automata, made: Items) -> np.ndarray:
 
 
 class _Pass:
-    def __init__(self, way: int, plan: MonitorPlan, automata: Automata, made: Items) -> None:
+    def __init__(
+        self, way: int, plan: MonitorPlan, automata: Automata, made: WorkflowTraces
+    ) -> None:
         assert isinstance(plan.pattern, SeqPlan)
         alphabet, both = automata.alphabet, automata.encoded
         self._way, self._symbols = way, symbols_of(automata, made)
@@ -118,9 +120,9 @@ class _Pass:
             for taken in _taken(automata, plan.pattern)
         ])  # fmt: skip
         basic = basic_of(automata.constraint, both) if way == BASIC else not_basic()
-        self._checked = Checked(both.table, both.verdict, basic)
+        self._checked = CheckedAutomaton(both.table, both.verdict, basic)
         longest = int(np.diff(made.starts).max())
-        self._stacks = Stacks(
+        self._stacks = StackColumns(
             np.zeros((len(steps), longest + 1), np.int64), np.zeros(len(steps), np.int64),
             np.zeros(len(steps), np.int64),
         )  # fmt: skip
@@ -151,8 +153,8 @@ class _Pass:
         )  # fmt: skip
         return time.process_time() - began, held, matches
 
-    def cost(self) -> Cost:
-        return Cost(
+    def cost(self) -> WayCost:
+        return WayCost(
             min(self._seconds), min(self._until), self._held / len(self._symbols), self._matches,
             round(100 * float(self._said.mean()), 2),
         )  # fmt: skip

@@ -19,7 +19,7 @@ BASIC: Final = 1
 LIGHT: Final = 2
 
 
-class Checked(NamedTuple):
+class CheckedAutomaton(NamedTuple):
     """The automaton of constraint and pattern, what its states say, and Algorithm 1's two."""
 
     table: np.ndarray
@@ -27,7 +27,7 @@ class Checked(NamedTuple):
     basic: Basic
 
 
-class Stacks(NamedTuple):
+class StackColumns(NamedTuple):
     """``before``: int64 (steps, events of a trace), of each entry how many of the step before;
     ``size``: int64 (steps,); ``at``: scratch of the search.
     """
@@ -38,7 +38,7 @@ class Stacks(NamedTuple):
 
 
 @kernel
-def _matches(stacks: Stacks) -> int:
+def _matches(stacks: StackColumns) -> int:
     """How many matches end with the last step's newest entry: each is walked through."""
     last = len(stacks.size) - 1
     found, step, newest = 0, last - 1, stacks.size[last] - 1
@@ -59,7 +59,7 @@ def _matches(stacks: Stacks) -> int:
 @kernel
 def search(
     way: int, symbols: np.ndarray, starts: np.ndarray, ends: np.ndarray, takes: np.ndarray,
-    checked: Checked, stacks: Stacks, known: np.ndarray, said: np.ndarray,
+    checked: CheckedAutomaton, stacks: StackColumns, known: np.ndarray, said: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Go through all traces, one after another.
 

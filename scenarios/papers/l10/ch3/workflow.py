@@ -1,4 +1,4 @@
-"""A supply chain made up: one trace per item, and queries of which a given share of them matches.
+"""A synthetic supply chain: one trace per item, and queries that a given share of them matches.
 
 L10 takes 5 GB of data after Huang and Gupta's model, in which three fifths of the types are
 optional or exclusive; so it is here, with numbers of our own.
@@ -27,7 +27,7 @@ FLOWS: Final = {
     EARLY: ", ".join((_BEGIN, _CHOSEN, _MIDDLE, _END)),
     MIDDLE: ", ".join((_BEGIN, _MIDDLE, _CHOSEN, _END)),
 }
-"""By where the steps stand of which one decides whether an item matches; ours is the first."""
+"""Flows by the place of the step that decides whether an item matches; ours is the first."""
 _OPTIONAL: Final = {
     "RECALL": 0.0, "CUSTOMS": 0.2, "INSPECTED": 0.4, "RELABELLED": 0.6, "REPACKED": 0.8,
 }  # fmt: skip
@@ -54,7 +54,7 @@ def by_pattern(where: str = EARLY) -> Mapping[int, str]:
 
 
 def by_predicate(where: str = EARLY) -> Mapping[int, str]:
-    """Queries whose pattern every item matches, and of which a condition leaves a percentage."""
+    """Queries whose pattern every item matches; a condition leaves a percentage of them."""
     steps = ["ORDERED", "SUPPLIER", *_REST]
     of = 2 if where == EARLY else 2 + _REST.index("LABEL_CENTER")
     return {
@@ -69,7 +69,7 @@ def _query(steps: list[str], condition: str, where: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class WorkflowTraces:
     """``types``: of all events, trace after trace, as places in ``names``; ``starts``: of traces,
     and the end. ``grade``: of each event.
     """
@@ -80,7 +80,7 @@ class Items:
     grade: np.ndarray
 
 
-def items(count: int, seed: int, where: str = EARLY) -> Items:
+def items(count: int, seed: int, where: str = EARLY) -> WorkflowTraces:
     """So many traces that keep to the flow of ``FLOWS``."""
     rng = np.random.default_rng(seed)
     names: list[str] = []
@@ -120,4 +120,4 @@ def items(count: int, seed: int, where: str = EARLY) -> Items:
     there = table >= 0
     starts = np.concatenate(([0], np.cumsum(there.sum(axis=1))))
     grade = rng.integers(0, _GRADES, int(starts[-1]))
-    return Items(tuple(names), table[there].astype(np.int64), starts, grade)
+    return WorkflowTraces(tuple(names), table[there].astype(np.int64), starts, grade)

@@ -13,7 +13,7 @@ from typing import Final
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Table
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.l10.ch4 import published
 from slackwater.scenarios.papers.l10.ch4.runs import (
     WITHIN_NS,
@@ -23,14 +23,14 @@ from slackwater.scenarios.papers.l10.ch4.runs import (
     rises,
     sized,
 )
-from slackwater.scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, Scanned, scan
+from slackwater.scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, ScanCounts, scan
 from slackwater.scenarios.papers.l10.ch4.streams import TYPES, stream
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 SLACK_NS: Final = 100
 """How late events are at most; longer than the window, so that stacks are long."""
 SLACKS_NS: Final = (50, 200, 1_000)
-"""Others, to see what hangs on it."""
+"""Others, which show the effect of the slack."""
 SHARES: Final = (0.9, 0.7, 0.5, 0.3, 0.1)
 """Out of order. The paper names the first and the fourth."""
 _SEARCH: Final = next(iter(SEARCHES))
@@ -38,15 +38,15 @@ _OFF, _ON = "every event sorted in", "with AIS-CLOCK"
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class StackBuild:
     """The stacks of one stream, built without and with AIS-CLOCK; ``seconds``: of the processor."""
 
-    found: Mapping[str, Scanned]
+    found: Mapping[str, ScanCounts]
     seconds: Mapping[str, float]
 
     @property
     def gain(self) -> float:
-        """What it saves of the work [%]."""
+        """Work that it saves [%]."""
         return gain_percent(self.found[_OFF].steps, self.found[_ON].steps)
 
     @property
@@ -97,21 +97,21 @@ def _scans(search: str, slack_ns: int) -> dict[str, Scan]:
     }
 
 
-def _built(run: PaperRun, size: int, share: float) -> Built:
-    def made() -> Built:
+def _built(run: PaperRun, size: int, share: float) -> StackBuild:
+    def made() -> StackBuild:
         events = sized(run, size)
         one = stream(events, share, SLACK_NS, run.seed)
         with run.watched(f"AIS-CLOCK, {events:,} events, {share:.0%} out of order") as advanced:
 
-            def each(asked: Scan) -> Callable[[], Scanned]:
-                def build() -> Scanned:
+            def each(asked: Scan) -> Callable[[], ScanCounts]:
+                def build() -> ScanCounts:
                     advanced(events)
                     return scan(one.ts, one.kind, len(TYPES), asked)
 
                 return build
 
             timed = in_turns({n: each(asked) for n, asked in _scans(_SEARCH, SLACK_NS).items()})
-        return Built(
+        return StackBuild(
             {name: found for name, (_, found) in timed.items()},
             {name: seconds for name, (seconds, _) in timed.items()},
         )
@@ -151,7 +151,7 @@ def _range(judge: Callable[[str, int], bool]) -> str:
     )
 
 
-def _table(title: str, built: Mapping[int, Built] | Mapping[float, Built]) -> Table:
+def _table(title: str, built: Mapping[int, StackBuild] | Mapping[float, StackBuild]) -> Table:
     rows: list[tuple[str | float, ...]] = []
     for name, each in built.items():
         label = f"{name:,} events" if isinstance(name, int) else f"{name:.0%} out of order"
@@ -176,13 +176,13 @@ def _table(title: str, built: Mapping[int, Built] | Mapping[float, Built]) -> Ta
     )
 
 
-def _by_size(built: Mapping[int, Built]) -> Figure:
+def _by_size(built: Mapping[int, StackBuild]) -> Figure:
     return drawing.bars(
         "figure-4-8",
         "Building the stacks with and without AIS-CLOCK, 90 % of the events out of order",
         "As the paper draws it: inserting events and resetting RIP, without building sequences.",
         [
-            Series(option, [f"{size:,}" for size in built],
+            Curve(option, [f"{size:,}" for size in built],
                    [1000 * each.seconds[option] for each in built.values()], colour)
             for option, colour in zip((_OFF, _ON), COLOURS, strict=False)
         ],
@@ -197,8 +197,8 @@ def _by_share(gains: Sequence[float]) -> Figure:
         f"With {published.GAIN_SIZE:,} events (at scale 1). Dotted: the two numbers that the paper "
         "prints.",
         [
-            Series("ours", _percent_axis(SHARES), list(gains), COLOURS[0]),
-            Series("the paper", _percent_axis(published.GAINS), list(published.GAINS.values()),
+            Curve("ours", _percent_axis(SHARES), list(gains), COLOURS[0]),
+            Curve("the paper", _percent_axis(published.GAINS), list(published.GAINS.values()),
                    COLOURS[1], published=True),
         ],
         ("events out of order [%]", "gain [%]"),

@@ -14,17 +14,17 @@ from slackwater.engine.core.errors import ContractViolation
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Table
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.l10.ch4 import published
 from slackwater.scenarios.papers.l10.ch4.runs import WITHIN_NS, in_turns, milliseconds, rises, sized
 from slackwater.scenarios.papers.l10.ch4.sequence_scan import Scan, scan
-from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, PointStream, stream
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 SLACK_NS: Final = 20
 """The promised K; nothing is ever late here, but the stacks keep events so much longer."""
 SLACKS_NS: Final = (1, 5, 100, 1_000)
-"""Others, to see what hangs on it."""
+"""Others, which show the effect of the slack."""
 TURNS: Final = 31
 """Passes are of a few ms."""
 MOST_PERCENT: Final = 25
@@ -33,7 +33,7 @@ _SIMPLE, _OURS = "late handling off", "late handling on"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class OverheadRun:
     """CPU seconds of both on one ordered stream, and the matches that both find."""
 
     simple_s: float
@@ -93,7 +93,7 @@ def overhead(run: PaperRun) -> Finding:
     return Finding(claims, (_table(found),), (_figure(found),))
 
 
-def _compared(run: PaperRun, size: int, slack_ns: int) -> Compared:
+def _compared(run: PaperRun, size: int, slack_ns: int) -> OverheadRun:
     events = sized(run, size)
     ordered = stream(events, 0.0, slack_ns, run.seed)
     with run.watched(f"overhead, {events:,} events in order, K = {slack_ns}") as advanced:
@@ -105,15 +105,15 @@ def _compared(run: PaperRun, size: int, slack_ns: int) -> Compared:
     (simple_s, matches), (ours_s, also) = timed[_SIMPLE], timed[_OURS]
     if matches != also:
         raise ContractViolation(f"{matches} matches with late handling off, {also} with it on")
-    return Compared(simple_s, ours_s, matches)
+    return OverheadRun(simple_s, ours_s, matches)
 
 
-def _one(made: Stream, slack_ns: int, *, late: bool, advanced: Callable[[int], None]) -> int:
+def _one(made: PointStream, slack_ns: int, *, late: bool, advanced: Callable[[int], None]) -> int:
     advanced(len(made))
     return scan(made.ts, made.kind, len(TYPES), Scan(WITHIN_NS, slack_ns, late=late)).matches
 
 
-def _table(found: Mapping[int, Compared]) -> Table:
+def _table(found: Mapping[int, OverheadRun]) -> Table:
     rows = [
         (f"{size:,} events", milliseconds(each.simple_s), milliseconds(each.ours_s),
          round(each.overhead_percent, 1), each.matches)
@@ -128,15 +128,15 @@ def _table(found: Mapping[int, Compared]) -> Table:
     )
 
 
-def _figure(found: Mapping[int, Compared]) -> Figure:
+def _figure(found: Mapping[int, OverheadRun]) -> Figure:
     sizes = [f"{size:,}" for size in found]
     return drawing.bars(
         "figure-4-9",
         "Cost of a pass over ordered input",
         "One kernel with its late handling off and on.",
         [
-            Series(_SIMPLE, sizes, [1000 * each.simple_s for each in found.values()], COLOURS[0]),
-            Series(_OURS, sizes, [1000 * each.ours_s for each in found.values()], COLOURS[1]),
+            Curve(_SIMPLE, sizes, [1000 * each.simple_s for each in found.values()], COLOURS[0]),
+            Curve(_OURS, sizes, [1000 * each.ours_s for each in found.values()], COLOURS[1]),
         ],
         ("events", "time of the processor [ms]"),
     )

@@ -16,14 +16,14 @@ from slackwater.engine.core.errors import ContractViolation
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Claim, Table
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.l10.beside import by_ours
 from slackwater.scenarios.papers.l10.ch4.built import built
 from slackwater.scenarios.papers.l10.ch4.runs import (
     FLAT,
     WITHIN_NS,
-    Cost,
-    Held,
+    MatcherLoad,
+    PassCost,
     costs,
     gain_percent,
     held_by,
@@ -32,8 +32,8 @@ from slackwater.scenarios.papers.l10.ch4.runs import (
     rises,
     sized,
 )
-from slackwater.scenarios.papers.l10.ch4.sequence_scan import Scan, Scanned, scan
-from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
+from slackwater.scenarios.papers.l10.ch4.sequence_scan import Scan, ScanCounts, scan
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, PointStream, stream
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, times, turns
 
 EVENTS: Final = 20_000
@@ -42,7 +42,7 @@ COUNTED: Final = 100_000
 """Events where sequences are only counted."""
 _TURNS: Final = 2
 _READ: Final = 40
-"""Calls after each of which the state is read."""
+"""Calls of a pass; the state is read after each."""
 SLACKS_NS: Final = (20, 40, 80)
 IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the events."""
@@ -58,15 +58,15 @@ _LOOKED: Final = "looked_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PartitionCase:
     """One stream: what our matcher held and did, the sequences that the paper's operator builds, by
     option, and how long it takes [s] and what it does.
     """
 
-    held: Mapping[str, Held]
-    cost: Mapping[str, Cost]
+    held: Mapping[str, MatcherLoad]
+    cost: Mapping[str, PassCost]
     sequences: Mapping[str, int]
-    scanned: Mapping[str, tuple[float, Scanned]]
+    scanned: Mapping[str, tuple[float, ScanCounts]]
 
     @property
     def state_gain(self) -> float:
@@ -102,12 +102,12 @@ class Case:
 Gains = Mapping[tuple[int, float], float]
 
 
-def _work(scanned: Scanned) -> int:
+def _work(scanned: ScanCounts) -> int:
     """Entries that it compared, moved, reset and visited."""
     return scanned.steps + scanned.visited
 
 
-Cases = Mapping[tuple[int, float], Case]
+Cases = Mapping[tuple[int, float], PartitionCase]
 
 
 def memory(run: PaperRun) -> Finding:
@@ -213,7 +213,7 @@ def _cases(run: PaperRun) -> Cases:
     })  # fmt: skip
 
 
-def _case(run: PaperRun, slack_ns: int, in_order: float) -> Case:
+def _case(run: PaperRun, slack_ns: int, in_order: float) -> PartitionCase:
     events = sized(run, EVENTS)
     with run.watched(f"partition, K = {slack_ns}, {in_order:.0%} in order") as advanced:
         made = stream(events, 1 - in_order, slack_ns, run.seed)
@@ -223,13 +223,13 @@ def _case(run: PaperRun, slack_ns: int, in_order: float) -> Case:
     found = {each.matches for each in cost.values()} | {of.matches for _, of in scanned.values()}
     if len(found) > 1:
         raise ContractViolation(f"K = {slack_ns}, {in_order:.0%} in order: matches differ")
-    return Case(held, cost, _sequences(run, slack_ns, in_order), scanned)
+    return PartitionCase(held, cost, _sequences(run, slack_ns, in_order), scanned)
 
 
-def _scanned(made: Stream, slack_ns: int) -> dict[str, tuple[float, Scanned]]:
+def _scanned(made: PointStream, slack_ns: int) -> dict[str, tuple[float, ScanCounts]]:
     """Seconds of the paper's operator, and what it does."""
 
-    def each(*, partition: bool) -> Callable[[], Scanned]:
+    def each(*, partition: bool) -> Callable[[], ScanCounts]:
         asked = Scan(WITHIN_NS, slack_ns, partition=partition)
         return lambda: scan(made.ts, made.kind, STEPS, asked)
 
@@ -263,7 +263,7 @@ def _nothing_between(cases: Cases) -> str:
     )
 
 
-def _built(made: Stream, slack_ns: int, option: str) -> int:
+def _built(made: PointStream, slack_ns: int, option: str) -> int:
     return sum(built(made.ts, made.kind, STEPS, WITHIN_NS, slack_ns, option == _ON))
 
 
@@ -350,9 +350,12 @@ def _said(names: Sequence[str], lines: Sequence[Sequence[float]]) -> str:
 
 
 def _table(
-    title: str, cases: Cases, of: Callable[[Case, str], float], gain: Callable[[Case], float],
+    title: str,
+    cases: Cases,
+    of: Callable[[PartitionCase, str], float],
+    gain: Callable[[PartitionCase], float],
     note: str,
-) -> Table:  # fmt: skip
+) -> Table:
     rows = [
         (f"K = {slack}, {share:.0%} in order", of(case, _OFF), of(case, _ON), round(gain(case), 1))
         for (slack, share), case in cases.items()
@@ -364,7 +367,7 @@ def _gain_figure(name: str, title: str, gains: Gains, caption: str) -> Figure:
     return drawing.lines(
         name, title, caption,
         [
-            Series(f"K = {slack}", [100 * share for share in IN_ORDER],
+            Curve(f"K = {slack}", [100 * share for share in IN_ORDER],
                    [gains[slack, share] for share in IN_ORDER], colour)
             for slack, colour in zip(SLACKS_NS, COLOURS, strict=False)
         ],
@@ -380,9 +383,9 @@ def _ratio_figure(grown: Mapping[int, float], ratios: Mapping[int, float]) -> Fi
         f"All events in order, W = {WITHIN_NS}, K = {listed(map(str, ratios))}. The axis of the "
         "ratio is logarithmic.",
         [
-            Series("ours, bytes held", longer, list(grown.values()), COLOURS[0]),
-            Series("Algorithm 7, counted", longer, list(ratios.values()), COLOURS[2]),
-            Series(f"((K+W)/W)^{STEPS}, the paper", longer, [x**STEPS for x in longer],
+            Curve("ours, bytes held", longer, list(grown.values()), COLOURS[0]),
+            Curve("Algorithm 7, counted", longer, list(ratios.values()), COLOURS[2]),
+            Curve(f"((K+W)/W)^{STEPS}, the paper", longer, [x**STEPS for x in longer],
                    COLOURS[1], published=True),
         ],
         ("(K+W)/W", "times as much"),

@@ -16,7 +16,7 @@ from slackwater.engine.operators.match.seq import Alone, SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query.plan import SeqPlan, Step
 from slackwater.paper import Advanced, PaperRun
-from slackwater.scenarios.papers.l10.ch4.streams import TYPES, Stream, released
+from slackwater.scenarios.papers.l10.ch4.streams import TYPES, PointStream, released
 
 WITHIN_NS: Final = 20
 """L10 4.6.4: the window of its query."""
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class PassCost:
     """What a pass took. ``seconds``: of the processor, the least of several passes."""
 
     seconds: float
@@ -50,12 +50,12 @@ def sized(run: PaperRun, events: int) -> int:
 
 
 def costs(
-    made: Stream,
+    made: PointStream,
     slack_ns: int,
     variants: Mapping[str, bool],
     advanced: Advanced,
     turns: int = TURNS,
-) -> dict[str, Cost]:
+) -> dict[str, PassCost]:
     """The cost of each variant by its name. Their passes take turns."""
     batch = released(made)
 
@@ -67,7 +67,7 @@ def costs(
         return one
 
     timed = in_turns({name: each(divider) for name, divider in variants.items()}, turns)
-    return {name: Cost(seconds, *found) for name, (seconds, found) in timed.items()}
+    return {name: PassCost(seconds, *found) for name, (seconds, found) in timed.items()}
 
 
 def one_pass(batch: Released, slack_ns: int, divider: bool) -> Passed:
@@ -77,14 +77,14 @@ def one_pass(batch: Released, slack_ns: int, divider: bool) -> Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MatcherLoad:
     """What a matcher holds, on the average after each call: events, and bytes of its state."""
 
     events: float
     state_bytes: float
 
 
-def held_by(made: Stream, slack_ns: int, divider: bool, calls: int) -> Held:
+def held_by(made: PointStream, slack_ns: int, divider: bool, calls: int) -> MatcherLoad:
     """What our matcher holds while it takes the stream in so many calls."""
     matcher = Alone(SeqMatcher(plan(), settings(slack_ns, divider)))
     batch = released(made)
@@ -94,7 +94,7 @@ def held_by(made: Stream, slack_ns: int, divider: bool, calls: int) -> Held:
         matcher.process(Released(len(rows), part, {}, batch.strings, t_a=0))
         events.append(matcher.counters()["buffered"])
         sizes.append(len(to_bytes(matcher.snapshot())))
-    return Held(float(np.mean(events)), float(np.mean(sizes)))
+    return MatcherLoad(float(np.mean(events)), float(np.mean(sizes)))
 
 
 def settings(slack_ns: int, divider: bool) -> PatternSettings:

@@ -48,7 +48,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanCounts:
     """``matches``: how many. Work on the stacks: times ``compared``, entries ``moved``, RIPs
     ``reset``; on sequences: entries ``visited``. ``stacks``: of every step, the times held at the
     end, and their RIPs.
@@ -67,7 +67,7 @@ class Scanned:
         return self.compared + self.moved + self.reset
 
 
-def scan(ts: np.ndarray, kind: np.ndarray, steps: int, asked: Scan) -> Scanned:
+def scan(ts: np.ndarray, kind: np.ndarray, steps: int, asked: Scan) -> ScanCounts:
     """A pass over a stream.
 
     Args:
@@ -83,7 +83,7 @@ def scan(ts: np.ndarray, kind: np.ndarray, steps: int, asked: Scan) -> Scanned:
     ends = zip(time, rip, bottom.tolist(), top.tolist(), strict=True)
     held = tuple((t[low:high].tolist(), r[low:high].tolist()) for t, r, low, high in ends)
     compared, moved, reset, visited = map(int, work[0].item())
-    return Scanned(int(matches), compared, moved, reset, visited, held)
+    return ScanCounts(int(matches), compared, moved, reset, visited, held)
 
 
 @njit

@@ -26,7 +26,7 @@ TYPES: Final = ("A", "B", "C", "D", "E", "F")
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class PointStream:
     """Events in order of arrival.
 
     ``ts``: their times [ns], each of 0..n-1 once. ``kind``: place of their type in ``TYPES``.
@@ -41,8 +41,8 @@ class Stream:
         return len(self.ts)
 
 
-def stream(events: int, late_share: float, slack_ns: int, seed: int) -> Stream:
-    """``events`` events, of which ``late_share`` (in [0, 1)) are out of order, within ``slack_ns``.
+def stream(events: int, late_share: float, slack_ns: int, seed: int) -> PointStream:
+    """``events`` events; ``late_share`` of them (in [0, 1)) is out of order, within ``slack_ns``.
 
     With one seed, streams of one size have the same events and differ in their arrivals.
 
@@ -63,10 +63,10 @@ def stream(events: int, late_share: float, slack_ns: int, seed: int) -> Stream:
     if (arrival // 2 - np.arange(events)).max() > slack_ns:
         raise ValueError(f"{late_share:.0%} cannot be out of order with a slack of {slack_ns}")
     order = np.lexsort((draw.random(events), arrival))
-    return Stream(order, kind[order], late[order])
+    return PointStream(order, kind[order], late[order])
 
 
-def released(made: Stream) -> Released:
+def released(made: PointStream) -> Released:
     """What the order ``none`` hands to a matcher, in one batch: each event as it arrives.
 
     An event arrives at every ns of the arrival clock.

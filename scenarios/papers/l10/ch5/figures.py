@@ -9,7 +9,7 @@ from typing import Final
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
 from slackwater.scenarios.papers import drawing
-from slackwater.scenarios.papers.drawing import Series
+from slackwater.scenarios.papers.drawing import Curve
 from slackwater.scenarios.papers.l10.beside import by_ours
 from slackwater.scenarios.papers.l10.ch5.intervals import WITHIN_NS
 from slackwater.scenarios.papers.l10.ch5.ranges import Judge, Points, measured, of_ours, rests_on
@@ -18,17 +18,21 @@ from slackwater.scenarios.papers.l10.ch5.runs import (
     NAIVE_ISEQ,
     WAYS,
     WITH_IBP,
-    Setup,
+    JoinSetup,
     gain_percent,
 )
 from slackwater.scenarios.papers.verdicts import judged, listed
 
-TYPES: Final = {f"{10 * ends}t-{100 - 10 * ends}s": Setup(ends=ends) for ends in range(10, -1, -1)}
+TYPES: Final = {
+    f"{10 * ends}t-{100 - 10 * ends}s": JoinSetup(ends=ends) for ends in range(10, -1, -1)
+}
 """L10 Table 5.2."""
-LENGTHS: Final = {str(length): Setup(length=length, ends=length // 2) for length in range(2, 19, 4)}
-MEANS: Final = {f"W/{part}": Setup(mean_ns=WITHIN_NS // part) for part in (100, 50, 20, 10, 5)}
+LENGTHS: Final = {
+    str(length): JoinSetup(length=length, ends=length // 2) for length in range(2, 19, 4)
+}
+MEANS: Final = {f"W/{part}": JoinSetup(mean_ns=WITHIN_NS // part) for part in (100, 50, 20, 10, 5)}
 DENSITIES: Final = {
-    str(density): Setup(density=density, mean_ns=WITHIN_NS // 20, count=count, rising=10)
+    str(density): JoinSetup(density=density, mean_ns=WITHIN_NS // 20, count=count, rising=10)
     for density, count in {50: 20_000, 100: 20_000, 200: 20_000, 400: 6_000, 800: 1_500}.items()
 }
 FLAT: Final = 5.0
@@ -124,17 +128,17 @@ def _some(points: Points) -> list[str]:
 
 
 def _looked(points: Points) -> str:
-    """Why one way takes longer than another: candidates that it tests."""
-    told = "; ".join(
+    """Candidates that each way tests, which explain its time."""
+    counts = "; ".join(
         f"with {name} "
         + listed(f"{way} {number(float(f'{points[name][way].looked:.3g}'))}" for way in WAYS)
         for name in _some(points)
     )
-    return f"candidates tested for each interval: {told}."
+    return f"candidates tested for each interval: {counts}."
 
 
 def _cheap(points: Points) -> str:
-    """Why an index costs nothing to speak of."""
+    """Why the cost of an index is negligible."""
     return f"{_looked(points)} Beside them a pointer for each interval is no overhead."
 
 
@@ -146,13 +150,13 @@ def _all_conditions(points: Points) -> str:
 
 
 def _dropped(points: Points) -> str:
-    """Why they hold as much as they do."""
-    told = "; ".join(
+    """Reasons for the number of intervals that they hold."""
+    counts = "; ".join(
         f"with {name} " + listed(f"{way} {points[name][way].held:.1f}" for way in WAYS)
         for name in _some(points)
     )
     return (
-        f"intervals held: {told}. An interval without a chain below it is dropped; the fewer of "
+        f"intervals held: {counts}. An interval without a chain below it is dropped; the fewer of "
         "each type lie in a window, and the longer the chain, the more are."
     )
 
@@ -162,7 +166,7 @@ def _less(gains: Sequence[float]) -> str:
 
 
 def _claim(
-    run: PaperRun, setups: Mapping[str, Setup], text: str, judge: Judge,
+    run: PaperRun, setups: Mapping[str, JoinSetup], text: str, judge: Judge,
     said: Callable[[Points], str], paper: str, why: Callable[[Points], str],
     *, conditions: bool = True,
 ) -> Claim:  # fmt: skip
@@ -320,7 +324,7 @@ def _finding(
         "The paper draws the same without printed numbers."
         + (" The axis upwards is logarithmic." if what == "seconds" else ""),
         [
-            Series(way, list(points), [factor * getattr(of[way], what) for of in points.values()],
+            Curve(way, list(points), [factor * getattr(of[way], what) for of in points.values()],
                    colour)
             for way, colour in zip(WAYS, COLOURS, strict=False)
         ],

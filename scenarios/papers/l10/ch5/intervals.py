@@ -27,7 +27,7 @@ _START_NS: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class Intervals:
+class IntervalStream:
     """Intervals in order of their ends; equally long columns.
 
     ``ts``, ``te``: start and end [ns], int64, no two ends at one instant. ``kind``: place of the
@@ -43,7 +43,7 @@ class Intervals:
         return len(self.ts)
 
     def frames(self, rows: int, *, ibp: bool) -> Iterator[Frame]:
-        """Frames of ``rows`` records in order of arrival; ``ibp``: each start is told as well."""
+        """Frames of ``rows`` records in order of arrival; ``ibp``: also of their starts."""
         count = len(self)
         kinds = np.zeros(count, np.int8)
         columns: dict[str, np.ndarray] = {
@@ -80,7 +80,7 @@ class Intervals:
 
 def intervals(
     count: int, density: int, mean_ns: int, seed: int, spread: float = SPREAD
-) -> Intervals:
+) -> IntervalStream:
     """``count`` intervals, ``density`` per window, ``mean_ns`` long on average, give or take
     ``spread`` of it.
 
@@ -96,7 +96,7 @@ def intervals(
     ts, te = centres - half, centres + half
     order = np.argsort(te, kind="stable")
     ts, te = ts[order], te[order] + np.arange(count)
-    return Intervals(ts, te, kind[order], value[order])
+    return IntervalStream(ts, te, kind[order], value[order])
 
 
 def query(length: int, ends: int, rising: int) -> str:

@@ -28,8 +28,8 @@ _WORK: Final = np.dtype([(name, "i8") for name in ("matches", "tested", "dropped
 
 @dataclass(frozen=True, slots=True)
 class EndPoints:
-    """``steps`` of which the last ``ends`` relate ends; an attribute rises over the last ``rising``
-    steps; ``within_ns``: newest end less oldest start at most.
+    """``steps`` of a chain; the last ``ends`` relate ends; an attribute rises over the last
+    ``rising``; ``within_ns``: newest end less oldest start at most.
     """
 
     steps: int
@@ -39,7 +39,7 @@ class EndPoints:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MultiJoinCounts:
     """``tested``: candidates. ``dropped``: intervals for want of a partner. ``held``: intervals, on
     the average over the second half of them.
     """
@@ -52,7 +52,7 @@ class Joined:
 
 def multi_join(
     kind: np.ndarray, ts: np.ndarray, te: np.ndarray, value: np.ndarray, chain: EndPoints, way: int
-) -> Joined:
+) -> MultiJoinCounts:
     """A pass over intervals in order of their ends (int64 [ns], no two alike; ``value`` float64).
 
     ``kind``: the step of an interval; beyond the last step: none.
@@ -67,7 +67,7 @@ def multi_join(
         chain.within_ns, way,
     )  # fmt: skip
     matches, tested, dropped, held = map(int, work[0].item())
-    return Joined(matches, tested, dropped, held / max(count - count // 2, 1))
+    return MultiJoinCounts(matches, tested, dropped, held / max(count - count // 2, 1))
 
 
 @njit

@@ -10,10 +10,15 @@ from dataclasses import replace
 from typing import Final
 
 from slackwater.paper import PaperRun
-from slackwater.scenarios.papers.l10.ch5.runs import Cost, Setup, costs, costs_as_printed
+from slackwater.scenarios.papers.l10.ch5.runs import (
+    IntervalCost,
+    JoinSetup,
+    costs,
+    costs_as_printed,
+)
 from slackwater.scenarios.papers.verdicts import same_with
 
-Points = Mapping[str, Mapping[str, Cost]]
+Points = Mapping[str, Mapping[str, IntervalCost]]
 """By what is varied, then by way."""
 Judge = Callable[[Points], bool]
 _SPREADS: Final = {"a tenth": 0.1, "a half": 0.5}
@@ -22,18 +27,18 @@ _PART: Final = 4
 """So many times fewer intervals than in the figure."""
 
 
-def measured(run: PaperRun, setups: Mapping[str, Setup]) -> Points:
+def measured(run: PaperRun, setups: Mapping[str, JoinSetup]) -> Points:
     """What each point costs the paper's operator."""
     return {name: costs_as_printed(run, setup) for name, setup in setups.items()}
 
 
-def of_ours(run: PaperRun, setups: Mapping[str, Setup]) -> Points:
+def of_ours(run: PaperRun, setups: Mapping[str, JoinSetup]) -> Points:
     """What each point costs our matcher."""
     return {name: costs(run, setup) for name, setup in setups.items()}
 
 
 def rests_on(
-    run: PaperRun, setups: Mapping[str, Setup], judge: Judge, *, conditions: bool = True
+    run: PaperRun, setups: Mapping[str, JoinSetup], judge: Judge, *, conditions: bool = True
 ) -> str:
     """With which other deviations, and ``conditions``, ``judge`` says the same.
 
@@ -52,8 +57,8 @@ def rests_on(
         })  # fmt: skip
 
     spreads = others({f"{name} of the mean": {"spread": of} for name, of in _SPREADS.items()})
-    told = [f"how much lengths deviate, here a quarter of the mean: {spreads}"]
+    findings = [f"how much lengths deviate, here a quarter of the mean: {spreads}"]
     if conditions:
         steps = others({f"{steps} steps": {"rising": steps} for steps in _RISING})
-        told.append(f"over how many steps a value must rise, here 5: {steps}")
-    return f"{'; '.join(told)}; judged with a quarter of the intervals."
+        findings.append(f"over how many steps a value must rise, here 5: {steps}")
+    return f"{'; '.join(findings)}; judged with a quarter of the intervals."

@@ -17,7 +17,7 @@ from slackwater.paper import PaperRun
 from slackwater.scenarios.papers.l10.ch5.intervals import (
     SPREAD,
     WITHIN_NS,
-    Intervals,
+    IntervalStream,
     intervals,
     query,
 )
@@ -45,7 +45,7 @@ _FEWEST: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class JoinSetup:
     """A point of a figure.
 
     ``length``: of the query; ``ends``: how many of its end points are ends. ``mean_ns``: length of
@@ -64,7 +64,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class IntervalCost:
     """``seconds``: of the processor, the least of several passes. ``held``: intervals in memory
     after each call, on the average over the second half of them. ``looked``: candidates tested
     for each of ``count`` intervals; ``dropped``: share of these that was dropped as it came, or
@@ -79,7 +79,7 @@ class Cost:
     dropped: float
 
 
-def costs_as_printed(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+def costs_as_printed(run: PaperRun, setup: JoinSetup) -> Mapping[str, IntervalCost]:
     """The cost of each way of the paper's operator; their passes take turns.
 
     Raises:
@@ -88,10 +88,10 @@ def costs_as_printed(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
     return run.once(("l10 ch5, as printed", setup), lambda: _costs_as_printed(run, setup))
 
 
-def _costs_as_printed(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+def _costs_as_printed(run: PaperRun, setup: JoinSetup) -> Mapping[str, IntervalCost]:
     made = _made(run, setup)
     chain = EndPoints(setup.length, setup.ends, setup.rising, WITHIN_NS)
-    found: dict[str, list[Cost]] = {}
+    found: dict[str, list[IntervalCost]] = {}
     with run.watched(f"{_named(setup, len(made))}, as printed") as advanced:
         for name, way in AS_PRINTED.items():
             some = slice(0, _FEWEST // 4)  # the first pass may compile
@@ -103,11 +103,13 @@ def _costs_as_printed(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
                 seconds.append(time.process_time() - began)
                 advanced(len(made))
             tested, dropped = of.tested / len(made), 100 * of.dropped / len(made)
-            found[name] = [Cost(min(seconds), of.held, of.matches, len(made), tested, dropped)]
+            found[name] = [
+                IntervalCost(min(seconds), of.held, of.matches, len(made), tested, dropped)
+            ]
     return _same(setup, found)
 
 
-def costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+def costs(run: PaperRun, setup: JoinSetup) -> Mapping[str, IntervalCost]:
     """The cost of each way of our matcher; their passes take turns.
 
     Raises:
@@ -116,10 +118,10 @@ def costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
     return run.once(("l10 ch5", setup), lambda: _costs(run, setup))
 
 
-def _costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+def _costs(run: PaperRun, setup: JoinSetup) -> Mapping[str, IntervalCost]:
     made = _made(run, setup)
     count = len(made)
-    found: dict[str, list[Cost]] = {name: [] for name in WAYS}
+    found: dict[str, list[IntervalCost]] = {name: [] for name in WAYS}
     with run.watched(_named(setup, count)) as advanced:
         for turn in range(1 + TURNS):  # the first may compile; it reads the memory
             for name, way in WAYS.items():
@@ -128,16 +130,16 @@ def _costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
     return _same(setup, found)
 
 
-def _made(run: PaperRun, setup: Setup) -> Intervals:
+def _made(run: PaperRun, setup: JoinSetup) -> IntervalStream:
     count = max(round(setup.count * run.scale), _FEWEST)
     return intervals(count, setup.density, setup.mean_ns, run.seed, setup.spread)
 
 
-def _named(setup: Setup, count: int) -> str:
+def _named(setup: JoinSetup, count: int) -> str:
     return f"length {setup.length}, {setup.ends} ends, density {setup.density}: {count:,} intervals"
 
 
-def _same(setup: Setup, found: Mapping[str, list[Cost]]) -> Mapping[str, Cost]:
+def _same(setup: JoinSetup, found: Mapping[str, list[IntervalCost]]) -> Mapping[str, IntervalCost]:
     if len({each.matches for of in found.values() for each in of}) > 1:
         raise RuntimeError(f"{setup}: ways differ in their matches")
     return {
@@ -146,7 +148,7 @@ def _same(setup: Setup, found: Mapping[str, list[Cost]]) -> Mapping[str, Cost]:
     }
 
 
-def one_pass(made: Intervals, setup: Setup, way: str, calls: int = _CALLS) -> Cost:
+def one_pass(made: IntervalStream, setup: JoinSetup, way: str, calls: int = _CALLS) -> IntervalCost:
     """A new chain that takes the whole stream, as it arrives in order; the indexed ways drop what
     has no chain of end points below it (L10 5.3.2), which the naive one cannot tell.
     """
@@ -171,7 +173,7 @@ def one_pass(made: Intervals, setup: Setup, way: str, calls: int = _CALLS) -> Co
     counted = chain.counters()["queries"]["iseq"]
     dropped = 100 * (counted["dropped"] + counted["cascaded"]) / len(made)
     looked = counted["looked_at"] / len(made)
-    return Cost(seconds, sum(half) / len(half), matches, len(made), looked, dropped)
+    return IntervalCost(seconds, sum(half) / len(half), matches, len(made), looked, dropped)
 
 
 def gain_percent(without: float, with_it: float) -> float:
