@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Final, NamedTuple
 
-# Deadlines of which some may not be set.
+# Deadlines; some may not be set.
 
 
 def earliest(*dues: int | None) -> int | None:
-    """The first of the instants that are given; None: none is.
+    """The earliest instant; None: there is none.
 
     >>> earliest(5, None, 3), earliest(None)
     (3, None)
@@ -40,8 +40,8 @@ class Now(NamedTuple):
     """Source's monotonic clock: ns since some instant that only this process knows."""
 
 
-class DeviceClock:
-    """This machine's clocks, which may be bent on purpose: to show and to test what comes of it.
+class MachineClock:
+    """This machine's clocks, which may be bent on purpose: to show and to test the effects.
 
     A bent clock is wrong as a device's would be: both clocks run on one crystal.
     """
@@ -63,6 +63,6 @@ class DeviceClock:
         self._ahead_ns, self._fast_ppb = ahead_ns, fast_ppb
 
 
-DEVICE: Final = DeviceClock()
+DEVICE: Final = MachineClock()
 """The clock of this process."""
 read: Final = DEVICE.read

@@ -18,9 +18,9 @@ from slackwater.edge_agent.timesync import ClockStatus, SyncReport
 from slackwater.edge_agent.unacked import Outgoing, Unacked
 
 _HEARD_NS: Final = 600 * NS_PER_S
-"""A clock that was not heard of for so long is not said again with the agent's own."""
+"""A clock that was silent for so long is not reported again with the agent's own."""
 CLOCKS_MAX: Final = 1024
-"""So many clocks are said again; then the oldest are not."""
+"""Number of clocks that are reported again; beyond, the oldest are not."""
 
 
 class ClockReports:
@@ -35,7 +35,7 @@ class ClockReports:
         """By clock; what refutes it apart, so that it takes no place of what it contradicts."""
 
     def own(self, report: SyncReport, now: Now, control_next: int) -> int:
-        """The agent's own sync; all clocks are said again. Gives the next control number."""
+        """The agent's own sync; all clocks are reported again. Gives the next control number."""
         self._own, self._ahead = report, now.wall_ns - now.mono_ns
         self._own_mono = report.measured_at_ns - self._ahead
         for bound, message in list(self._bounds.values()):
@@ -61,7 +61,7 @@ class ClockReports:
         return control_next
 
     def by_gateway(self, number: int, clock: str, measured_at: int) -> m.Sync:
-        """What is known of a clock, by the agent's own sync with the present gateway."""
+        """Status of a clock, by the agent's own sync with the present gateway."""
         known = self._bounds.get((clock, False)) or self._bounds.get((clock, True))
         if known is None:
             return m.Sync(number, None, None, measured_at, 1, 0, clock)
@@ -99,7 +99,7 @@ class ClockReports:
         return found
 
     def without_clock(self, number: int, measured_at: int) -> m.Sync:
-        """What a gateway that knows no clocks is sent in place of one's sync: the agent's own."""
+        """Sync for a gateway that knows no clocks, in place of a device's: the agent's own."""
         own = self._own
         if own is None:
             return m.Sync(number, None, None, measured_at, 1, 0)

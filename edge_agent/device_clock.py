@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from slackwater.edge_agent.errors import SettingsError
 
 ARRIVAL: Final = "/arrival."
-"""In the name of a clock that is the arrival of an event."""
+"""Mark in the name of a clock that is the arrival of an event."""
 NS_PER_S: Final = 10**9
 WINDOW_MESSAGES: Final = 3
 """A window has so many messages at least."""
@@ -37,12 +37,12 @@ EPOCHS_KEPT: Final = 64
 """Of a device: so many starts of it may wait in an agent that is off line."""
 SAY_AGAIN_NS: Final = 60 * NS_PER_S
 _NARROWER: Final = 8
-"""A bound that is narrower by this part of itself is said at once."""
+"""A bound that is narrower by this part of itself is reported at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClockSettings:
-    """What is declared of the messages of a device, and of its crystal."""
+    """Declared bounds of a device's messages and of its crystal."""
 
     delay_min_max_ns: int
     delay_max_ns: int = 60 * NS_PER_S
@@ -108,7 +108,7 @@ def is_in_doubt(clock: str) -> bool:
     return "." in clock.rpartition("#")[2] and "#" in clock
 
 
-class DeviceClock:
+class FollowedClock:
     """One device: ``heard`` and ``answered`` measure, ``name_of`` and ``said`` are of events."""
 
     def __init__(self, name: str, settings: DeviceClockSettings, number: Callable[[], int]) -> None:
@@ -133,7 +133,7 @@ class DeviceClock:
         self._window_begun = self._window_count = self._window_least = 0
         self._first_stamp = self._last_stamp = 0
         self._earlier: tuple[int, int] | None = None
-        """What earlier epochs were said to lie in."""
+        """Reported bounds of earlier epochs."""
         self._earlier_last_stamp = 0
         self._level = 0
         self._stamp = self._mono = 0
@@ -213,12 +213,12 @@ class DeviceClock:
         return self._names[is_earlier]
 
     def said(self) -> list[ClockBound]:
-        """What is to be said before the events that have been named since. Drained."""
+        """Bounds to report before the events that were named since. Drained."""
         made, self._new = self._new, []
         return made
 
     def bound(self) -> tuple[int, int]:
-        """In which the offset of the epoch lies now."""
+        """Interval in which the offset of the epoch lies now."""
         low, high = self._grown(self._mono)
         slack = self._slack if self._answer_width is None else self._answer_width
         return low - slack, high + slack

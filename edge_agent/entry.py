@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def about(words: Sequence[str], *, has_doctor: bool) -> str:
-    """What a device answers to ``--version``; to any other words, the commands that it has:
+    """Output of a device for ``--version``; for any other words, the commands that it has:
     ``agent``, and ``doctor`` where the engine's code is installed.
     """
     from importlib.metadata import version  # noqa: PLC0415 - takes longer than all else here

@@ -9,7 +9,7 @@ from typing import Final
 
 from slackwater.edge_agent.standard_streams import STANDARD_OUTPUT
 
-# What to say of a word that is none of the known ones, in the settings and in queries alike.
+# Hints about unknown words, in the settings and in queries alike.
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
@@ -26,7 +26,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return near_miss(word, words) or f"; known are {', '.join(words)}"
 
 
-# What others sent, in a line for people: no line of its own, and nothing that a terminal does.
+# Foreign text in a line for people: it breaks no line and controls no terminal.
 
 
 _HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -66,8 +66,8 @@ def one_line(text: str, most: int | None = None) -> str:
     return visible(cut, "")
 
 
-# What the operating system refused: what to say of it, and the exit code of ``slackwater agent``
-# and of ``slackwater`` alike.
+# Refusals of the operating system: their messages, and the exit code of ``slackwater agent`` and
+# of ``slackwater`` alike.
 
 
 FAILED: Final = 1
@@ -83,7 +83,7 @@ _REMEDIES: Final = {
     errno.ENOMEM: "end other programs, or ask for less at once",
     errno.EAGAIN: "let this user have more processes (ulimit -u), or end others",
 }
-"""What a machine lacks, whatever it was asked for."""
+"""Errors by which a machine lacks something, whatever it was asked for."""
 _ELSEWHERE: Final = "send it to a file on a disk with space"
 
 
@@ -121,7 +121,7 @@ def _is_untaken() -> bool:
     return False
 
 
-# What may be wrong with the input of an agent: a peer's bytes, or its own settings.
+# Errors in the input of an agent: a peer's bytes, or its own settings.
 #
 # Peers' errors carry a short ``reason`` (a fixed word, for counting) and a ``detail`` (for people).
 

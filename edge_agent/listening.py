@@ -1,4 +1,4 @@
-"""Where a small web server listens and whom it answers, and the files of TLS."""
+"""Address and access of a small web server, and the files of TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import netifaces
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.settings_file import Table
 
-# TLS to a peer: the files that settings name, and what connections are made with.
+# TLS to a peer: the files that settings name, and the context of connections.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class TlsFiles:
     key: Path | None
 
     def context(self) -> ssl.SSLContext:
-        """What connections are made with.
+        """The context of connections.
 
         Raises:
             SettingsError: a file that cannot be read, or holds no certificate or key.
@@ -62,7 +62,7 @@ def read_tls(table: Table, folder: Path) -> TlsFiles | None:
     return TlsFiles(**paths)
 
 
-# Where a small web server listens, and whom it answers: an agent's metrics, a gateway's page.
+# Address and access of a small web server: an agent's metrics, a gateway's page.
 #
 # Without a token only this machine is answered, so an address that others can reach needs one.
 
@@ -72,7 +72,7 @@ TOKEN_LEAST: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """``port`` 0: any that is free. ``token``: what a request must bring; empty: nothing."""
+    """``port`` 0: any that is free. ``token``: token that a request must have; empty: none."""
 
     listen: str = "127.0.0.1"
     port: int = 0

@@ -1,4 +1,4 @@
-"""What was measured of a device, as plain numbers, and the watch of its wall clock."""
+"""Measurements of a device, as plain numbers, and the watch of its wall clock."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ClockWatch:
         return 0 if self._last is None else self._last.mono_ns - self._first_ns
 
 
-# What was measured of a device, as plain numbers. Judging them is the engine's business.
+# Measurements of a device, as plain numbers; the engine judges them.
 #
 # Times in ns; ``at_ns`` are instants of the device's monotonic clock. ``offset_ns`` is the other
 # clock minus the device's, positive = the device is slow.
@@ -131,7 +131,7 @@ class BurstFindings:
 
     @property
     def packets_per_s(self) -> float | None:
-        """What the path and the gateway bore; None: fewer than two answers."""
+        """Rate of the path and the gateway; None: fewer than two answers."""
         if self.answered < 2 or self.spread_ns <= 0:
             return None
         return (self.answered - 1) * 1e9 / self.spread_ns
@@ -248,7 +248,7 @@ class _Answered(NamedTuple):
     number: int
     at_ns: int
     came_ns: int
-    times: ntp.Exchange
+    times: ntp.NtpExchange
     precision_ns: int
 
 
@@ -277,10 +277,10 @@ class PathProbe:
         return made if self._key is None else self._key.signed(made)
 
     def received(self, data: bytes, now: Now) -> None:
-        """A datagram came; what is no good answer is counted."""
+        """A datagram came; a bad answer is counted."""
         try:
             packet = data if self._key is None else self._key.packet(data)
-            # What is none of ours is refused as an answer to cookie 0, which is never given.
+            # A foreign answer is refused as one to cookie 0, which no question has.
             origin = int.from_bytes(packet[_ORIGIN], "big")
             cookie = origin if origin in self._waiting else 0
             answer = ntp.read_answer(packet, cookie, now.wall_ns)
@@ -291,7 +291,7 @@ class PathProbe:
             self.refused["origin"] += 1
             return
         number, sent = self._waiting.pop(cookie)
-        times = ntp.Exchange(sent.wall_ns, answer.t2, answer.t3, now.wall_ns)
+        times = ntp.NtpExchange(sent.wall_ns, answer.t2, answer.t3, now.wall_ns)
         precision_ns = self._precision_ns + answer.precision_ns
         if answer.t3 < answer.t2 or times.delay_ns < -precision_ns:
             self.refused["negative_delay"] += 1

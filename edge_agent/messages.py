@@ -1,4 +1,4 @@
-"""What agent and gateway say to each other, and how much of it: one class per message.
+"""Messages between agent and gateway, and their limits: one class per message.
 
 Every number of a stream is carried once by a ``Data`` message. Messages without a number in a
 stream (``Promise``, ``Begin``, ``Sync``, ``Eos``) have one of their own, counted per
@@ -201,7 +201,7 @@ Intervals = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class IntervalsRequest:
-    """The gateway knows that these ``intervals`` began, and has not got them (Z10 5.3.2)."""
+    """The gateway knows that these ``intervals`` began and does not have them (Z10 5.3.2)."""
 
     intervals: Intervals
 

@@ -35,7 +35,8 @@ class NtpKey:
         name = f"slackwater NTP key\0{site}\0{source}".encode()
         made = hmac.digest(token.encode(), name, "sha256")
         self._secret = made[ID_BYTES:]
-        # Of the name alone: it finds the key, and tells nothing of the token. Never 0 (crypto-NAK).
+        # Of the name alone: it finds the key and reveals nothing of the token. Never 0
+        # (crypto-NAK).
         self.id = hashlib.sha256(name).digest()[: ID_BYTES - 1] + b"\x01"
 
     def signed(self, packet: bytes) -> bytes:
@@ -170,7 +171,7 @@ def _ns_from_short(short: int) -> int:
     return -(-short * NS // 65536)
 
 
-class Exchange(NamedTuple):
+class NtpExchange(NamedTuple):
     """One exchange: sent ``t1`` and received ``t4`` on the client's clock, ``t2``/``t3`` server's.
 
     All in ns since the Unix epoch.
@@ -185,7 +186,7 @@ class Exchange(NamedTuple):
     def offset_ns(self) -> int:
         """Server minus client (R19 Eq 3.13), positive = the client is slow; rounded down.
 
-        >>> Exchange(100, 205, 206, 111).offset_ns
+        >>> NtpExchange(100, 205, 206, 111).offset_ns
         100
         """
         return ((self.t2 - self.t1) + (self.t3 - self.t4)) // 2
@@ -194,7 +195,7 @@ class Exchange(NamedTuple):
     def delay_ns(self) -> int:
         """Round trip without the server's own time (R19 Eq 3.12).
 
-        >>> Exchange(100, 205, 206, 111).delay_ns
+        >>> NtpExchange(100, 205, 206, 111).delay_ns
         10
         """
         return (self.t4 - self.t1) - (self.t3 - self.t2)
@@ -204,15 +205,15 @@ def request(cookie: int) -> bytes:
     """A client's question. ``cookie`` (64 random bits) goes where a client may put its own time.
 
     The server copies it to the origin field of its answer: who cannot see the question cannot
-    forge the answer, and the device's clock is not told to anyone.
+    forge the answer, and nobody learns the device's clock.
     """
     assert 0 < cookie < _WRAP
     first = VERSION << 3 | MODE_CLIENT
     return _HEADER.pack(first, 0, 0, -20, 0, 0, 0, 0, 0, 0, cookie)
 
 
-class Answer(NamedTuple):
-    """What a client believes of a server's answer: its ``t2`` and ``t3``, and its precision.
+class ServerAnswer(NamedTuple):
+    """The checked parts of a server's answer: its ``t2`` and ``t3``, and its precision.
 
     ``root_delay_ns``, ``root_dispersion_ns``: its own way to its reference clock; its time is wrong
     by half the one and the other together, at most (RFC 5905, root distance).
@@ -226,7 +227,7 @@ class Answer(NamedTuple):
     root_dispersion_ns: int = 0
 
 
-def read_answer(data: bytes, cookie: int, near_ns: int) -> Answer:
+def read_answer(data: bytes, cookie: int, near_ns: int) -> ServerAnswer:
     """Check a server's answer to ``request(cookie)``; ``near_ns`` picks the NTP era.
 
     Raises:
@@ -250,14 +251,14 @@ def read_answer(data: bytes, cookie: int, near_ns: int) -> Answer:
         raise NtpRefused("empty_time", "a server without time")
     t2 = ns_from_ntp(received, near_ns)
     root_delay, root_dispersion = (_ns_from_short(fields[place]) for place in (4, 5))
-    return Answer(
+    return ServerAnswer(
         t2, ns_from_ntp(sent, t2), precision_ns(exponent), stratum, root_delay, root_dispersion
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerClock:
-    """What the server says of its own clock. The defaults are an undisciplined local clock."""
+    """A server's fields about its own clock. The defaults are an undisciplined local clock."""
 
     stratum: int = STRATUM_LOCAL
     leap: int = 0
@@ -295,7 +296,7 @@ class ServerClock:
         )
 
 
-# What chrony says of a host's clock: ``chronyc -c tracking``, one line of comma-separated values.
+# Chrony's bound of a host's clock: ``chronyc -c tracking``, one line of comma-separated values.
 #
 # The bound is chrony's own (chronyc(1), "tracking"; AWS's ClockBound takes the same): the clock is
 # off by at most |system time| + root dispersion + root delay / 2.

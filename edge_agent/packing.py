@@ -58,7 +58,7 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """Numbers of a column of which some are null: ``valid[i]`` (one byte) is 0 where it is."""
+    """Numbers of a column, some null: ``valid[i]`` (one byte) is 0 for null."""
 
     values: Buffer
     valid: Buffer
@@ -124,7 +124,7 @@ def packed(values: Buffer, kind: str, rows: int, name: str) -> bytes:
 
 # From records of a program or file, one by one, to the columns that ``emit`` takes.
 #
-# Bad records are the input's fault: they are counted and told, and the others go on.
+# Bad records are the input's fault: they are counted and reported, and the others go on.
 
 
 INT64_MAX: Final = 2**63 - 1
@@ -150,7 +150,7 @@ class Row(NamedTuple):
     """The clock that stamped it; None: the agent's own."""
 
 
-class Columns(NamedTuple):
+class EventColumns(NamedTuple):
     """What ``emit`` takes of a batch."""
 
     ts: array[int]
@@ -183,14 +183,14 @@ def checked_row(
     return Row(ts, end, id_, type_, values, clock)
 
 
-def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> Columns:
+def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> EventColumns:
     """The columns of ``rows``, which are at least one."""
     ts, te, ids, types, of_each, clocks = zip(*rows, strict=True)
     attrs: dict[str, Column] = {}
     for (name, kind), values in zip(schema.attrs.items(), zip(*of_each, strict=True), strict=False):
         if any(value is not None for value in values):
             attrs[name] = _column(values, kind)
-    return Columns(
+    return EventColumns(
         array("q", ts),
         None if te == ts else array("q", te),
         array("q", [id_ or 0 for id_ in ids]) if ids[0] is not None else None,
@@ -242,7 +242,7 @@ def _codes(values: Sequence[str | None]) -> Codes:
 
 # From an application's columns to ``Data`` messages, or a ValueError that names the column.
 #
-# A wrong column is a bug of the program that emits it, so it is told at once and nothing is sent.
+# A wrong column is a bug of the program that emits it: an error at once, and nothing is sent.
 
 
 def check_schemas(streams: Sequence[m.StreamSchema]) -> None:

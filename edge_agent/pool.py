@@ -1,4 +1,4 @@
-"""The connections of a session: which are open, which to use next, when to try again.
+"""The connections of a session: their states, the next one to use, and retries.
 
 Several connections at once carry more, and are one cause of disorder (R19 3.2.1): messages
 go round robin, and each connection delivers at its own pace.
@@ -15,7 +15,7 @@ from slackwater.edge_agent.wire import Decoder
 
 
 class LinkState(Enum):
-    """Where one connection of the pool is."""
+    """State of one connection of the pool."""
 
     ABSENT = "absent"
     """Not open; tried again at ``due``."""
@@ -27,7 +27,7 @@ class LinkState(Enum):
 
 
 @dataclass(slots=True)
-class Link:
+class PooledConnection:
     """One connection of the pool. ``due``: monotonic instant, None: nothing to wait for."""
 
     number: int
@@ -53,7 +53,7 @@ class Pool:
     def __init__(
         self, size: int, backoff_ns: int, backoff_ns_max: int, jitter: Callable[[int], int] = int
     ) -> None:
-        self.links = [Link(number, backoff_ns) for number in range(size)]
+        self.links = [PooledConnection(number, backoff_ns) for number in range(size)]
         self._jitter = jitter
         self._backoff_ns = backoff_ns
         self._backoff_ns_max = backoff_ns_max
@@ -61,23 +61,23 @@ class Pool:
         """The earliest ``due`` of all connections."""
         self.ready = False
         """Whether some connection can take messages."""
-        self._ready: list[Link] = []
+        self._ready: list[PooledConnection] = []
         self._turn = 0
 
-    def next_ready(self) -> Link:
+    def next_ready(self) -> PooledConnection:
         """The connection whose turn it is."""
         self._turn += 1
         return self._ready[self._turn % len(self._ready)]
 
-    def asked(self, link: Link, due: int) -> None:
+    def asked(self, link: PooledConnection, due: int) -> None:
         link.state, link.due = LinkState.ASKED, due
         self._changed()
 
-    def greeting(self, link: Link, due: int) -> None:
+    def greeting(self, link: PooledConnection, due: int) -> None:
         link.state, link.due, link.decoder = LinkState.GREETING, due, Decoder()
         self._changed()
 
-    def welcomed(self, link: Link) -> bool:
+    def welcomed(self, link: PooledConnection) -> bool:
         """The gateway took the connection: it is used from now on. True: there was no other."""
         first = not self._ready
         link.state, link.due, link.backoff_ns = LinkState.READY, None, self._backoff_ns
@@ -86,14 +86,14 @@ class Pool:
         self._changed()
         return first
 
-    def lost(self, link: Link, mono_ns: int) -> None:
+    def lost(self, link: PooledConnection, mono_ns: int) -> None:
         """The connection is gone; ``due`` says when to try again."""
         link.state, link.due = LinkState.ABSENT, mono_ns + self._jitter(link.backoff_ns)
         link.backoff_ns = min(2 * link.backoff_ns, self._backoff_ns_max)
         self._ready = [each for each in self._ready if each is not link]
         self._changed()
 
-    def close(self) -> list[Link]:
+    def close(self) -> list[PooledConnection]:
         """Give up for good: the connections that were open or asked for."""
         opened = [link for link in self.links if link.state is not LinkState.ABSENT]
         for link in self.links:

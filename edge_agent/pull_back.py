@@ -1,6 +1,6 @@
-"""What an agent knows of intervals whose begins it has told, for a gateway that asks (Z10 5.3.2).
+"""Intervals whose begins an agent has sent, for a gateway that asks for them (Z10 5.3.2).
 
-The begin of an interval is told when it begins, its end comes with the interval itself, later and
+The begin of an interval is sent when it begins, its end comes with the interval itself, later and
 on another way: it may be lost where nothing is resent, or wait behind others after an outage. A
 gateway that misses it asks (``IntervalsRequest``). What has been sent is kept for that, up to a
 bound, and sent again as it was: its numbers say that it is the same. Such copies are not acked for
@@ -19,7 +19,7 @@ from slackwater.edge_agent import wire
 from slackwater.edge_agent.messages import WANTED_MAX, Intervals, Lacking
 from slackwater.edge_agent.packing import cut, encoded_data
 
-# Rows of a batch as a message that is not written out: who has the batch may read it where it is.
+# Rows of a batch as a message that is not written out: a reader in this process reads the batch.
 #
 # A simulated device and its gateway share one memory. What one of them packs into bytes the other
 # would unpack at once, to the very columns that are there already; so the message carries a
@@ -32,7 +32,7 @@ _NUMBER_BYTES: Final = (1,) * 8 + (2,) + (3,) * 8 + (5,) * 16 + (9,) * 32
 
 
 class Whole:
-    """A batch of events, of which messages are made as they become due.
+    """A batch of events; messages are made of it as they become due.
 
     Attributes:
         data: its columns (``packing.data_message``), however many rows.
@@ -161,19 +161,19 @@ def bytes_of(events: Events, first_seq: int, name: str) -> bytes:
     return encoded_data(events, first_seq, name)
 
 
-# What an agent knows of intervals whose begins it has told, for a gateway that asks (Z10 5.3.2).
+# Intervals whose begins an agent has sent, for a gateway that asks for them (Z10 5.3.2).
 
 
 OPEN_MAX: Final = 1 << 16
-"""So many intervals that have begun and not ended are known of; then the oldest are not."""
+"""Number of open intervals that are known; beyond, the oldest are forgotten."""
 
 Interval = tuple[int, int]
 """A stream's index, and an id."""
 
 
-class Known(NamedTuple):
+class IntervalAnswer(NamedTuple):
     """Of intervals that were asked for: ``messages`` that have some of them, those that have not
-    ended, and the others, of which nothing is known here.
+    ended, and the others, which are unknown here.
     """
 
     messages: list[bytes]
@@ -182,7 +182,7 @@ class Known(NamedTuple):
 
 
 class KeptMessage(NamedTuple):
-    """A message that is kept, and what it is kept for."""
+    """A message that is kept, and its intervals."""
 
     data: bytes
     intervals: list[Interval]
@@ -203,7 +203,7 @@ class TracedIntervals:
         self._bytes = 0
 
     def begun(self, stream: int, id: int) -> None:  # noqa: A002
-        """The begin of an interval was told."""
+        """The begin of an interval was sent."""
         self.open[stream, id] = None
         if len(self.open) > OPEN_MAX:
             del self.open[next(iter(self.open))]
@@ -235,13 +235,13 @@ class TracedIntervals:
         known = self.known(asked)
         return [*known.messages, *lacking(known.unended, known.others)]
 
-    def known(self, asked: Intervals) -> Known:
-        """What there is to say of the intervals ``asked`` for."""
+    def known(self, asked: Intervals) -> IntervalAnswer:
+        """The answer about the intervals ``asked`` for."""
         self.requests += len(asked)
         messages = {id(d): d for each in asked if (d := self._sent.get(each)) is not None}
         unended = [each for each in asked if each in self.open]
         others = [each for each in asked if each not in self.open and each not in self._sent]
-        return Known(list(messages.values()), unended, others)
+        return IntervalAnswer(list(messages.values()), unended, others)
 
 
 def lacking(unended: Sequence[Interval], gone: Sequence[Interval]) -> list[bytes]:

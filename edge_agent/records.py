@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-# How large a number of a record may be: one rule for agents, the wire and every input.
+# Limits of the numbers of a record: one rule for agents, the wire and every input.
 #
 # An event time plus an offset, two uncertainties and a window stay inside int64:
 # 2**62 + 2**61 + 2 * 2**58 + 2**60 < 2**63. So no later sum needs a check of its own.
@@ -39,7 +39,7 @@ DEFAULT_SOURCE: Final = "s0"
 
 
 class Kind(IntEnum):
-    """What a record is. The values are stored in arrival logs and never change."""
+    """Kind of a record. The values are stored in arrival logs and never change."""
 
     EVENT = 0
     POG = 1

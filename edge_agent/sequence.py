@@ -5,10 +5,10 @@ number; without an incarnation its new 0, 1, 2... would look like duplicates of 
 continuing elsewhere would look like a gap. So every start brings an id of its own, and
 numbers begin at ``first_seq`` again.
 
-**The contract of incarnations** (SPEC 3.1), told here and nowhere else: *each start of a source has
-a larger incarnation than every start before it*. The engine takes the events of a smaller one for
-late, so the gateway lets none in. What a device hands in should be a counter on its disk, or its
-wall clock in ns at its start; it need not be right, as disks and clocks are set back:
+**The contract of incarnations** (SPEC 3.1), defined here and nowhere else: *each start of a source
+has a larger incarnation than every start before it*. The engine takes the events of a smaller one
+for late, so the gateway lets none in. What a device hands in should be a counter on its disk, or
+its wall clock in ns at its start; it need not be right, as disks and clocks are set back:
 
 * The gateway refuses a HELLO whose incarnation is not above all that it knows of the source with
   the ERROR ``stale_incarnation``, which names the one to exceed. An agent that was never welcomed
@@ -53,7 +53,7 @@ class Resumed:
 
     start: int
     welcomed: bool
-    """Whether a gateway has taken this start, as far as is known: told before anything is sent."""
+    """Whether a gateway is known to have taken this start, which comes before any event."""
     next_seqs: tuple[int, ...]
     """Per stream the number that the next event gets."""
     acked: tuple[int, ...]
@@ -114,7 +114,7 @@ class Numbers:
         return not self.welcomed and not self.again and beyond
 
     def foreign_start(self) -> ErrorMessage:
-        """What the gateway would have said, had it known that such a WELCOME was for another."""
+        """The refusal for a WELCOME that was for another start."""
         detail = f"another start has sent numbers as incarnation {self.incarnation}"
         return ErrorMessage("stale_incarnation", detail, retry=True, above=self.incarnation)
 
@@ -146,7 +146,7 @@ def check_acks(acks: Sequence[int], made: Sequence[int]) -> None:
         raise WireError("ack", "numbers acked that were never sent")
 
 
-# Counters of devices behind an agent: what was lost before the agent, and what came twice.
+# Counters of devices behind an agent: events lost before the agent, and repeated ones.
 #
 # The agent numbers events itself. A device's own number says what was lost on its way here, which
 # no later number can show. It is looked at here, counted, and goes no further.

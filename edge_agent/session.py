@@ -29,7 +29,7 @@ from slackwater.edge_agent.clock_reports import ClockReports
 from slackwater.edge_agent.device_clock import ClockBound
 from slackwater.edge_agent.errors import WireError
 from slackwater.edge_agent.packing import Buffer, Codes, Column, check_schemas, data_message
-from slackwater.edge_agent.pool import Link, LinkState, Pool
+from slackwater.edge_agent.pool import LinkState, Pool, PooledConnection
 from slackwater.edge_agent.pull_back import (
     Events,
     Excerpt,
@@ -43,11 +43,11 @@ from slackwater.edge_agent.settings import Delivery, Heartbeat, Promising, Sessi
 from slackwater.edge_agent.timesync import SyncReport, SyncState, TimeSync
 from slackwater.edge_agent.unacked import AckWatch, Outgoing, Unacked
 
-# What a session asks its driver to do, and what it answers to the application.
+# Requests of a session to its driver, and its answers to the application.
 
 
 class SessionState(Enum):
-    """How far the session is."""
+    """State of the session."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
@@ -127,7 +127,7 @@ class Emitted(NamedTuple):
 # The session of one agent with its gateway, from the first connection to the last ack.
 
 
-# Messages that a session makes of its own state: who it is, and what its clock shows.
+# Messages that a session makes of its own state: its identity and its clock.
 
 
 def hello_message(
@@ -270,7 +270,7 @@ class AgentSession:
 
     @property
     def time_refusal(self) -> str:
-        """Why what this host's chrony said was not believed; empty: it was."""
+        """Why the answer of this host's chrony was not used; empty: it was."""
         return self._sync.refusal
 
     @property
@@ -282,11 +282,11 @@ class AgentSession:
         return self._numbers.next[self._index[stream]]
 
     def outputs(self) -> list[Output]:
-        """What the driver has to do now, in this order. Drained; call it after every input."""
+        """Requests to the driver, in this order. Drained; call it after every input."""
         made, self._outputs = self._outputs, []
         return made
 
-    # --- what the application calls
+    # --- calls of the application
 
     def start(self, now: Now) -> None:
         """Ask for the connections. Called once."""
@@ -361,13 +361,13 @@ class AgentSession:
         the agent's own).
         """
         index = self._index[stream]
-        told = self._control(now, m.Begin(self._control_next, index, ts, id, type, clock))
-        if told.accepted:
+        answer = self._control(now, m.Begin(self._control_next, index, ts, id, type, clock))
+        if answer.accepted:
             self.intervals.begun(index, id)
-        return told
+        return answer
 
     def clock(self, bound: ClockBound, now: Now) -> None:
-        """What a device's clock is bounded by, from now on: before its events that depend on it."""
+        """Bound of a device's clock from now on; called before events that depend on it."""
         if self.state.ended or self._eos_made:
             return
         self._control_next = self._clocks.put(bound, self._control_next)
@@ -386,7 +386,7 @@ class AgentSession:
             self.state = SessionState.FINISHING
         self._pump(now)
 
-    # --- what the driver calls
+    # --- calls of the driver
 
     def connected(self, connection: int, now: Now) -> None:
         """A connection that was asked for is open."""
@@ -394,8 +394,9 @@ class AgentSession:
         if link.state is not LinkState.ASKED:
             return
         self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
-        told = (self.settings, self.streams, self._numbers, list(self._acked.values()), self._can)
-        self._outputs.append(SendBytes(connection, wire.encode(hello_message(*told))))
+        acked = list(self._acked.values())
+        hello = hello_message(self.settings, self.streams, self._numbers, acked, self._can)
+        self._outputs.append(SendBytes(connection, wire.encode(hello)))
 
     def disconnected(self, connection: int, now: Now) -> None:
         """A connection was lost, or could not be opened."""
@@ -466,11 +467,11 @@ class AgentSession:
         self._pump(now)
         return Emitted(True, first)
 
-    def _connect(self, link: Link, now: Now) -> None:
+    def _connect(self, link: PooledConnection, now: Now) -> None:
         self._pool.asked(link, now.mono_ns + self.settings.hello_timeout_ns)
         self._outputs.append(Connect(link.number, self._gateway))
 
-    def _lose(self, link: Link, now: Now) -> None:
+    def _lose(self, link: PooledConnection, now: Now) -> None:
         was_ready = link.state is LinkState.READY
         self._pool.lost(link, now.mono_ns)
         self.counts["resent_messages"] += self._unacked.lost(link.number)
@@ -482,11 +483,11 @@ class AgentSession:
                 self._outputs.append(Close(other.number, "another gateway"))
                 self._pool.lost(other, now.mono_ns)
 
-    def _drop(self, link: Link, reason: str, now: Now) -> None:
+    def _drop(self, link: PooledConnection, reason: str, now: Now) -> None:
         self._outputs.append(Close(link.number, reason))
         self._lose(link, now)
 
-    def _take(self, link: Link, message: m.Message, now: Now) -> None:
+    def _take(self, link: PooledConnection, message: m.Message, now: Now) -> None:
         match message:
             case m.Ack() if link.state is LinkState.READY:
                 self._acks((message.control_next, *message.next_seqs), now.mono_ns)
@@ -508,7 +509,7 @@ class AgentSession:
             case _:
                 raise WireError("unexpected", type(message).__name__)
 
-    def _welcomed(self, link: Link, message: m.Welcome, now: Now) -> None:
+    def _welcomed(self, link: PooledConnection, message: m.Welcome, now: Now) -> None:
         self._numbers.welcomed = True
         self._refused_by.clear()
         link.knows_clocks = m.CLOCKS in message.can
@@ -523,7 +524,7 @@ class AgentSession:
             self._sync.start(now)
         self._after_sync(now)
 
-    def _refused(self, link: Link, error: m.ErrorMessage, now: Now) -> None:
+    def _refused(self, link: PooledConnection, error: m.ErrorMessage, now: Now) -> None:
         again = error.retry
         # Of two connections that were refused alike, the second has nothing to change.
         ahead, above = error.reason == AHEAD, error.above
@@ -611,7 +612,7 @@ class AgentSession:
         if running and self._heartbeat.due is None:
             self._heartbeat.start(mono_ns)
 
-    def _send(self, link: Link, data: bytes, *, spare: bool = False) -> None:
+    def _send(self, link: PooledConnection, data: bytes, *, spare: bool = False) -> None:
         """A gateway from before clocks had names is sent none: its log has no place for them."""
         if not link.knows_clocks and isinstance(data, bytes) and wire.names_clocks(data):
             self.counts["clocks_left_out"] += 1

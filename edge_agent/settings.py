@@ -13,7 +13,7 @@ from slackwater.edge_agent.ntp import NtpKey
 from slackwater.edge_agent.packing import check_name
 from slackwater.edge_agent.timesync import GATEWAY, SyncSettings
 
-# After which events to promise, so that who waits for punctuations (POGs) need not wait long.
+# The events after which to promise, so that barriers that need punctuations (POGs) wait less.
 #
 # An agent emits the events of a stream soon after they happened, so it can tell at any time below
 # which event time nothing more will come; but each promise costs a message. A share of the events
@@ -84,7 +84,7 @@ def _counted(rows: int, types: Texts | None) -> dict[str | None, int]:
     return {types.names[code] if code >= 0 else None: n for code, n in sorted(codes.items())}
 
 
-# When to promise for streams that have nothing to say: silence must not look like loss.
+# Promises of streams without events: silence must not look like loss.
 
 
 class Heartbeat:
@@ -126,7 +126,7 @@ class Heartbeat:
 
 
 class Delivery(Enum):
-    """What becomes of data messages whose connection is lost."""
+    """Fate of data messages whose connection is lost."""
 
     RESEND = "resend"
     """Kept until acked, resent when their connection is lost."""
@@ -136,7 +136,7 @@ class Delivery(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """Who the agent is and how patient it is. All durations on the monotonic clock."""
+    """Identity and timeouts of the agent. All durations on the monotonic clock."""
 
     source: str
     site: str = "main"
@@ -155,8 +155,8 @@ class SessionSettings:
     unacked_bytes_max: int = 8 << 20
     """Bytes of messages kept until acked; when full, ``emit`` refuses."""
     pull_back_bytes: int = 1 << 20
-    """Of messages with intervals whose begins were told: kept to be sent again when the gateway
-    asks for one; 0: it is told not to ask."""
+    """Bytes of messages with intervals whose begins were sent: kept to be sent again when the
+    gateway asks for one; 0: the gateway does not ask."""
     hello_timeout_ns: int = 10_000_000_000
     ack_timeout_ns: int = 30_000_000_000
     """A message unacked for so long condemns the connection that it was given to."""
@@ -169,7 +169,7 @@ class SessionSettings:
 
     @property
     def ntp_key(self) -> NtpKey | None:
-        """What time sync with the gateway is authenticated by; None: there is no token."""
+        """Key that authenticates time sync with the gateway; None: there is no token."""
         return NtpKey(self.site, self.source, self.token) if self.token else None
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Settings files of people (TOML): every value is checked, every mistake told with its place.
+"""Settings files of people (TOML): every value is checked, every error names its place.
 
-A reader asks a ``Table`` for what it knows; what nobody asked for is a mistake of whoever wrote the
-file. What was read, with the defaults of what was left out, can be printed: the settings in effect.
+A reader asks a ``Table`` for the settings that it knows; any other setting is an error in the file.
+The settings in effect, those of the file and the defaults of the others, can be printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from slackwater.edge_agent.errors import SettingsError, did_you_mean
 from slackwater.edge_agent.units import NS_PER, UNITS_READ, exactly, no_such_unit
 
-# Where in a TOML file a setting stands, so that a mistake is told with its line.
+# Places of settings in a TOML file, so that an error names its line.
 
 
 _WORD: Final = r'(?:[A-Za-z0-9_-]+|"[^"]*"|\'[^\']*\')'
@@ -99,7 +99,7 @@ def _places(words: list[str], counts: dict[str, int], *, new: bool) -> list[str]
     return places
 
 
-# Settings files of people (TOML): every value is checked, every mistake told with its place.
+# Settings files of people (TOML): every value is checked, every error names its place.
 
 
 BYTES_PER: Final[dict[str, int]] = {
@@ -128,7 +128,7 @@ def read_toml(path: Path) -> Table:
 
 @contextmanager
 def told_of(path: Path) -> Iterator[None]:
-    """A mistake that settings find in one another is told with the file, too.
+    """An error that concerns several settings names the file, too.
 
     Raises:
         SettingsError: as within.
@@ -196,7 +196,7 @@ class Table:
         self.file = file
         self.name = name
         self.effective: dict[str, Any] = {}
-        """What was asked for, as it is in force; inner tables as such."""
+        """Settings that were read, as in effect; inner tables as such."""
         self.given: Mapping[str, Any] = values
         """As the file has it: for another process, which reads it again."""
         self._left = dict(values)
@@ -209,7 +209,7 @@ class Table:
         return list(self._left)
 
     def wrong(self, key: str, problem: str) -> SettingsError:
-        """The error to raise about ``key``; told with its line, or its table's."""
+        """The error to raise about ``key``; names its line, or its table's."""
         line = line_of(self._lines, self._inner_place(key))
         place = f"{self.file}:{line}: " if line else f"{self.file}: "
         within = f"[{self.name}] " if self.name else ""
@@ -378,7 +378,7 @@ class Table:
 
 
 def unknown(word: str, known: Collection[str]) -> str:
-    """What to say of a word that is none of ``known``."""
+    """Message about a word that is none of ``known``."""
     return f'"{word}" is not known{did_you_mean(word, known)}'
 
 
@@ -407,11 +407,11 @@ def _toml(value: Any) -> str:
 # An installed package adds a kind in its pyproject.toml. Ours are written in the same form, so that
 # they are found where no package's metadata is (a checkout, a zip file), and so that a program that
 # needs no other starts without looking through all packages. A kind is loaded when settings name
-# it; what it lacks is named with the extra that brings it.
+# it; a missing package is named with the extra that brings it.
 
 
 class Kind(NamedTuple):
-    """Where the maker of a kind is: an entry point, as packages write them."""
+    """Place of the maker of a kind: an entry point, as packages write them."""
 
     maker: str
     """``module:function``"""

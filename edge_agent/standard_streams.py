@@ -38,13 +38,13 @@ def keep_private() -> None:
 
 
 OF_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What is refused of writing alone, and of an open file without its name."""
+"""Errors of writing alone, and of an open file without its name."""
 
 
 @contextmanager
 def taking_name(unfinished: Path, name: Path) -> Iterator[None]:
-    """What the operating system refuses of ``unfinished`` is told of ``name``, which it will have:
-    that is what somebody has asked for, and where they will look.
+    """Errors of the operating system about ``unfinished`` name ``name``, its final name, which
+    the user has asked for and will look at.
 
     Args:
         unfinished: a file or a folder that is written inside.
@@ -52,7 +52,7 @@ def taking_name(unfinished: Path, name: Path) -> Iterator[None]:
 
     Raises:
         OSError: as inside, with ``name`` in place of ``unfinished``; a full disk, too, which is
-            told without a file.
+            reported without a file.
     """
     try:
         yield
@@ -101,7 +101,7 @@ _FLAGS: Final = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRO
 
 @contextmanager
 def writing_output() -> Iterator[None]:
-    """A full disk, which is told without a file, is that of standard output.
+    """An error about a full disk without a file is about standard output.
 
     Raises:
         OSError: as inside.
@@ -129,7 +129,7 @@ def drop_unwritten() -> None:
 def fill_closed_streams() -> None:
     """Give each closed standard stream its number back, before anything else is opened.
 
-    Standard input is then empty, standard error loses what it is told, and writing to standard
+    Standard input is then empty, standard error loses its text, and writing to standard
     output is an error.
     """
     for number, (name, flags) in enumerate(_FLAGS.items()):

@@ -1,4 +1,4 @@
-"""Time sync of one device: rounds of NTP exchanges, the best of which is reported upstream.
+"""Time sync of one device: rounds of NTP exchanges; the best of each is reported upstream.
 
 A round makes up to ``attempts`` good exchanges, ``spacing_ns`` apart, and reports the one of least
 delay (minimum filter, R19 3.2.2): its offset is wrong by at most half its delay (R19 Eq 3.14).
@@ -12,11 +12,11 @@ round is repeated after ``retry_ns``. If the first one fails, "never synchronise
 a later success reports the offset. A round that fails after a success reports nothing: the old
 offset stays in force and its uncertainty grows with its age.
 
-A clock that was set is measured anew at once, not ``resync_ns`` later. Between rounds that shows as
-a jump of the wall clock against the monotonic one, looked for every ``watch_ns``. Within a round,
-an exchange may contradict what was measured before it by more than both bounds allow: then that is
-forgotten, and all attempts are made again (once per round, so that every round ends). Whoever was
-cut off from the server calls ``start`` again: it may be back with another time.
+A clock that was set is measured again at once, not ``resync_ns`` later. Between rounds that shows
+as a jump of the wall clock against the monotonic one, looked for every ``watch_ns``. Within a
+round, an exchange may contradict what was measured before it by more than both bounds allow: then
+that is forgotten, and all attempts are made again (once per round, so that every round ends). An
+agent that was cut off from the server calls ``start`` again: it may be back with another time.
 
 Where the gateway does not answer, standard servers are asked one after the other, if there are any.
 What they say is of their clock: the bound has half their root delay and their root dispersion.
@@ -46,7 +46,7 @@ SERVER_SPACING_NS: Final = 2_000_000_000
 
 
 class SyncState(Enum):
-    """What is known of the source's clock. A round in progress does not unsettle SYNCED."""
+    """Status of the source's clock. A round in progress does not end SYNCED."""
 
     UNSYNCED = "unsynced"
     """Not asked yet, or nobody answered."""
@@ -57,7 +57,7 @@ class SyncState(Enum):
 
 
 class ClockStatus(Enum):
-    """How far a clock can be trusted, in the words of ClockBound (SPEC 2)."""
+    """Status of a clock, in the words of ClockBound (SPEC 2)."""
 
     UNKNOWN = "unknown"
     SYNCHRONIZED = "synchronized"
@@ -138,7 +138,7 @@ class TimeSync:
         """
         self.settings = settings
         self.place = places[0]
-        """Who is asked in the present round."""
+        """Server of the present round."""
         self._places = places
         self._measured_at = places[0]
         self._key = key
@@ -165,8 +165,8 @@ class TimeSync:
         self.due: int | None = None
         """Monotonic instant of the next question, or until which an answer is waited for."""
         self.refusal = ""
-        """Why chrony was last not believed; empty: it was."""
-        self._told = False
+        """Why chrony's last answer was not used; empty: it was."""
+        self._reported = False
         self._requests: list[bytes] = []
         self._reports: list[SyncReport] = []
 
@@ -181,7 +181,7 @@ class TimeSync:
 
     def start(self, now: Now) -> None:
         """Begin a round, the first one or out of turn, unless one is on."""
-        if not self._told:
+        if not self._reported:
             self.state = SyncState.ACQUIRING
         if not self._active:
             self._begin(now)
@@ -189,7 +189,7 @@ class TimeSync:
     def restart(self, now: Now) -> None:
         """The gateway is another one: what was measured before says nothing of its clock."""
         self._last = self._measured_mono = None
-        self._told = False
+        self._reported = False
         self.state = SyncState.ACQUIRING
         self._begin(now)
 
@@ -253,11 +253,11 @@ class TimeSync:
                 self._after_exchange(now, now.mono_ns + self._spacing_ns)
             return
         self._pending = None
-        self._take(ntp.Exchange(t1, answer.t2, answer.t3, now.wall_ns), answer)
+        self._take(ntp.NtpExchange(t1, answer.t2, answer.t3, now.wall_ns), answer)
         self._after_exchange(now, now.mono_ns + self._spacing_ns)
 
     def _tracked(self, line: bytes, now: Now) -> None:
-        """What chrony says: nobody is nearer to this clock."""
+        """The answer of chrony, which is nearest to this clock."""
         self._pending = None
         try:
             found = ntp.tracking(line)
@@ -312,7 +312,7 @@ class TimeSync:
         question = b"" if self.place == CHRONY else ntp.request(cookie)
         self._requests.append(question if self._signing is None else self._signing.signed(question))
 
-    def _take(self, exchange: ntp.Exchange, answer: ntp.Answer) -> None:
+    def _take(self, exchange: ntp.NtpExchange, answer: ntp.ServerAnswer) -> None:
         precision = self.settings.precision_ns + answer.precision_ns
         delay = exchange.delay_ns
         if answer.t3 < answer.t2:
@@ -341,7 +341,7 @@ class TimeSync:
             self._best = found
 
     def _forget(self) -> None:
-        """What was measured before the present exchange says nothing of the clock as it is now."""
+        """Drops measurements before the present exchange: the clock was set."""
         self.counts["contradictions"] += 1
         self._best = self._last = None
         self._good = 0
@@ -372,7 +372,7 @@ class TimeSync:
         self._active = False
         if self._best is not None:
             self.state = SyncState.SYNCED
-            self._told = True
+            self._reported = True
             self._reports.append(self._best)
             self._last, self._measured_at = self._best, self.place
             self._measured_mono, self._is_set = now.mono_ns, False
@@ -387,8 +387,8 @@ class TimeSync:
             return
         self.counts["failed_rounds"] += 1
         self.due = now.mono_ns + limits.retry_ns
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self.state = SyncState.UNSYNCED
             self._reports.append(
                 SyncReport(None, None, now.wall_ns, limits.precision_ns, limits.skew_error_ppb)

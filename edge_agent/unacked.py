@@ -49,7 +49,7 @@ class AckWatch:
         self._restart()
 
     def stop(self) -> None:
-        """Nothing is waited for any more."""
+        """No ack is awaited any more."""
         self.due = None
 
     def _restart(self) -> None:
@@ -95,7 +95,7 @@ class ResendTimeout:
         self.ns = min(max(wanted, self._low_ns), self._high_ns)
 
     def timed_out(self) -> None:
-        """Nothing came in time."""
+        """No ack came in time."""
         self.ns = min(2 * self.ns, self._high_ns)
 
 

@@ -31,7 +31,7 @@ _NO_FIXED_LENGTH: Final[dict[str, str]] = {
 
 
 def no_such_unit(name: str) -> tuple[str, str]:
-    """What is wrong with a unit that there is not, and the remedy.
+    """The fault of an unknown unit, and the remedy.
 
     >>> no_such_unit("parsec")
     ("unknown time unit 'parsec'", 'use one of ns, us, ms, s, min, h, d')

@@ -1,6 +1,6 @@
 """Bytes of the messages: a 4-byte big-endian length, then one msgpack array.
 
-The first element says which message it is; the others follow the fields of its class in
+The first element is the kind of message; the others follow the fields of its class in
 ``messages``. A decoder believes nothing: every type, length, count and range is checked, and
 whatever breaks a rule raises ``WireError`` and nothing else. What a column *contains* (codes in
 range, ``ts <= te``) is checked where it is used, by the gateway.
@@ -298,7 +298,7 @@ _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
 _LAST_LEFT_OUT: Final[dict[int, Any]] = {
     HELLO: [], WELCOME: [], DATA: None, BEGIN: None, SYNC: None,
 }  # fmt: skip
-"""What the last field is where it is left out: messages ended before it once."""
+"""Default of a last field that is left out: older messages end before it."""
 
 
 def _no_extension(code: int, data: bytes) -> object:
@@ -371,7 +371,7 @@ class Decoder:
 
     @property
     def pending(self) -> int:
-        """Bytes of a message of which the rest has not come."""
+        """Bytes of an incomplete message."""
         return len(self._rest)
 
     def feed(self, data: bytes) -> Iterator[m.Message]:

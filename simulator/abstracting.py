@@ -11,7 +11,7 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, Final
 
-from slackwater.edge_agent.abstraction.machine import Abstraction, Begun, Ended
+from slackwater.edge_agent.abstraction.machine import Abstraction, EndedInterval, IntervalBegin
 from slackwater.edge_agent.abstraction.settings import AbstractSettings
 from slackwater.edge_agent.abstraction.stored_state import interval_rows
 from slackwater.edge_agent.clock import earliest
@@ -25,7 +25,7 @@ from slackwater.simulator.workload import Columns
 
 BOOT_SHIFT: Final = 32
 """Ids of a device without a disk begin so far apart at each start [bits]."""
-Made = tuple[str, list[Begun] | list[Row]]
+Made = tuple[str, list[IntervalBegin] | list[Row]]
 """Of which stream of intervals: begins, or intervals."""
 
 
@@ -114,8 +114,8 @@ class DeviceAbstraction:
         for machine in self._machines:
             made = machine.outputs()
             into = machine.settings.into
-            begins = [each for each in made if isinstance(each, Begun)]
-            ended = [each for each in made if isinstance(each, Ended)]
+            begins = [each for each in made if isinstance(each, IntervalBegin)]
+            ended = [each for each in made if isinstance(each, EndedInterval)]
             if begins:
                 yield into, begins
             if ended:

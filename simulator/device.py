@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from slackwater.edge_agent.abstraction.machine import Begun
+from slackwater.edge_agent.abstraction.machine import IntervalBegin
 from slackwater.edge_agent.clock import Now, earliest
-from slackwater.edge_agent.device_clock import DeviceClock
+from slackwater.edge_agent.device_clock import FollowedClock
 from slackwater.edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema, Texts
 from slackwater.edge_agent.packing import Row, columns_of, cut
 from slackwater.edge_agent.pull_back import Whole
@@ -108,7 +108,7 @@ class Device:
         self._grain_ns = 0 if behind is None or behind.resolution_ns == 1 else behind.resolution_ns
         self._behind = None
         if behind is not None:
-            self._behind = DeviceClock("device", behind.declared, count(1).__next__)
+            self._behind = FollowedClock("device", behind.declared, count(1).__next__)
         self.reported = False
         self._ended = False
         self._open: dict[int, Connection] = {}
@@ -261,7 +261,7 @@ class Device:
             assert reason is not None
             self.refused[reason] += rows
 
-    def _stamped(self, clock: DeviceClock, part: OpenBatch, now: Now) -> list[str]:
+    def _stamped(self, clock: FollowedClock, part: OpenBatch, now: Now) -> list[str]:
         """The clock that stamped each event; its bounds are said first."""
         ts = part.stamped.ts[part.low : part.high].tolist()
         clock.heard(now.mono_ns, max(ts), self._grain_ns)
@@ -283,7 +283,7 @@ class Device:
         for stream, made in self._abstraction.outputs():
             rows = []
             for each in made:
-                if isinstance(each, Begun):
+                if isinstance(each, IntervalBegin):
                     self.session.begin(
                         stream, now, ts=each.ts, id=each.id, type=each.type, clock=each.clock
                     )

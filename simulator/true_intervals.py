@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.edge_agent.abstraction.machine import Abstraction, Ended
+from slackwater.edge_agent.abstraction.machine import Abstraction, EndedInterval
 from slackwater.edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
 from slackwater.engine.core.errors import UserError
 from slackwater.simulator.scenario import SourceSettings
@@ -98,7 +98,9 @@ def _intervals(readings: pa.Table, source: SourceSettings, settings: AbstractSet
     return pa.table(columns)
 
 
-def _ended(readings: pa.Table, true_ns: np.ndarray, settings: AbstractSettings) -> Iterator[Ended]:
+def _ended(
+    readings: pa.Table, true_ns: np.ndarray, settings: AbstractSettings
+) -> Iterator[EndedInterval]:
     """Reading by reading, as the device's timer runs between them."""
     machine = Abstraction(settings)
     rows = readings.num_rows
@@ -110,7 +112,7 @@ def _ended(readings: pa.Table, true_ns: np.ndarray, settings: AbstractSettings) 
     for reading in zip(keys or [()] * rows, true_ns.tolist(), values, strict=True):
         machine.take((reading,), reading[1])
     machine.finish()
-    yield from (each for each in machine.outputs() if isinstance(each, Ended))
+    yield from (each for each in machine.outputs() if isinstance(each, EndedInterval))
 
 
 def _shown(at_ns: np.ndarray, true_ns: np.ndarray, device_ns: np.ndarray) -> np.ndarray:

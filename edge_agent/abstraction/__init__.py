@@ -1,5 +1,5 @@
-"""Interval abstraction at the edge (L10 5.4): from readings to intervals, before anything is sent.
+"""Interval abstraction at the edge (L10 5.4): readings become intervals before they are sent.
 
-``settings`` says what is made of which stream, ``labels`` which state a reading shows, ``machine``
-where intervals begin and end; ``journal`` keeps the open ones beside an outbox.
+``settings`` has the abstraction of each stream, ``labels`` the state that a reading shows,
+``machine`` the begins and ends of intervals; ``journal`` keeps open intervals beside an outbox.
 """

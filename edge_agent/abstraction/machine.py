@@ -1,8 +1,9 @@
 """From the readings of one stream to intervals: where each begins and ends (SPEC 4.10, L10 5.4).
 
-Sans-IO: readings and the monotonic clock are handed in, ``outputs()`` gives what is to be told.
-What comes out is a function of the readings and of when they were handed in; when timers fire, and
-how readings were cut into batches, makes no difference. The rules, for each thing (``by``) apart:
+Sans-IO: the caller hands in readings and the monotonic clock, ``outputs()`` gives the begins and
+intervals to send. They are a function of the readings and of when these were handed in; when timers
+fire, and how readings were cut into batches, makes no difference. The rules, for each thing
+(``by``) apart:
 
 * An interval begins at the first reading of its state. It ends (``te``) at the first reading of
   the next one: bands and states hold until something else is seen. Presence is seen in readings
@@ -10,15 +11,15 @@ how readings were cut into batches, makes no difference. The rules, for each thi
 * After ``gap`` without a reading it has ended at the last one, cut ``gap`` (of presence that is
   its natural end: null). A later reading shows the gap by its time; where none comes, the
   monotonic clock does, ``gap`` + ``lag`` after the last one was handed in.
-* Its begin is told (IBP) at once; with ``min`` when a reading has shown that it lasts so long. So
-  nothing is told of an interval that is too short, and nothing has to be taken back. One that ends
-  long enough, but before a reading has shown it, has no IBP.
-* At ``max`` it is split, cut ``max``: its next piece begins where this one ends, is told at once,
-  and may be of any length. So nothing is told later than ``max + gap + lag`` after its begin.
-* A reading older than the thing's last one is left out and counted, unless it is so by more than
+* Its begin (IBP) is sent at once; with ``min``, when a reading shows that it lasts so long. So no
+  begin of a short interval is sent, and none is retracted. An interval that ends long enough, but
+  before a reading has shown it, has no IBP.
+* At ``max`` it is split, cut ``max``: its next piece begins where this one ends, is sent at once,
+  and may have any length. So nothing is sent later than ``max + gap + lag`` after its begin.
+* A reading older than the thing's last one is left out and counted, unless it is older by more than
   ``clock_step``: then the clock was set back, and the interval ends at its last reading, cut
-  ``clock``. A clock that is set forward looks like a gap. A reading that another clock stamped
-  than the one before (``take``) ends the interval so, too: an interval is by one clock.
+  ``clock``. A clock that is set forward looks like a gap. A reading with another stamping clock
+  than the one before (``take``) ends the interval in the same way: an interval has one clock.
 * A reading without a value (null, NaN, a text for a number) is left out and counted.
 * At the end of the stream open intervals end at their last readings, cut ``eos``; where
   ``keys_max`` are open, the oldest ends likewise, cut ``full``.
@@ -27,7 +28,7 @@ how readings were cut into batches, makes no difference. The rules, for each thi
 ...                             bands=("LOW", 50, "MEDIUM", 100, "HIGH"))
 >>> machine = Abstraction(settings)
 >>> machine.take([((), 2 * i, v) for i, v in enumerate([55, 70, 95, 80, 110, 120, 90, 60, 30])], 0)
->>> [(each.type, each.ts, each.te) for each in machine.outputs() if isinstance(each, Ended)]
+>>> [(each.type, each.ts, each.te) for each in machine.outputs() if isinstance(each, EndedInterval)]
 [('MEDIUM', 0, 8), ('HIGH', 8, 12), ('MEDIUM', 12, 16)]
 """
 
@@ -46,7 +47,7 @@ from slackwater.edge_agent.device_clock import device_of
 from slackwater.edge_agent.messages import NAME_MAX, StreamSchema
 from slackwater.edge_agent.packing import Row
 
-# Which state a reading shows: the band of a number, or the state that it names.
+# The state that a reading shows: the band of a number, or the state that it names.
 
 
 Label = Callable[[Any, str | None], str | None]
@@ -56,7 +57,7 @@ _TRUTH: Final = {True: "true", False: "false"}
 
 
 def label_of(settings: AbstractSettings) -> Label:
-    """How readings are told apart.
+    """Label of readings: the type that each shows.
 
     >>> settings = AbstractSettings(stream="r", into="i", kind="bands", value="v",
     ...                             bands=("LOW", 50, "HIGH"), hysteresis=5)
@@ -110,14 +111,14 @@ Key = tuple[Any, ...]
 """Values of the attributes ``by``; behind them the device that stamps, where that is not the
 agent."""
 Reading = tuple[Key, int, Any]
-"""Of which thing, at which time [ns, source's clock], and its value."""
+"""Thing, time [ns, source's clock] and value."""
 ABSTRACTIONS_MAX: Final = 64
 """Of one agent."""
 _STALE_MAX: Final = 1024
 """Alarms of ended intervals that are kept, beside as many as there are open ones."""
 
 
-class Begun(NamedTuple):
+class IntervalBegin(NamedTuple):
     """An interval's begin (IBP)."""
 
     ts: int
@@ -126,7 +127,7 @@ class Begun(NamedTuple):
     clock: str | None = None
 
 
-class Ended(NamedTuple):
+class EndedInterval(NamedTuple):
     """An interval."""
 
     ts: int
@@ -139,10 +140,11 @@ class Ended(NamedTuple):
     clock: str | None = None
 
 
-class Open:
+class UnfinishedInterval:
     """An interval that has not ended. ``last``: its last reading; ``mono_ns``: when that came."""
 
     __slots__ = (
+        "begin_sent",
         "clock",
         "continued",
         "id",
@@ -150,7 +152,6 @@ class Open:
         "last",
         "mono_ns",
         "readings",
-        "told",
         "ts",
         "type",
     )
@@ -162,11 +163,11 @@ class Open:
         self.id = id_
         self.mono_ns = mono_ns
         self.readings = 1
-        self.told = False
+        self.begin_sent = False
         self.clock: str | None = None
-        """What stamped its readings; None: the source's own clock."""
+        """Clock that stamped its readings; None: the source's own."""
         self.continued = False
-        """Whether it goes on with one that was split."""
+        """Whether it continues one that was split."""
 
 
 class Abstraction:
@@ -181,25 +182,25 @@ class Abstraction:
         self.counts: Counter[str] = Counter()
         """Readings: ``readings no_value backwards``. Intervals: ``intervals begins too_short``."""
         self.touched: set[Key] | None = None
-        """Where a set: the things whose state is another one since it was emptied."""
+        """Things whose state has changed since the set was emptied; None: not watched."""
         self._place = place
         self.next = first
         self._label = label_of(settings)
         self._natural = None if settings.kind == PRESENCE else "gap"
         self._gap_ns = settings.gap_ns or (1 << 63)
-        self._open: dict[Key, Open] = {}
+        self._open: dict[Key, UnfinishedInterval] = {}
         self._due: list[tuple[int, int, Key]] = []
-        self._outputs: list[Begun | Ended] = []
+        self._outputs: list[IntervalBegin | EndedInterval] = []
         self._clock: str | None = None
-        """Of the readings that are being taken."""
+        """Clock of the readings that are being taken."""
 
-    def outputs(self) -> list[Begun | Ended]:
-        """What is to be told, in this order. Drained."""
+    def outputs(self) -> list[IntervalBegin | EndedInterval]:
+        """Begins and intervals to send, in this order. Drained."""
         made, self._outputs = self._outputs, []
         return made
 
     def take(self, readings: Iterable[Reading], mono_ns: int, clock: str | None = None) -> None:
-        """Readings in the order in which the device has them, at hand now; ``clock``: what stamped
+        """Readings in the order of the device, at hand now; ``clock``: the clock that stamped
         them.
         """
         self.wake(mono_ns)
@@ -237,8 +238,8 @@ class Abstraction:
             interval.last = ts
             interval.mono_ns = mono_ns
             interval.readings += 1
-            if not interval.told and ts - interval.ts >= min_ns:
-                self._tell(interval)
+            if not interval.begin_sent and ts - interval.ts >= min_ns:
+                self._send_begin(interval)
             if touched is not None:
                 touched.add(key)
         self.counts["readings"] += count
@@ -253,13 +254,13 @@ class Abstraction:
         """Ends what has been silent for too long; harmless when nothing has."""
         due = self._due
         while due and due[0][0] <= mono_ns:
-            asked, id_, key = heapq.heappop(due)
+            alarm_at, id_, key = heapq.heappop(due)
             interval = self._open.get(key)
             if interval is None or interval.id != id_:
                 continue
             at = self._alarm(interval)[0]
-            # Put back even when it is due by now: what ends first is told first.
-            if at > asked:
+            # Put back even when it is due by now: what ends first is sent first.
+            if at > alarm_at:
                 heapq.heappush(due, (at, id_, key))
             else:
                 self._end(interval, interval.last, self._natural)
@@ -271,73 +272,79 @@ class Abstraction:
         self._due.clear()
 
     def oldest(self) -> int | None:
-        """The earliest begin of all that is open [ns, source's clock]; None: nothing is."""
+        """The earliest begin of an open interval [ns, source's clock]; None: there is none."""
         return min((each.ts for each in self._open.values()), default=None)
 
     # --- state
 
     def state_of(self, key: Key) -> list[Any] | None:
-        """What there is to know of a thing's open interval, as plain data; None: it has none."""
+        """State of a thing's open interval, as plain data; None: it has none."""
         each = self._open.get(key)
         if each is None:
             return None
         state = [
-            each.type, each.ts, each.last, each.id, each.readings, each.told, each.continued,
+            each.type, each.ts, each.last, each.id, each.readings, each.begin_sent, each.continued,
         ]  # fmt: skip
         return state if each.clock is None else [*state, each.clock]
 
     def restore(self, key: Key, state: list[Any], mono_ns: int) -> None:
         """Goes on with an interval; its silence counts from now."""
-        type_, ts, last, id_, readings, told, continued, *clock = state
-        interval = Open(key, type_, ts, id_, mono_ns)
+        type_, ts, last, id_, readings, begin_sent, continued, *clock = state
+        interval = UnfinishedInterval(key, type_, ts, id_, mono_ns)
         interval.last, interval.readings = last, readings
-        interval.told, interval.continued = told, continued
+        interval.begin_sent, interval.continued = begin_sent, continued
         interval.clock = clock[0] if clock else None
         self._open[key] = interval
         self._watch(interval)
         self.next = max(self.next, id_ // ABSTRACTIONS_MAX + 1)
 
-    def told(self) -> list[int]:
-        """Ids of what is open and whose begins were told."""
-        return [each.id for each in self._open.values() if each.told and self.settings.begins]
+    def sent_begins(self) -> list[int]:
+        """Ids of open intervals whose begins (IBP) were sent."""
+        return [each.id for each in self._open.values() if each.begin_sent and self.settings.begins]
 
     def things(self) -> list[Key]:
-        """Of everything that is open."""
+        """Things with an open interval."""
         return list(self._open)
 
     # --- inside
 
-    def _begin(self, key: Key, type_: str, ts: int, mono_ns: int, readings: int = 1) -> Open:
+    def _begin(
+        self, key: Key, type_: str, ts: int, mono_ns: int, readings: int = 1
+    ) -> UnfinishedInterval:
         if len(self._open) >= self.settings.keys_max:
             oldest = next(iter(self._open.values()))
             self._end(oldest, oldest.last, "full")
-        interval = Open(key, type_, ts, self.next * ABSTRACTIONS_MAX + self._place, mono_ns)
+        interval = UnfinishedInterval(
+            key, type_, ts, self.next * ABSTRACTIONS_MAX + self._place, mono_ns
+        )
         self.next += 1
         interval.readings, interval.clock = readings, self._clock
         self._open[key] = interval
         self._watch(interval)
         if not self.settings.min_ns:
-            self._tell(interval)
+            self._send_begin(interval)
         if self.touched is not None:
             self.touched.add(key)
         return interval
 
-    def _watch(self, interval: Open) -> None:
+    def _watch(self, interval: UnfinishedInterval) -> None:
         if self.settings.silence_ns:
             heapq.heappush(self._due, self._alarm(interval))
             if len(self._due) > 2 * len(self._open) + _STALE_MAX:  # most are of ended intervals
                 self._due = sorted(map(self._alarm, self._open.values()))
 
-    def _alarm(self, interval: Open) -> tuple[int, int, Key]:
+    def _alarm(self, interval: UnfinishedInterval) -> tuple[int, int, Key]:
         return interval.mono_ns + self.settings.silence_ns + 1, interval.id, interval.key
 
-    def _tell(self, interval: Open) -> None:
-        interval.told = True
+    def _send_begin(self, interval: UnfinishedInterval) -> None:
+        interval.begin_sent = True
         if self.settings.begins:
             self.counts["begins"] += 1
-            self._outputs.append(Begun(interval.ts, interval.id, interval.type, interval.clock))
+            self._outputs.append(
+                IntervalBegin(interval.ts, interval.id, interval.type, interval.clock)
+            )
 
-    def _jump(self, interval: Open, value: Any, ts: int, mono_ns: int) -> None:
+    def _jump(self, interval: UnfinishedInterval, value: Any, ts: int, mono_ns: int) -> None:
         """A reading from before the last one, or from after a gap."""
         if interval.clock != self._clock:
             self._end(interval, interval.last, "clock")
@@ -348,21 +355,21 @@ class Abstraction:
             self._end(interval, interval.last, "clock")
         else:
             self._end(interval, interval.last, self._natural)
-        shown = self._label(value, None)  # the band that was left holds no more
+        shown = self._label(value, None)  # the former band does not count
         assert shown is not None
         self._begin(interval.key, shown, ts, mono_ns)
 
-    def _split(self, interval: Open, ts: int, mono_ns: int) -> Open:
+    def _split(self, interval: UnfinishedInterval, ts: int, mono_ns: int) -> UnfinishedInterval:
         while ts - interval.ts > self.settings.max_ns:
             end = interval.ts + self.settings.max_ns
             self._end(interval, end, "max")
             interval = self._begin(interval.key, interval.type, end, mono_ns, readings=0)
             interval.continued = True
-            if not interval.told:
-                self._tell(interval)
+            if not interval.begin_sent:
+                self._send_begin(interval)
         return interval
 
-    def _end(self, interval: Open, te: int, cut: str | None) -> None:
+    def _end(self, interval: UnfinishedInterval, te: int, cut: str | None) -> None:
         del self._open[interval.key]
         if self.touched is not None:
             self.touched.add(interval.key)
@@ -371,7 +378,7 @@ class Abstraction:
             return
         self.counts["intervals"] += 1
         self._outputs.append(
-            Ended(
+            EndedInterval(
                 interval.ts,
                 te,
                 interval.id,
@@ -384,10 +391,10 @@ class Abstraction:
         )
 
 
-# From events of a stream to the readings of an abstraction: what is the thing, what its value.
+# From events of a stream to the readings of an abstraction: thing, time and value.
 
 
-class Reader:
+class EventReader:
     """Hands the events of one stream to one abstraction."""
 
     def __init__(self, machine: Abstraction, schema: StreamSchema) -> None:

@@ -1,4 +1,4 @@
-"""What intervals an agent makes of the readings of one stream (SPEC 4.10), checked when made."""
+"""Settings of the intervals that an agent makes of one stream (SPEC 4.10), checked when made."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PRESENCE: Final = "presence"
 STATES: Final = "states"
 KINDS: Final = (BANDS, PRESENCE, STATES)
 CUT: Final = "cut"
-"""Attribute of an interval: why it ended before its state did; null where it ended by itself."""
+"""Attribute of an interval: why it ended before its state did; null: it ended by itself."""
 READINGS: Final = "readings"
-"""Attribute of an interval: how many readings it stands for."""
+"""Attribute of an interval: number of its readings."""
 PIECES_MAX: Final = 1000
-"""Between two readings an interval is split into so many pieces at most."""
+"""Most pieces into which an interval is split between two readings."""
 _SECOND: Final = 10**9
 
 
@@ -40,14 +40,14 @@ class AbstractSettings:
         type: of intervals of presence; what types of states begin with.
         only: types of events that are readings; others pass. Empty: all are.
         gap_ns: after so long without a reading an interval has ended at its last one; 0: never.
-        min_ns: intervals shorter than this are not told at all.
+        min_ns: intervals shorter than this are not sent at all.
         max_ns: longer ones are split; 0: never.
         lag_ns: how long after it happened a reading is at hand, at most.
         clock_step_ns: a reading older by more than this than the one before shows that the clock
             was set back; one that is older by less is left out.
-        begins: whether the begin of an interval is told (IBP).
+        begins: whether the begin of an interval is sent (IBP).
         keep: whether the readings are sent, too.
-        keys_max: so many things may have an open interval at once.
+        keys_max: number of things that may have an open interval at once.
     """
 
     stream: str

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 
-from slackwater.edge_agent.abstraction.machine import Abstraction, Ended, Key
+from slackwater.edge_agent.abstraction.machine import Abstraction, EndedInterval, Key
 from slackwater.edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.journal import Change
@@ -23,7 +23,7 @@ from slackwater.edge_agent.outbox.spool import Record
 from slackwater.edge_agent.packing import Row, columns_of, data_message, encoded_data
 
 _ROWS_MAX = 1000
-"""Of one message of ended intervals."""
+"""Rows of one message of ended intervals."""
 
 
 def fingerprint(settings: AbstractSettings) -> int:
@@ -65,7 +65,7 @@ def end_all(outbox: Outbox) -> int:
     return _end(outbox, _found(outbox))
 
 
-def interval_rows(schema: StreamSchema, ended: Collection[Ended]) -> list[Row]:
+def interval_rows(schema: StreamSchema, ended: Collection[EndedInterval]) -> list[Row]:
     """Events of the stream ``into``, whose attributes are ``by``, ``cut`` and ``readings``."""
     assert list(schema.attrs)[-2:] == [CUT, READINGS]
     return [

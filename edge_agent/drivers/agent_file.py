@@ -1,4 +1,4 @@
-"""The settings file of ``slackwater agent``: who it is, where the gateway is, what it sends."""
+"""The settings file of ``slackwater agent``: its name, the gateway, the inputs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ _BENT_PPM_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What an agent is told."""
+    """The settings of an agent."""
 
     session: SessionSettings
     gateways: tuple[GatewayAddress, ...]
@@ -141,13 +141,13 @@ class AgentSettings:
     """Events are fsynced together, so often at most."""
     inputs: tuple[NamedInput, ...]
     abstracts: tuple[AbstractSettings, ...]
-    """What is made of readings before they are sent."""
+    """Abstractions of readings before they are sent."""
     stop_ns: int
     """How long a stop waits for acks."""
     status: Path | None
     status_every_ns: int
     metrics: Listening | None
-    """Where Prometheus finds what the status file says; None: nowhere."""
+    """Address at which Prometheus reads the status; None: nowhere."""
     clock_ahead_ns: int
     """By how much the clock is bent on purpose, and how fast it runs [ns/s]."""
     clock_fast_ppb: int

@@ -90,7 +90,7 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     for what, count in sorted(channel.counts.items()):
         if what in _TOLD:
             tell(f"{count} {_TOLD[what]}")
-    return DONE if channel.told(tell) else FAILED
+    return DONE if channel.report(tell) else FAILED
 
 
 def _metrics(settings: AgentSettings, channel: Channel) -> MetricsServer | None:
@@ -138,7 +138,7 @@ def _channel(
         if outbox is outboxes[-1]:
             places = {stream.name: index for index, stream in enumerate(start.streams)}
             for machine in machines:
-                for id_ in machine.told():
+                for id_ in machine.sent_begins():
                     session.intervals.begun(places[machine.settings.into], id_)
         return session
 
@@ -188,7 +188,7 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
 async def _watch(
     settings: AgentSettings, channel: Channel, tellings: Tellings, systemd: Systemd
 ) -> None:
-    """Tells what changes, and writes the status file, at last what it came to."""
+    """Reports changes, and writes the status file, at last with the outcome."""
     status = None if settings.status is None else StatusFile(settings.status)
     state = SessionState.IDLE
     error = ""

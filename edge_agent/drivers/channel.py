@@ -68,13 +68,13 @@ class Channel(Protocol):
         """Returns when nothing can be sent any more."""
 
     async def stop(self, seconds: float) -> None:
-        """The agent is to stop before that: what can be done in so many seconds is done."""
+        """The agent stops before that: it does what it can in so many seconds."""
 
     async def close(self) -> None:
         """Stops everything; called in any case, at last."""
 
-    def told(self, tell: Callable[[str], None]) -> bool:
-        """Says what has become of the events; whether all is well."""
+    def report(self, tell: Callable[[str], None]) -> bool:
+        """Reports the fates of the events; whether all is well."""
 
 
 # Events go from the inputs into the session's memory: what is not acked dies with the process.
@@ -114,7 +114,7 @@ class MemoryChannel(BaseOutlet):
             async with asyncio.timeout(seconds):
                 await self.finish()
         except TimeoutError:
-            return  # what was not acked is told
+            return  # ``report`` names what was not acked
 
     async def close(self) -> None:
         await self.driver.close()
@@ -122,7 +122,7 @@ class MemoryChannel(BaseOutlet):
     def spool_counts(self) -> dict[str, dict[str, int]]:
         return {}
 
-    def told(self, tell: Callable[[str], None]) -> bool:
+    def report(self, tell: Callable[[str], None]) -> bool:
         session = self.driver.session
         emitted, acked = session.counts["emitted"], session.counts["acked"]
         if session.state is SessionState.DONE:
@@ -134,11 +134,11 @@ class MemoryChannel(BaseOutlet):
     def begin(
         self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
     ) -> bool:  # fmt: skip
-        told = self.driver.session.begin(
+        answer = self.driver.session.begin(
             stream, clock.read(), ts=ts, id=id, type=type, clock=clock_
         )
         self.driver.carry_out()
-        return told.accepted
+        return answer.accepted
 
     async def put_intervals(
         self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
@@ -295,14 +295,16 @@ class OutboxChannel(BaseOutlet):
             self._folder.close()
         for problem in ended:
             if isinstance(problem, Exception):
-                raise problem  # a bug of ours is not to be passed over
+                raise problem  # a bug of ours must not be hidden
 
     def begin(
         self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
     ) -> bool:  # fmt: skip
-        told = self._live.session.begin(stream, clock.read(), ts=ts, id=id, type=type, clock=clock_)
+        answer = self._live.session.begin(
+            stream, clock.read(), ts=ts, id=id, type=type, clock=clock_
+        )
         self._live.driver.carry_out()
-        return told.accepted
+        return answer.accepted
 
     async def put_intervals(
         self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
@@ -362,7 +364,7 @@ class OutboxChannel(BaseOutlet):
             for stream, spool in zip(outbox.start.streams, outbox.spools, strict=True)
         }  # fmt: skip
 
-    def told(self, tell: Callable[[str], None]) -> bool:
+    def report(self, tell: Callable[[str], None]) -> bool:
         waiting = sum(pump.waiting_events() for pump in self._pumps)
         acked = self._acked_before + sum(pump.acked_events() for pump in self._pumps)
         lost = self._lost_before or any(pump.lost for pump in self._pumps)

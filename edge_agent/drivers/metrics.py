@@ -20,14 +20,14 @@ KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SIZES: Final = ("bytes", "unwritten_bytes")
 _Sample = tuple[Mapping[str, str], int]
 _Family = tuple[str, str, str, Iterable[_Sample]]
-"""Name, type, what it is, samples."""
+"""Name, type, meaning, samples."""
 
 
 def metrics_text(status: Mapping[str, Any]) -> str:
     """``status`` as ``status_of`` gives it; counters count since the start of the agent."""
     lines: list[str] = []
-    for name, kind, told, samples in _families(status):
-        lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+    for name, kind, meaning, samples in _families(status):
+        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
         lines += [f"{name}{_labels(labels)} {value}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 
@@ -73,7 +73,7 @@ def _families(status: Mapping[str, Any]) -> Iterator[_Family]:
             for what, count in each.items()
         ],
     )  # fmt: skip
-    for part, name, told in (
+    for part, name, meaning in (
         ("outlet", "events", "What has become of the inputs' events."),
         ("session", "session", "What has happened in the session."),
         ("sync", "sync", "What has happened in time sync."),
@@ -81,7 +81,7 @@ def _families(status: Mapping[str, Any]) -> Iterator[_Family]:
     ):
         counts = sorted(status[part].items())
         yield (
-            f"slackwater_agent_{name}_total", "counter", told,
+            f"slackwater_agent_{name}_total", "counter", meaning,
             [({"what": what}, count) for what, count in counts],
         )  # fmt: skip
 

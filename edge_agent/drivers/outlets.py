@@ -11,7 +11,12 @@ from typing import Final, Protocol
 
 from slackwater.edge_agent import clock
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.abstraction.machine import Abstraction, Begun, Ended, Reader
+from slackwater.edge_agent.abstraction.machine import (
+    Abstraction,
+    EndedInterval,
+    EventReader,
+    IntervalBegin,
+)
 from slackwater.edge_agent.abstraction.stored_state import changes_of, interval_rows
 from slackwater.edge_agent.clock import earliest
 from slackwater.edge_agent.device_clock import ClockBound
@@ -100,9 +105,9 @@ class AbstractingOutlet:
         """``schemas``: of all streams, those of intervals too."""
         self._channel = channel
         self._schemas = {schema.name: schema for schema in schemas}
-        self._readers: dict[str, list[Reader]] = {}
+        self._readers: dict[str, list[EventReader]] = {}
         for machine in machines:
-            reader = Reader(machine, self._schemas[machine.settings.stream])
+            reader = EventReader(machine, self._schemas[machine.settings.stream])
             self._readers.setdefault(machine.settings.stream, []).append(reader)
         self._machines = list(machines)
         self._one_at_a_time = asyncio.Lock()
@@ -180,10 +185,10 @@ class AbstractingOutlet:
         made = machine.outputs()
         into, counts = machine.settings.into, self._channel.counts
         for each in made:
-            if isinstance(each, Begun) and not self._channel.begin(into, *each):
+            if isinstance(each, IntervalBegin) and not self._channel.begin(into, *each):
                 counts["begins_refused"] += 1
         rows = interval_rows(
-            self._schemas[into], [each for each in made if isinstance(each, Ended)]
+            self._schemas[into], [each for each in made if isinstance(each, EndedInterval)]
         )
         counts.update(machine.counts)
         machine.counts.clear()
@@ -201,7 +206,7 @@ class AbstractingOutlet:
             self._earlier.set()
 
 
-def _passing(readers: Sequence[Reader], rows: Sequence[Row]) -> list[Row]:
+def _passing(readers: Sequence[EventReader], rows: Sequence[Row]) -> list[Row]:
     """The rows that are sent as they are."""
     if any(reader.machine.settings.keep for reader in readers):
         return list(rows)
@@ -267,7 +272,7 @@ class PrintingOutlet(KeepsNothing):
         self._tellings.rarely(f"{place}: {what}")
 
     async def durable(self) -> None:
-        """Never: senders are not told that anything is safe, and will send it again."""
+        """Never returns: senders get no acknowledgement, and will send it again."""
         await asyncio.Event().wait()
 
     def _print(self, fields: dict[str, object]) -> None:

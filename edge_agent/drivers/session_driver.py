@@ -34,13 +34,13 @@ class TimeServer(NamedTuple):
 
 
 class TimeServers:
-    """``ask`` opens what it needs, so a name is looked up anew when it is needed again."""
+    """``ask`` opens what it needs, so a name is looked up again when it is needed again."""
 
     def __init__(
         self, servers: Sequence[TimeServer], answered: Callable[[bytes], None],
         failed: Callable[[str, OSError], None],
     ) -> None:  # fmt: skip
-        """``failed``: told the server's name and why it cannot be asked."""
+        """``failed``: called with the server's name and why it cannot be asked."""
         self._servers = servers
         self._answered = answered
         self._failed = failed
@@ -72,7 +72,7 @@ class TimeServers:
         server = self._servers[number]
         try:
             made, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: _Answers(self._answered), remote_addr=server
+                lambda: _ServerSocket(self._answered), remote_addr=server
             )
         except OSError as error:
             self._failed(server.host, error)
@@ -81,7 +81,7 @@ class TimeServers:
         made.sendto(question)
 
 
-class _Answers(asyncio.DatagramProtocol):
+class _ServerSocket(asyncio.DatagramProtocol):
     def __init__(self, answered: Callable[[bytes], None]) -> None:
         self._answered = answered
 
@@ -93,7 +93,7 @@ class _Answers(asyncio.DatagramProtocol):
 # A session on real sockets: asyncio connects, sends and wakes; the session decides.
 
 
-# Wakes a core in time: one timer of the event loop, set anew after all that happens.
+# Wakes a core in time: one timer of the event loop, set again after each event.
 
 
 class Alarm:
@@ -163,8 +163,8 @@ class StreamSocket(asyncio.Protocol):
 
 # A session on real sockets: asyncio connects, sends and wakes; the session decides.
 #
-# A connection that cannot be opened is told to the session, which asks again after a wait. A peer
-# that reads slowly makes messages wait in this process; their memory is bounded by the session
+# A connection that cannot be opened is reported to the session, which asks again after a wait. A
+# peer that reads slowly makes messages wait in this process; their memory is bounded by the session
 # (``unacked_bytes_max``), as a message stays there until it is acked.
 
 
@@ -201,7 +201,7 @@ class SessionDriver:
         self.local_address = ""
         """This device's own address on the connection opened last."""
         self._address = address
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, _GatewayConnection] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._datagrams: asyncio.DatagramTransport | None = None
         self._asked_at = ("", 0)
@@ -256,7 +256,7 @@ class SessionDriver:
         await asyncio.sleep(0)  # the loop closes the sockets
 
     def carry_out(self) -> None:
-        """Does what the session asks for; called after everything that was told to it."""
+        """Does what the session asks for; called after every input of it."""
         if self._closed:
             return
         self.before_sending()
@@ -282,23 +282,23 @@ class SessionDriver:
 
     # --- what sockets call
 
-    def opened(self, link: _Link, own: str) -> None:
+    def opened(self, link: _GatewayConnection, own: str) -> None:
         """A connection is open, from this device's address ``own``."""
         self.counts["connected"] += 1
         self.local_address = own
         self._links[link.number] = link
 
-    def received(self, link: _Link, data: bytes) -> None:
+    def received(self, link: _GatewayConnection, data: bytes) -> None:
         """Bytes of the gateway came."""
         if self._links.get(link.number) is link:
             self.session.received(link.number, data, clock.read())
             self.carry_out()
 
-    def lost(self, link: _Link, error: Exception | None) -> None:
+    def lost(self, link: _GatewayConnection, error: Exception | None) -> None:
         """A connection is gone."""
         if self._links.get(link.number) is link:
             del self._links[link.number]
-            self.last_error = _told(error) if error else "the gateway closed the connection"
+            self.last_error = _error_text(error) if error else "the gateway closed the connection"
             self.session.disconnected(link.number, clock.read())
             self.carry_out()
 
@@ -309,7 +309,7 @@ class SessionDriver:
 
     # --- inside
 
-    def _send(self, link: _Link, data: bytes, *, spare: bool) -> None:
+    def _send(self, link: _GatewayConnection, data: bytes, *, spare: bool) -> None:
         """Who asks and asks and does not read what he is sent is not sent ever more."""
         if spare and link.waiting_bytes > self.session.settings.unacked_bytes_max:
             self.counts["answers_left_out"] += 1
@@ -326,7 +326,7 @@ class SessionDriver:
         if self._connecting.get(number) is task:
             del self._connecting[number]
         if not task.cancelled():
-            task.result()  # a bug of ours is not to be passed over
+            task.result()  # a bug of ours must not be hidden
 
     def _give_up(self, number: int) -> None:
         task, link = self._connecting.pop(number, None), self._links.pop(number, None)
@@ -343,11 +343,14 @@ class SessionDriver:
         try:
             async with asyncio.timeout(self.session.settings.hello_timeout_ns / 1e9):
                 _, link = await loop.create_connection(
-                    lambda: _Link(self, number), at.host, at.port, ssl=self._address.tls
+                    lambda: _GatewayConnection(self, number),
+                    at.host,
+                    at.port,
+                    ssl=self._address.tls,
                 )
         except (OSError, TimeoutError) as error:
             self.counts["not_connected"] += 1
-            self.last_error = f"{at.host} port {at.port}: {_told(error)}"
+            self.last_error = f"{at.host} port {at.port}: {_error_text(error)}"
             self.session.disconnected(number, clock.read())
             self.carry_out()
             return
@@ -368,7 +371,7 @@ class SessionDriver:
             )
         except OSError as error:
             self.counts["no_ntp_socket"] += 1
-            self.last_error = f"time sync with {host}: {_told(error)}"
+            self.last_error = f"time sync with {host}: {_error_text(error)}"
             return
         self._datagrams, self._asked_at = made, (host, port)
 
@@ -399,7 +402,7 @@ class SessionDriver:
                 said = (line + fault).decode("utf-8", "replace").strip()
                 said = f"{said or 'it failed'}; is chronyd running?"
         except OSError as error:
-            said = _told(error)
+            said = _error_text(error)
         if said:
             self.last_error = f"time from chrony: {' '.join(ntp.CHRONY_COMMAND)}: {said}"
             self.notify()
@@ -411,14 +414,14 @@ class SessionDriver:
 
     def _not_asked(self, host: str, error: OSError) -> None:
         self.counts["no_ntp_socket"] += 1
-        self.last_error = f"time sync with {host}: {_told(error)}"
+        self.last_error = f"time sync with {host}: {_error_text(error)}"
 
     def _wake(self) -> None:
         self.session.wake(clock.read())
         self.carry_out()
 
 
-class _Link(StreamSocket):
+class _GatewayConnection(StreamSocket):
     """One connection of the session's pool."""
 
     def __init__(self, driver: SessionDriver, number: int) -> None:
@@ -455,15 +458,15 @@ class _Questions(asyncio.DatagramProtocol):
 
     def error_received(self, exc: Exception) -> None:
         # Nobody listens there (yet): the session's own time-out counts it.
-        self._driver.last_error = f"time sync: {_told(exc)}"
+        self._driver.last_error = f"time sync: {_error_text(exc)}"
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Ignored."""
 
 
-def _told(error: Exception) -> str:
-    """What to say of a socket's error: a reason, where the exception has one."""
+def _error_text(error: Exception) -> str:
+    """Text of a socket's error: a reason, where the exception has one."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     reason = error.strerror if isinstance(error, OSError) else None

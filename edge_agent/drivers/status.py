@@ -1,4 +1,4 @@
-"""What an agent says of itself: lines for people, systemd's notifications, a status file."""
+"""Reports of an agent: lines for people, systemd's notifications, a status file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slackwater.edge_agent.standard_streams import taking_name
 if TYPE_CHECKING:
     from slackwater.edge_agent.drivers.channel import Channel
 
-# Lines for people: some are told whenever they are due, faults that repeat only now and then.
+# Lines for people: most are written when they are due, repeated faults only now and then.
 
 
 _EVERY_NS: Final = 10 * 10**9
@@ -26,41 +26,41 @@ _AT_ONCE: Final = 5
 
 
 class Tellings:
-    """Tells lines by ``tell``; of those for ``rarely``, 5 every 10 s and how many more."""
+    """Writes lines with ``tell``; from ``rarely`` 5 every 10 s and the number of others."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
         self._since_ns = clock.read().mono_ns
-        self._told = 0
+        self._written = 0
         self._left_out = 0
 
     def rarely(self, line: str) -> None:
-        """A fault of which there may be thousands."""
+        """A fault that may occur thousands of times."""
         now_ns = clock.read().mono_ns
         if now_ns - self._since_ns >= _EVERY_NS:
             self.end()
-            self._since_ns, self._told = now_ns, 0
-        if self._told < _AT_ONCE:
-            self._told += 1
+            self._since_ns, self._written = now_ns, 0
+        if self._written < _AT_ONCE:
+            self._written += 1
             self.tell(line)
         else:
             self._left_out += 1
 
     def end(self) -> None:
-        """Says how many were left out since the last time."""
+        """Writes how many lines were left out since the last time."""
         if self._left_out:
             self.tell(f"{self._left_out} more such lines")
         self._left_out = 0
 
 
-# What systemd is told (sd_notify(3)): ready, alive, stopping. Nothing where there is no systemd.
+# Notifications of systemd (sd_notify(3)): ready, alive, stopping. None where there is no systemd.
 #
 # ``Type=notify`` of a unit waits for READY; ``WatchdogSec`` restarts a service that has not said
 # for so long that it is alive, which here the event loop says: one that hangs says nothing.
 
 
 _PER_WATCHDOG: Final = 3
-"""How often in the watchdog's time it is told; systemd recommends twice or more."""
+"""Notifications in the watchdog's time; systemd recommends two or more."""
 _US_PER_S: Final = 1_000_000
 
 
@@ -88,7 +88,7 @@ class Systemd:
         self._say(f"STATUS={what.splitlines()[0] if what else ''}")
 
     async def watch(self) -> None:
-        """Says again and again that the event loop runs; returns where nobody asks for it."""
+        """Notifies again and again that the event loop runs; returns where nobody asks for it."""
         while self._seconds > 0:
             self._say("WATCHDOG=1")
             await asyncio.sleep(self._seconds)
@@ -103,7 +103,7 @@ class Systemd:
                 return  # a manager that is gone, or slow, stops no agent
 
 
-# What an agent is doing, as a JSON file that is replaced whole every few seconds.
+# The state of an agent, as a JSON file that is replaced whole every few seconds.
 #
 # For tiny devices that serve no page: a person or a program reads the file. It is not synced to the
 # disk, which would wear flash memory out for nothing: after a power cut it may be old or empty.

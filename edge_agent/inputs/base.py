@@ -1,4 +1,4 @@
-"""What an input is, where it hands its events, waits between attempts, and datagrams."""
+"""Interfaces of inputs and outlets, waits between attempts, and datagrams."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_backoff(table: Table, jitter: Callable[[int], int]) -> Backoff:
 WAITING_MAX: Final = 4 << 20
 """Bytes of datagrams that wait; beyond, new ones are dropped and counted."""
 RECEIVE_BUFFER: Final = 1 << 20
-"""What the kernel is asked to keep while the agent is busy [bytes]; it may grant less."""
+"""Buffer that the kernel is asked for [bytes]; it may grant less."""
 
 
 class Datagrams(asyncio.DatagramProtocol):
@@ -108,7 +108,7 @@ async def receive(
     return transport, datagrams
 
 
-# What an input is, what it is made with, and where it hands its events.
+# Inputs, their surroundings, and the outlets to which they hand events.
 
 
 class Outlet(Protocol):
@@ -131,27 +131,28 @@ class Outlet(Protocol):
 
     async def session(self, sender: str, *, kept: bool) -> int:
         """The number of the session with ``sender``, for the keys of its messages: a sender that
-        has forgotten its session (``kept`` False) counts its messages anew, so what looks like one
-        of before is another one. A new number is as durable as an outbox is when this returns.
+        has forgotten its session (``kept`` False) counts its messages from the start, so what looks
+        like one of before is another one. A new number is as durable as an outbox is when this
+        returns.
         """
 
     async def durable(self) -> None:
         """Returns when everything that was taken before this call is safe: fsynced in the outbox;
-        without one, when the gateway has acked it. Until then no sender may be told that it is.
+        without one, when the gateway has acked it. Until then no sender may get an acknowledgement.
         """
 
     async def clocks(self, bounds: Sequence[ClockBound]) -> None:
-        """What the clocks of devices are bounded by: said before the events that they stamped."""
+        """Bounds of the clocks of devices: called before the events that they stamped."""
 
     def bad(self, what: str, place: str) -> None:
         """A record that was left out: why, and where it stood."""
 
     def trouble(self, what: str, place: str) -> None:
-        """A fault that is told but costs no record by itself, as a connection that was lost."""
+        """A fault that costs no record by itself, as a connection that was lost."""
 
 
 class KeepsNothing:
-    """What an ``Outlet`` says that keeps neither keys, sessions nor bounds of clocks."""
+    """Answers of an ``Outlet`` that keeps neither keys, sessions nor bounds of clocks."""
 
     def knows(self, key: bytes) -> bool:
         """No message was taken before."""
@@ -173,7 +174,7 @@ class Input(Protocol):
 
     @property
     def counts(self) -> Counter[str]:
-        """What has happened, for the status file."""
+        """Counters for the status file."""
 
     async def run(self, outlet: Outlet) -> None:
         """Returns at the end of the input; raises AgentError when it cannot be read at all."""
@@ -185,14 +186,14 @@ def _mono_ns() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an input may use of its device, beside its settings."""
+    """The part of its device that an input may use, beside its settings."""
 
     schemas: Mapping[str, StreamSchema]
     """The streams by name."""
     name: str = ""
-    """What messages call the input: the setting ``name``, else its kind."""
+    """Name of the input in messages: the setting ``name``, else its kind."""
     source: str = ""
-    """Who the agent is: its site and name, as ``main/door``."""
+    """Site and name of the agent, as ``main/door``."""
     wall_ns: Callable[[], int]
     """This device's wall clock [ns since 1970]."""
     mono_ns: Callable[[], int] = _mono_ns
@@ -200,7 +201,7 @@ class Surroundings:
     jitter: Callable[[int], int]
     """A random whole number from 0 to its argument."""
     counters: list[DeviceCounters] = field(default_factory=list)
-    """Here an input puts those that are to go over a restart of the agent."""
+    """Counters of devices that survive a restart of the agent."""
 
 
 Maker = Callable[[Table, Surroundings], Input]

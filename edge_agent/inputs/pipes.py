@@ -85,7 +85,7 @@ def _lines(complete: bytes) -> tuple[list[int], list[str | bytes]]:
     try:
         lines = [*complete.decode().split("\n")]
     except UnicodeDecodeError:
-        lines = [*complete.split(b"\n")]  # each is told by itself
+        lines = [*complete.split(b"\n")]  # each is reported by itself
     kept = [number for number, line in enumerate(lines) if line.strip()]
     if len(kept) < len(lines):
         lines = [lines[number] for number in kept]
@@ -96,7 +96,7 @@ CHUNK_BYTES: Final = 1 << 16
 """Read at once: what a program has printed meanwhile becomes one batch."""
 RESTARTS: Final = ("on-failure", "always", "never")
 _STOP_SECONDS: Final = 5.0
-"""So long a program may take to end when the agent stops."""
+"""Longest time of a program to end when the agent stops."""
 
 WallClock = Callable[[], int]
 """This device's wall clock [ns]."""
@@ -196,7 +196,7 @@ async def _read_on(
 
 
 async def _ended(program: asyncio.subprocess.Process) -> None:
-    """The program has ended: by itself, told to, or killed."""
+    """The program has ended: by itself, on request, or killed."""
     if program.returncode is not None:
         return
     program.terminate()

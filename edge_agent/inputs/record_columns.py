@@ -15,7 +15,7 @@ from operator import lt
 from typing import Any, Final
 
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.inputs.record_fields import Batch, RecordFields, read_text
+from slackwater.edge_agent.inputs.record_fields import ParsedRecords, RecordFields, read_text
 from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
 from slackwater.edge_agent.packing import FLOAT_WHOLE_MAX, INT64_MAX, BadRecord, Row, fits
 from slackwater.edge_agent.records import TIME_MAX_NS
@@ -34,7 +34,7 @@ class _NotPlain(Exception):  # noqa: N818 - a way of going on
 
 
 def events(
-    fields: RecordFields, batch: Batch, now_ns: int, bad: Bad, *, apart: bool = False
+    fields: RecordFields, batch: ParsedRecords, now_ns: int, bad: Bad, *, apart: bool = False
 ) -> Iterator[tuple[str, list[Row]]]:
     """Stream and events; those that are together fit into one batch of columns.
 
@@ -42,7 +42,7 @@ def events(
         fields: how a record is read.
         batch: the records.
         now_ns: when they were read.
-        bad: told what is wrong with the record at a place.
+        bad: called with the place of a bad record and what is wrong.
         apart: events of several streams may be given stream by stream, each in their order; else
             all are in the order of the records.
     """
@@ -50,7 +50,7 @@ def events(
         try:
             stream, rows = _plain(fields, batch, now_ns)
         except (_NotPlain, BadRecord, ValueError, OverflowError):
-            pass  # what is wrong, and with which record, is told below
+            pass  # the error, and its record, are reported below
         else:
             for first in range(0, len(rows), NAMES_MAX):
                 yield stream, rows[first : first + NAMES_MAX]
@@ -63,7 +63,7 @@ def events(
         yield from _one_by_one(fields, batch, now_ns, bad)
 
 
-def _streams(fields: RecordFields, batch: Batch) -> dict[str | None, list[int]]:
+def _streams(fields: RecordFields, batch: ParsedRecords) -> dict[str | None, list[int]]:
     """The places of each stream's records; None: of what is no record."""
     found: dict[str | None, list[int]] = {}
     for place, named in enumerate(batch.sorts(fields.map.get(r.STREAM, r.STREAM))):
@@ -77,7 +77,7 @@ def _at(places: Sequence[int], bad: Bad) -> Bad:
 
 
 def _one_by_one(
-    fields: RecordFields, batch: Batch, now_ns: int, bad: Bad
+    fields: RecordFields, batch: ParsedRecords, now_ns: int, bad: Bad
 ) -> Iterator[tuple[str, list[Row]]]:
     rows: list[Row] = []
     stream = ""
@@ -99,7 +99,7 @@ def _one_by_one(
         yield stream, rows
 
 
-def _plain(fields: RecordFields, batch: Batch, now_ns: int) -> tuple[str, list[Row]]:
+def _plain(fields: RecordFields, batch: ParsedRecords, now_ns: int) -> tuple[str, list[Row]]:
     def field(name: str) -> Sequence[Any]:
         return batch.field(fields.map.get(name, name))
 
@@ -132,7 +132,7 @@ def _plain(fields: RecordFields, batch: Batch, now_ns: int) -> tuple[str, list[R
 
 
 def _devices(fields: RecordFields, field: Callable[[str], Sequence[Any]]) -> Iterable[str | None]:
-    """Who stamped each record; empty: one that it does not name."""
+    """Device that stamped each record; empty: the record names none."""
     if not fields.devices:
         return repeat(None)
     names = field(r.CLOCK)

@@ -1,4 +1,4 @@
-"""From records to events: which field is what, record by record and for many at once."""
+"""From records to events: the fields, record by record and for many at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slackwater.edge_agent.units import NS_PER
 if TYPE_CHECKING:
     from slackwater.edge_agent.inputs.base import Surroundings
 
-# From a record (a JSON object, a line of CSV) to an event: which field is what.
+# From a record (a JSON object, a line of CSV) to an event: the meaning of its fields.
 #
 # Fields have the names of a trace: ``stream ts te id type`` and ``attrs`` with the attributes; an
 # attribute of the stream may also stand beside them. ``map`` says where a field is named otherwise.
@@ -108,7 +108,7 @@ class RecordFields:
                 around.counters.append(self.counters)
 
     def device_of(self, record: Mapping[str, Any], device: str) -> str | None:
-        """Who stamped a record; raises BadRecord: its ``clock`` is no name."""
+        """Device that stamped a record; raises BadRecord: its ``clock`` is no name."""
         if not self.devices:
             return None
         found = self._field(record, r.CLOCK)
@@ -203,16 +203,16 @@ _scan: Final[Callable[[str, int], tuple[Any, int]]] = vars(json.JSONDecoder())["
 """``json.loads`` without what it does around each text."""
 
 
-class Batch(Protocol):
+class ParsedRecords(Protocol):
     """Some records of one input."""
 
     def __len__(self) -> int: ...
 
     def field(self, name: str) -> Sequence[Any]:
-        """Of each record what it has of that name; None: nothing."""
+        """Value of that name in each record; None: there is none."""
 
     def attribute(self, name: str) -> Sequence[Any]:
-        """The same of what is looked for in ``attrs`` first, where a record has them."""
+        """The same for attributes: ``attrs`` first, where a record has it."""
 
     @property
     def regular(self) -> bool:
@@ -222,9 +222,9 @@ class Batch(Protocol):
         """One of them; raises BadRecord: it is none."""
 
     def sorts(self, name: str) -> Sequence[str | None]:
-        """Of each record the text that it has of that name, or none (""); None: no record."""
+        """Text of that name in each record, or "" (none); None: no record has one."""
 
-    def part(self, places: Sequence[int]) -> Batch:
+    def part(self, places: Sequence[int]) -> ParsedRecords:
         """Some of them."""
 
 

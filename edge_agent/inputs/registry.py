@@ -23,12 +23,12 @@ OURS: Final[dict[str, Kind]] = {
 
 
 class NamedInput(NamedTuple):
-    """An input and what messages and the status file call it."""
+    """An input and its name in messages and the status file."""
 
     name: str
     input: Input
     counters: Sequence[DeviceCounters] = ()
-    """Those that go over a restart of the agent."""
+    """Counters that survive a restart of the agent."""
 
 
 def read_inputs(tables: Sequence[Table], around: Surroundings) -> tuple[NamedInput, ...]:

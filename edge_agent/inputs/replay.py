@@ -15,8 +15,8 @@ from slackwater.edge_agent.errors import AgentError
 from slackwater.edge_agent.inputs.base import Outlet, Surroundings
 from slackwater.edge_agent.inputs.record_columns import events
 from slackwater.edge_agent.inputs.record_fields import (
-    Batch,
     JsonBatch,
+    ParsedRecords,
     RecordFields,
     TableBatch,
     read_fields,
@@ -108,7 +108,9 @@ class ReplayInput:
             reason = error.strerror if isinstance(error, OSError) else error
             raise AgentError(f"{self._file}: {reason}") from error
 
-    async def _play(self, batches: Iterator[tuple[Batch, Sequence[int]]], outlet: Outlet) -> None:
+    async def _play(
+        self, batches: Iterator[tuple[ParsedRecords, Sequence[int]]], outlet: Outlet
+    ) -> None:
         loop = asyncio.get_running_loop()
         began, began_wall_ns = loop.time(), self._wall_ns()
         first: int | None = None
@@ -157,7 +159,7 @@ class ReplayInput:
         await outlet.take(stream, rows)
 
 
-def _json_batches(text: Iterable[str]) -> Iterator[tuple[Batch, Sequence[int]]]:
+def _json_batches(text: Iterable[str]) -> Iterator[tuple[ParsedRecords, Sequence[int]]]:
     """Lines that are not empty, and their numbers."""
     numbered = ((number, line) for number, line in enumerate(text, 1) if line.strip())
     while some := list(islice(numbered, ROWS_AT_ONCE)):
@@ -165,7 +167,7 @@ def _json_batches(text: Iterable[str]) -> Iterator[tuple[Batch, Sequence[int]]]:
         yield JsonBatch(lines), numbers
 
 
-def _csv_batches(text: Iterable[str]) -> Iterator[tuple[Batch, Sequence[int]]]:
+def _csv_batches(text: Iterable[str]) -> Iterator[tuple[ParsedRecords, Sequence[int]]]:
     """Rows below a line of names; one that has fewer or more of them is a record of its own."""
     reader = csv.reader(text)
     names = next(reader, [])
@@ -184,7 +186,7 @@ def _record_of(
     return lambda place: dict(zip_longest(names, rows[place][: len(names)]))
 
 
-def _numbered(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Sequence[int]]]:
+def _numbered(batches: Iterable[ParsedRecords]) -> Iterator[tuple[ParsedRecords, Sequence[int]]]:
     """With the numbers of their records, from 1."""
     first = 1
     for batch in batches:

@@ -37,7 +37,7 @@ _ROWS_MAX: Final = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionFields:
-    """How a position becomes an event."""
+    """Mapping of a position to an event."""
 
     schema: StreamSchema
     places: Mapping[str, int]

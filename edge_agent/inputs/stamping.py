@@ -1,6 +1,6 @@
-"""Whose clock stamps the events of an input: the device's, the agent's, or the arrival.
+"""The clock that stamps the events of an input: the device's, the agent's, or the arrival.
 
-``device``: each device has a clock of its own, bounded from its messages (``DeviceClock``).
+``device``: each device has a clock of its own, bounded from its messages (``FollowedClock``).
 ``agent``: the events' times are of this device's clock. ``arrival``: an event's time is when the
 agent got it; it happened up to ``delay_max`` earlier. Errors of arrivals are independent, so each
 event has a clock of its own there; a name is used again when ``delay_max`` has passed twice, and
@@ -22,8 +22,8 @@ from slackwater.edge_agent.device_clock import (
     NS_PER_S,
     SAY_AGAIN_NS,
     ClockBound,
-    DeviceClock,
     DeviceClockSettings,
+    FollowedClock,
 )
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.inputs.base import Outlet, Surroundings
@@ -86,17 +86,17 @@ class StampingClocks:
         self._wall_ns, self._mono_ns = around.wall_ns, around.mono_ns
         # Above the numbers of earlier starts of the agent: a clock may have been set meanwhile.
         self._number = itertools.count(around.wall_ns() // NS_PER_S).__next__
-        self._devices: dict[str, DeviceClock] = {}
+        self._devices: dict[str, FollowedClock] = {}
         self._free = list(reversed(range(ARRIVALS_MAX)))
         self._used: deque[tuple[int, int]] = deque()
         self._said: dict[int, ClockBound] = {}
 
-    def device(self, name: str) -> DeviceClock:
+    def device(self, name: str) -> FollowedClock:
         """The clock of a device; empty: the only one of the input."""
         found = self._devices.pop(name, None)
         if found is None:
             whole = f"{self._name}/{name}" if name else self._name
-            found = DeviceClock(whole[: NAME_MAX - _SUFFIX], self._settings, self._number)
+            found = FollowedClock(whole[: NAME_MAX - _SUFFIX], self._settings, self._number)
             if len(self._devices) >= DEVICES_MAX:
                 del self._devices[next(iter(self._devices))]
                 self.counts["clocks_forgotten"] += 1
@@ -107,7 +107,7 @@ class StampingClocks:
         self, rows: Sequence[Row], outlet: Outlet, *, device: str = "",
         stamp_ns: int | None = None, resolution_ns: int = 0,
     ) -> Sequence[Row]:  # fmt: skip
-        """The events of a message that has just come, with their clocks, which ``outlet`` is told.
+        """The events of a message that has just come, with their clocks, which ``outlet`` gets.
 
         ``stamp_ns``: when the device made the message, if it says so; else its newest event.
         """
@@ -134,7 +134,7 @@ class StampingClocks:
         clock.name_of(stamp_ns)
         await self.say(clock, steps, outlet)
 
-    async def say(self, clock: DeviceClock, steps_before: int, outlet: Outlet) -> None:
+    async def say(self, clock: FollowedClock, steps_before: int, outlet: Outlet) -> None:
         """Hands on what is new of a clock."""
         if clock.steps > steps_before:
             self.counts["clock_steps"] += clock.steps - steps_before

@@ -1,4 +1,4 @@
-"""What an outbox keeps on a disk: files, records that are appended, and whole ones."""
+"""Files of an outbox on a disk: records that are appended, and whole ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Files(Protocol):
         """Bytes of the file."""
 
     def create(self, name: str) -> AppendFile:
-        """A file begun anew; its name is durable after ``sync_names``."""
+        """A new empty file; its name is durable after ``sync_names``."""
 
     def append(self, name: str) -> AppendFile:
         """A file that is there, to be written on."""
@@ -132,7 +132,7 @@ class _DiskFile:
         os.close(self._number)
 
 
-# Small things that an outbox must not forget: one JSON object, kept twice with a checksum.
+# Small values that an outbox must not forget: one JSON object, kept twice with a checksum.
 #
 # Each copy is replaced whole. A copy that has rotted fails its checksum, and the other one counts.
 
@@ -154,7 +154,7 @@ def store(files: Files, name: str, value: Mapping[str, Any]) -> None:
 
 
 def load(files: Files, name: str) -> dict[str, Any] | None:
-    """What was stored; None: nothing was, or no copy is whole."""
+    """The stored value; None: there is none, or no copy is whole."""
     names = files.names()
     for copy in _COPIES:
         if name + copy in names:

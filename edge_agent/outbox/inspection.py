@@ -17,7 +17,7 @@ from slackwater.edge_agent import wire
 from slackwater.edge_agent.errors import AgentError
 from slackwater.edge_agent.messages import Data
 from slackwater.edge_agent.outbox.disk import DiskFiles, load
-from slackwater.edge_agent.outbox.outbox import POSITION, START, Outbox, Start, starts
+from slackwater.edge_agent.outbox.outbox import POSITION, START, Outbox, OutboxStart, starts
 from slackwater.edge_agent.outbox.spool import (
     DAMAGED,
     HEADER,
@@ -39,14 +39,14 @@ LOOK_BYTES: Final = 8 << 20
 
 
 class Looked(NamedTuple):
-    """Records of streams that have some of what was looked for, and intervals that none has."""
+    """Records with some of the intervals looked for, and intervals that no record has."""
 
     records: list[tuple[int, Record]]
     gone: list[Interval]
 
 
 def look_for(outbox: Outbox, asked: Sequence[Interval]) -> Looked:
-    """*Disk.* Of what was not reached, or is not on the disk yet, nothing is said.
+    """*Disk.* Ignores what was not reached, or is not on the disk yet.
 
     Raises:
         OSError: a segment cannot be read.
@@ -68,7 +68,7 @@ def look_for(outbox: Outbox, asked: Sequence[Interval]) -> Looked:
 
 
 def _having(spool: Spool, wanted: set[int]) -> list[Record]:
-    """Takes what is found out of ``wanted``."""
+    """Removes what it finds from ``wanted``."""
     found = []
     for record in spool.newest(LOOK_BYTES):
         if not wanted:
@@ -103,10 +103,10 @@ class SegmentLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLook:
-    """One start of the agent. ``start`` None: nobody knows any more whose it is."""
+    """One start of the agent. ``start`` None: its source is not known any more."""
 
     path: Path
-    start: Start | None
+    start: OutboxStart | None
     acked: dict[str, int]
     segments: tuple[SegmentLook, ...]
     damaged: int
@@ -129,7 +129,7 @@ class StartLook:
 
 
 def looked(folder: Path) -> list[StartLook]:
-    """What is in an outbox, the newest start last.
+    """The starts in an outbox, the newest last.
 
     Raises:
         AgentError: no such folder, or it cannot be read.
@@ -147,7 +147,7 @@ def _start(path: Path) -> StartLook:
     names = sorted(files.names())
     return StartLook(
         path=path,
-        start=None if known is None else Start.from_dict(known),
+        start=None if known is None else OutboxStart.from_dict(known),
         acked={name: int(number) for name, number in acked.items()},
         segments=tuple(_segment(path / n) for n in names if SEGMENT_NAME.fullmatch(n)),
         damaged=sum(name.endswith(DAMAGED) for name in names),

@@ -14,9 +14,9 @@ import msgpack
 from slackwater.edge_agent.outbox.disk import AppendFile, Files
 from slackwater.edge_agent.outbox.spool import HEADER, UNREADABLE, Record, Spool, encoded, records
 
-# A file of records beside the spool: appended and synced, or written anew as a whole.
+# A file of records beside the spool: appended and synced, or rewritten as a whole.
 #
-# What is in it counts by the numbers that its records have, which its reader knows. As in
+# Whether a record counts depends on its numbers, which its reader knows. As in
 # ``Spool``, *disk* is another thread's, one call at a time.
 
 
@@ -26,9 +26,9 @@ class RecordFile:
     def __init__(self, files: Files, name: str) -> None:
         self.doubtful = name in files.names()
         """What the process before, or a write that failed, has left may not be synced, or has
-        records that do not count: the next write makes the file anew."""
+        records that do not count: the next write rewrites the file."""
         self.size = self.whole_size = 0
-        """Bytes written since the process began, and when the file was made anew."""
+        """Bytes written since the process began, and when the file was rewritten."""
         self._files = files
         self._name = name
         self._file: AppendFile | None = None
@@ -54,7 +54,7 @@ class RecordFile:
     ) -> None:
         """*Disk.* Returns when ``fresh`` is on the disk, behind what was there.
 
-        A file in doubt or longer than ``size_max`` bytes is made anew of ``whole()``, which has
+        A file in doubt or longer than ``size_max`` bytes is rewritten from ``whole()``, which has
         ``fresh`` too.
 
         Raises:
@@ -100,7 +100,7 @@ class RecordFile:
 # Open intervals and keys of messages, on the disk beside the outbox.
 
 
-# Who handed events over: keys by which a message that comes again is known.
+# Keys of the messages that brought events: they identify a message that comes again.
 #
 # A sender whose acknowledgement was lost sends its message again, to another process perhaps. Its
 # key is on the disk before its events are, with their numbers and checksum: so a key counts, after
@@ -109,12 +109,12 @@ class RecordFile:
 
 KEYS: Final = "keys"
 KEYS_MAX: Final = 10_000
-"""So many messages are known when they come again."""
+"""Number of messages that are known when they come again."""
 KEY_BYTES: Final = 16
 _HEAD_BYTES: Final = 5
 """Before the keys of an entry: its stream, and the checksum of its events."""
 _FILE_MAX: Final = 64 * KEYS_MAX
-"""A longer file is written anew with the keys that count [bytes]."""
+"""A longer file is rewritten with the keys that count [bytes]."""
 
 
 class KnownKeys:
@@ -180,7 +180,7 @@ class StoredKeys(KnownKeys):
     # --- inside
 
     def _found(self, spools: Sequence[Spool]) -> deque[Record]:
-        """Where a sector is bad, what comes again is taken anew and nothing is lost."""
+        """Where a sector is bad, repeated messages are taken again and nothing is lost."""
         return deque(
             entry for entry in self._file.found()
             if len(entry.data) % KEY_BYTES == _HEAD_BYTES and entry.data[0] < len(spools)
@@ -217,7 +217,7 @@ def _keys_of(entry: Record) -> list[bytes]:
 
 JOURNAL: Final = "intervals"
 _FILE_MIN: Final = 1 << 16
-"""A shorter file is not written anew [bytes]."""
+"""A shorter file is not rewritten [bytes]."""
 _CHANGES_MAX: Final = 1000
 """Of one record."""
 
@@ -235,10 +235,10 @@ class Journal:
             OSError: the file cannot be read, now.
         """
         self.found: dict[bytes, bytes] = {}
-        """What was there, for who goes on with it."""
+        """Open intervals of earlier processes, to be continued."""
         self.messages = KnownKeys()
         self.added = self.written = 0
-        """Changes that were told, and that are on the disk."""
+        """Changes that were added, and changes on the disk."""
         self._file = RecordFile(files, JOURNAL)
         self._fresh: deque[Record] = deque()
         self._pending: deque[Record] = deque()
@@ -291,14 +291,14 @@ class Journal:
     # --- inside
 
     def _entries(self, nexts: Sequence[int]) -> Iterator[Record]:
-        """Where a sector is bad, intervals begin anew."""
+        """Where a sector is bad, intervals begin again."""
         for entry in self._file.found():
             stream = entry.data[0]
             if stream < len(nexts) and entry.first <= nexts[stream]:
                 yield entry
 
     def _settle(self, committed: Sequence[int]) -> None:
-        """What counts for sure needs no number any more."""
+        """Changes that certainly count need no number any more."""
         waiting: deque[Record] = deque()
         behind: set[int] = set()
         for entry in self._pending:
@@ -311,7 +311,7 @@ class Journal:
         self._pending = waiting
 
     def _whole(self) -> list[Record]:
-        """What counts for sure, and what waits."""
+        """Changes that certainly count, and those that wait."""
         pairs = list(self._settled.items())
         settled = [
             _record(0, 0, pairs[low : low + _CHANGES_MAX], [])

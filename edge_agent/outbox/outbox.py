@@ -29,7 +29,7 @@ from slackwater.edge_agent.sequence import Resumed
 
 LOCK: Final = ".lock"
 LOST: Final = ".lost"
-"""Suffix of a subfolder of which nobody knows any more who numbered its events."""
+"""Suffix of a subfolder whose source is not known any more."""
 SEGMENT_BYTES: Final = 1 << 20
 
 
@@ -85,7 +85,7 @@ class OutboxFolder:
                 counters = {} if newest is None else newest.counters
                 above = max((start.incarnation for _, start in known), default=-1)
                 number = 1 + max((int(path.name[:6]) for path, _ in found), default=0)
-                made = Start(
+                made = OutboxStart(
                     site=site, source=source, incarnation=max(wall_ns, above + 1),
                     start=draw() % (1 << 64), streams=tuple(streams), sessions=sessions,
                     counters=counters,
@@ -96,7 +96,7 @@ class OutboxFolder:
         return opened
 
     def remove(self, outbox: Outbox) -> None:
-        """*Disk.* A start of which everything is acked."""
+        """*Disk.* Removes a start whose events are all acked."""
         outbox.close()
         shutil.rmtree(outbox.folder)
 
@@ -104,16 +104,16 @@ class OutboxFolder:
         """Lets other processes in."""
         os.close(self._lock)
 
-    def _start(self, path: Path) -> Start | None:
+    def _start(self, path: Path) -> OutboxStart | None:
         value = load(DiskFiles(path), START)
         if value is not None:
-            return Start.from_dict(value)
+            return OutboxStart.from_dict(value)
         aside = path.with_name(path.name + LOST)
         path.rename(aside)
         self._tell(f"{path}: nobody knows who numbered these events; they are kept in {aside}")
         return None
 
-    def _opened(self, path: Path, start: Start, bytes_max: Sequence[int]) -> Outbox:
+    def _opened(self, path: Path, start: OutboxStart, bytes_max: Sequence[int]) -> Outbox:
         most = bytes_max if len(start.streams) == len(bytes_max) else [max(bytes_max)]
         of_each = [most[min(i, len(most) - 1)] for i in range(len(start.streams))]
         return Outbox(DiskFiles(path), start, of_each, SEGMENT_BYTES, path)
@@ -129,7 +129,7 @@ def starts(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and path.name.isdecimal())
 
 
-# One start of an agent on the disk: who it is, how far it is acked, and the events of its streams.
+# One start of an agent on the disk: its identity, its acks, and the events of its streams.
 #
 # Folder: ``start`` (who), ``position`` (how far), ``sNN-FIRST.seg`` (events; ``segment``), ``keys``
 # (of the messages that they came in), ``intervals`` (those that are open:
@@ -149,7 +149,7 @@ POSITION: Final = "position"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class OutboxStart:
     """Who numbers the events. ``processes``: how many have opened it.
 
     ``unsent``: per stream the number from which on no process has sent anything, as of the last
@@ -188,7 +188,7 @@ class Start:
         }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Start:
+    def from_dict(cls, value: Mapping[str, Any]) -> OutboxStart:
         """What ``as_dict`` gave."""
         streams = tuple(StreamSchema(name, dict(attrs)) for name, attrs in value["streams"])
         unsent = tuple(value.get("unsent", ()))
@@ -199,7 +199,7 @@ class Outbox:
     """The events of one start. *Disk*: as in ``Spool``."""
 
     def __init__(
-        self, files: Files, start: Start, bytes_max: Sequence[int], segment_bytes: int,
+        self, files: Files, start: OutboxStart, bytes_max: Sequence[int], segment_bytes: int,
         folder: Path = Path(),
     ) -> None:  # fmt: skip
         """*Disk.* Opens what is there. ``bytes_max``: per stream.
@@ -208,7 +208,7 @@ class Outbox:
             OSError: the folder cannot be read.
         """
         self.folder = folder
-        """Where ``files`` are, for messages."""
+        """Folder of ``files``, for messages."""
         self.counts: Counter[str] = Counter()
         """``store_failed``: times that who or how far could not be stored."""
         self._files = files
@@ -323,7 +323,7 @@ class Outbox:
             self.counts["store_failed"] += 1
 
     def acked(self, acked: Sequence[int]) -> None:
-        """The gateway has these numbers of each stream, or was told that they are gone."""
+        """The gateway has these numbers of each stream, or knows that they are gone."""
         self._acked = [max(pair) for pair in zip(self._acked, acked, strict=True)]
 
     def due(self) -> bool:

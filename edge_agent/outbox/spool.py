@@ -59,7 +59,7 @@ class Record(NamedTuple):
         return RECORD_BYTES + len(self.data)
 
 
-class Found(NamedTuple):
+class LocatedRecord(NamedTuple):
     """A record, where it stands in its segment, and how many bytes before it were none."""
 
     record: Record
@@ -75,7 +75,7 @@ def encoded(record: Record) -> bytes:
     return b"".join((MARK, crc.to_bytes(4, "big"), checked, record.data))
 
 
-def records(content: bytes, offset: int = 0) -> Iterator[Found]:
+def records(content: bytes, offset: int = 0) -> Iterator[LocatedRecord]:
     """The good records of ``content`` from ``offset`` on; offsets are within ``content``.
 
     What is no record is passed over to the next good one; at the end it is passed over silently
@@ -86,7 +86,7 @@ def records(content: bytes, offset: int = 0) -> Iterator[Found]:
         record = _record_at(content, at)
         if record is not None:
             end = at + record.size
-            yield Found(record, at, end, skipped)
+            yield LocatedRecord(record, at, end, skipped)
             at, skipped = end, 0
             continue
         following = content.find(MARK, at + 1)
@@ -121,7 +121,7 @@ def _record_at(content: bytes, at: int) -> Record | None:
 
 DAMAGED: Final = ".damaged"
 DAMAGED_MAX: Final = 4
-"""So many damaged segments of an outbox are kept for people to look at."""
+"""Number of damaged segments of an outbox that are kept for people to look at."""
 UNREADABLE: Final = frozenset({errno.EIO, errno.ENOENT, errno.EBADMSG, errno.ENXIO})
 """Errors of a file that is no better when it is read again."""
 MISSING: Final = "is not there, though nobody had removed it; its events are gone"
@@ -162,7 +162,7 @@ class Spool:
         """``cut_bytes`` of a torn end, ``damaged_bytes`` and ``damaged_segments``;
         ``unreadable_segments``; ``dropped`` events; ``write_failed``: times."""
         self.faults: deque[str] = deque()
-        """What was found wrong with segments, in words, until somebody takes it out."""
+        """Faults of segments, in words, until a caller takes them out."""
         self._files = files
         self._segment_bytes = segment_bytes
         self._file: AppendFile | None = None
@@ -184,12 +184,12 @@ class Spool:
 
     @property
     def bytes(self) -> int:
-        """What is kept, on the disk and in memory."""
+        """Bytes that are kept, on the disk and in memory."""
         return self._appended_bytes + self._header_bytes - self._removed_bytes
 
     @property
     def unwritten_bytes(self) -> int:
-        """What is not on the disk yet."""
+        """Bytes that are not on the disk yet."""
         return self._appended_bytes - self._written_bytes
 
     @property
@@ -281,7 +281,7 @@ class Spool:
         self._read_to, self._reading, self._offset = acked, None, 0
 
     def trim(self, acked: int) -> None:
-        """*Disk.* Removes the segments of which everything is below ``acked``; the position is on
+        """*Disk.* Removes the segments whose events are all below ``acked``; the position is on
         the disk already.
         """
         while len(self._segments) > 1 and self._segments[1].first <= acked:
@@ -292,9 +292,9 @@ class Spool:
         return len(self._segments) > 1 and self._segments[1].first <= acked
 
     def drop_oldest(self) -> range:
-        """*Disk.* Removes the oldest segment of which nothing was read; gives its numbers."""
+        """*Disk.* Removes the oldest segment without a record that was read; gives its numbers."""
         unread = [each for each in self._segments if each.first >= self._read_to]
-        if len(unread) < 2:  # the last one tells the next number
+        if len(unread) < 2:  # the last one gives the next number
             return range(0)
         dropped = range(unread[0].first, unread[1].first)
         self._remove(unread[0])
@@ -332,7 +332,7 @@ class Spool:
         try:
             content = self._files.read(last.name, 0, last.size)
         except OSError as error:
-            # How many events it had is not known: a gateway that has them tells (``_beyond``).
+            # How many events it had is not known: a gateway that has them shows it (``_beyond``).
             self._unreadable(last.name, error)
             self._remember_removed(self._segments.pop())
             return max(last.first, self._recovered())
@@ -349,7 +349,7 @@ class Spool:
         return number
 
     def _confirm(self) -> None:
-        """Writes the last segment anew, so that what was found of it is on the disk for sure."""
+        """Rewrites the last segment, so that the records found in it are certainly on the disk."""
         if self._doubtful is not None:
             self._files.replace(self._segments[-1].name, self._doubtful)
             self._doubtful = None
@@ -411,7 +411,7 @@ class Spool:
             segment = self._reading = self._first_unread()
             self._offset = 0
         if segment is None:
-            # Of what was committed no file is left: all of it is gone.
+            # No file of the committed events is left: all of them are gone.
             self._read_to = max(self._read_to, self.committed)
             return False
         place = self._segments.index(segment)

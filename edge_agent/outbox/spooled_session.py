@@ -9,7 +9,7 @@ from slackwater.edge_agent import messages as m
 from slackwater.edge_agent.clock import Now
 from slackwater.edge_agent.messages import Texts
 from slackwater.edge_agent.outbox.spool import Record
-from slackwater.edge_agent.pool import Link, LinkState
+from slackwater.edge_agent.pool import LinkState, PooledConnection
 from slackwater.edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
 from slackwater.edge_agent.sequence import Resumed
 from slackwater.edge_agent.session import AgentSession
@@ -30,7 +30,7 @@ class DrainLimit:
     def __init__(self, events_per_s: int) -> None:
         self._rate = events_per_s
         self._free_ns = 0
-        """When nothing is owed any more."""
+        """Monotonic instant at which nothing is owed any more."""
 
     def wait_ns(self, now_ns: int) -> int:
         """How long until more may be sent; 0: now.
@@ -50,7 +50,7 @@ class DrainLimit:
 # A session whose events come from an outbox, which has numbered them and keeps them.
 #
 # The session's own buffer is a window: what is in flight. Numbers that the outbox has lost (a
-# damaged place, or dropped as there was no room) are told to the gateway by a new HELLO, whose
+# damaged place, or dropped as there was no room) are reported to the gateway by a new HELLO, whose
 # ``acked`` says from where on events will come.
 
 
@@ -59,7 +59,7 @@ NUMBERS_LOST: Final = "numbers_lost"
 
 
 class SpooledIntervals(TracedIntervals):
-    """What has ended is in the outbox, and nowhere else."""
+    """Ended intervals are in the outbox, and nowhere else."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
@@ -137,7 +137,7 @@ class SpooledSession(AgentSession):
     def gone(self, stream: int, first: int, now: Now) -> None:
         """No number of ``stream`` below ``first`` will come that was not acked.
 
-        All that was offered of the stream is acked. Connections say HELLO anew.
+        All offered events of the stream are acked. Connections say HELLO again.
         """
         self._acked[stream] = max(self._acked[stream], first)
         for link in self._pool.links:
@@ -146,7 +146,7 @@ class SpooledSession(AgentSession):
 
     # --- inside
 
-    def _take(self, link: Link, message: m.Message, now: Now) -> None:
+    def _take(self, link: PooledConnection, message: m.Message, now: Now) -> None:
         if isinstance(message, m.Welcome | m.Ack) and self._beyond(message.next_seqs):
             self.received_beyond = message.next_seqs
             detail = "the gateway has events that this disk has lost"

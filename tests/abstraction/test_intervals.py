@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.edge_agent.abstraction.machine import ABSTRACTIONS_MAX, Abstraction, Begun, Ended
+from slackwater.edge_agent.abstraction.machine import (
+    ABSTRACTIONS_MAX,
+    Abstraction,
+    EndedInterval,
+    IntervalBegin,
+)
 from slackwater.edge_agent.abstraction.settings import AbstractSettings
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.messages import StreamSchema
@@ -30,9 +35,9 @@ DOOR = AbstractSettings(stream="doors", into="states", kind="states", value="sta
 SPEC_READINGS = [55, 70, 95, 80, 110, 120, 90, 60, 30]
 
 
-def told(made: Sequence[Begun | Ended]) -> list[tuple[str, Any]]:
+def told(made: Sequence[IntervalBegin | EndedInterval]) -> list[tuple[str, Any]]:
     return [
-        ("begin", (each.type, each.ts)) if isinstance(each, Begun)
+        ("begin", (each.type, each.ts)) if isinstance(each, IntervalBegin)
         else (each.type, (each.ts, each.te, each.cut))
         for each in made
     ]  # fmt: skip
@@ -40,7 +45,7 @@ def told(made: Sequence[Begun | Ended]) -> list[tuple[str, Any]]:
 
 def test_golden_of_spec_4_10_with_the_begin_at_each_start() -> None:
     machine = Abstraction(BANDS)
-    made: list[Begun | Ended] = []
+    made: list[IntervalBegin | EndedInterval] = []
     at = []
     for index, value in enumerate(SPEC_READINGS):
         machine.take([((), 2 * index, value)], 0)
@@ -67,8 +72,8 @@ def test_an_interval_has_the_id_of_its_begin_and_no_other_has_it() -> None:
         machine.take([((), i, v) for i, v in enumerate(SPEC_READINGS)], 0)
         machine.finish()
         made = machine.outputs()
-        begun = {each.id: each.ts for each in made if isinstance(each, Begun)}
-        assert begun == {each.id: each.ts for each in made if isinstance(each, Ended)}
+        begun = {each.id: each.ts for each in made if isinstance(each, IntervalBegin)}
+        assert begun == {each.id: each.ts for each in made if isinstance(each, EndedInterval)}
         ids += begun
     assert len(set(ids)) == len(ids) == 8
     assert min(ids) == 7 * ABSTRACTIONS_MAX
@@ -80,7 +85,7 @@ def test_presence_ends_by_time_when_nothing_is_read() -> None:
     machine.take([(("a",), 104, None)], 1004)
     assert machine.next_wake() == 1008
     machine.wake(1007)
-    assert [each for each in machine.outputs() if isinstance(each, Ended)] == []
+    assert [each for each in machine.outputs() if isinstance(each, EndedInterval)] == []
     machine.wake(1008)
     assert [(each.key, each.ts, each.te, each.cut) for each in ended(machine)] == [
         (("b",), 101, 101, None)
@@ -93,8 +98,8 @@ def test_presence_ends_by_time_when_nothing_is_read() -> None:
     assert machine.next_wake() is None
 
 
-def ended(machine: Abstraction) -> list[Ended]:
-    return [each for each in machine.outputs() if isinstance(each, Ended)]
+def ended(machine: Abstraction) -> list[EndedInterval]:
+    return [each for each in machine.outputs() if isinstance(each, EndedInterval)]
 
 
 def test_what_has_no_value_is_left_out_and_counted() -> None:
@@ -112,7 +117,7 @@ def test_what_has_no_value_is_left_out_and_counted() -> None:
 def test_a_state_is_named_by_its_value_if_that_can_be_a_name() -> None:
     machine = Abstraction(DOOR)
     machine.take([((), i, v) for i, v in enumerate([True, False, "", "x" * 10**5, 3])], 0)
-    assert [each.type for each in machine.outputs() if isinstance(each, Begun)] == [
+    assert [each.type for each in machine.outputs() if isinstance(each, IntervalBegin)] == [
         "DOOR_true", "DOOR_false", "DOOR_3",
     ]  # fmt: skip
 
@@ -155,12 +160,12 @@ def rows(samples: dict[str, list[Sample]], order: Sequence[str]) -> list[tuple[A
     return [((tag,), *next(left[tag])) for tag in order]
 
 
-def pieces(made: Sequence[Begun | Ended], tag: str) -> list[Piece]:
-    begun = {each.id for each in made if isinstance(each, Begun)}
+def pieces(made: Sequence[IntervalBegin | EndedInterval], tag: str) -> list[Piece]:
+    begun = {each.id for each in made if isinstance(each, IntervalBegin)}
     return [
         Piece(each.ts, each.te, each.type, each.cut, each.readings, each.id in begun)
         for each in made
-        if isinstance(each, Ended) and each.key == (tag,)
+        if isinstance(each, EndedInterval) and each.key == (tag,)
     ]
 
 
@@ -181,7 +186,7 @@ def test_intervals_are_those_of_the_definition_however_readings_are_cut(
     made = machine.outputs()
     for tag in "ab":
         assert pieces(made, tag) == intervals(chosen, samples[tag])
-    begun = [each.id for each in made if isinstance(each, Begun)]
+    begun = [each.id for each in made if isinstance(each, IntervalBegin)]
     assert len(begun) == len(set(begun)) == machine.counts["begins"]
 
 

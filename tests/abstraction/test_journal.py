@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.edge_agent import wire
-from slackwater.edge_agent.abstraction.machine import Abstraction, Ended
+from slackwater.edge_agent.abstraction.machine import Abstraction, EndedInterval
 from slackwater.edge_agent.abstraction.settings import AbstractSettings
 from slackwater.edge_agent.abstraction.stored_state import (
     changes_of,
@@ -21,7 +21,7 @@ from slackwater.edge_agent.abstraction.stored_state import (
 )
 from slackwater.edge_agent.messages import Data, StreamSchema
 from slackwater.edge_agent.outbox.journal import JOURNAL
-from slackwater.edge_agent.outbox.outbox import Outbox, Start
+from slackwater.edge_agent.outbox.outbox import Outbox, OutboxStart
 from slackwater.edge_agent.outbox.spool import Record
 from slackwater.edge_agent.packing import columns_of, data_message, encoded_data
 from tests.abstraction.by_definition import intervals
@@ -31,7 +31,7 @@ STAY = AbstractSettings(
     stream="reads", into="stays", kind="presence", by=("tag",), type="STAY", gap_ns=3
 )
 SCHEMA = STAY.schema(StreamSchema("reads", {"tag": "str"}))
-START = Start(site="main", source="door", incarnation=1, start=7, streams=(SCHEMA,))
+START = OutboxStart(site="main", source="door", incarnation=1, start=7, streams=(SCHEMA,))
 
 
 class Device:
@@ -68,7 +68,7 @@ class Device:
 
     def put(self, keys: list[bytes]) -> None:
         """As ``OutboxChannel.put_intervals``."""
-        ended = [each for each in self.machine.outputs() if isinstance(each, Ended)]
+        ended = [each for each in self.machine.outputs() if isinstance(each, EndedInterval)]
         spool, journal, changes = (
             self.outbox.spools[0], self.outbox.intervals, changes_of(self.machine)
         )  # fmt: skip

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 from slackwater.edge_agent.device_clock import (
     WINDOW_MESSAGES,
     ClockBound,
-    DeviceClock,
     DeviceClockSettings,
+    FollowedClock,
 )
 from tests.edge_agent.slow_device_clock import World
 
 MS, S = 10**6, 10**9
 
 
-def a_clock(**changes: int) -> DeviceClock:
+def a_clock(**changes: int) -> FollowedClock:
     declared = {"delay_min_max_ns": 100 * MS, "delay_max_ns": 20 * S, "window_ns": 10 * S}
     numbers = itertools.count(7)
     settings_ = DeviceClockSettings(**{**declared, **changes})
-    return DeviceClock("monitor", settings_, numbers.__next__)
+    return FollowedClock("monitor", settings_, numbers.__next__)
 
 
 def in_force(said: dict[str, list[ClockBound]], name: str, mono: int) -> tuple[Fraction, Fraction]:
@@ -41,7 +41,7 @@ def in_force(said: dict[str, list[ClockBound]], name: str, mono: int) -> tuple[F
     return max(lows), min(highs)
 
 
-def run(world: World, clock: DeviceClock, grain: int) -> list[tuple[str, int, int]]:
+def run(world: World, clock: FollowedClock, grain: int) -> list[tuple[str, int, int]]:
     """Name of the clock of each message's event, and by how much its offset lies within.
 
     A clock that is set ahead, while its messages are slower than that, shows it by a faster one:

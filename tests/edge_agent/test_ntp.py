@@ -37,14 +37,14 @@ HALF_ERA = 2**31 * S
 
 
 def test_spec_2_golden_offset_100_delay_10() -> None:
-    exchange = ntp.Exchange(100 * MS, 205 * MS, 206 * MS, 111 * MS)
+    exchange = ntp.NtpExchange(100 * MS, 205 * MS, 206 * MS, 111 * MS)
     assert (exchange.offset_ns, exchange.delay_ns) == (100 * MS, 10 * MS)
 
 
-def exchange_of(offset: int, out: int, back: int, t1: int = NOW) -> ntp.Exchange:
+def exchange_of(offset: int, out: int, back: int, t1: int = NOW) -> ntp.NtpExchange:
     """A source that is slow by ``offset``; legs of ``out`` and ``back``; 1 ms at the server."""
     t2 = t1 + offset + out
-    return ntp.Exchange(t1, t2, t2 + MS, t1 + out + MS + back)
+    return ntp.NtpExchange(t1, t2, t2 + MS, t1 + out + MS + back)
 
 
 @pytest.mark.parametrize("offset", [HOUR, -HOUR, 0])
@@ -92,7 +92,7 @@ def test_an_exchange_over_the_turn_of_the_era() -> None:
     clock = ntp.ServerClock()
     data = clock.answer(ntp.request(77), ERA_1_STARTS + 3 * MS, ERA_1_STARTS + 4 * MS)
     answer = ntp.read_answer(data, 77, t1 + 11 * MS)
-    exchange = ntp.Exchange(t1, answer.t2, answer.t3, t1 + 11 * MS)
+    exchange = ntp.NtpExchange(t1, answer.t2, answer.t3, t1 + 11 * MS)
     assert (exchange.offset_ns, exchange.delay_ns) == (0, 10 * MS)
 
 

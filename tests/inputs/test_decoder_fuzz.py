@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.edge_agent.errors import AgentError
-from slackwater.edge_agent.inputs.hl7.message import Framing, Refused, answers, read_message
+from slackwater.edge_agent.inputs.hl7.message import Framing, Hl7Refusal, answers, read_message
 from slackwater.edge_agent.inputs.llrp import protocol as p
 from slackwater.edge_agent.inputs.llrp.inventory import has_rospec, reader_event, tag_reads
 from slackwater.edge_agent.inputs.llrp.protocol import Messages
@@ -68,7 +68,7 @@ def _hl7(data: bytes, made: Any) -> None:
             message = read_message(frame.content, "utf-8")
             made._key(message)
             made._observations.rows(message)
-        except Refused as error:
+        except Hl7Refusal as error:
             refused = error
         for answer in answers(message, refused, NOW_NS, 1):
             assert answer[:1] == b"\x0b"

@@ -15,7 +15,7 @@ from slackwater.edge_agent.inputs.record_columns import events
 from slackwater.edge_agent.inputs.record_fields import JsonBatch, RecordFields, read_fields
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.disk import load
-from slackwater.edge_agent.outbox.outbox import START, Outbox, Start
+from slackwater.edge_agent.outbox.outbox import START, Outbox, OutboxStart
 from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Table
 from tests.outbox.fake_disk import FakeDisk
@@ -152,7 +152,7 @@ def test_numbers_go_on_where_the_agent_stopped() -> None:
         assert not before.is_copy("a", number, number, number)
     before.is_copy("b", None, 1, 1)
     disk = FakeDisk(Random(1), 0.0)
-    start = Start(site="main", source="s", incarnation=5, start=77, streams=())
+    start = OutboxStart(site="main", source="s", incarnation=5, start=77, streams=())
     outbox = Outbox(disk, start, [], 300)
     assert outbox.counters == {}
     outbox.stopped({"stdin 8": before.newest()})
@@ -160,7 +160,7 @@ def test_numbers_go_on_where_the_agent_stopped() -> None:
     def opened() -> Outbox:
         kept = load(disk, START)
         assert kept is not None
-        return Outbox(disk, Start.from_dict(kept), [], 300)
+        return Outbox(disk, OutboxStart.from_dict(kept), [], 300)
 
     again = DeviceCounters(8)
     again.resume(opened().counters["stdin 8"])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from slackwater.edge_agent.inputs.hl7.message import (
-    Frame,
     Framing,
-    Refused,
+    Hl7Refusal,
+    MllpFrame,
     instant_of,
     named_zone,
     read_message,
@@ -145,7 +145,7 @@ def test_times_without_a_zone_are_of_the_message_s() -> None:
 
 @pytest.mark.parametrize("text", ["20240101", "2024010112", "202413010000", "x", "20240101000061"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Hl7Refusal):
         instant_of(text, None)
 
 
@@ -169,7 +169,7 @@ def test_attack2_05_times_that_are_there_twice_or_never_are_refused(
         for minute in ("00", "30", "59"):
             for day, hours, word in ((back, (first, end), "twice"), (forth, (gap, over), "never")):
                 inside = f"{day}{hours[0]:02}{minute}{second}"
-                with pytest.raises(Refused, match=f"is there {word}, as clocks are turned"):
+                with pytest.raises(Hl7Refusal, match=f"is there {word}, as clocks are turned"):
                     instant_of(inside, named_zone(zone))
                 assert instant_of(inside + "+0100", named_zone(zone))
                 assert instant_of(f"{day}{hours[1]:02}{minute}{second}", named_zone(zone))
@@ -223,7 +223,7 @@ def test_messages_are_cut_at_their_marks(
     data: list[bytes], frames: list[bytes], counts: dict[str, int]
 ) -> None:
     framing = Framing(10)
-    assert [each for part in data for each in framing.feed(part)] == [Frame(f) for f in frames]
+    assert [each for part in data for each in framing.feed(part)] == [MllpFrame(f) for f in frames]
     assert {what: count for what, count in framing.counts.items() if count} == counts
 
 
@@ -232,11 +232,11 @@ def test_a_long_message_is_not_kept() -> None:
     for _ in range(100):
         assert framing.feed(b"\x0b" + bytes(1000)) == []
         assert len(framing._part or b"") == 11
-    assert framing.feed(b"\x1c") == [Frame(bytes(10), whole=False)]
+    assert framing.feed(b"\x1c") == [MllpFrame(bytes(10), whole=False)]
 
 
 async def answered(made: Any, content: bytes, outlet: KeptOutlet, *, whole: bool = True) -> str:
-    found = await made.answered(Frame(content, whole), outlet, "here")
+    found = await made.answered(MllpFrame(content, whole), outlet, "here")
     assert all(each[:1] == b"\x0b" and each[-2:] == b"\x1c\r" for each in found)
     return "\n".join(each[1:-2].decode() for each in found)
 

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent.inputs.pipes import JsonLines
 from slackwater.edge_agent.inputs.record_columns import _plain, events
-from slackwater.edge_agent.inputs.record_fields import Batch, JsonBatch, RecordFields, TableBatch
+from slackwater.edge_agent.inputs.record_fields import (
+    JsonBatch,
+    ParsedRecords,
+    RecordFields,
+    TableBatch,
+)
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import BadRecord, Row
 from tests.inputs.outlet import NOW_NS, KeptOutlet
@@ -37,7 +42,9 @@ PLAIN = {
 }  # fmt: skip
 
 
-def one_by_one(fields: RecordFields, batch: Batch) -> tuple[list[tuple[str, Row]], list[int]]:
+def one_by_one(
+    fields: RecordFields, batch: ParsedRecords
+) -> tuple[list[tuple[str, Row]], list[int]]:
     found, bad = [], []
     for place in range(len(batch)):
         try:
@@ -47,7 +54,7 @@ def one_by_one(fields: RecordFields, batch: Batch) -> tuple[list[tuple[str, Row]
     return found, bad
 
 
-def at_once(fields: RecordFields, batch: Batch, *, apart: bool) -> tuple[Any, list[int]]:
+def at_once(fields: RecordFields, batch: ParsedRecords, *, apart: bool) -> tuple[Any, list[int]]:
     told: list[int] = []
 
     def bad(_what: str, place: int) -> None:
@@ -61,7 +68,7 @@ def at_once(fields: RecordFields, batch: Batch, *, apart: bool) -> tuple[Any, li
     return found, told
 
 
-def agree(fields: RecordFields, batch: Batch) -> None:
+def agree(fields: RecordFields, batch: ParsedRecords) -> None:
     wanted, bad = one_by_one(fields, batch)
     # As texts: NaN is no equal of itself.
     assert repr(at_once(fields, batch, apart=False)) == repr((wanted, bad))

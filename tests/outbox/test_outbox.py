@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from slackwater.edge_agent.device_clock import ClockBound
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.disk import load
-from slackwater.edge_agent.outbox.outbox import START, Outbox, OutboxFolder, Start
+from slackwater.edge_agent.outbox.outbox import START, Outbox, OutboxFolder, OutboxStart
 from slackwater.edge_agent.outbox.spool import Record, encoded
 from slackwater.edge_agent.outbox.spool import records as spooled
 from slackwater.edge_agent.outbox.spooled_session import DrainLimit
 from tests.outbox.fake_disk import FakeDisk
 
-FIRST = Start(site="main", source="s", incarnation=5, start=77, streams=(StreamSchema("events"),))
+FIRST = OutboxStart(
+    site="main", source="s", incarnation=5, start=77, streams=(StreamSchema("events"),)
+)
 
 
 class Model:
@@ -44,7 +46,7 @@ class Model:
     def open(self) -> None:
         start = load(self.disk, START)
         failing, self.disk.failing = self.disk.failing, 0.0 if start is None else self.disk.failing
-        known = FIRST if start is None else Start.from_dict(start)
+        known = FIRST if start is None else OutboxStart.from_dict(start)
         assert (known.start, known.incarnation) == (77, 5)
         self.outbox = Outbox(self.disk, known, [self.bytes_max], 300)
         self.disk.failing = failing
@@ -335,7 +337,7 @@ def test_a_start_that_is_renewed_sends_what_no_process_has_sent() -> None:
     assert (resumed.acked, model.outbox.start.incarnation) == ((unsent,), 6)
     new = [number for number in sorted(model.committed) if number >= unsent]
     assert [r.first for r in model.spool.read(1 << 20)] == new
-    again = Start.from_dict(load(model.disk, START) or {})
+    again = OutboxStart.from_dict(load(model.disk, START) or {})
     assert (again.start, again.incarnation, again.unsent) == (99, 6, (unsent,))
 
 
@@ -351,7 +353,7 @@ def test_a_renewed_start_sends_of_whole_streams_what_the_gateway_does_not_have()
     outbox.commit()
     name = max(name for name in disk.files if name.startswith("s00-"))
     del disk.files[name]
-    outbox = Outbox(disk, Start.from_dict(load(disk, START) or {}), [1 << 20] * 2, 300)
+    outbox = Outbox(disk, OutboxStart.from_dict(load(disk, START) or {}), [1 << 20] * 2, 300)
     lost, whole = outbox.spools
     assert lost.next < 6 == whole.next
     for spool in (lost, whole):
@@ -382,8 +384,8 @@ def opened(folder: Path, stream: StreamSchema) -> list[tuple[int, list[str]]]:
 
 
 def test_attributes_keep_their_order_on_the_disk() -> None:
-    start = Start(site="main", source="door", incarnation=1, start=2, streams=(STREAM,))
-    again = Start.from_dict(json.loads(json.dumps(start.as_dict(), sort_keys=True)))
+    start = OutboxStart(site="main", source="door", incarnation=1, start=2, streams=(STREAM,))
+    again = OutboxStart.from_dict(json.loads(json.dumps(start.as_dict(), sort_keys=True)))
     assert again == start
     assert list(again.streams[0].attrs) == ["value", "low", "units"]
 
@@ -451,7 +453,7 @@ def test_bounds_of_clocks_outlive_the_process_and_its_monotonic_clock() -> None:
     outbox.clocks([bound._replace(high=25)], ahead_ns=10_000)
     kept = load(disk, START)
     assert kept is not None
-    again = Outbox(disk, Start.from_dict(kept), [1 << 20], 300)
+    again = Outbox(disk, OutboxStart.from_dict(kept), [1 << 20], 300)
     # The machine was started again: its monotonic clock begins anew, its wall clock goes on.
     known = {each.clock: each for each in again.known_clocks(ahead_ns=10_400)}
     monitor = known["monitor#7"]
@@ -467,4 +469,4 @@ def test_bounds_of_clocks_outlive_the_process_and_its_monotonic_clock() -> None:
 
 def test_a_start_from_before_clocks_had_names_is_read() -> None:
     before = {name: each for name, each in FIRST.as_dict().items() if name != "clocks"}
-    assert Start.from_dict(before) == FIRST
+    assert OutboxStart.from_dict(before) == FIRST

@@ -18,7 +18,7 @@ from typing import Any
 import slackwater
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent.clock import Now
-from slackwater.edge_agent.device_clock import DeviceClock, DeviceClockSettings
+from slackwater.edge_agent.device_clock import DeviceClockSettings, FollowedClock
 from slackwater.edge_agent.packing import Codes
 from slackwater.edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
 from slackwater.edge_agent.settings import SessionSettings
@@ -130,12 +130,12 @@ class Ward:
 def lived(
     folder: Path, seed: int, monitor: Monitor, *, seconds: int, apart: int,
     delay: Callable[[random.Random], int], declared: DeviceClockSettings,
-) -> tuple[list[tuple[int, str, int]], DeviceClock]:  # fmt: skip
+) -> tuple[list[tuple[int, str, int]], FollowedClock]:  # fmt: skip
     """Writes the log of a world; gives its events (true time, type, v) and the estimate."""
     chance = random.Random(seed)
     ward = Ward(folder, seed)
     nurse, agent = ward.agents
-    clock = DeviceClock("monitor", declared, itertools.count(1).__next__)
+    clock = FollowedClock("monitor", declared, itertools.count(1).__next__)
     events: list[tuple[int, str, int]] = []
     at = BEGAN
     while (at := at + chance.randrange(apart // 2, apart * 3 // 2)) < BEGAN + seconds * S:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.edge_agent.ntp import Exchange
+from slackwater.edge_agent.ntp import NtpExchange
 from slackwater.simulator.clocks import (
     SECOND,
     BothClocks,
@@ -63,7 +63,7 @@ def test_the_sign_is_that_of_ntp() -> None:
     for offset_ns in (3600 * SECOND, -3600 * SECOND, 1):
         source = Clock(ClockSettings(offset_ns=offset_ns))
         there, back = source.read(NOW), source.read(NOW + 2 * leg)
-        exchange = Exchange(there, NOW + leg, NOW + leg, back)
+        exchange = NtpExchange(there, NOW + leg, NOW + leg, back)
         assert (exchange.offset_ns, exchange.delay_ns) == (offset_ns, 2 * leg)
 
 

@@ -31,10 +31,10 @@ from slackwater.edge_agent.units import NS_PER
 
 _CHUNK: Final = 1 << 16
 _SAID_NS: Final = 100 * NS_PER["ms"]
-"""A device's clock that is nearer to this one's is right, as far as people want to know."""
+"""A device's clock that is nearer to this one's counts as right."""
 
 
-class Reading(NamedTuple):
+class ClockOffset(NamedTuple):
     """A device's clock was ahead of this device's wall clock by ``low`` to ``high`` ns."""
 
     low: int
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
 async def reader_reading(
     host: str, port: int, wall_ns: Callable[[], int]
-) -> tuple[Reading | None, int]:
+) -> tuple[ClockOffset | None, int]:
     """An LLRP reader's clock (None: it has no time of day), and the width of an answer.
 
     Raises:
@@ -55,18 +55,18 @@ async def reader_reading(
     came = wall_ns()
     if event.utc_ns is None:
         return None, came - asked
-    return Reading(event.utc_ns - came, event.utc_ns - asked, NS_PER["us"]), came - asked
+    return ClockOffset(event.utc_ns - came, event.utc_ns - asked, NS_PER["us"]), came - asked
 
 
 async def monitor_reading(
     table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float
-) -> Reading | None:
+) -> ClockOffset | None:
     """The clock of the first monitor that sends an HL7 message; None: none did in time.
 
     Raises:
         OSError: this device cannot listen there.
     """
-    found: asyncio.Future[Reading] = asyncio.get_running_loop().create_future()
+    found: asyncio.Future[ClockOffset] = asyncio.get_running_loop().create_future()
     zone = named_zone(table["zone"])
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,7 +79,7 @@ async def monitor_reading(
                     text = read_message(header, table["charset"]).header.text(7, 1)
                     ahead, grain = instant_of(text, zone) - came, resolution_of(text)
                     if not found.done():
-                        found.set_result(Reading(ahead, ahead + grain, grain))
+                        found.set_result(ClockOffset(ahead, ahead + grain, grain))
         except (OSError, AgentError):
             pass  # nothing that says a time
         finally:
@@ -104,7 +104,7 @@ class ClockListener(KeepsNothing):
         self._wall_ns = wall_ns
         self._is_named = is_named
         self.on_arrival = 0
-        """Events that the agent stamped."""
+        """Number of events that the agent stamped."""
         self.ahead: dict[str, int] = {}
         """Device -> how far its clock is ahead at least [ns]: its fastest message says so."""
         self.why = ""
@@ -123,7 +123,7 @@ class ClockListener(KeepsNothing):
         return True
 
     async def durable(self) -> None:
-        """At once: the messages are copies."""
+        """Returns at once, as the messages are copies."""
 
     def bad(self, what: str, place: str) -> None:
         """A record that is no event."""
@@ -160,7 +160,7 @@ async def heard_clocks(
         )
     device, ahead = max(listener.ahead.items(), key=lambda each: abs(each[1]))
     grain = NS_PER[table["time_unit"]] if table.get("time_unit", "ns") != "ns" else 0
-    found = judged(device or "device", table, Reading(ahead, ahead + grain, grain), None)
+    found = judged(device or "device", table, ClockOffset(ahead, ahead + grain, grain), None)
     if len(listener.ahead) > 1:
         found = replace(found, said=f"{found.said} (the worst of {len(listener.ahead)} devices)")
     if not listener.on_arrival:
@@ -178,9 +178,9 @@ def _on_arrival(table: Mapping[str, Any]) -> DeviceFindings:
 
 
 def judged(
-    what: str, table: Mapping[str, Any], reading: Reading | None, answer_ns: int | None
+    what: str, table: Mapping[str, Any], reading: ClockOffset | None, answer_ns: int | None
 ) -> DeviceFindings:
-    """What a stamping clock means for the agent's events.
+    """Effect of a stamping clock on the agent's events.
 
     Args:
         what: ``reader``, ``monitor``, ``device``, or a device's name.

@@ -14,7 +14,7 @@ from typing import Final
 import ntplib
 
 from slackwater.edge_agent import ntp
-from slackwater.edge_agent.clock import DeviceClock
+from slackwater.edge_agent.clock import MachineClock
 from slackwater.edge_agent.drivers.agent_file import NTP_PORT, AgentSettings
 from slackwater.edge_agent.drivers.session_driver import TimeServer
 from slackwater.edge_agent.measure import (
@@ -44,7 +44,7 @@ _NS: Final = 10**9
 class AskedServer:
     """One server; ``ask`` blocks, so it is called in a thread of its own."""
 
-    def __init__(self, server: TimeServer, clock: DeviceClock, timeout_s: float) -> None:
+    def __init__(self, server: TimeServer, clock: MachineClock, timeout_s: float) -> None:
         """``clock``: the device's, which may be bent on purpose; ntplib reads the system's."""
         self._server = server
         self._clock = clock
@@ -138,7 +138,7 @@ class GatewayPath:
     """Questions to the first gateway while ``run`` runs; ``findings`` at any time."""
 
     def __init__(
-        self, settings: AgentSettings, clock: DeviceClock, precision_ns: int, train_s: float
+        self, settings: AgentSettings, clock: MachineClock, precision_ns: int, train_s: float
     ) -> None:
         self._settings = settings
         self._gateway = settings.gateways[0]
@@ -212,7 +212,7 @@ class GatewayPath:
         where = (self._gateway.host, self._gateway.ntp_port)
         try:
             transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: _Answers(probe, self._clock), remote_addr=where
+                lambda: _QuestionSocket(probe, self._clock), remote_addr=where
             )
         except OSError as error:
             self._error = f"{where[0]} port {where[1]}: {error.strerror or error}"
@@ -257,8 +257,8 @@ class GatewayPath:
         )  # fmt: skip
 
 
-class _Answers(asyncio.DatagramProtocol):
-    def __init__(self, probe: PathProbe, clock: DeviceClock) -> None:
+class _QuestionSocket(asyncio.DatagramProtocol):
+    def __init__(self, probe: PathProbe, clock: MachineClock) -> None:
         self._probe = probe
         self._clock = clock
 
@@ -267,7 +267,7 @@ class _Answers(asyncio.DatagramProtocol):
         self._probe.received(data, self._clock.read())
 
     def error_received(self, exc: Exception) -> None:
-        """Nobody listens there, says the other side; its questions are lost, as is counted."""
+        """Nobody listens there; its questions count as lost."""
         self._probe.refused[str(getattr(exc, "strerror", None) or exc)] += 1
 
 

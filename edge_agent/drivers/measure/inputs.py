@@ -1,4 +1,4 @@
-"""Whether what the ``[[input]]`` tables name is there: readers, brokers, ports, programs, files."""
+"""Checks that the ``[[input]]`` tables' readers, brokers, ports, programs, files are there."""
 
 from __future__ import annotations
 

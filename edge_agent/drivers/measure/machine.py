@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.edge_agent import wire
-from slackwater.edge_agent.clock import DeviceClock, Now
+from slackwater.edge_agent.clock import MachineClock, Now
 from slackwater.edge_agent.drivers.agent_file import AgentSettings
 from slackwater.edge_agent.drivers.measure.gateway import AskedServer, GatewayPath
 from slackwater.edge_agent.drivers.measure.inputs import measured_inputs
@@ -89,7 +89,7 @@ def _signals(text: str) -> dict[str, int]:
 
 
 def _number(file: Path) -> int | None:
-    """What a file of sysfs says; None: nothing, or -1 (unknown, as of a link that is down)."""
+    """Number in a file of sysfs; None: none, or -1 (unknown, as of a link that is down)."""
     text = _text(file)
     return int(text) if text.isdigit() else None
 
@@ -98,7 +98,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return ""  # no such link or no such fact: both are told as unknown
+        return ""  # no such link or no such fact: both are unknown
 
 
 # Disk, processor, memory and the clocks' own grain.
@@ -185,7 +185,7 @@ def _packing(schema: StreamSchema) -> tuple[float, float]:
     return events / seconds, size / events
 
 
-def grain_ns(read: DeviceClock) -> tuple[int, int]:
+def grain_ns(read: MachineClock) -> tuple[int, int]:
     """Smallest steps that the wall and the monotonic clock are seen to make."""
     readings = [read.read() for _ in range(_GRAIN_READINGS)]
     pairs = list(pairwise(readings))
@@ -196,7 +196,7 @@ def grain_ns(read: DeviceClock) -> tuple[int, int]:
     return min(wall, default=max(said_wall, 1)), min(mono, default=max(said_mono, 1))
 
 
-def read_close(clock: DeviceClock) -> tuple[Now, int, int]:
+def read_close(clock: MachineClock) -> tuple[Now, int, int]:
     """Both clocks, the raw one, and how long the reading took: the quickest of a few."""
     best: tuple[Now, int, int] | None = None
     for _ in range(_TRIES):
@@ -220,8 +220,8 @@ def raw_ns() -> int:
 # A device's set-up measured: all that ``slackwater validate`` looks at, in one go.
 #
 # First what would disturb the clocks' measurement (disk, processor, inputs), then clocks and path
-# for ``duration``, then, by choice, what rate the path bears. Whatever ends it early, what was
-# measured until then is given.
+# for ``duration``, then, by choice, what rate the path bears. If it ends early, it returns the
+# measurements until then.
 
 
 _WATCH_S: Final = 0.05
@@ -253,12 +253,12 @@ async def measure_setup(
         folder: of its settings file.
         servers: standard NTP servers, asked beside the gateway.
         measuring: how.
-        advanced: told what is being done, and what share of it.
+        advanced: called with the present step and its share.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     signals = (signal.SIGINT, signal.SIGTERM)
-    with suppress(ValueError, RuntimeError):  # not the main thread: whoever calls has the signals
+    with suppress(ValueError, RuntimeError):  # not the main thread: the caller has the signals
         for number in signals:
             loop.add_signal_handler(number, stop.set)
     try:
@@ -274,7 +274,7 @@ async def _measured(
     advanced: Callable[[str, float], None], stop: asyncio.Event,
 ) -> Findings:  # fmt: skip
     loop = asyncio.get_running_loop()
-    clock = DeviceClock()
+    clock = MachineClock()
     clock.bend(settings.clock_ahead_ns, settings.clock_fast_ppb)
     advanced("disk, processor, inputs", 0.0)
     wall_ns, mono_ns = grain_ns(clock)
@@ -291,7 +291,7 @@ async def _measured(
         advanced("clocks and path", share)
         return stop.is_set() or share >= 1.0
 
-    watching = _Watching(clock)
+    watching = _ClockWatch(clock)
     await asyncio.gather(
         path.run(over),
         watching.run(over, stop),
@@ -325,10 +325,10 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
 
 
-class _Watching:
+class _ClockWatch:
     """The device's clocks beside one another."""
 
-    def __init__(self, clock: DeviceClock) -> None:
+    def __init__(self, clock: MachineClock) -> None:
         self._clock = clock
         self._watch = ClockWatch()
         self._first: tuple[int, int] | None = None

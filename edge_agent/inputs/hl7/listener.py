@@ -20,10 +20,10 @@ from slackwater.edge_agent.errors import AgentError
 from slackwater.edge_agent.inputs.base import Outlet, Surroundings
 from slackwater.edge_agent.inputs.hl7.message import (
     LOCAL,
-    Frame,
     Framing,
-    Message,
-    Refused,
+    Hl7Message,
+    Hl7Refusal,
+    MllpFrame,
     answers,
     named_zone,
     read_message,
@@ -44,14 +44,14 @@ _CHUNK_BYTES: Final = 1 << 16
 _TOGETHER: Final = 64
 """Messages of one connection that wait for one fsync together."""
 _STALLED_SECONDS: Final = 30.0
-"""So long the rest of a message, or of an answer, may take."""
+"""Longest wait for the rest of a message, or of an answer."""
 _OBSERVATION: Final = ("type", "attr")
 _CHARSETS: Final = ("utf-8", "iso-8859-1", "ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hl7Settings:
-    """How it listens, and what it takes."""
+    """Address and accepted messages."""
 
     name: str
     host: str
@@ -148,19 +148,19 @@ class Hl7Input:
                 async with asyncio.timeout(_STALLED_SECONDS):
                     await writer.drain()
 
-    async def answered(self, frame: Frame, outlet: Outlet, host: str) -> list[bytes]:
+    async def answered(self, frame: MllpFrame, outlet: Outlet, host: str) -> list[bytes]:
         """Takes a message of a sender at address ``host``; gives what it is answered, once that is
         true.
         """
-        message: Message | None = None
-        refused: Refused | None = None
+        message: Hl7Message | None = None
+        refused: Hl7Refusal | None = None
         try:
             # The header first: a refusal names the control id whatever follows.
             message = read_message(frame.content.partition(b"\r")[0], self._settings.charset)
             self._check(frame, message)
             message = read_message(frame.content, self._settings.charset)
             await self._take(message, outlet, host)
-        except Refused as error:
+        except Hl7Refusal as error:
             refused = error
             self.counts[f"refused_{error.code}"] += 1
             control = "" if message is None else f" {message.control_id!r:.40}"
@@ -169,21 +169,25 @@ class Hl7Input:
         self._answers += 1
         return answers(message, refused, self._wall_ns(), self._answers)
 
-    def _check(self, frame: Frame, message: Message) -> None:
+    def _check(self, frame: MllpFrame, message: Hl7Message) -> None:
         header = message.header
         kind = (header.text(9, 1), header.text(9, 2))
         if not frame.whole:
-            raise Refused("AR", 207, f"a message of more than {self._settings.message_max} bytes")
+            raise Hl7Refusal(
+                "AR", 207, f"a message of more than {self._settings.message_max} bytes"
+            )
         if kind != ("ORU", "R01"):
             number = 201 if kind[0] == "ORU" else 200
-            raise Refused("AR", number, f"{'^'.join(kind)!r:.40} is not ORU^R01")
+            raise Hl7Refusal("AR", number, f"{'^'.join(kind)!r:.40} is not ORU^R01")
         if (header.text(11, 1) or "P") not in self._settings.processing:
-            raise Refused("AR", 202, f"processing id {header.text(11, 1)!r:.20} is not taken here")
+            raise Hl7Refusal(
+                "AR", 202, f"processing id {header.text(11, 1)!r:.20} is not taken here"
+            )
         if not 1 <= len(message.control_id) <= CONTROL_ID_MAX:
             reason = f"a control id (MSH-10) of 1 to {CONTROL_ID_MAX} characters is needed"
-            raise Refused("AE", 101, reason)
+            raise Hl7Refusal("AE", 101, reason)
 
-    async def _take(self, message: Message, outlet: Outlet, host: str) -> None:
+    async def _take(self, message: Hl7Message, outlet: Outlet, host: str) -> None:
         key = self._key(message)
         async with self._taking:  # the same message may be on another connection
             if outlet.knows(key):
@@ -197,21 +201,21 @@ class Hl7Input:
                     resolution_ns=max(resolution_ns, self._observations.resolution_ns),
                 )  # fmt: skip
                 if rows and not await outlet.take(stream, stamped, (key,)):
-                    raise Refused("AE", 207, "no room for its events")
+                    raise Hl7Refusal("AE", 207, "no room for its events")
                 self.counts["accepted"] += 1
         await outlet.durable()
 
-    def _key(self, message: Message) -> bytes:
+    def _key(self, message: Hl7Message) -> bytes:
         parts = (
             self._settings.name, message.header.raw(3), message.header.raw(4), message.control_id,
             message.after_header,
         )  # fmt: skip
-        told = "\r".join(part.replace("\r", "\n") for part in parts[:-1]) + "\r" + parts[-1]
-        return hashlib.blake2b(told.encode("utf-8"), digest_size=KEY_BYTES).digest()
+        content = "\r".join(part.replace("\r", "\n") for part in parts[:-1]) + "\r" + parts[-1]
+        return hashlib.blake2b(content.encode("utf-8"), digest_size=KEY_BYTES).digest()
 
 
-def _device(message: Message, host: str) -> str:
-    """Who stamps: a sender (MSH-3, MSH-4) at an address, as monitors of one model say the same."""
+def _device(message: Hl7Message, host: str) -> str:
+    """Stamping device: a sender (MSH-3, MSH-4) at an address, as models share names."""
     return f"{host}/{message.header.text(3, 1)}^{message.header.text(4, 1)}"
 
 

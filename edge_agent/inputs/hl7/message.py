@@ -1,4 +1,4 @@
-"""HL7 v2: MLLP framing, messages in their pieces, times, and what a sender is answered."""
+"""HL7 v2: MLLP framing, messages in their pieces, times, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RETURN: Final = b"\r"
 _MARKS: Final = re.compile(b"([\x0b\x1c])")
 
 
-class Frame(NamedTuple):
+class MllpFrame(NamedTuple):
     """A message's bytes. ``whole`` False: it was longer than allowed, these are its first bytes."""
 
     content: bytes
@@ -42,13 +42,13 @@ class Framing:
         """Whether a message has begun and not ended."""
         return self._part is not None
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[MllpFrame]:
         r"""The messages that ``data`` completes. The final carriage return may be missing.
 
         >>> Framing(100).feed(b"\x0bMSH|1\x1c\r\x0bMSH|2\x1c\r")
-        [Frame(content=b'MSH|1', whole=True), Frame(content=b'MSH|2', whole=True)]
+        [MllpFrame(content=b'MSH|1', whole=True), MllpFrame(content=b'MSH|2', whole=True)]
         """
-        found: list[Frame] = []
+        found: list[MllpFrame] = []
         for piece in _MARKS.split(data):
             if piece == START:
                 self.counts["broken_off"] += self._part is not None
@@ -57,10 +57,10 @@ class Framing:
                 self.counts["garbage_bytes"] += len(piece.replace(_RETURN, b""))
             elif piece == END:
                 whole = len(self._part) <= self._max
-                found.append(Frame(bytes(self._part[: self._max]), whole))
+                found.append(MllpFrame(bytes(self._part[: self._max]), whole))
                 self._part = None
             else:
-                # One byte more than allowed tells that it was too long; the rest is not kept.
+                # One byte more than allowed shows that it was too long; the rest is not kept.
                 self._part += piece[: self._max + 1 - len(self._part)]
         return found
 
@@ -92,7 +92,7 @@ def instant_of(text: str, zone: tzinfo | None) -> int:
     """
     found = _TIME.fullmatch(text)
     if found is None:
-        raise Refused("AE", 102, f"{text!r:.40} is no time to the minute (YYYYMMDDHHMM...)")
+        raise Hl7Refusal("AE", 102, f"{text!r:.40} is no time to the minute (YYYYMMDDHHMM...)")
     *date, fraction, own = found.groups()
     year, month, day, hour, minute, second = (int(part or 0) for part in date)
     if is_leap(text):
@@ -102,10 +102,10 @@ def instant_of(text: str, zone: tzinfo | None) -> int:
         seconds = int(there.timestamp())
         again = int(there.replace(fold=1).timestamp())
     except (ValueError, OverflowError) as error:
-        raise Refused("AE", 102, f"{text!r:.40} is no time: {error}") from error
+        raise Hl7Refusal("AE", 102, f"{text!r:.40} is no time: {error}") from error
     if again != seconds:
         often = "twice" if seconds < again else "never"
-        raise Refused(
+        raise Hl7Refusal(
             "AE",
             102,
             f"{text!r:.40} is there {often}, as clocks are turned: name its offset, as +0100",
@@ -115,7 +115,7 @@ def instant_of(text: str, zone: tzinfo | None) -> int:
 
 
 def resolution_of(text: str) -> int:
-    """What a time is rounded down to [ns]; 0: it is none.
+    """Resolution of a time [ns]; 0: it is none.
 
     >>> resolution_of("20260101120000.25"), resolution_of("202601011200")
     (10000000, 60000000000)
@@ -153,7 +153,7 @@ def offset_of(time: str) -> tzinfo | None:
     try:
         return None if found is None else zone_of(found[8])
     except ValueError:
-        return None  # who reads the time itself will refuse it
+        return None  # ``instant_of`` will refuse it
 
 
 def named_zone(name: str) -> tzinfo | None:
@@ -198,7 +198,7 @@ _CHARSETS: Final = {
 """HL7 table 0211, as far as Python and this sender's delimiters go with it."""
 
 
-class Refused(AgentError):  # noqa: N818 - a refusal is expected traffic, not an error
+class Hl7Refusal(AgentError):  # noqa: N818 - a refusal is expected traffic, not an error
     """A message that is not taken. ``code``: AE (its content), AR (not for us); ``number``: of HL7
     table 0357.
     """
@@ -220,7 +220,7 @@ class Delimiters(NamedTuple):
     subcomponent: str
 
 
-class Segment:
+class Hl7Segment:
     """A line of a message. Its fields are counted from 1, as in the standard."""
 
     def __init__(self, name: str, fields: list[str], delimiters: Delimiters) -> None:
@@ -274,13 +274,13 @@ class Segment:
                 return bytes.fromhex(code[1:]).decode("latin-1")
             except ValueError:
                 return ""
-        return named.get(code, "")  # highlighting and formatting say nothing of the value
+        return named.get(code, "")  # highlighting and formatting do not change the value
 
 
-class Message:
+class Hl7Message:
     """A message whose first segment is MSH."""
 
-    def __init__(self, header: Segment, lines: list[str], delimiters: Delimiters) -> None:
+    def __init__(self, header: Hl7Segment, lines: list[str], delimiters: Delimiters) -> None:
         self.header = header
         self.delimiters = delimiters
         self._lines = lines
@@ -296,18 +296,18 @@ class Message:
         return "\r".join(self._lines)
 
     @cached_property
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[Hl7Segment]:
         """The segments behind MSH; raises Refused: one has no name of a segment."""
         found = []
         for number, line in enumerate(self._lines, 2):
             name, *fields = line.split(self.delimiters.field)
             if name not in _FREQUENT and not _NAME.fullmatch(name):
-                raise Refused("AE", 100, f"line {number} is no segment: {name!r:.20}")
-            found.append(Segment(name, [name, *fields], self.delimiters))
+                raise Hl7Refusal("AE", 100, f"line {number} is no segment: {name!r:.20}")
+            found.append(Hl7Segment(name, [name, *fields], self.delimiters))
         return found
 
 
-def read_message(content: bytes, charset: str) -> Message:
+def read_message(content: bytes, charset: str) -> Hl7Message:
     r"""The message that ``content`` is.
 
     >>> read_message(b"MSH|^~\\&|MONITOR||||||ORU^R01|17|P|2.5\rOBX|1|NM|HR", "utf-8").control_id
@@ -325,11 +325,11 @@ def read_message(content: bytes, charset: str) -> Message:
     first, *lines = _lines(text) or [""]
     delimiters = _delimiters(first)
     if len(lines) > SEGMENTS_MAX:
-        raise Refused("AE", 207, f"{len(lines)} segments: more than {SEGMENTS_MAX}")
+        raise Hl7Refusal("AE", 207, f"{len(lines)} segments: more than {SEGMENTS_MAX}")
     # MSH-1 is the delimiter itself, which the other fields are cut at.
     fields = first.split(delimiters.field)
     fields[1:1] = [delimiters.field]
-    return Message(Segment(HEADER, fields, delimiters), lines, delimiters)
+    return Hl7Message(Hl7Segment(HEADER, fields, delimiters), lines, delimiters)
 
 
 def _lines(text: str) -> list[str]:
@@ -342,10 +342,10 @@ def _lines(text: str) -> list[str]:
 
 def _delimiters(header: str) -> Delimiters:
     if not header.startswith(HEADER) or len(header) < len(HEADER) + _DELIMITERS:
-        raise Refused("AR", 100, "a message begins with MSH and its delimiters")
+        raise Hl7Refusal("AR", 100, "a message begins with MSH and its delimiters")
     found = header[len(HEADER) : len(HEADER) + _DELIMITERS]
     if len(set(found)) != _DELIMITERS or any(sign.isalnum() or sign.isspace() for sign in found):
-        raise Refused("AR", 100, f"{found!r} are no five delimiters")
+        raise Hl7Refusal("AR", 100, f"{found!r} are no five delimiters")
     return Delimiters(*found)
 
 
@@ -354,7 +354,7 @@ def _charset_of(header: str) -> str:
     fields = header.split(header[3:4] or "|")
     name = fields[17].partition("~")[0].strip().upper() if len(fields) > 17 else ""
     if name not in _CHARSETS:
-        raise Refused("AR", 207, f"character set {name!r:.30} is not known here")
+        raise Hl7Refusal("AR", 207, f"character set {name!r:.30} is not known here")
     return _CHARSETS[name]
 
 
@@ -362,10 +362,12 @@ def _decoded(content: bytes, charset: str) -> str:
     try:
         return content.decode(charset)
     except UnicodeDecodeError as error:
-        raise Refused("AE", 102, f"byte {error.start} is not of character set {charset}") from error
+        raise Hl7Refusal(
+            "AE", 102, f"byte {error.start} is not of character set {charset}"
+        ) from error
 
 
-# What a sender of HL7 messages is answered: ACK with MSA and, for a refusal, ERR.
+# Acknowledgements of HL7 messages: ACK with MSA and, for a refusal, ERR.
 #
 # Original mode (MSH-15 and MSH-16 empty): one application acknowledgement, AA AE AR. Enhanced mode
 # (HL7 v2.5.1, section 2.9.2): what MSH-15 asks for as CA CE CR, and what MSH-16 asks for as AA AE
@@ -380,7 +382,7 @@ _REASON_MAX: Final = 80
 
 
 def answers(
-    message: Message | None, refused: Refused | None, now_ns: int, number: int
+    message: Hl7Message | None, refused: Hl7Refusal | None, now_ns: int, number: int
 ) -> list[bytes]:
     """The acknowledgements of a message, framed.
 
@@ -403,7 +405,7 @@ def answers(
 
 
 def _answer(
-    message: Message | None, code: str, refused: Refused | None, now_ns: int, number: int
+    message: Hl7Message | None, code: str, refused: Hl7Refusal | None, now_ns: int, number: int
 ) -> str:
     field, component, *others = message.delimiters if message is not None else tuple("|^~\\&")
     echo = [""] * 20 if message is None else [message.header.raw(i)[:_ECHO_MAX] for i in range(20)]

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 from slackwater.edge_agent.errors import did_you_mean
 from slackwater.edge_agent.inputs.hl7.message import (
     HEADER,
-    Message,
-    Refused,
-    Segment,
+    Hl7Message,
+    Hl7Refusal,
+    Hl7Segment,
     instant_of,
     is_leap,
     offset_of,
@@ -44,9 +44,9 @@ _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40
 _WITHDRAWN: Final = frozenset("DWX")
 """OBX-11: deleted, wrong, cannot be obtained."""
 _EMPTY: Final = ("", '""')
-_NOTHING: Final[dict[str, Segment]] = {}
+_NOTHING: Final[dict[str, Hl7Segment]] = {}
 _GROUPS: Final = {"PID": ("PV1", "OBR"), "OBR": ("OBR",)}
-"""What a segment begins anew."""
+"""Segments that a segment resets."""
 
 
 class Path(NamedTuple):
@@ -59,7 +59,7 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationMapping:
-    """How messages become events."""
+    """Mapping of messages to events."""
 
     schema: StreamSchema
     as_attrs: bool
@@ -127,30 +127,30 @@ class Observations:
         self._mapping = mapping
         self._kept = {"OBR", *(path.segment for path in mapping.paths.values())}
 
-    def rows(self, message: Message) -> list[Row]:
+    def rows(self, message: Hl7Message) -> list[Row]:
         """The events of ``message``; raises Refused: it has something that is no observation."""
         zone = offset_of(message.header.text(7, 1)) or self._mapping.zone
         self.resolution_ns = 0
         try:
             return [self._row(event) for event in self._events(message, zone)]
         except BadRecord as error:
-            raise Refused("AE", 207, str(error)) from error
+            raise Hl7Refusal("AE", 207, str(error)) from error
 
-    def made_at(self, message: Message) -> tuple[int | None, int]:
+    def made_at(self, message: Hl7Message) -> tuple[int | None, int]:
         """When the device made ``message`` by its own clock (MSH-7), and what that is rounded to;
         None: it does not say.
         """
         text = message.header.text(7, 1)
         try:
             return instant_of(text, self._mapping.zone), resolution_of(text)
-        except Refused:
+        except Hl7Refusal:
             return None, 0
 
-    def _events(self, message: Message, zone: tzinfo | None) -> list[_Event]:
+    def _events(self, message: Hl7Message, zone: tzinfo | None) -> list[_ObservedEvent]:
         """``zone``: MSH-7's is that of all times of the message that name none."""
         around = {HEADER: message.header}
-        events: list[_Event] = []
-        joins: _Event | None = None
+        events: list[_ObservedEvent] = []
+        joins: _ObservedEvent | None = None
         count = 0
         for segment in message.segments:
             if segment.name != "OBX":
@@ -166,20 +166,20 @@ class Observations:
                 continue
             count += 1
             if count > OBSERVATIONS_MAX:
-                raise Refused("AE", 207, f"more than {OBSERVATIONS_MAX} observations")
+                raise Hl7Refusal("AE", 207, f"more than {OBSERVATIONS_MAX} observations")
             ts = self._instant(segment, around, zone)
             if not self._mapping.as_attrs:
-                events.append(_Event(ts, code, segment, around, _NOTHING))
+                events.append(_ObservedEvent(ts, code, segment, around, _NOTHING))
                 continue
             name = self._mapping.codes[code]
             if joins is None or joins.ts != ts or name in joins.observed:
-                joins = _Event(ts, self._type(around), segment, around, {})
+                joins = _ObservedEvent(ts, self._type(around), segment, around, {})
                 events.append(joins)
             joins.observed[name] = segment
         return events
 
-    def _counts(self, segment: Segment, code: str) -> bool:
-        """Whether an OBX says something that is taken."""
+    def _counts(self, segment: Hl7Segment, code: str) -> bool:
+        """Whether an OBX has a value that is taken."""
         withdrawn = segment.raw(11) in _WITHDRAWN and "status" not in self._mapping.schema.attrs
         unmapped = self._mapping.as_attrs and code not in self._mapping.codes
         if withdrawn or unmapped or segment.raw(5) in _EMPTY:
@@ -188,10 +188,12 @@ class Observations:
             return False
         return True
 
-    def _type(self, around: Mapping[str, Segment]) -> str:
+    def _type(self, around: Mapping[str, Hl7Segment]) -> str:
         return self._mapping.type or (around["OBR"].text(4, 1) if "OBR" in around else "")
 
-    def _instant(self, segment: Segment, around: Mapping[str, Segment], zone: tzinfo | None) -> int:
+    def _instant(
+        self, segment: Hl7Segment, around: Mapping[str, Hl7Segment], zone: tzinfo | None
+    ) -> int:
         """OBX-14, else OBR-7, else MSH-7."""
         text = segment.text(14, 1) or (around["OBR"].text(7, 1) if "OBR" in around else "")
         if not text:
@@ -204,7 +206,7 @@ class Observations:
             self.counts["leap_second"] += 1
         return self._last[2]
 
-    def _row(self, event: _Event) -> Row:
+    def _row(self, event: _ObservedEvent) -> Row:
         schema, attrs = self._mapping.schema, {}
         for name, kind in schema.attrs.items():
             path = self._mapping.paths.get(name)
@@ -219,7 +221,7 @@ class Observations:
                 attrs[name] = self._value(event.segment, kind)
         return checked_row(schema, event.ts, None, None, event.type or None, attrs)
 
-    def _value(self, segment: Segment, kind: str) -> str | float | bool | None:
+    def _value(self, segment: Hl7Segment, kind: str) -> str | float | bool | None:
         """OBX-5 as an attribute of type ``kind``, by OBX-2."""
         form, text = segment.raw(2), segment.text(5)
         if kind == "str":
@@ -234,14 +236,14 @@ class Observations:
 
 
 @dataclass(slots=True)  # frozen ones take three times as long to make
-class _Event:
+class _ObservedEvent:
     ts: int
     type: str
-    segment: Segment
+    segment: Hl7Segment
     """Its OBX, or the first of them."""
-    around: Mapping[str, Segment]
+    around: Mapping[str, Hl7Segment]
     """The segments that it stands in."""
-    observed: dict[str, Segment]
+    observed: dict[str, Hl7Segment]
     """Attribute -> its OBX, of events that join several."""
 
 

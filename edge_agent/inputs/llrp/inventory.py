@@ -1,4 +1,4 @@
-"""What a reader is asked to do, what its reports say, and which reads are left out."""
+"""Requests to a reader, its reports, and the filter of reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Tag:
 
 
 class ReadFilter:
-    """Says of each read whether it becomes an event, and of which time."""
+    """Decides whether a read becomes an event, and its time."""
 
     def __init__(self, same_ns: int, ghost_reads: int, ghost_ns: int) -> None:
         """``same_ns`` 0: every read passes; ``ghost_reads`` 1: one is enough."""
@@ -85,7 +85,7 @@ class ReadFilter:
         return tag.reads[0][0] if sum(n for _, n in tag.reads) >= self._reads else None
 
 
-# What a reader is asked to do, and what its reports say.
+# Requests to a reader, and its reports.
 #
 # The ROSpec reads all the time on the antennas that are wanted and reports each tag at once, or
 # every ``report_every`` tags (LLRP 1.1, sections 11.2 and 14.2).
@@ -176,7 +176,7 @@ def has_rospec(body: bytes) -> bool:
 
 
 def reader_event(body: bytes) -> ReaderEvent:
-    """What a READER_EVENT_NOTIFICATION says; raises LlrpError: it is none."""
+    """Reads a READER_EVENT_NOTIFICATION; raises LlrpError: it is none."""
     data = next((value for kind, value in parameters(body) if kind == p.READER_EVENT), None)
     if data is None:
         raise LlrpError("a reader's event without its data")

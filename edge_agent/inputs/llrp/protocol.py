@@ -78,7 +78,7 @@ class LlrpError(AgentError):
     """Bytes of a reader that are not LLRP; the connection cannot go on."""
 
 
-class Message(NamedTuple):
+class LlrpMessage(NamedTuple):
     """``body``: what follows the header."""
 
     type: int
@@ -92,10 +92,10 @@ class Messages:
     def __init__(self) -> None:
         self._rest = bytearray()
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[LlrpMessage]:
         """The messages that ``data`` completes; raises LlrpError: it is no LLRP, or too long."""
         self._rest += data
-        found: list[Message] = []
+        found: list[LlrpMessage] = []
         at = 0
         while at + HEADER.size <= len(self._rest):
             first, size, number = HEADER.unpack_from(self._rest, at)
@@ -106,7 +106,7 @@ class Messages:
             if at + size > len(self._rest):
                 break
             body = bytes(self._rest[at + HEADER.size : at + size])
-            found.append(Message(first & _TYPE_BITS, number, body))
+            found.append(LlrpMessage(first & _TYPE_BITS, number, body))
             at += size
         del self._rest[:at]
         return found

@@ -7,7 +7,7 @@ has a client already (LLRP 1.1, ConnectionAttemptEvent).
 LLRP acknowledges no report, so a read is safe when it is in the outbox, and what the reader sends
 waits in its socket while the outbox is full. The reader is asked to hold reports while nobody is
 connected; its ROSpec runs on over a lost connection, so that no tag passes in between. A reader
-that says nothing for three of its keepalives is connected anew.
+that is silent for three of its keepalives is connected again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from slackwater.edge_agent.inputs.llrp.inventory import (
     rospec,
     tag_reads,
 )
-from slackwater.edge_agent.inputs.llrp.protocol import LlrpError, Message, Messages, message
+from slackwater.edge_agent.inputs.llrp.protocol import LlrpError, LlrpMessage, Messages, message
 from slackwater.edge_agent.inputs.stamping import AGENT, DEVICE, StampingClocks, read_stamping
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import BadRecord, Row, checked_row
@@ -43,19 +43,19 @@ from slackwater.edge_agent.units import NS_PER
 
 PORT: Final = 5084
 READER_CLOCK: Final = "reader"
-"""What ``clock = "device"`` is called, too."""
+"""Another word for ``clock = "device"``."""
 DELAY_MIN_MAX_NS: Final = NS_PER["s"]
 DELAY_MAX_NS: Final = 60 * NS_PER["s"]
 _OFF_NS: Final = NS_PER["s"]
-"""A clock that is said to be the agent's may differ by so much, at most."""
+"""Largest difference of a clock that is declared as the agent's."""
 ATTRS: Final = {
     "tag": "str", "antenna": "int", "rssi": "int", "channel": "int", "count": "int",
     "last_seen": "int", "reader": "str",
 }  # fmt: skip
-"""What a read may say; the attributes of the stream choose."""
+"""Fields of a read; the attributes of the stream choose."""
 _ANSWER_SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = 1.0
-"""Before a reader that told no time is asked again."""
+"""Wait before a reader that gave no time is asked again."""
 _CHUNK_BYTES: Final = 1 << 16
 _KEEPALIVES: Final = 3
 _ALL: Final = bytes(4)
@@ -64,7 +64,7 @@ _OURS: Final = (1).to_bytes(4, "big")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderSettings:
-    """Which reader, what it does, and how its reads become events."""
+    """The reader, its task, and the mapping of its reads to events."""
 
     host: str
     port: int
@@ -113,7 +113,7 @@ class ReaderInput:
                 outlet.trouble(str(error) or "no answer in time", self._place)
                 await self._backoff.wait()
                 continue
-            link = _Link(*streams)
+            link = _ReaderConnection(*streams)
             try:
                 await self._converse(link, asked_ns, outlet)
             except (OSError, LlrpError) as error:
@@ -123,7 +123,7 @@ class ReaderInput:
                 link.close()
             await self._backoff.wait()
 
-    async def _converse(self, link: _Link, asked_ns: int, outlet: Outlet) -> None:
+    async def _converse(self, link: _ReaderConnection, asked_ns: int, outlet: Outlet) -> None:
         """Returns by an error alone."""
         event = await _greeting(link)
         if event.attempt:
@@ -134,7 +134,7 @@ class ReaderInput:
             self._clocks.device("").restarted()
         await self._told_time(event, asked_ns, outlet)
 
-        async def other(found: Message) -> None:
+        async def other(found: LlrpMessage) -> None:
             await self._take(link, found, outlet)
 
         asking = asyncio.create_task(self._ask_time(outlet))
@@ -184,13 +184,13 @@ class ReaderInput:
                 )  # fmt: skip
 
     def _time_of(self, utc_ns: int | None, uptime_ns: int | None) -> int | None:
-        """What the reader's clock shows; None: no time that means anything here."""
+        """Time of the reader's clock; None: it has no time of day."""
         if utc_ns is not None:
             return utc_ns
         known = uptime_ns is not None and self._booted_ns is not None
         return self._booted_ns + uptime_ns if known else None  # type: ignore[operator]
 
-    async def _configure(self, link: _Link, other: Any) -> None:
+    async def _configure(self, link: _ReaderConnection, other: Any) -> None:
         """The ROSpec of this process runs: it may have run on since the last connection."""
         inventory = self._settings.inventory
         answer = await link.ask(p.GET_ROSPECS, b"", other)
@@ -202,7 +202,7 @@ class ReaderInput:
             self._configured = True
         await link.send(p.ENABLE_EVENTS_AND_REPORTS)
 
-    async def _take(self, link: _Link, found: Message, outlet: Outlet) -> None:
+    async def _take(self, link: _ReaderConnection, found: LlrpMessage, outlet: Outlet) -> None:
         if found.type == p.KEEPALIVE:
             await link.send(p.KEEPALIVE_ACK)
         elif found.type == p.RO_ACCESS_REPORT:
@@ -246,14 +246,14 @@ async def reader_time(host: str, port: int) -> ReaderEvent:
     """
     async with asyncio.timeout(_ANSWER_SECONDS):
         streams = await asyncio.open_connection(host, port)
-    link = _Link(*streams)
+    link = _ReaderConnection(*streams)
     try:
         return await _greeting(link)
     finally:
         link.close()
 
 
-async def _greeting(link: _Link) -> ReaderEvent:
+async def _greeting(link: _ReaderConnection) -> ReaderEvent:
     """How the connection went; raises OSError, LlrpError."""
     async with asyncio.timeout(_ANSWER_SECONDS):
         while True:
@@ -264,17 +264,17 @@ async def _greeting(link: _Link) -> ReaderEvent:
                     return event
 
 
-class _Link:
+class _ReaderConnection:
     """A connection to a reader."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._messages = Messages()
-        self._came: deque[Message] = deque()
+        self._came: deque[LlrpMessage] = deque()
         self._number = 0
 
-    async def next(self) -> Message:
+    async def next(self) -> LlrpMessage:
         """The next message; raises OSError, LlrpError."""
         while not self._came:
             data = await self._reader.read(_CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""One connection to a broker: paho-mqtt speaks MQTT, asyncio says when the socket is ready.
+"""One connection to a broker: paho-mqtt speaks MQTT, asyncio watches the socket.
 
 A connection has a client object of its own, so nothing of a lost one is left; the session is the
 broker's (by the client id). What is acknowledged on a connection that is gone is not: the broker
@@ -23,7 +23,7 @@ _TICK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Where the broker is, and who the agent is to it."""
+    """Address of the broker, and the agent's identity there."""
 
     host: str
     port: int
@@ -37,10 +37,10 @@ class BrokerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReceivedMessage:
     """A message as it came. ``again``: marked (DUP) as sent before; ``mid``: its packet id."""
 
-    link: Link
+    link: BrokerConnection
     mid: int
     qos: int
     again: bool
@@ -49,14 +49,17 @@ class Delivery:
     payload: bytes
 
 
-class Link:
+class BrokerConnection:
     """Connected by ``connect``; ``ended`` returns when it is lost. ``close`` in any case."""
 
     def __init__(
-        self, settings: BrokerSettings, tls: ssl.SSLContext | None,
-        welcomed: Callable[[Link, bool], None], received: Callable[[Delivery], None],
-    ) -> None:  # fmt: skip
-        """``welcomed``: told, once, whether the broker had kept the session."""
+        self,
+        settings: BrokerSettings,
+        tls: ssl.SSLContext | None,
+        welcomed: Callable[[BrokerConnection, bool], None],
+        received: Callable[[ReceivedMessage], None],
+    ) -> None:
+        """``welcomed``: called once with whether the broker had kept the session."""
         self.session: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The number of the session, known some time after ``welcomed``."""
         self.why = ""
@@ -202,7 +205,7 @@ class Link:
             self._lose("the broker sent a message before its welcome")
             return
         self._received(
-            Delivery(
+            ReceivedMessage(
                 self, message.mid, message.qos, message.dup, message.retain, message.topic,
                 bytes(message.payload),
             )

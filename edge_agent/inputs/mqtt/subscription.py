@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from slackwater.edge_agent.errors import did_you_mean
 from slackwater.edge_agent.inputs.base import Backoff, Outlet, Surroundings, read_backoff
-from slackwater.edge_agent.inputs.mqtt.link import BrokerSettings, Delivery, Link
+from slackwater.edge_agent.inputs.mqtt.link import BrokerConnection, BrokerSettings, ReceivedMessage
 from slackwater.edge_agent.inputs.record_fields import FIELDS, RecordFields, read_fields, read_text
 from slackwater.edge_agent.inputs.stamping import DEVICE, read_stamping, stamping_outlet
 from slackwater.edge_agent.listening import TlsFiles, read_tls
@@ -40,7 +40,7 @@ EVENTS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadFields:
-    """How an input's messages are read."""
+    """Mapping of an input's messages to events."""
 
     fields: RecordFields
     parts: tuple[str, ...]
@@ -106,10 +106,10 @@ def _strangers(names: Sequence[str], known: Any) -> list[str]:
 # ``kind = "mqtt"``: subscribes with QoS 1, and acknowledges to the broker what is durable.
 #
 # The broker keeps the session (client id, subscriptions, what is not acknowledged) while the agent
-# is away, and sends again what it was not told to be safe. What comes again with MQTT's mark for
+# is away, and sends again what was not acknowledged. What comes again with MQTT's mark for
 # that (DUP) and was taken before is known by its key, so that a lost connection, or a killed agent,
 # doubles nothing (``edge_agent.outbox.journal``). A broker that has lost the session, as one
-# without persistence does at its start, numbers its messages anew: keys are of a session.
+# without persistence does at its start, numbers its messages from the start: keys are of a session.
 
 
 PORT: Final = 1883
@@ -142,10 +142,10 @@ class MqttInput:
         self.stamped: Callable[[Outlet], Outlet] = lambda outlet: outlet
         """Where events go that are to have the clocks that stamped them."""
         self._retained = retained
-        self._waiting: deque[Delivery] = deque()
+        self._waiting: deque[ReceivedMessage] = deque()
         self._waiting_bytes = 0
         self._came = asyncio.Event()
-        self._link: Link | None = None
+        self._link: BrokerConnection | None = None
         self._sender = f"mqtt {settings.client_id} {settings.host} {settings.port}"
 
     def listener(self) -> MqttInput:
@@ -177,10 +177,10 @@ class MqttInput:
     # --- connections
 
     async def _connection(
-        self, context: ssl.SSLContext | None, welcome: Callable[[Link, bool], None]
+        self, context: ssl.SSLContext | None, welcome: Callable[[BrokerConnection, bool], None]
     ) -> str:
         """Returns when a connection is lost or could not be made, and why."""
-        link = self._link = Link(self._settings, context, welcome, self._receive)
+        link = self._link = BrokerConnection(self._settings, context, welcome, self._receive)
         try:
             await link.connect()
             await link.ended()
@@ -192,13 +192,17 @@ class MqttInput:
         self.counts["lost"] += 1
         return link.why or "the broker closed the connection"
 
-    def _welcome(self, tasks: asyncio.TaskGroup, outlet: Outlet, link: Link, kept: bool) -> None:
+    def _welcome(
+        self, tasks: asyncio.TaskGroup, outlet: Outlet, link: BrokerConnection, kept: bool
+    ) -> None:
         self.counts["connected"] += 1
         self._backoff.reset()
         first = self.counts["connected"] == 1
         tasks.create_task(self._begin(outlet, link, kept=kept, first=first))
 
-    async def _begin(self, outlet: Outlet, link: Link, *, kept: bool, first: bool) -> None:
+    async def _begin(
+        self, outlet: Outlet, link: BrokerConnection, *, kept: bool, first: bool
+    ) -> None:
         """Nothing is sent in a new session until its number is safe: it has no subscriptions. One
         that was kept has them, but settings may have others now.
         """
@@ -206,7 +210,7 @@ class MqttInput:
         if first or not kept:
             link.subscribe()
 
-    def _receive(self, delivery: Delivery) -> None:
+    def _receive(self, delivery: ReceivedMessage) -> None:
         self.counts["messages"] += 1
         self._waiting.append(delivery)
         self._waiting_bytes += len(delivery.payload) + _PER_MESSAGE
@@ -231,8 +235,8 @@ class MqttInput:
                     each.link.acknowledge(each.mid)
                     self.counts["acknowledged"] += 1
 
-    def _batch(self) -> list[Delivery]:
-        batch: list[Delivery] = []
+    def _batch(self) -> list[ReceivedMessage]:
+        batch: list[ReceivedMessage] = []
         size = 0
         while self._waiting and len(batch) < BATCH_ROWS and size < BATCH_BYTES:
             batch.append(self._waiting.popleft())
@@ -242,7 +246,7 @@ class MqttInput:
             self._link.resume()
         return batch
 
-    async def _take(self, batch: list[Delivery], outlet: Outlet, place: str) -> None:
+    async def _take(self, batch: list[ReceivedMessage], outlet: Outlet, place: str) -> None:
         """Events of one stream that came one after the other go on together."""
         rows: list[Row] = []
         keys: list[bytes] = []
@@ -268,7 +272,9 @@ class MqttInput:
         if rows:
             await outlet.take(stream, rows, keys)
 
-    def _events(self, delivery: Delivery, outlet: Outlet, place: str) -> list[tuple[str, Row]]:
+    def _events(
+        self, delivery: ReceivedMessage, outlet: Outlet, place: str
+    ) -> list[tuple[str, Row]]:
         if delivery.retained and not self._retained:
             self.counts["retained"] += 1
             return []
@@ -279,7 +285,7 @@ class MqttInput:
             outlet.bad(str(error), f"{place}: topic {delivery.topic!r:.100}")
             return []
 
-    def _key(self, delivery: Delivery, session: int) -> bytes:
+    def _key(self, delivery: ReceivedMessage, session: int) -> bytes:
         digest = hashlib.blake2b(digest_size=KEY_BYTES)
         for part in (self._name, self._sender, str(session), str(delivery.mid), delivery.topic):
             digest.update(part.encode("utf-8") + b"\0")
