@@ -30,6 +30,8 @@ _REFUSES: Final = frozenset({400, 413, 415, 422})
 token, a wrong path): with them no result is lost to the dead letters.
 """
 _TEXT_MAX: Final = 200
+_ANSWER_MAX: Final = 1 << 16
+"""So much of an answer is read; a longer one ends its connection, not this process [bytes]."""
 _AFTER_MAX_S: Final = 3600.0
 
 
@@ -84,7 +86,9 @@ class HttpReceiver:
             self._connection = self._open()
         self._connection.request("POST", self._path, body, headers)
         answer = self._connection.getresponse()
-        content = answer.read()
+        content = answer.read(_ANSWER_MAX)
+        if not answer.isclosed():
+            self.close()
         return (
             answer.status,
             content[:_TEXT_MAX].decode(errors="replace").strip(),

@@ -6,10 +6,12 @@ import datetime as dt
 import json
 import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,31 @@ def test_a_connection_that_was_closed_while_idle_is_opened_again() -> None:
         sink._connection.sock.shutdown(2)
         sink.deliver(items(1))
         assert len(server.taken) == 2
+
+
+def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+    stop = threading.Event()
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(503)
+            self.send_header("Retry-After", "7")
+            self.end_headers()
+            with suppress(OSError):  # the sender has closed the connection
+                while not stop.wait(0.001):
+                    self.wfile.write(b"more" * 4096)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        with opened({"url": url}) as sink, pytest.raises(RetryError, match="503: moremore") as said:
+            sink.deliver(items(1))
+        assert said.value.after_s == 7
+        stop.set()
+        server.shutdown()
 
 
 def certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
