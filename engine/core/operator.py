@@ -167,7 +167,8 @@ def _restored(now: Any, state: Any) -> Any:
         now.restore(state)
         return now
     if isinstance(now, Struct) or hasattr(now, "_fields"):
-        return type(now)(*map(_saved, state))
+        parts = astuple(now) if isinstance(now, Struct) else now
+        return type(now)(*map(_restored, parts, state))
     if isinstance(now, dict):
         return type(now)({name: _restored(now.get(name), each) for name, each in state.items()})
     return set(state) if isinstance(now, set) else _saved(state)

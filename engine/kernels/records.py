@@ -48,15 +48,17 @@ def copy_of(records: np.ndarray) -> np.ndarray:
     return made
 
 
-_Arrays = TypeVar("_Arrays", bound=tuple[np.ndarray, ...])
+_Arrays = TypeVar("_Arrays", bound=tuple[Any, ...])
 
 
 def put_over(made: _Arrays, before: _Arrays) -> _Arrays:
-    """``made``, a named tuple of arrays, whose first places have what those of ``before`` have, of
-    which none is longer.
+    """``made``, a named tuple of arrays or of such tuples, whose first places have what those of
+    ``before`` have, of which none is longer.
     """
     for new, old in zip(made, before, strict=True):
-        if old.dtype.names:
+        if isinstance(old, tuple):
+            put_over(new, old)
+        elif old.dtype.names:
             numbers_of(new)[: len(old)] = numbers_of(old)
         else:
             new[: len(old)] = old

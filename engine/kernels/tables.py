@@ -1,4 +1,4 @@
-"""Data structures of kernels: a hash, a heap, a hash table, and bins that forget."""
+"""Data structures of kernels: a hash, a heap, a hash table, a pool, and bins that forget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE
+from slackwater.engine.kernels.records import NONE, record
 
 # One hash for all tables of the kernels.
 
@@ -154,6 +154,35 @@ def numbered(rows: np.ndarray) -> np.ndarray:
     found = np.empty(len(rows), np.int64)
     _number(empty_slots(len(rows)), np.empty_like(rows), rows, found)
     return found
+
+
+# A pool of places, of which the free ones are chained by ``following``; its ``tally`` is one POOL.
+
+
+POOL: Final = record("free", "live")
+"""The first free place, and how many are in use."""
+
+
+def chained(places: int) -> np.ndarray:
+    """``following`` of a pool that is free but for nothing."""
+    return np.append(np.arange(1, places), NONE)
+
+
+@inline
+def take_place(following: np.ndarray, tally: np.ndarray) -> int:
+    """A place that was free; there is one."""
+    place = tally[0].free
+    tally[0].free = following[place]
+    tally[0].live += 1
+    return int(place)
+
+
+@inline
+def free_place(following: np.ndarray, tally: np.ndarray, place: int) -> None:
+    """A place is in use no longer."""
+    following[place] = tally[0].free
+    tally[0].free = place
+    tally[0].live -= 1
 
 
 # Histogram with bins that widen with the value, and decay: cheap quantiles of durations.

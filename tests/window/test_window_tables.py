@@ -26,7 +26,6 @@ from slackwater.engine.operators.window.uncertainty.missing import (
     become_known,
     filled_by,
     missing_between,
-    part_of,
     take_off,
 )
 
@@ -83,8 +82,8 @@ def as_late(made: list[tuple[int, ...]]) -> LateRows:
 
 
 def filled(missing: Missing, known: int, row: int) -> bool:
-    gaps, part = missing.table, part_of(missing.table, row)
-    j = filled_by(gaps, known, part) if part >= 0 else -1
+    gaps = missing.table
+    j, part = filled_by(gaps, known, row)
     if j >= 0:
         take_off(gaps, j, part)
     return bool(j >= 0)

@@ -12,8 +12,9 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, put_over
+from slackwater.engine.kernels.tables import POOL, chained, free_place, take_place
 from slackwater.engine.operators.window.settings import PART_BITS
-from slackwater.engine.operators.window.state.cells import HEADER, TALLY, Cells
+from slackwater.engine.operators.window.state.cells import HEADER, Cells
 from slackwater.engine.operators.window.state.content import (
     COUNTS,
     EACH,
@@ -41,7 +42,7 @@ class EmittedResults(NamedTuple):
     one.
 
     ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
-    ``counts`` (s, stages): as in ``Content``. ``tally``: one TALLY.
+    ``counts`` (s, stages): as in ``Content``. ``tally``: one POOL.
     """
 
     next: np.ndarray
@@ -99,14 +100,12 @@ class TimeState(NamedTuple):
 
 def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
     """No result emitted."""
-    following = np.arange(1, capacity + 1, dtype=np.int64)
-    following[-1] = NONE
     stages, numbers = STAGES if mode == EACH else 1, aggregates * NUMBERS
     return EmittedResults(
-        following, np.zeros((capacity, stages), np.bool_),
+        chained(capacity), np.zeros((capacity, stages), np.bool_),
         np.zeros((capacity, stages, numbers), np.int8),
         np.zeros((capacity, stages, numbers), WORDS),
-        np.zeros((capacity, stages), COUNTS), np.zeros(1, TALLY),
+        np.zeros((capacity, stages), COUNTS), np.zeros(1, POOL),
     )  # fmt: skip
 
 
@@ -144,9 +143,7 @@ def in_words(outbox: ResultBuffer) -> ResultBuffer:
 def _slot(cells: Cells, standing: EmittedResults, leader: int) -> int:
     """The place of ``leader``, made if it has none."""
     if cells.slot[leader] == NONE:
-        fresh = standing.tally[0].free
-        standing.tally[0].free = standing.next[fresh]
-        standing.tally[0].live += 1
+        fresh = take_place(standing.next, standing.tally)
         for place in range(standing.there.shape[1]):
             standing.there[fresh, place] = False
         cells.slot[leader] = fresh
@@ -158,9 +155,7 @@ def forget_emitted(cells: Cells, standing: EmittedResults, leader: int) -> None:
     """Forgets the emitted results of ``leader``."""
     slot = cells.slot[leader]
     if slot != NONE:
-        standing.next[slot] = standing.tally[0].free
-        standing.tally[0].free = slot
-        standing.tally[0].live -= 1
+        free_place(standing.next, standing.tally, slot)
         cells.slot[leader] = NONE
 
 

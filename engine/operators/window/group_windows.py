@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from slackwater.engine.operators.window.assign import INT_MIN, Agenda, Rows
 from slackwater.engine.operators.window.base import Windows
 from slackwater.engine.operators.window.settings import Geometry
 from slackwater.engine.operators.window.state.content import LOW_ONE, NUMBERS, VALUE, Content, Held
-from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD, put_int
+from slackwater.engine.operators.window.state.number import put_int
 
 END: Final = 2**62
 """Progress when the input has ended."""
@@ -39,48 +39,49 @@ def row_taken(i: int, rows: Rows, st: Record) -> None:
 def put_extent(held: Held, out: Content, start: int, end: int) -> None:
     """Behind the numbers of the aggregates stand the window's start and end [ns]."""
     at = len(held.asked.function) * NUMBERS
-    put_int(out.kinds, out.words, at + VALUE, start >> HALF_WORD, start & LOW_WORD)
-    put_int(out.kinds, out.words, at + LOW_ONE, end >> HALF_WORD, end & LOW_WORD)
+    put_int(out.kinds, out.words, at + VALUE, 0, start)
+    put_int(out.kinds, out.words, at + LOW_ONE, 0, end)
 
 
-# Two heaps of cells: what is emitted next, and what leaves memory next.
-#
-# ``own`` has them: ``open`` by ``closes`` and ``kept`` by ``leaves``, progress [ns] of each cell,
-# and in ``of`` of each cell whether they have it, ``in_open`` and ``in_kept``.
+class Heap(NamedTuple):
+    """Cells by the progress [ns] at which something is due: ``at``, of each cell that the heap
+    ``has``; ``cells``: these, the first one first, ``size`` (1,) of them.
+    """
+
+    at: np.ndarray
+    cells: np.ndarray
+    has: np.ndarray
+    size: np.ndarray
 
 
-@inline
-def put_open(place: int, closes: int, own: Any, st: Record) -> None:
-    """Cell ``place`` is emitted at the progress ``closes``."""
-    own.closes[place] = closes
-    push(own.open, st.open, own.closes, place)
-    own.of[place].in_open = 1
-    st.open += 1
-
-
-@inline
-def take_open(own: Any, st: Record) -> None:
-    """The first one leaves."""
-    own.of[own.open[0]].in_open = 0
-    pop(own.open, st.open, own.closes)
-    st.open -= 1
+def new_heap(cells: int) -> Heap:
+    """Nothing yet, with room for so many."""
+    at, heap = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
+    return Heap(at, heap, np.zeros(cells, np.bool_), np.zeros(1, np.int64))
 
 
 @inline
-def put_kept(place: int, leaves: int, own: Any, st: Record) -> None:
-    """Cell ``place`` leaves memory at the progress ``leaves``."""
-    own.leaves[place] = leaves
-    push(own.kept, st.kept, own.leaves, place)
-    own.of[place].in_kept = 1
-    st.kept += 1
+def put_in(heap: Heap, cell: int, at: int) -> None:
+    """Something of ``cell``, which the heap has not, is due ``at``."""
+    heap.at[cell], heap.has[cell] = at, True
+    push(heap.cells, heap.size[0], heap.at, cell)
+    heap.size[0] += 1
 
 
 @inline
-def take_kept(own: Any, st: Record) -> None:
-    """The first one leaves."""
-    own.of[own.kept[0]].in_kept = 0
-    pop(own.kept, st.kept, own.leaves)
-    st.kept -= 1
+def take_first(heap: Heap) -> int:
+    """The first cell, which leaves."""
+    cell = heap.cells[0]
+    heap.has[cell] = False
+    pop(heap.cells, heap.size[0], heap.at)
+    heap.size[0] -= 1
+    return int(cell)
+
+
+@inline
+def is_due(heap: Heap, progress: int) -> bool:
+    """Whether that of the first cell is."""
+    return bool(heap.size[0] > 0 and progress >= heap.at[heap.cells[0]])
 
 
 OLD_GAPS_MAX: Final = 4096

@@ -133,14 +133,7 @@ def _calendar(period: Period) -> np.ndarray:
 @kernel
 def last_start(starts: np.ndarray, time: int) -> int:
     """The last of ``starts`` up to ``time``; the first one if there is none."""
-    low, high = 0, len(starts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if starts[middle] <= time:
-            low = middle
-        else:
-            high = middle
-    return low
+    return max(int(np.searchsorted(starts, time, side="right")) - 1, 0)
 
 
 @inline

@@ -8,7 +8,7 @@ from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.kernels.tables import push
 from slackwater.engine.operators.window.assign import PassBatch, clocks_of
 from slackwater.engine.operators.window.emitted import PassState, settle
-from slackwater.engine.operators.window.group_windows import put_extent, put_open
+from slackwater.engine.operators.window.group_windows import put_extent, put_in
 from slackwater.engine.operators.window.row_windows.bounds import (
     DOUBTS_MAX,
     DoubtfulPlaces,
@@ -65,7 +65,6 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
         mine.base, mine.count, mine.next = 0, 0, 0
         mine.floor, mine.reach = max(st.frontier, r) - batch.geo.horizon, INT_MIN
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
-        mine.in_open, mine.in_kept = 0, 0
         mine.opened, mine.running, mine.is_group, mine.loose = 0, NONE, 1, LATEST
         forget_sorted(book.own.sorted, group)
     if r < mine.floor:
@@ -89,13 +88,13 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     if mine.limit != NONE:
         late = rank <= first + batch.geo.size - 1
         mine.limit = book.own.counted.prev[mine.limit] if late else mine.limit
-        if late and mine.in_open:
+        if late and book.own.counted.open.has[group]:
             _sooner(group, book, st)
     elif total == first + batch.geo.size:
         mine.limit = cells.last[group]
     wider = kept.unc[place] > st.widest
     st.widest = max(st.widest, kept.unc[place])
-    if mine.limit != NONE and not mine.in_open:
+    if mine.limit != NONE and not book.own.counted.open.has[group]:
         wait(group, book, st)
     # Results emitted before clocks erred by so much may change even by the latest event.
     near = st.widest > 0 and r - kept.unc[place] - st.widest <= mine.reach
@@ -148,19 +147,19 @@ def wait(group: int, book: PassState, st: Record) -> None:
     """Queues the group's next window, emitted once none of its events can be overtaken."""
     counted, kept = book.own.counted, book.held.kept
     limit = counted.of[group].limit
-    put_open(group, due(kept.ref[limit], st.widest), counted, st)
+    put_in(counted.open, group, due(kept.ref[limit], st.widest))
 
 
 @kernel
 def _sooner(group: int, book: PassState, st: Record) -> None:
     """The group's next window, which waits, ends earlier now."""
-    counted, kept, place = book.own.counted, book.held.kept, 0
-    while counted.open[place] != group:
+    heap, limit, place = book.own.counted.open, book.own.counted.of[group].limit, 0
+    while heap.cells[place] != group:
         place += 1
-    sooner = due(kept.ref[counted.of[group].limit], st.widest)
-    if sooner < counted.closes[group]:
-        counted.closes[group] = sooner
-        push(counted.open, place, counted.closes, group)  # up from its own place
+    sooner = due(book.held.kept.ref[limit], st.widest)
+    if sooner < heap.at[group]:
+        heap.at[group] = sooner
+        push(heap.cells, place, heap.at, group)  # up from its own place
 
 
 @inline

@@ -8,6 +8,7 @@ from typing import Any
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record
+from slackwater.engine.kernels.tables import free_place
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import group_windows as b
 from slackwater.engine.operators.window.assign import PassBatch
@@ -41,7 +42,6 @@ from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
     filled_by,
-    part_of,
     take_off,
 )
 from slackwater.engine.query.plan import WindowPlan
@@ -116,12 +116,10 @@ def _emit_next_running(batch: PassBatch, book: PassState, st: Record) -> None:
 @inline
 def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     rows = batch.rows
-    part = part_of(batch.gaps, i)
-    if part != NONE:
-        filled = filled_by(batch.gaps, batch.known + st.gap, part)
-        if filled != NONE:
-            _mark(batch.gaps, filled, batch.geo.size, book, st)
-            take_off(batch.gaps, filled, part)
+    filled, part = filled_by(batch.gaps, batch.known + st.gap, i)
+    if filled != NONE:
+        _mark(batch.gaps, filled, batch.geo.size, book, st)
+        take_off(batch.gaps, filled, part)
     if len(rows.selected) == 0 or rows.selected[i]:
         st.emit_at = rows.release[i]
         enter(i, batch, book, st)
@@ -132,8 +130,8 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
 def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> None:
     """What is missing in gap ``j`` has changed: emitted windows around it are stale."""
     counted, ref = book.own.counted, book.held.kept.ref
-    for k in range(st.kept):
-        window = counted.of[counted.kept[k]].newest
+    for k in range(counted.kept.size[0]):
+        window = counted.of[counted.kept.cells[k]].newest
         while window != NONE:
             one = counted.of[window]
             if gaps.first[j] >= ref[last_of(window, rows, book)]:
@@ -148,9 +146,8 @@ def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> Non
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far tells no window, and forgets none; else one step is taken."""
     counted = book.own.counted
-    full = st.open > 0 and st.frontier >= counted.closes[counted.open[0]]
-    leaves = st.kept > 0 and st.frontier >= counted.leaves[counted.kept[0]]
-    last = leaves and counted.of[counted.of[counted.kept[0]].oldest].stale
+    full, leaves = b.is_due(counted.open, st.frontier), b.is_due(counted.kept, st.frontier)
+    last = leaves and counted.of[counted.of[counted.kept.cells[0]].oldest].stale
     if full or (st.stale and (last or st.frontier == b.END)):
         _close_first(batch, book, st)
         return False
@@ -166,8 +163,8 @@ def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
     counted, kept = book.own.counted, book.held.kept
     st.emit_at, st.follow = st.frontier_at, NONE_BEHIND
     if st.stale:
-        while st.scanned < st.kept:
-            window = counted.of[counted.kept[st.scanned]].newest
+        while st.scanned < counted.kept.size[0]:
+            window = counted.of[counted.kept.cells[st.scanned]].newest
             while window != NONE and not counted.of[window].stale:
                 window = counted.of[window].before
             if window != NONE:
@@ -176,11 +173,9 @@ def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
             st.scanned += 1
         st.stale, st.scanned = 0, 0
         return
-    group = counted.open[0]
+    group = b.take_first(counted.open)
     mine = counted.of[group]
-    ends = due(kept.ref[mine.limit], st.widest)
-    b.take_open(counted, st)
-    if ends <= counted.closes[group]:
+    if due(kept.ref[mine.limit], st.widest) <= counted.open.at[group]:
         st.asked = _begin(group, batch, book, st)
     if mine.limit != NONE:
         wait(group, book, st)
@@ -202,8 +197,8 @@ def _begin(group: int, batch: PassBatch, book: PassState, st: Record) -> int:
     if window != NONE:
         counted.of[window].last = limit
         mine.reach = max(mine.reach, kept.ref[limit])
-        if not mine.in_kept:
-            b.put_kept(group, kept.ref[limit] + batch.geo.horizon, counted, st)
+        if not counted.kept.has[group]:
+            b.put_in(counted.kept, group, kept.ref[limit] + batch.geo.horizon)
     mine.next += 1
     for _ in range(batch.geo.step):
         begin = kept.next[begin] if begin != NONE else NONE
@@ -218,13 +213,12 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
     next one.
     """
     counted, held = book.own.counted, book.held
-    group = counted.kept[0]
+    group = b.take_first(counted.kept)
     mine = counted.of[group]
-    b.take_kept(counted, st)
     window = mine.oldest
     last = last_of(window, batch.geo.size, book)
     if held.kept.ref[last] + batch.geo.horizon > st.frontier:
-        b.put_kept(group, held.kept.ref[last] + batch.geo.horizon, counted, st)
+        b.put_in(counted.kept, group, held.kept.ref[last] + batch.geo.horizon)
         return
     mine.floor = held.kept.ref[last]
     one = counted.of[window]
@@ -235,7 +229,7 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
         counted.of[one.after].before = NONE
         if not runs(one.after, book):
             following = last_of(one.after, batch.geo.size, book)
-            b.put_kept(group, held.kept.ref[following] + batch.geo.horizon, counted, st)
+            b.put_in(counted.kept, group, held.kept.ref[following] + batch.geo.horizon)
     if book.own.sorted.of[0].number == one.number:
         forget_sorted(book.own.sorted, group)
     _drop_events(group, (one.number + 1) * batch.geo.step, book)
@@ -256,9 +250,7 @@ def _drop_events(group: int, before: int, book: PassState) -> None:
             cells.last[group] = NONE
         else:
             counted.prev[kept.next[place]] = NONE
-        kept.next[place] = kept.tally[0].free
-        kept.tally[0].free = place
-        kept.tally[0].live -= 1
+        free_place(kept.next, kept.tally, place)
         mine.base += 1
         mine.count -= 1
 

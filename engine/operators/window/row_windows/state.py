@@ -9,6 +9,7 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, put_over, record
 from slackwater.engine.operators.window.assign import IN_BATCH
+from slackwater.engine.operators.window.group_windows import Heap, new_heap
 from slackwater.engine.operators.window.row_windows.bounds import DoubtfulPlaces
 from slackwater.engine.operators.window.settings import CERTAIN, WHOLE
 from slackwater.engine.operators.window.state.aggregate import QUANTILE, interpolated
@@ -31,14 +32,13 @@ from slackwater.engine.operators.window.state.number import put_float
 
 
 GROUP: Final = record(
-    "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "in_open",
-    "in_kept", "number", "first", "last", "before", "after", "group", "stale", "opened", "running",
-    "is_group", "loose",
+    "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "number",
+    "first", "last", "before", "after", "group", "stale", "opened", "running", "is_group", "loose",
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
 window to be emitted next, ``begin`` and ``limit`` the places of its first and last event, or -1;
 ``floor``: time before which an event is too late, ``reach``: of the last emitted one [ns];
-``oldest``, ``newest``: its emitted windows; ``in_open``, ``in_kept``: whether the heaps have it.
+``oldest``, ``newest``: its emitted windows.
 Where windows emit before they are full: the number of the next to be ``opened``, and the first that
 is ``running``, or -1: it and those behind it are among the emitted ones. Of a window: its
 ``number``, the places of its ``first`` and ``last`` event (-1 as long as it runs), windows of the
@@ -46,8 +46,8 @@ is ``running``, or -1: it and those behind it are among the emitted ones. Of a w
 group, the number of its first event that its clock's error may take away, and all behind with it.
 """
 LASTING: Final = (
-    "frontier", "frontier_at", "widest", "worst", "vague", "windows", "open", "kept", "stale",
-    "too_late", "refused", *REFUTED,
+    "frontier", "frontier_at", "widest", "worst", "vague", "windows", "stale", "too_late",
+    "refused", *REFUTED,
 )  # fmt: skip
 STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "asked", "follow")
 """As of sessions; ``worst``: the worst status of a clock; ``vague``: some event may not be there at
@@ -61,17 +61,14 @@ SPARE: Final = 8
 
 
 class RowWindowState(NamedTuple):
-    """``of``: GROUP per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of groups
-    ``open`` (with a window to emit) and ``kept`` (with emitted ones). ``prev``: of each kept event,
-    the one before it. ``places``: room for a window's events; ``cells`` for their cell.
-    ``nothing``: of no length.
+    """``of``: GROUP per cell. ``open``: groups by when a window of theirs is emitted, ``kept``: by
+    when one leaves. ``prev``: of each kept event, the one before it. ``places``: room for a
+    window's events; ``cells`` for their cell. ``nothing``: of no length.
     """
 
     of: np.ndarray
-    closes: np.ndarray
-    leaves: np.ndarray
-    open: np.ndarray
-    kept: np.ndarray
+    open: Heap
+    kept: Heap
     prev: np.ndarray
     places: np.ndarray
     cells: np.ndarray
@@ -90,9 +87,8 @@ class RowState(NamedTuple):
 
 def new_counted(cells: int, kept: int, rows: int) -> RowWindowState:
     """Nothing yet, with room for so many, and windows of ``rows``."""
-    closes, leaves, opened, held = (np.zeros(cells, np.int64) for _ in range(4))
     return RowWindowState(
-        np.zeros(cells, GROUP), closes, leaves, opened, held, np.zeros(kept, np.int64),
+        np.zeros(cells, GROUP), new_heap(cells), new_heap(cells), np.zeros(kept, np.int64),
         np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, np.int64),
     )  # fmt: skip
 
@@ -159,25 +155,13 @@ def _sort(values: np.ndarray) -> None:
     values[:] = np.sort(values)
 
 
-@inline
-def _below(values: np.ndarray, first: int, stop: int, value: float) -> int:
-    """The first from ``first`` on that is not smaller than ``value``."""
-    while first < stop:
-        middle = (first + stop) >> 1
-        if values[middle] < value:
-            first = middle + 1
-        else:
-            stop = middle
-    return first
-
-
 @kernel
 def _replace(old: np.ndarray, new: np.ndarray, gone: np.ndarray, fresh: np.ndarray) -> int:
     """``old`` without ``gone`` and with ``fresh``, all sorted, into ``new``; gives how many."""
     n, i, j, g, f = len(old), 0, 0, 0, 0
     while g < len(gone) or f < len(fresh):
-        leaves = _below(old, i, n, gone[g]) if g < len(gone) else n
-        comes = _below(old, i, n, fresh[f]) if f < len(fresh) else n
+        leaves = i + np.searchsorted(old[i:], gone[g]) if g < len(gone) else n
+        comes = i + np.searchsorted(old[i:], fresh[f]) if f < len(fresh) else n
         out = g < len(gone) and leaves <= comes
         until = leaves if out else comes
         for k in range(i, until):

@@ -7,7 +7,7 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.operators.window.assign import PassBatch, clocks_of, keeps_all
 from slackwater.engine.operators.window.emitted import PassState, settle
-from slackwater.engine.operators.window.group_windows import put_extent, put_open
+from slackwater.engine.operators.window.group_windows import put_extent, put_in
 from slackwater.engine.operators.window.session.state import (
     SEVERAL,
     Sessions,
@@ -16,8 +16,13 @@ from slackwater.engine.operators.window.session.state import (
     is_whole,
 )
 from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE
-from slackwater.engine.operators.window.state.accumulate import clear, merge_cell
-from slackwater.engine.operators.window.state.cells import find_or_add, free_window, keep
+from slackwater.engine.operators.window.state.accumulate import clear
+from slackwater.engine.operators.window.state.cells import (
+    find_or_add,
+    free_window,
+    keep,
+    merge_cell,
+)
 from slackwater.engine.operators.window.state.content import (
     STAGE_LAST,
     is_refuted,
@@ -125,7 +130,7 @@ def _begin(
     new.far_low = r if after == NONE else min(r, sessions.of[after].far_low)
     new.far_high = r if before == NONE else max(r, sessions.of[before].far_high)
     new.seams = NONE
-    new.vague, new.emitted, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
+    new.vague, new.emitted, new.stale, new.merged = 0, 0, 0, 0
     new.clock, new.epoch = rows.clock[i], rows.epoch[i]
     if new.epoch == NO_EPOCH:
         new.clock = SEVERAL
@@ -149,7 +154,7 @@ def ends(session: Record, gap: int, st: Record) -> int:
 def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
     """Queues session ``one``, to be emitted when its silence is over."""
     sessions.of[one].emitted = 0
-    put_open(one, ends(sessions.of[one], gap, st) + st.widest, sessions, st)
+    put_in(sessions.open, one, ends(sessions.of[one], gap, st) + st.widest)
 
 
 @inline
@@ -216,11 +221,9 @@ def _merge(one: int, other: int, book: PassState, st: Record) -> int:
     cover_all(sessions, into, lost)
     into.after = lost.after
     sessions.of[lost.group if lost.after == NONE else lost.after].before = one
-    merge_cell(held.sums, other, held.sums, one)
-    clear(held.sums, other)
     cells = held.cells
-    cells.rows[one] += cells.rows[other]
-    cells.clocks[one] = max(cells.clocks[one], cells.clocks[other])
+    merge_cell(cells, held.sums, other, cells, held.sums, one)
+    clear(held.sums, other)
     if cells.first[other] != NONE:
         if cells.first[one] == NONE:
             cells.first[one] = cells.first[other]
@@ -247,7 +250,7 @@ def _correct(
         ask(sessions, st, place, ended or every)
         if not ended:
             one.emitted = 0
-            if not one.in_open:
+            if not sessions.open.has[place]:
                 open_again(place, gap, sessions, st)
     elif every:
         ask(sessions, st, place, True)

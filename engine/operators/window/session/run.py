@@ -22,7 +22,6 @@ from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
     filled_by,
-    part_of,
     take_off,
 )
 from slackwater.engine.query.plan import WindowPlan
@@ -89,9 +88,8 @@ def _room(batch: PassBatch, book: PassState) -> int:
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far ends no session, and makes none leave; else one step is taken."""
     sessions = book.own
-    ended = st.open > 0 and st.frontier >= sessions.closes[sessions.open[0]]
-    leaves = st.kept > 0 and st.frontier >= sessions.leaves[sessions.kept[0]]
-    last = st.frontier == b.END or (leaves and sessions.of[sessions.kept[0]].stale)
+    ended, leaves = b.is_due(sessions.open, st.frontier), b.is_due(sessions.kept, st.frontier)
+    last = st.frontier == b.END or (leaves and sessions.of[sessions.kept.cells[0]].stale)
     if ended or (st.stale and last):
         _close_first(ended, batch.geo.size, batch.geo.horizon, book, st)
         return False
@@ -105,8 +103,8 @@ def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
 def _emit_next_open(batch: PassBatch, book: PassState, st: Record) -> None:
     """Ask for an open session's value so far, one at a time."""
     sessions = book.own
-    while st.ticked < st.open:
-        place = sessions.open[st.ticked]
+    while st.ticked < sessions.open.size[0]:
+        place = sessions.open.cells[st.ticked]
         st.ticked += 1
         if not sessions.of[place].merged:
             st.emit_at = batch.agenda.tick_at[st.tick]
@@ -124,12 +122,10 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
         if not enter(i, batch, book, st):
             st.flush = 1
             return
-    part = part_of(batch.gaps, i)
-    if part != NONE:
-        filled = filled_by(batch.gaps, batch.known + st.gap, part)
-        if filled != NONE:
-            _mark(batch.gaps, filled, batch, book, st)
-            take_off(batch.gaps, filled, part)
+    filled, part = filled_by(batch.gaps, batch.known + st.gap, i)
+    if filled != NONE:
+        _mark(batch.gaps, filled, batch, book, st)
+        take_off(batch.gaps, filled, part)
     b.row_taken(i, rows, st)
 
 
@@ -137,8 +133,8 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
 def _mark(gaps: GapTable, j: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """What is missing in gap ``j`` has changed: emitted sessions beside it are stale."""
     of, gap = book.own.of, batch.geo.size
-    for place in range(st.kept):
-        one = of[book.own.kept[place]]
+    for place in range(book.own.kept.size[0]):
+        one = of[book.own.kept.cells[place]]
         if one.emitted and gaps.first[j] < one.last + gap and gaps.last[j] > one.first - gap:
             one.stale = 1
             st.stale = 1
@@ -150,7 +146,7 @@ def _free_merged(place: int, book: PassState) -> None:
     one = book.own.of[place]
     if one.merged:
         forget_emitted(book.held.cells, book.standing, place)
-        if not one.in_open and not one.in_kept:
+        if not book.own.open.has[place] and not book.own.kept.has[place]:
             free_window(book.held.cells, place)
 
 
@@ -158,49 +154,48 @@ def _free_merged(place: int, book: PassState) -> None:
 def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Record) -> None:
     """Emits the session that ends first; before it, stale ones, one at a time."""
     sessions = book.own
-    place = sessions.open[0]
-    one, due = sessions.of[place], sessions.closes[place]
+    place = sessions.open.cells[0]
+    one, due = sessions.of[place], sessions.open.at[place]
     closes = ends(one, gap, st) + st.widest
     st.emit_at = st.frontier_at
     if st.stale and (not ended or (not one.merged and closes <= due)):
-        while st.scanned < st.kept:
-            other = sessions.of[sessions.kept[st.scanned]]
+        while st.scanned < sessions.kept.size[0]:
+            other = sessions.of[sessions.kept.cells[st.scanned]]
             if other.stale and other.emitted:
                 other.stale = 0
-                ask(sessions, st, sessions.kept[st.scanned], True)
+                ask(sessions, st, sessions.kept.cells[st.scanned], True)
                 return  # not further yet: the first may leave, and another takes its place
             other.stale = 0
             st.scanned += 1
         st.stale, st.scanned = 0, 0
         return
-    b.take_open(sessions, st)
+    b.take_first(sessions.open)
     if one.merged:
-        if not one.in_kept:
+        if not sessions.kept.has[place]:
             free_window(book.held.cells, place)
     elif closes > due:
-        b.put_open(place, closes, sessions, st)
+        b.put_in(sessions.open, place, closes)
     else:
         one.emitted = 1
         ask(sessions, st, place, True)
-        if not one.in_kept:
-            b.put_kept(place, one.high + st.reach + 2 * gap + horizon, sessions, st)
+        if not sessions.kept.has[place]:
+            b.put_in(sessions.kept, place, one.high + st.reach + 2 * gap + horizon)
 
 
 @kernel
 def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
     sessions, held = book.own, book.held
-    place = sessions.kept[0]
+    place = b.take_first(sessions.kept)
     one = sessions.of[place]
-    b.take_kept(sessions, st)
     if one.merged:
-        if not one.in_open:
+        if not sessions.open.has[place]:
             free_window(held.cells, place)
         return
     due = one.high + st.reach + 2 * gap + horizon
     if not one.emitted:
         return
-    if due > sessions.leaves[place]:
-        b.put_kept(place, due, sessions, st)
+    if due > sessions.kept.at[place]:
+        b.put_in(sessions.kept, place, due)
         return
     drop(place, book, gap)
     forget_emitted(held.cells, book.standing, place)
@@ -254,7 +249,8 @@ class SessionWindows(OwnWindows):
         return int(first.min(initial=b.END)) - 2 * self.plan.size_ns
 
     def _mark_refuted(self, low: int, high: int) -> None:
-        gap, kept = self.plan.size_ns, self._sessions.kept[: int(self._state["kept"][0])]
+        gap, heap = self.plan.size_ns, self._sessions.kept
+        kept = heap.cells[: int(heap.size[0])]
         of = self._sessions.of[kept]
         mine = (of["emitted"] == 1) & (of["first"] - gap < high) & (of["last"] + gap >= low)
         self._sessions.of["stale"][kept[mine]] = 1

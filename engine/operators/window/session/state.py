@@ -6,9 +6,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import NONE, Record, put_over, record
+from slackwater.engine.kernels.tables import POOL, chained, free_place, take_place
 from slackwater.engine.operators.window.assign import IN_BATCH
+from slackwater.engine.operators.window.group_windows import Heap, new_heap
 from slackwater.engine.operators.window.state.content import REFUTED
 
 # What is known of each session beside its sums: where it lies, and what its clocks leave open.
@@ -19,7 +21,7 @@ from slackwater.engine.operators.window.state.content import REFUTED
 
 SESSION: Final = record(
     "first", "last", "low", "high", "far_low", "far_high", "seams", "vague", "clock", "epoch",
-    "group", "before", "after", "emitted", "stale", "merged", "in_open", "in_kept",
+    "group", "before", "after", "emitted", "stale", "merged",
 )  # fmt: skip
 """``first``, ``last``: times of its ends; ``low``, ``high``: the least and largest that any of its
 events may have [ns]; ``far_low``: the least of it and of all sessions of the group behind it,
@@ -27,53 +29,47 @@ events may have [ns]; ``far_low``: the least of it and of all sessions of the gr
 keep it together, or -1. ``vague``: of some event more is open than silence tells.
 ``clock``, ``epoch``: the clock of all its events; ``SEVERAL`` clocks. ``group``: the group's cell;
 ``before``, ``after``: sessions next to it, or -1. ``emitted``: closed, with its result out;
-``stale``: ``missing`` has changed since. ``merged``: now part of another one. ``in_open``,
-``in_kept``: whether the heaps have it. Of a group's cell ``before`` is its newest session.
+``stale``: ``missing`` has changed since. ``merged``: now part of another one. Of a group's cell
+``before`` is its newest session.
 """
 SEVERAL: Final = -2
-SEAM: Final = record("start", "end", "next")
+SEAM: Final = record("start", "end")
 ASKED: Final = record("session", "wanted")
-TALLY: Final = record("free", "live")
 LASTING: Final = (
-    "frontier", "frontier_at", "widest", "reach", "sessions", "open", "kept", "stale", "too_late",
-    "refused", *REFUTED,
+    "frontier", "frontier_at", "widest", "reach", "sessions", "stale", "too_late", "refused",
+    *REFUTED,
 )  # fmt: skip
 STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "queued", "flush")
 """``frontier``: progress, and since when; ``reach``: the largest uncertainty so far [ns], and
 ``widest``: at most half of the gap, for which silence is waited;
-``sessions`` so far; sizes of the heaps; whether emitted sessions are stale; counters; and the
-position of the pass in its batch: ``ticked`` open sessions with early results, how many sessions
-are queued, and how far stale ones were sought.
+``sessions`` so far; whether emitted sessions are stale; counters; and the position of the pass in
+its batch: ``ticked`` open sessions with early results, how many sessions are queued, and how far
+stale ones were sought.
 """
 SPARE: Final = 8
 """More cells, seams, kept events and results than one step of the pass can ask for."""
 
 
 class Sessions(NamedTuple):
-    """``of``: SESSION per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of cells
-    ``open`` (not yet emitted) and ``kept`` (emitted, may be corrected). ``seam``: SEAM pool;
-    ``tally``. ``queue``: ASKED, the next to emit and whether it may have a result.
+    """``of``: SESSION per cell. ``open``: those not yet emitted, by when they close; ``kept``:
+    emitted ones, by when they leave. ``seam``: SEAM, a pool with ``next`` and ``tally``. ``queue``:
+    ASKED, the next to emit and whether it may have a result.
     """
 
     of: np.ndarray
-    closes: np.ndarray
-    leaves: np.ndarray
-    open: np.ndarray
-    kept: np.ndarray
+    open: Heap
+    kept: Heap
     seam: np.ndarray
+    next: np.ndarray
     tally: np.ndarray
     queue: np.ndarray
 
 
 def new_sessions(cells: int, seams: int) -> Sessions:
     """None yet, with room for so many."""
-    seam = np.zeros(seams, SEAM)
-    seam["next"] = np.arange(1, seams + 1)
-    seam["next"][-1] = NONE
-    closes, leaves, opened, kept = (np.zeros(cells, np.int64) for _ in range(4))
     return Sessions(
-        np.zeros(cells, SESSION), closes, leaves, opened, kept, seam, np.zeros(1, TALLY),
-        np.zeros(SPARE, ASKED),
+        np.zeros(cells, SESSION), new_heap(cells), new_heap(cells), np.zeros(seams, SEAM),
+        chained(seams), np.zeros(1, POOL), np.zeros(SPARE, ASKED),
     )  # fmt: skip
 
 
@@ -82,7 +78,7 @@ def more_sessions(sessions: Sessions, cells: int, seams: int) -> Sessions:
     old = len(sessions.seam)
     made = put_over(new_sessions(cells, seams), sessions)
     if seams > old:
-        made.seam["next"][-1], made.tally["free"] = sessions.tally["free"][0], old
+        made.next[-1], made.tally["free"] = sessions.tally["free"][0], old
     return made
 
 
@@ -102,29 +98,20 @@ def cover(sessions: Sessions, one: Record, start: int, end: int) -> None:
         return
     seam, before, place = sessions.seam, NONE, one.seams
     while place != NONE:
-        following = seam[place].next
+        following = sessions.next[place]
         if start <= seam[place].end + 1 and end >= seam[place].start - 1:
             start, end = min(start, seam[place].start), max(end, seam[place].end)
             if before == NONE:
                 one.seams = following
             else:
-                seam[before].next = following
-            _free(sessions, place)
+                sessions.next[before] = following
+            free_place(sessions.next, sessions.tally, place)
         else:
             before = place
         place = following
-    place = sessions.tally[0].free
-    sessions.tally[0].free = seam[place].next
-    sessions.tally[0].live += 1
-    seam[place].start, seam[place].end, seam[place].next = start, end, one.seams
+    place = take_place(sessions.next, sessions.tally)
+    seam[place].start, seam[place].end, sessions.next[place] = start, end, one.seams
     one.seams = place
-
-
-@inline
-def _free(sessions: Sessions, place: int) -> None:
-    sessions.seam[place].next = sessions.tally[0].free
-    sessions.tally[0].free = place
-    sessions.tally[0].live -= 1
 
 
 @kernel
@@ -132,8 +119,8 @@ def uncover(sessions: Sessions, one: Record) -> None:
     """Forget the stretches of a session."""
     while one.seams != NONE:
         place = one.seams
-        one.seams = sessions.seam[place].next
-        _free(sessions, place)
+        one.seams = sessions.next[place]
+        free_place(sessions.next, sessions.tally, place)
 
 
 @kernel
@@ -142,8 +129,8 @@ def cover_all(sessions: Sessions, one: Record, other: Record) -> None:
     while other.seams != NONE:
         place = other.seams
         start, end = sessions.seam[place].start, sessions.seam[place].end
-        other.seams = sessions.seam[place].next
-        _free(sessions, place)
+        other.seams = sessions.next[place]
+        free_place(sessions.next, sessions.tally, place)
         cover(sessions, one, start, end)
 
 
@@ -155,5 +142,5 @@ def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
     while place != NONE and start <= end:
         if sessions.seam[place].start <= start and sessions.seam[place].end >= end:
             return True
-        place = sessions.seam[place].next
+        place = sessions.next[place]
     return bool(start > end)

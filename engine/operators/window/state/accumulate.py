@@ -429,19 +429,3 @@ def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: Record) -> None:
         if sums.n[m, c] == 0:
             continue
         join_moments(out, sums.moments[m, c], sums.of[m].is_float)
-
-
-@inline
-def merge_cell(sums: Sums, cell: int, into: Sums, target: int) -> None:
-    """Add what ``cell`` sums up to ``target``."""
-    for m in range(len(sums.of)):
-        n = sums.n[m, cell]
-        if n == 0:
-            continue
-        first = into.n[m, target] == 0
-        join_sums(sums, m, cell, into.ints[m, target], into.floats[m, target], first)
-        if sums.moments.shape[1] > 0 and sums.of[m].moments:
-            join_moments(into.moments[m, target], sums.moments[m, cell], sums.of[m].is_float)
-        into.n[m, target] += n
-    if len(sums.picked) > 0:
-        merge_picks(sums.picked, sums.picks, cell, into.picks, target)

@@ -29,11 +29,9 @@ from slackwater.engine.operators.window.state.accumulate import (
     total_of,
     whole,
 )
-from slackwater.engine.operators.window.state.cells import Cells, Kept, count, gather
+from slackwater.engine.operators.window.state.cells import HEADER, Cells, Kept
 from slackwater.engine.operators.window.state.number import (
     FLOAT,
-    HALF_WORD,
-    LOW_WORD,
     NULL,
     put_float,
     put_int,
@@ -123,12 +121,13 @@ def new_scratch() -> Scratch:
 
 @inline
 def cells_with(cells: Cells, leader: int, bits: int, scratch: Scratch) -> int:
-    """Write the cells of a key whose part has one of ``bits`` to ``scratch``; gives their number.
+    """Write the cells of a key whose part has one of ``bits`` to ``scratch``; gives their number. A
+    header, which leads nobody, has none.
 
     By part, so that sums do not depend on arrival.
     """
     found, part = scratch.cells, scratch.parts
-    n, cell = 0, leader
+    n, cell = 0, NONE if cells.tag[leader] == HEADER else leader
     while cell != NONE:
         mine = cells.tag[cell] & ((1 << PART_BITS) - 1)
         if mine & bits:
@@ -182,7 +181,7 @@ def put_value(
     if is_float:
         put_float(kinds, words, j, other)
     else:
-        put_int(kinds, words, j, one >> HALF_WORD, one & LOW_WORD)
+        put_int(kinds, words, j, 0, one)
 
 
 @inline
@@ -222,7 +221,7 @@ def put_aggregate(
         put_float(kinds, words, j, np.sqrt(variance) if function == STDDEV else variance)
     else:
         q = asked.parameter[a]
-        put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, is_float, q))
+        put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, n, is_float, q))
 
 
 @kernel
@@ -240,7 +239,21 @@ def _put_pick(
         words[j].high, words[j].low = value, 0
         kinds[j] = FLOAT if np.isfinite(words[j].real) else NULL
     else:
-        put_int(kinds, words, j, value >> HALF_WORD, value & LOW_WORD)
+        put_int(kinds, words, j, 0, value)
+
+
+@kernel
+def _gather(kept: Kept, cells: Cells, leader: int, bits: int, m: int, found: np.ndarray) -> int:
+    """Write the values of attribute ``m``, of a key's records whose part has one of ``bits``; gives
+    how many.
+    """
+    n, place = 0, cells.first[leader]
+    while place != NONE:
+        if kept.part[place] & bits and kept.valid[place, m]:
+            found[n] = kept.ints[place, m]
+            n += 1
+        place = kept.next[place]
+    return n
 
 
 @njit
@@ -248,36 +261,27 @@ def _distinct(
     kept: Kept, cells: Cells, leader: int, bits: int, m: int, values: int, is_float: bool
 ) -> int:
     """Different ones among so many ``values``: codes, integers, or floats by their bits."""
-    found = np.empty(count(kept, cells, leader, bits), np.int64)
-    gather(kept, cells, leader, bits, found)
-    mine = np.empty(values, np.int64)
-    n = 0
-    for place in found:
-        if kept.valid[place, m]:
-            mine[n] = kept.ints[place, m]
-            if is_float and mine[n] == picks.MINUS_ZERO:
-                mine[n] = 0
-            n += 1
-    mine = np.sort(mine[:n])
+    found = np.empty(values, np.int64)
+    n = _gather(kept, cells, leader, bits, m, found)
+    for k in range(n):
+        if is_float and found[k] == picks.MINUS_ZERO:
+            found[k] = 0
+    found = np.sort(found[:n])
     different = 0
     for k in range(n):
-        different += k == 0 or mine[k] != mine[k - 1]
+        different += k == 0 or found[k] != found[k - 1]
     return different
 
 
 @njit
 def _quantile(
-    kept: Kept, cells: Cells, leader: int, bits: int, m: int, is_float: bool, q: float
+    kept: Kept, cells: Cells, leader: int, bits: int, m: int, values: int, is_float: bool, q: float
 ) -> float:
-    found = np.empty(count(kept, cells, leader, bits), np.int64)
-    gather(kept, cells, leader, bits, found)
-    values = np.empty(len(found))
-    n = 0
-    for place in found:
-        if kept.valid[place, m]:
-            values[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
-            n += 1
-    return interpolated(np.sort(values[:n]), q) if n > 0 else np.nan
+    """Of so many ``values``."""
+    found = np.empty(values, np.int64)
+    found = found[: _gather(kept, cells, leader, bits, m, found)]
+    numbers = found.view(np.float64) if is_float else found.astype(np.float64)
+    return interpolated(np.sort(numbers), q) if len(numbers) > 0 else np.nan
 
 
 @kernel

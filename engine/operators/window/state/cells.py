@@ -8,9 +8,15 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, copy_of, put_over, record
-from slackwater.engine.kernels.tables import mixed
+from slackwater.engine.kernels.tables import POOL, chained, free_place, mixed, take_place
 from slackwater.engine.operators.window.settings import PART_BITS
-from slackwater.engine.operators.window.state.accumulate import RowValues
+from slackwater.engine.operators.window.state.accumulate import (
+    RowValues,
+    Sums,
+    join_moments,
+    join_sums,
+    merge_picks,
+)
 
 # Copies of what windows hold, for snapshots.
 
@@ -93,8 +99,6 @@ class Cells(NamedTuple):
 
 def new_cells(capacity: int, group_columns: int) -> Cells:
     """An empty table; ``capacity`` is a power of two."""
-    link = np.arange(1, capacity + 1)
-    link[-1] = NONE
     names = ("unc", "missing", "parts", "headers")
     of_headers = {name: np.zeros(capacity, np.int64) for name in names}
     chains = {name: np.full(capacity, NONE) for name in ("down", "lead", "slot", "first", "last")}
@@ -104,7 +108,7 @@ def new_cells(capacity: int, group_columns: int) -> Cells:
         tag=np.zeros(capacity, np.int64),
         keys=np.zeros((capacity, group_columns), np.int64),
         rows=np.zeros(capacity, np.int64),
-        link=link,
+        link=chained(capacity),
         stale=np.zeros(capacity, np.int8),
         clocks=np.zeros(capacity, np.int8),
         tally=np.zeros(1, TALLY),
@@ -158,9 +162,7 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
         return int(np.int64(cells.table[place]))
     if cells.tally[0].live == len(cells.window):
         return int(NONE)
-    fresh = cells.tally[0].free
-    cells.tally[0].free = cells.link[fresh]
-    cells.tally[0].live += 1
+    fresh = take_place(cells.link, cells.tally)
     cells.table[place] = fresh
     cells.window[fresh] = window
     cells.tag[fresh] = tag
@@ -242,11 +244,29 @@ def free_window(cells: Cells, header: int) -> None:
         while cell != NONE:
             below = cells.down[cell]
             _unhash(cells, cell)
-            cells.link[cell] = cells.tally[0].free
-            cells.tally[0].free = cell
-            cells.tally[0].live -= 1
+            free_place(cells.link, cells.tally, cell)
             cell = below
         leader = following
+
+
+@inline
+def merge_cell(
+    cells: Cells, sums: Sums, cell: int, into: Cells, into_sums: Sums, target: int
+) -> None:
+    """Add the rows of ``cell``, and what it sums up, to ``target``."""
+    into.rows[target] += cells.rows[cell]
+    into.clocks[target] = max(into.clocks[target], cells.clocks[cell])
+    for m in range(len(sums.of)):
+        n, is_float = sums.n[m, cell], sums.of[m].is_float
+        if n == 0:
+            continue
+        first = into_sums.n[m, target] == 0
+        join_sums(sums, m, cell, into_sums.ints[m, target], into_sums.floats[m, target], first)
+        if sums.moments.shape[1] > 0 and sums.of[m].moments:
+            join_moments(into_sums.moments[m, target], sums.moments[m, cell], is_float)
+        into_sums.n[m, target] += n
+    if len(sums.picked) > 0:
+        merge_picks(sums.picked, sums.picks, cell, into_sums.picks, target)
 
 
 @kernel
@@ -275,16 +295,12 @@ def grown(cells: Cells) -> Cells:
 # A pool of records, chained per key of a window in the order of the rows.
 
 
-KEPT_TALLY: Final = record("free", "live")
-"""First free place of a pool, and places in use."""
-
-
 class Kept(NamedTuple):
     """``p`` records of events with the values of ``m`` attributes.
 
     ``next``: of the same key, or the next free one. ``part``: as the cell's. ``clock``, ``epoch``:
     what stamped it, and ``clocks`` its status where they are ROWS; ``ref``, ``unc`` [ns]. ``ints``
-    (p, m), seen as float64 ``floats``; ``valid`` (p, m). ``tally``: one TALLY.
+    (p, m), seen as float64 ``floats``; ``valid`` (p, m). ``tally``: one POOL.
     """
 
     next: np.ndarray
@@ -302,11 +318,9 @@ class Kept(NamedTuple):
 
 def new_kept(capacity: int, attributes: int) -> Kept:
     """An empty pool."""
-    following = np.arange(1, capacity + 1, dtype=np.int64)
-    following[-1] = NONE
     ints = np.zeros((capacity, attributes), np.int64)
     return Kept(
-        next=following,
+        next=chained(capacity),
         part=np.zeros(capacity, np.int8),
         clock=np.zeros(capacity, np.int32),
         epoch=np.zeros(capacity, np.int64),
@@ -316,7 +330,7 @@ def new_kept(capacity: int, attributes: int) -> Kept:
         ints=ints,
         floats=ints.view(np.float64),
         valid=np.zeros((capacity, attributes), np.bool_),
-        tally=np.zeros(1, KEPT_TALLY),
+        tally=np.zeros(1, POOL),
     )
 
 
@@ -338,16 +352,14 @@ def new_event(
     kept: Kept, part: int, values: RowValues, i: int, event: tuple[int, int, int, int]
 ) -> int:
     """The place of row ``i``, which is in no chain; ``event``: clock, epoch, ref, unc."""
-    place = kept.tally[0].free
-    kept.tally[0].free = kept.next[place]
-    kept.tally[0].live += 1
+    place = take_place(kept.next, kept.tally)
     kept.next[place] = NONE
     kept.part[place] = part
     kept.clock[place], kept.epoch[place], kept.ref[place], kept.unc[place] = event
     for m in range(kept.ints.shape[1]):
         kept.ints[place, m] = values.ints[m, i]
         kept.valid[place, m] = values.valid[m, i]
-    return int(place)
+    return place
 
 
 @kernel
@@ -370,9 +382,7 @@ def forget(kept: Kept, cells: Cells, leader: int) -> None:
     place = cells.first[leader]
     while place != NONE:
         following = kept.next[place]
-        kept.next[place] = kept.tally[0].free
-        kept.tally[0].free = place
-        kept.tally[0].live -= 1
+        free_place(kept.next, kept.tally, place)
         place = following
     cells.first[leader] = NONE
     cells.last[leader] = NONE

@@ -159,7 +159,7 @@ def read_content(
     for place in range(LOW_ONE, LEAST + 1):
         if last or place == LOW_ONE + stage:
             bit = 1 << (place - LOW_ONE)
-            chosen = out.scratch.cells[: _cells(held, leader, bit, out.scratch)]
+            chosen = out.scratch.cells[: cells_with(held.cells, leader, bit, out.scratch)]
             for a in range(len(held.asked.function)):
                 at = a * NUMBERS
                 if place == LEAST and held.asked.function[a] > MAX:
@@ -209,14 +209,6 @@ def _all_whole(cells: Cells, leader: int) -> bool:
             return False
         cell = cells.down[cell]
     return True
-
-
-@inline
-def _cells(held: Held, leader: int, bits: int, scratch: Scratch) -> int:
-    """As ``cells_with``; a header has none."""
-    if held.cells.tag[leader] == HEADER:
-        return 0
-    return cells_with(held.cells, leader, bits, scratch)
 
 
 @inline

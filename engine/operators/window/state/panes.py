@@ -9,12 +9,7 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, record
 from slackwater.engine.operators.window.settings import PART_BITS, WHOLE, Geometry
-from slackwater.engine.operators.window.state.accumulate import (
-    Sums,
-    clear,
-    merge_cell,
-    new_sums,
-)
+from slackwater.engine.operators.window.state.accumulate import Sums, clear, new_sums
 from slackwater.engine.operators.window.state.cells import (
     HEADER,
     SPARE,
@@ -23,6 +18,7 @@ from slackwater.engine.operators.window.state.cells import (
     find,
     find_or_add,
     free_window,
+    merge_cell,
     new_cells,
 )
 from slackwater.engine.operators.window.state.content import Held
@@ -226,9 +222,7 @@ def _take(panes: Panes, cell: int, held: Held, header: int) -> int:
     target = add_to_window(held.cells, header, tag, cells.keys, cell)
     if target == NONE:
         return int(cells.rows[cell])
-    held.cells.rows[target] += cells.rows[cell]
-    held.cells.clocks[target] = max(held.cells.clocks[target], cells.clocks[cell])
-    merge_cell(panes.sums, cell, held.sums, target)
+    merge_cell(cells, panes.sums, cell, held.cells, held.sums, target)
     return 0
 
 
@@ -302,9 +296,7 @@ def _build_node(panes: Panes, start: int, level: int, no_key: np.ndarray) -> boo
         while cell != NONE:
             tag = (cells.tag[cell] & ~_PARTS) | level
             target = add_cell(cells, header, tag, cells.keys, cell)
-            cells.rows[target] += cells.rows[cell]
-            cells.clocks[target] = max(cells.clocks[target], cells.clocks[cell])
-            merge_cell(panes.sums, cell, panes.sums, target)
+            merge_cell(cells, panes.sums, cell, cells, panes.sums, target)
             cell = cells.link[cell]
     return True
 

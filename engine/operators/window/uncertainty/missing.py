@@ -106,19 +106,6 @@ def _sums(weight: np.ndarray) -> np.ndarray:
 
 
 @inline
-def _below(ascending: np.ndarray, value: int) -> int:
-    """How many are smaller than ``value``."""
-    low, high = 0, len(ascending)
-    while low < high:
-        middle = (low + high) >> 1
-        if ascending[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@inline
 def _sum(sums: np.ndarray, n: int) -> int:
     """Of the first ``n``."""
     total = 0
@@ -153,8 +140,9 @@ def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
     """Events missing, by the first ``known`` gaps, that may lie strictly between ``start`` and
     ``end``, which is not before it; both in the measure of ``first`` and ``last``.
     """
-    ended = _below(gaps.lasts, start + 1)
-    n = _sum(gaps.first_sums, _below(gaps.firsts, end)) - _sum(gaps.last_sums, ended)
+    begun = int(np.searchsorted(gaps.firsts, end))
+    ended = int(np.searchsorted(gaps.lasts, start + 1))
+    n = _sum(gaps.first_sums, begun) - _sum(gaps.last_sums, ended)
     if start == end:  # what has no extent and lies just there was only taken off
         while ended > 0 and gaps.lasts[ended - 1] == start:
             ended -= 1
@@ -164,18 +152,15 @@ def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
     return n
 
 
-@inline
-def part_of(gaps: GapTable, row: int) -> int:
-    """The place made for a late ``row``; -1: none, as there are no gaps."""
-    late = _below(gaps.late_row, row)
-    if late == len(gaps.late_row) or gaps.late_row[late] != row:
-        return int(NONE)
-    return len(gaps.left) - len(gaps.late_row) + late
-
-
 @kernel
-def filled_by(gaps: GapTable, known: int, part: int) -> int:
-    """The newest of the ``known`` gaps that the late row of this place fills, or -1."""
+def filled_by(gaps: GapTable, known: int, row: int) -> tuple[int, int]:
+    """The newest of the ``known`` gaps that a late ``row`` fills, or -1; and the place made for the
+    row.
+    """
+    late = np.searchsorted(gaps.late_row, row)
+    part = int(len(gaps.left) - len(gaps.late_row) + late)
+    if late == len(gaps.late_row) or gaps.late_row[late] != row:
+        return int(NONE), part
     source, stream, seq = gaps.source[part], gaps.stream[part], gaps.first_seq[part] - 1
     incarnation = gaps.incarnation[part]
     low, high = 0, len(gaps.by_number)
@@ -196,7 +181,7 @@ def filled_by(gaps: GapTable, known: int, part: int) -> int:
         fills = seq < gaps.first_seq[j] + gaps.events[j] and gaps.left[j] > 0
         if fills and age < gaps.age[j] < known:
             newest, age = j, gaps.age[j]
-    return int(newest)
+    return int(newest), part
 
 
 @kernel
@@ -312,8 +297,7 @@ def fill(
     cells: Cells, gaps: GapTable, known: int, row: int, closed: int, no_key: np.ndarray
 ) -> None:
     """Take the late ``row`` off the gap that it fills, and tell that gap's windows."""
-    part = part_of(gaps, row)
-    j = filled_by(gaps, known, part) if part != NONE else NONE
+    j, part = filled_by(gaps, known, row)
     if j != NONE:
         _spread(cells, gaps, j, -gaps.left[j], closed, no_key)
         behind = take_off(gaps, j, part)
