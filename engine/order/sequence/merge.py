@@ -33,58 +33,37 @@ def clear_trees(s: Sequencer) -> None:
     """Every lane absent from the merge, and without a deadline."""
     size = len(s.merge) // 2
     for place in range(2 * size - 1, 0, -1):
-        s.merge[place].key = INT_MAX
-        s.merge[place].tie = INT_MAX
-        s.timer[place].when = INT_MAX
-        lane = place - size if place >= size else s.merge[2 * place].lane
-        s.merge[place].lane = lane
-        s.timer[place].lane = lane
-
-
-@inline
-def set_merge(merge: np.ndarray, lane: int, key: int, tie: int) -> None:
-    """``lane`` is now at (key, tie); of equals the one in the left half wins."""
-    place = lane + len(merge) // 2
-    if merge[place].key == key and merge[place].tie == tie:
-        return
-    winner = lane
-    while True:
-        merge[place].key = key
-        merge[place].tie = tie
-        merge[place].lane = winner
-        if place == 1:
-            return
-        other = place ^ 1
-        first, second = merge[other].key, merge[other].tie
-        if first < key or (first == key and (second < tie or (second == tie and other < place))):
-            key, tie, winner = first, second, merge[other].lane
-        place >>= 1
+        first, due = s.merge[place], s.timer[place]
+        first.key = first.tie = due.key = INT_MAX
+        due.tie = 0
+        first.lane = due.lane = place - size if place >= size else s.merge[2 * place].lane
 
 
 @kernel
-def set_timer(timer: np.ndarray, lane: int, when: int) -> None:
-    """The lane's next deadline; of equals the one in the left half is first."""
-    place = lane + len(timer) // 2
-    if timer[place].when == when:
+def set_leaf(tree: np.ndarray, lane: int, key: int, tie: int) -> None:
+    """``lane`` is now at (key, tie); of equals the one in the left half wins."""
+    place = lane + len(tree) // 2
+    if tree[place].key == key and tree[place].tie == tie:
         return
     winner = lane
     while True:
-        timer[place].when = when
-        timer[place].lane = winner
+        tree[place].key = key
+        tree[place].tie = tie
+        tree[place].lane = winner
         if place == 1:
             return
         other = place ^ 1
-        first = timer[other].when
-        if first < when or (first == when and other < place):
-            when, winner = first, timer[other].lane
+        first, second = tree[other].key, tree[other].tie
+        if first < key or (first == key and (second < tie or (second == tie and other < place))):
+            key, tie, winner = first, second, tree[other].lane
         place >>= 1
 
 
 @inline
 def hurry(timer: np.ndarray, lane: int, when: int) -> None:
     """A deadline of the lane: the next one if it is earlier; a stale earlier one does no harm."""
-    if when < timer[lane + len(timer) // 2].when:
-        set_timer(timer, lane, when)
+    if when < timer[lane + len(timer) // 2].key:
+        set_leaf(timer, lane, when, 0)
 
 
 # ``merge``: the lanes' queues put into one order by reference time (R19 3.2.2, Fig 3.3).
@@ -120,7 +99,7 @@ def set_key(s: Sequencer, lane: int) -> None:
         key, tie = INT_MAX, INT_MAX
     else:
         key, tie = of.bound, TIE_BLOCK
-    set_merge(s.merge, lane, key, tie)
+    set_leaf(s.merge, lane, key, tie)
 
 
 @inline
@@ -137,11 +116,13 @@ def beyond(s: Sequencer, ref: int, unc: int, arrival: int) -> bool:
 
 
 @inline
-def is_future(s: Sequencer, row: int) -> bool:
-    """Whether the future guard sets ``row`` aside: it lies beyond its arrival by too much."""
+def latest_of(s: Sequencer, row: int) -> int:
+    """The latest that ``row`` may have happened; INT_MAX: the future guard sets it aside, as it
+    lies beyond its arrival by too much.
+    """
     new = s.rows[row]
     ref, unc, _ = reference(s.clocks, s.state[0].default_uncertainty, clock_of(s, row), new.ts)
-    return beyond(s, ref, unc, new.arrival)
+    return INT_MAX if beyond(s, ref, unc, new.arrival) else int(ref + unc)
 
 
 @inline

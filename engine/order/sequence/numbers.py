@@ -7,11 +7,10 @@ from slackwater.engine.core.clocks.seen import reference
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
 from slackwater.engine.order.sequence.merge import (
-    clock_of,
     correct,
     hurry,
     insert,
-    is_future,
+    latest_of,
     note,
     note_refused,
     push,
@@ -304,11 +303,8 @@ def give_up(s: Sequencer, lane: int, now: int) -> None:
         row = s.ring[of.ring_off + (seq & mask)]
         if row != NONE:
             end = seq
-            if not is_future(s, row):
-                ref, unc, _ = reference(
-                    s.clocks, s.state[0].default_uncertainty, clock_of(s, row), s.rows[row].ts
-                )
-                high = ref + unc
+            latest = latest_of(s, row)
+            high = latest if latest < INT_MAX else high
     if end == INT_MAX or end <= first:
         return
     low = of.last_low
@@ -399,11 +395,9 @@ def begin(s: Sequencer, lane: int, row: int) -> None:
     of.inc = inc
     of.expected = of.ann_first if of.ann_inc == inc else s.rows[row].seq
     of.front = INT_MIN
-    if of.ann_inc != inc and not is_future(s, row):
-        ref, unc, _ = reference(
-            s.clocks, s.state[0].default_uncertainty, clock_of(s, row), s.rows[row].ts
-        )
-        of.front, of.front_high = of.expected, ref + unc
+    latest = latest_of(s, row)
+    if of.ann_inc != inc and latest < INT_MAX:
+        of.front, of.front_high = of.expected, latest
     of.far_seq = -2
     of.closed = 0
     of.pog_seq = -1
@@ -478,7 +472,7 @@ def accept(s: Sequencer, row: int, now: int) -> None:
         of.duplicate += 1
         set_aside(s, row, DUPLICATE)
     else:
-        if not is_future(s, row):
+        if latest_of(s, row) < INT_MAX:
             saw_ts(s, row)
         buffer_row(s, row, later(now, of.gap_timeout))
         hurry(s.timer, lane, next_deadline(s, lane))

@@ -50,11 +50,11 @@ from slackwater.engine.order.sequence.run import (
 from slackwater.engine.order.sequence.state import (
     COUNTERS,
     EVENT,
-    MERGE_NODE,
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
     MODE_R19_CODE,
+    NODE,
     NOTE,
     NOTE_GAP,
     NOTE_PROGRESS,
@@ -63,7 +63,6 @@ from slackwater.engine.order.sequence.state import (
     ROW,
     RUN,
     STATE,
-    TIMER_NODE,
     Sequencer,
 )
 from slackwater.engine.order.sequence.waits import memory_window, resolution_bits, silence_window
@@ -338,8 +337,7 @@ class Sequence(Restorable):
         notes = 4 * len(rows) + 6 * lanes + 16
         return Sequencer(
             rows, self._lanes.tables, self._lanes.memories, runs, self._rings[:offset],
-            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), clocks, clock,
-            self._state,
+            np.empty(2 * size, NODE), np.empty(2 * size, NODE), clocks, clock, self._state,
             np.empty(len(rows), EVENT), np.empty(notes, NOTE),
         )  # fmt: skip
 

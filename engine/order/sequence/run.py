@@ -18,7 +18,7 @@ from slackwater.engine.order.sequence.merge import (
     drain,
     idle_deadline,
     set_key,
-    set_timer,
+    set_leaf,
 )
 from slackwater.engine.order.sequence.numbers import (
     accept,
@@ -94,7 +94,7 @@ def rebuild(s: Sequencer, pending: int) -> None:
     for lane in range(len(s.lanes)):
         set_key(s, lane)
         when = min(next_deadline(s, lane), idle_deadline(s, lane))
-        set_timer(s.timer, lane, when)
+        set_leaf(s.timer, lane, when, 0)
 
 
 @kernel
@@ -105,11 +105,11 @@ def fire(s: Sequencer, before: int) -> None:
     noticed: all gaps are given up, all silent lanes are idle, and then the merge goes on.
     """
     while True:
-        now = s.timer[1].when
+        now = s.timer[1].key
         if now >= before:
             return
         acted = False
-        while s.timer[1].when <= now:
+        while s.timer[1].key <= now:
             lane = s.timer[1].lane
             if next_deadline(s, lane) <= now:
                 give_up(s, lane, now)
@@ -121,7 +121,7 @@ def fire(s: Sequencer, before: int) -> None:
                 set_key(s, lane)
                 acted = True
             when = min(next_deadline(s, lane), idle_deadline(s, lane))
-            set_timer(s.timer, lane, when)
+            set_leaf(s.timer, lane, when, 0)
         if acted:
             drain(s, now, now)
 
@@ -134,7 +134,7 @@ def run(s: Sequencer, start: int, end: int) -> None:
     came = start
     for row in range(start, end):
         now = s.rows[row].arrival
-        if s.timer[1].when < now:
+        if s.timer[1].key < now:
             fire(s, now)
         state.clock = now
         kind = s.rows[row].kind

@@ -138,10 +138,8 @@ MEMORY: Final = np.dtype(
 For ``r19-code`` its ``highs`` are the last events released by timeout.
 """
 
-MERGE_NODE: Final = record("key", "tie", "lane")
-"""A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""
-TIMER_NODE: Final = record("when", "lane")
-"""A node of the tree of the lanes' next deadlines."""
+NODE: Final = record("key", "tie", "lane")
+"""A node of a winner tree over the lanes: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""
 EVENT: Final = np.dtype(
     [
         ("row", "i4"),
@@ -193,10 +191,10 @@ class Sequencer(NamedTuple):
 
     ``rows``: ROW, pending ones and then new ones. ``lanes``: LANE. ``memories``: MEMORY, at the
     lanes' ``memory``. ``runs``: RUN, of each lane from its ``runs_off`` on, oldest first. ``ring``:
-    the lanes' rings one after another, of rows. ``merge``, ``timer``:
-    trees over the lanes. ``clocks``: of the site, by code. ``clock``: the code of each row's clock,
-    or empty where every row has its source's own. ``state``: one STATE. ``events``, ``notes``:
-    EVENT and NOTE, what a call gives.
+    the lanes' rings one after another, of rows. ``merge``, ``timer``: trees of NODE; keys of the
+    latter are the lanes' next deadlines. ``clocks``: of the site, by code. ``clock``: the code of
+    each row's clock, or empty where every row has its source's own. ``state``: one STATE.
+    ``events``, ``notes``: EVENT and NOTE, what a call gives.
     """
 
     rows: np.ndarray
