@@ -13,6 +13,8 @@ import numpy as np
 NONE: Final = -1
 INT_MIN: Final = -(2**63) + 1
 INT_MAX: Final = 2**63 - 1
+FAR: Final = 2**62
+"""Beyond all times, and as far from the ends of int64."""
 NS_PER_S: Final = 10**9
 PPB: Final = 10**9
 """1, in parts per billion."""

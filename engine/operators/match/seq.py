@@ -24,6 +24,7 @@ from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, Released, Strings
 from slackwater.engine.core.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
+from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.match.compiled.membership import (
     kept_attributes,
     members,
@@ -67,7 +68,6 @@ from slackwater.engine.query.shape import of_rows
 # counted and take no part. Without WITHIN nothing can be dropped; how much is held is counted.
 
 
-_INT_MAX: Final = 2**63 - 1
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 _NO_STRINGS: Final = Strings()
 """Before the first batch, which brings the site's own."""
@@ -335,7 +335,7 @@ class SeqMatcher(Restorable):
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:
-            return np.full(released.n, _INT_MAX)
+            return np.full(released.n, INT_MAX)
         ref, unc = released.columns["ref"], widest_unc(released)
         expires = ref + unc + self._keep_ns
         spread = self._t_a(released)

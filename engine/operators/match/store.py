@@ -16,7 +16,7 @@ from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.released import NO_EPOCH, Refuted, Released, Strings
 from slackwater.engine.core.timeline import CHANCE, EPOCH_START, LONG_AGO, UNC_START
 from slackwater.engine.kernels.jit import kernel
-from slackwater.engine.kernels.records import copy_of, numbers_of
+from slackwater.engine.kernels.records import FAR, copy_of, numbers_of
 from slackwater.engine.operators.match.compiled.records import EVENT
 from slackwater.engine.operators.match.compiled.table_builder import Read
 from slackwater.engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT
@@ -74,7 +74,6 @@ _IN_RECORD: Final = tuple(EVENT.names or ())
 """Columns that are fields of a record: what the kernel reads lies together, event by event."""
 _TE: Final = "te"
 """Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
-_FAR: Final = 2**62
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
 _HUGE: Final = 1 << 18
@@ -341,7 +340,7 @@ class Store:
         alike = doubts.apart & (events["ref"] != events["ref_end"])
         alike &= events["unc"] == events[UNC_END]
         events["unc"][alike] += np.where(events["unc"][alike] < UNC_MAX_NS, 1, -1)
-        lasts = (events["expires"] > LONG_AGO) & (events["expires"] < _FAR)
+        lasts = (events["expires"] > LONG_AGO) & (events["expires"] < FAR)
         events["expires"][lasts] += by[lasts]
 
     def keep(self, wanted: np.ndarray) -> np.ndarray:

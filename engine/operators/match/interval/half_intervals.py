@@ -23,6 +23,7 @@ from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import NO_EPOCH, Released
 from slackwater.engine.core.timeline import EPOCH_START, LONG_AGO, UNC_START
 from slackwater.engine.kernels.jit import kernel
+from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.match.match_results import END_HALF, HALF_COLUMN, START_HALF
 from slackwater.engine.operators.match.search.state import BEGUN
 from slackwater.engine.operators.match.store import widest_unc
@@ -285,7 +286,6 @@ def _completed(
 # unheard: it costs the trust in types, which never costs a result.
 
 
-NEVER: Final = 2**63 - 1
 WAITING_MAX: Final = 1 << 16
 """IBPs between two released rows, 48 bytes each; memory holds those of one batch beside them."""
 _FIELDS: Final = ("type", "source", r.INCARNATION, "ref", r.ARRIVAL, r.ID)
@@ -319,7 +319,7 @@ class Announced(Restorable):
         self._types, self._within_ns = tuple(types), within_ns
         self._waiting = {name: np.empty(0, np.int64) for name in _FIELDS}
         self._known = np.empty((0, 4), np.int64)
-        self._heard, self._since, self._passed = NEVER, NEVER, -NEVER
+        self._heard, self._since, self._passed = INT_MAX, INT_MAX, -INT_MAX
         self._lost: dict[str, int] = {}
         self._unheard = np.empty((0, 2), np.int64)
         self.count = self.missing = self.late = self.forgotten = 0
@@ -340,7 +340,7 @@ class Announced(Restorable):
         """
         codes = [released.strings.find(name) for name in self._types]
         release = released.columns.get("release", np.empty(0, np.int64))
-        last = int(release[-1]) if released.n else -NEVER
+        last = int(release[-1]) if released.n else -INT_MAX
         waiting = self._waiting
         now = waiting[r.ARRIVAL] < last
         acting = {name: column[now] for name, column in waiting.items()}
@@ -357,7 +357,7 @@ class Announced(Restorable):
                 part["step"], part["time"], part["order"] = step, acting["ref"][mine], order[mine]
                 parts.append(part)
         asked = np.flatnonzero(np.isin(acting["type"], codes))
-        if self._heard == NEVER and len(asked):
+        if self._heard == INT_MAX and len(asked):
             self._heard, self._since = int(order[asked[0]]), int(acting["ref"][asked[0]])
         passed = np.concatenate(([self._passed], horizon))
         self._came_late(acting, codes, order, passed[order - first])
@@ -390,7 +390,7 @@ class Announced(Restorable):
         self._unheard = self._unheard[~acting]
         if len(asked):
             row = first + int(np.searchsorted(release, asked.min(), side="right"))
-            self._lost |= {name: min(row, self._lost.get(name, NEVER)) for name in self._types}
+            self._lost |= {name: min(row, self._lost.get(name, INT_MAX)) for name in self._types}
 
     def _came_late(
         self, acting: Columns, codes: list[int], order: np.ndarray, passed: np.ndarray
@@ -409,7 +409,7 @@ class Announced(Restorable):
         self.late += int(late.sum())
         names = dict(zip(codes, self._types, strict=True))
         for kind, row in zip(acting["type"][late].tolist(), order[late].tolist(), strict=True):
-            self._lost[names[kind]] = min(row, self._lost.get(names[kind], NEVER))
+            self._lost[names[kind]] = min(row, self._lost.get(names[kind], INT_MAX))
 
     def _missed(
         self, released: Released, first: int, codes: list[int], acting: Columns, order: np.ndarray
@@ -423,7 +423,7 @@ class Announced(Restorable):
         known, since = np.concatenate((self._known, fresh)), np.concatenate((past, order[mine]))
         self._known = known
         columns = released.columns
-        if self._heard == NEVER or not released.n:
+        if self._heard == INT_MAX or not released.n:
             return
         rows = np.flatnonzero(np.isin(columns["type"], codes))
         rows = rows[first + rows >= self._heard]
@@ -441,7 +441,7 @@ class Announced(Restorable):
         kinds, places = np.unique(columns["type"][lost], return_index=True)
         for kind, place in zip(kinds.tolist(), places.tolist(), strict=True):
             row = first + int(lost[place])
-            self._lost[names[kind]] = min(row, self._lost.get(names[kind], NEVER))
+            self._lost[names[kind]] = min(row, self._lost.get(names[kind], INT_MAX))
 
     def _may_match(self, long: np.ndarray, unc: np.ndarray) -> np.ndarray:
         """Which intervals are no longer than WITHIN: of the others the IBP may be forgotten."""
@@ -457,7 +457,7 @@ class Announced(Restorable):
 
 
 def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Per row of ``asked`` the least ``since`` of an equal row of ``known``; NEVER if there is
+    """Per row of ``asked`` the least ``since`` of an equal row of ``known``; INT_MAX if there is
     none.
     """
     which = np.zeros(len(known) + len(asked), np.int64)
@@ -465,6 +465,6 @@ def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.
         # One number per row, kept small: rows are sorted as numbers, several times as fast.
         values, place = np.unique(column, return_inverse=True)
         _, which = np.unique(which * len(values) + place, return_inverse=True)
-    first = np.full(int(which.max(initial=-1)) + 1, NEVER)
+    first = np.full(int(which.max(initial=-1)) + 1, INT_MAX)
     np.minimum.at(first, which[: len(known)], since)
     return np.asarray(first[which[len(known) :]])

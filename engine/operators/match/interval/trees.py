@@ -15,6 +15,7 @@ from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.barrier.base import Changes, MatcherOutput
 from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.released import Released
+from slackwater.engine.kernels.records import FAR
 from slackwater.engine.operators.match.compiled.tables import SamePlan
 from slackwater.engine.operators.match.interval.half_intervals import (
     END,
@@ -229,10 +230,6 @@ def _half(alias: str) -> Predicate:
 # 0).
 
 
-_NEVER: Final = 2**62
-"""No promise comes to this: only the other half, or the end of the input, lets such matches go."""
-
-
 class TreeJudge(Judge):
     """A match with a half waits for the other one. ``completes``: by scope of a half's completion,
     the step that the half is.
@@ -246,7 +243,8 @@ class TreeJudge(Judge):
             half = self.store.columns[HALF_COLUMN]
             for scope, step in self.completes.items():
                 mine = found.rows[:, step]
-                found.closes[(mine >= 0) & (half[mine] != WHOLE), scope] = _NEVER
+                # No promise comes to that: the other half, or the end of the input, lets it go.
+                found.closes[(mine >= 0) & (half[mine] != WHOLE), scope] = FAR
         return found
 
 
@@ -293,7 +291,7 @@ class TreeMatcher(SeqMatcher):
         self._halves += int((released.columns[HALF_COLUMN] != WHOLE).sum())
         before = None
         if self._keep_ns is not None and released.moved is not None:
-            before = np.maximum(released.moved.rows.horizon, -_NEVER) - self._keep_ns
+            before = np.maximum(released.moved.rows.horizon, -FAR) - self._keep_ns
         released = self._waiting.joined(released, before)
         yield from super().process(released)
         if self._keep_ns is not None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import FAR
 from slackwater.engine.operators.match.repetition.compiled import (
     APART,
-    FAR,
     FIRST_OF_END,
     FIRST_OF_START,
     KEPT,

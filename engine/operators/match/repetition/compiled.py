@@ -19,7 +19,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.kernels.records import record
+from slackwater.engine.kernels.records import FAR, record
 from slackwater.engine.operators.match.compiled.table_builder import Builder, exact_and_clocked
 from slackwater.engine.operators.match.compiled.tables import Layout, SamePlan
 from slackwater.engine.operators.match.search.machine import FLOAT, INT, TEXT, Programs
@@ -130,7 +130,6 @@ RUN: Final = record(
 """What is done to a match, whose events are ``size`` of the path from ``from_`` on. As
 ``engine.operators.match.search.construction.FOUND``."""
 EVENT_OF: Final = record("row", "step")
-FAR: Final = 2**62
 
 CHOICE: Final = record("kept", "until", "until_now")
 """Of an event: whether it is the one by which the rule chose a match. ``until``: the last progress

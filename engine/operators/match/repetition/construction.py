@@ -11,13 +11,14 @@ and clocks are exact, they are kept as runs (``engine.operators.match.repetition
 from __future__ import annotations
 
 from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import FAR
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.repetition.choosing import (
     choose_all,
     choose_late,
     choose_newest,
 )
-from slackwater.engine.operators.match.repetition.compiled import ALL_MATCHES, ANY, FAR, SearchState
+from slackwater.engine.operators.match.repetition.compiled import ALL_MATCHES, ANY, SearchState
 from slackwater.engine.operators.match.repetition.runs import go_on, is_alike, keeps_runs, place_of
 from slackwater.engine.operators.match.repetition.starts import (
     latest_start,

@@ -10,6 +10,7 @@ events are looked at: those that were held when the later of the match and the e
 from __future__ import annotations
 
 from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.match.repetition.asking import (
     asked,
     collected,
@@ -31,7 +32,7 @@ from slackwater.engine.operators.match.repetition.compiled import (
     STRICT,
     SearchState,
 )
-from slackwater.engine.operators.match.search.construction import FOR_EVER, meeting_of, note_doubt
+from slackwater.engine.operators.match.search.construction import meeting_of, note_doubt
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.stacks import first_not_below
 from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, spread_of
@@ -143,8 +144,8 @@ def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
     """
     keep = s.setting[0].keep
     if keep < 0:
-        return FOR_EVER
-    first, slack = FOR_EVER, 0
+        return INT_MAX
+    first, slack = INT_MAX, 0
     for i in range(from_, from_ + size):
         event = s.events[s.path[i].row]
         first, slack = min(first, event.ref), max(slack, widest_of(event), event.t_a)

@@ -9,13 +9,12 @@ import numpy as np
 
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.timeline import Steps
-from slackwater.engine.kernels.records import longer, numbers_of
+from slackwater.engine.kernels.records import FAR, longer, numbers_of
 from slackwater.engine.operators.match.compiled.records import EVENT
 from slackwater.engine.operators.match.repetition import construction as c
 from slackwater.engine.operators.match.repetition.compiled import (
     CHOICE,
     EVENT_OF,
-    FAR,
     LEVEL,
     LINK,
     MARK,

@@ -28,9 +28,10 @@ from slackwater.engine.core.clocks.stream_clocks import COMPARED
 from slackwater.engine.core.operator import Result, ResultPieces
 from slackwater.engine.core.released import Released
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Moved
+from slackwater.engine.kernels.records import FAR
 from slackwater.engine.operators.match.compiled.membership import step_filters
 from slackwater.engine.operators.match.compiled.tables import Layout
-from slackwater.engine.operators.match.repetition.compiled import FAR, repeat_layout
+from slackwater.engine.operators.match.repetition.compiled import repeat_layout
 from slackwater.engine.operators.match.repetition.kernel import RepeatKernel
 from slackwater.engine.operators.match.repetition.matches import MatchTable, RepeatJudge, scopes_of
 from slackwater.engine.operators.match.repetition.results import RepeatMatches, shown_runs

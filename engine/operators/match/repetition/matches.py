@@ -12,7 +12,7 @@ from slackwater.engine.core.clocks.seen import MIXED
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO
 from slackwater.engine.kernels.jit import kernel
-from slackwater.engine.kernels.records import numbers_of, record
+from slackwater.engine.kernels.records import FAR, numbers_of, record
 from slackwater.engine.kernels.tables import mixed, numbered, places_of
 from slackwater.engine.operators.match.compiled.records import RELATION, SCOPE
 from slackwater.engine.operators.match.repetition.compiled import EVENT_OF
@@ -149,9 +149,6 @@ def _gaps(size: int, within_ns: int) -> Scopes:
 
 
 # What the kernel of repetition has found, as changes in columns (``engine.barrier.base``).
-
-
-_NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,9 +308,9 @@ class RepeatJudge(Judge):
                 # Among events of one time the chosen ones depend on all.
                 found[:, place] = np.maximum.reduceat(until, starts) + self.plan.chooses
                 continue
-            behind = np.where(events["step"] > scope.negated, until, _NEVER)
+            behind = np.where(events["step"] > scope.negated, until, FAR)
             closes = np.minimum.reduceat(behind, starts)
-            trails = closes == _NEVER
+            trails = closes == FAR
             found[:, place] = np.where(
                 trails, until[starts] + (self.plan.within_ns or 0) + 1, closes
             )

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import FAR
 from slackwater.engine.operators.match.repetition.asking import (
     has_beside,
     key_equal,
@@ -25,7 +26,7 @@ from slackwater.engine.operators.match.repetition.asking import (
     trial_holds,
     tried,
 )
-from slackwater.engine.operators.match.repetition.compiled import ANY, CUR, FAR, STRICT, SearchState
+from slackwater.engine.operators.match.repetition.compiled import ANY, CUR, STRICT, SearchState
 from slackwater.engine.operators.match.repetition.gaps import follows, scan
 from slackwater.engine.operators.match.repetition.walk import (
     MatchFilter,

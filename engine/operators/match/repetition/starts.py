@@ -10,10 +10,10 @@ looks only at those that are open, however many are held.
 from __future__ import annotations
 
 from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import FAR
 from slackwater.engine.operators.match.repetition.asking import key_equal
 from slackwater.engine.operators.match.repetition.compiled import (
     ANY,
-    FAR,
     FIRST_OF_START,
     KEPT,
     SearchState,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.records import FAR, INT_MAX
 from slackwater.engine.operators.match.repetition.asking import (
     finals_hold,
     has_beside,
@@ -28,14 +29,13 @@ from slackwater.engine.operators.match.repetition.asking import (
 )
 from slackwater.engine.operators.match.repetition.compiled import (
     ALL_MATCHES,
-    FAR,
     FIRST_OF_END,
     NEXT,
     STRICT,
     SearchState,
 )
 from slackwater.engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
-from slackwater.engine.operators.match.search.construction import FOR_EVER, latest_t_a
+from slackwater.engine.operators.match.search.construction import latest_t_a
 from slackwater.engine.operators.match.search.stacks import first_not_below
 from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE, spread_of
 
@@ -437,8 +437,8 @@ def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> in
     if tried(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
         return 0
     _pushed(s, 0, row, step, 1, place)
-    within = FOR_EVER if now.within < 0 else e[row].ref + now.within + spread
-    until = FOR_EVER if w.row < 0 else e[w.row].ref + spread
+    within = INT_MAX if now.within < 0 else e[row].ref + now.within + spread
+    until = INT_MAX if w.row < 0 else e[w.row].ref + spread
     depth, has_from = 0, 0 if row == w.row else FAR
     while depth >= 0:
         level = s.levels[depth]

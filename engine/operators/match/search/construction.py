@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, record
+from slackwater.engine.kernels.records import FAR, INT_MAX, NONE, record
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.compiled.records import LOW, UNSORTED, Tables
 from slackwater.engine.operators.match.search.machine import widest_of
@@ -118,8 +118,6 @@ def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
 # L09's WinNeg for one match at a time, with clocks that err.
 
 
-FOR_EVER: Final = 2**63 - 1
-
 DOUBT: Final = record("match", "event", "scope")
 """The event at a row may lie in a scope of a match, which is a row of ``Search.found``."""
 
@@ -165,8 +163,8 @@ def alive_until(
     ``members``: no later than any of its events expires, even if each clock errs the worst way.
     """
     if keep < 0:
-        return FOR_EVER
-    first, slack = FOR_EVER, 0
+        return INT_MAX
+    first, slack = INT_MAX, 0
     for m in range(from_, to):
         event = e[partial[members[m].step]]
         first, slack = min(first, event.ref), max(slack, widest_of(event), event.t_a)
@@ -235,8 +233,6 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
 # proportion to the output.
 
 
-_FAR: Final = 2**62
-
 # Why ``construct`` stopped.
 DONE: Final = 0
 STACKS_FULL: Final = 1
@@ -261,7 +257,7 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
     if found < 0:
         return
     from_, to = probe.pairs_from, probe.pairs_to
-    low, high, by_end = -_FAR, _FAR, probe.sorted_by
+    low, high, by_end = -FAR, FAR, probe.sorted_by
     if by_end != UNSORTED:
         low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
         high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
@@ -345,7 +341,7 @@ def _completed(s: Search, join_order: int, row: int) -> bool:
     branch = s.t.branches[number]
     for scope in range(branch.scopes_from, branch.scopes_to):
         if spread_of(now) or now.doubted or not settled(s.t, join_order, scope):
-            killed = scan(s, scope, row, FOR_EVER)
+            killed = scan(s, scope, row, INT_MAX)
             if killed:
                 now.doubts_n = first_doubt
                 return killed > 0
@@ -509,7 +505,7 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
         now.unpurged += 1
         if now.drops:
             cascade(s, row + 1)
-    purge_until(s, FOR_EVER, stop)
+    purge_until(s, INT_MAX, stop)
     return stop, DONE
 
 

@@ -11,7 +11,7 @@ from slackwater.engine.core.errors import OverBudget
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import ClockBound, Strings
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps
-from slackwater.engine.kernels.records import longer
+from slackwater.engine.kernels.records import INT_MAX, longer
 from slackwater.engine.operators.match.compiled.membership import step_filters
 from slackwater.engine.operators.match.compiled.program import (
     awaits_text,
@@ -81,7 +81,6 @@ class MatchBudget:
 
 _LEAST: Final = 1 << 10
 _FITS: Final = 8
-_NEVER: Final = 2**63 - 1
 _NO_MOVES: Final = np.empty(0, search.MOVE)
 
 
@@ -190,7 +189,7 @@ class Kernel(KernelHost):
         self._begun = np.empty(0, search.BEGUN)
         steps = len(layout.steps)
         self._open_at, self._open_n = np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)
-        self._heard, self._lost = (np.full(steps, _NEVER) for _ in range(2))
+        self._heard, self._lost = (np.full(steps, INT_MAX) for _ in range(2))
         self._covered = np.full(steps, LONG_AGO)
         self._room = 0
         self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -211,7 +210,7 @@ class Kernel(KernelHost):
         self._begun = np.concatenate((self._begun, begun))
         kinds = [step.type for step in self._layout.steps]
         self._heard = np.full(len(kinds), heard)
-        self._lost = np.array([lost.get(kind, _NEVER) for kind in kinds], np.int64)
+        self._lost = np.array([lost.get(kind, INT_MAX) for kind in kinds], np.int64)
 
     def _with_room(self, horizon: int) -> None:
         """Room for the starts that IBPs tell of, without those that no window reaches."""

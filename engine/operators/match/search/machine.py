@@ -8,7 +8,7 @@ import numpy as np
 
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import Record, record
+from slackwater.engine.kernels.records import INT_MAX, Record, record
 from slackwater.engine.operators.window.settings import workdays_later
 
 # How two numbers compare, and floats as the bit patterns that programs keep them in.
@@ -110,7 +110,6 @@ CERTAIN_BIT: Final = 8
 PLACE_SHIFT: Final = 4
 
 _MIN: Final = -(2**63)
-_MAX: Final = 2**63 - 1
 _MOST: Final = 2.0**62
 _ULPS: Final = 2.0**-50
 
@@ -322,7 +321,7 @@ def _below(value: int, by: int) -> int:
 
 @inline
 def _above(value: int, by: int) -> int:
-    return value + by if value <= _MAX - by else _MAX
+    return value + by if value <= INT_MAX - by else INT_MAX
 
 
 @kernel
@@ -355,7 +354,7 @@ def _apart(left: int, right: int) -> int:
     rest = np.int64(np.uint64(left) - np.uint64(right))
     if (left ^ right) & (left ^ rest) >= 0:
         return int(rest)
-    return _MAX if left > right else _MIN
+    return INT_MAX if left > right else _MIN
 
 
 @kernel

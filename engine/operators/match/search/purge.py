@@ -9,7 +9,7 @@ import numpy as np
 from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.timeline import LONG_AGO
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NS_PER_S
+from slackwater.engine.kernels.records import FAR, INT_MAX, NS_PER_S
 from slackwater.engine.operators.match.compiled.records import Tables
 from slackwater.engine.operators.match.search.stacks import find, first_not_below
 from slackwater.engine.operators.match.search.state import Search, key_of, spread_of
@@ -18,10 +18,6 @@ from slackwater.engine.operators.match.search.state import Search, key_of, sprea
 #
 # From a window's begin upwards the least event of each place of the indexed chain that lies above
 # the least one of the place before: whatever is not below has a whole chain below it.
-
-
-FAR: Final = 2**62
-"""Later than all end points."""
 
 
 @inline
@@ -207,7 +203,6 @@ _COMPARED: Final = 3
 """So many uncertain comparisons may lie between two events of a match."""
 _FURTHER: Final = 16
 """So many errors further on an event may lie that still bears on the match."""
-_LATEST: Final = 2**63 - 1
 
 
 @kernel
@@ -299,13 +294,13 @@ def _something_may_come(s: Search, number: int, row: int) -> bool:
     within_ns, ref, join_order = s.state[0].within, s.events[row].ref, s.t.join_orders[number]
     branch = s.t.branches[join_order.branch]
     within = (within_ns if within_ns >= 0 else _FAR) + _COMPARED * _spread(s, ref)
-    near = ref + min(within, _LATEST - abs(ref))
+    near = ref + min(within, INT_MAX - abs(ref))
     for m in range(branch.members_from, branch.members_to):
         if s.covered[s.t.members[m].step] <= near:
             return True
     if within_ns >= 0 and _in_front(s.t, join_order.scope):
         # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
-        near += min(within_ns, _LATEST - max(near, 0))
+        near += min(within_ns, INT_MAX - max(near, 0))
     for scope in range(branch.scopes_from, branch.scopes_to):
         if s.covered[s.t.scopes[scope].step] <= near:
             return True
@@ -331,7 +326,7 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
     branch = s.t.branches[join_order.branch]
     spread = _spread(s, ref)
     within = (within if within >= 0 else _FAR) + _COMPARED * spread
-    within = min(within, _LATEST - abs(ref))
+    within = min(within, INT_MAX - abs(ref))
     may_come = False
     for scope in range(branch.scopes_from, branch.scopes_to):
         may_come = may_come or s.covered[s.t.scopes[scope].step] <= ref + within

@@ -15,7 +15,7 @@ import numpy as np
 
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import record
+from slackwater.engine.kernels.records import FAR, record
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.compiled.records import Tables
 from slackwater.engine.operators.match.search.machine import (
@@ -30,7 +30,6 @@ from slackwater.engine.operators.match.search.machine import (
 )
 from slackwater.engine.operators.match.search.stacks import Stacks
 
-_FAR: Final = 2**62
 IMPOSSIBLE: Final = 0
 POSSIBLE: Final = 1
 CERTAIN: Final = 2
@@ -204,7 +203,7 @@ def lowest(
     """The least start (``by_end``: end) that a range of pairs leaves possible: no event ends before
     it begins.
     """
-    low = -_FAR
+    low = -FAR
     for p in range(from_, to):
         pair = pairs[p]
         row = partial[pair.other]
@@ -228,7 +227,7 @@ def highest(
     from_: int, to: int, by_end: int,
 ) -> int:  # fmt: skip
     """The largest start (``by_end``: end) that a range of pairs leaves possible."""
-    high = _FAR
+    high = FAR
     for p in range(from_, to):
         pair = pairs[p]
         row = partial[pair.other]

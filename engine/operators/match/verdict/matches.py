@@ -13,7 +13,7 @@ from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY, UNKNOWN_EPOCH
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.timeline import LONG_AGO, UNKNOWN
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE
+from slackwater.engine.kernels.records import INT_MAX, NONE
 from slackwater.engine.operators.match.compiled.program import (
     compile_programs,
     text_constants,
@@ -198,7 +198,6 @@ def spread(
         made.known_at[at], made.last_ns[at] = known, last
 
 
-_LAST: Final = 2**63 - 1
 _BITS: Final = 62
 """Of a key by which matches are sorted."""
 
@@ -300,7 +299,7 @@ class Judge(Struct):
     def begins(self, changes: Changes) -> np.ndarray:
         """When the first event of each match is."""
         ref = self.store.columns["ref"][changes.rows]
-        return np.asarray(ref.min(axis=1, where=changes.rows >= 0, initial=_LAST))
+        return np.asarray(ref.min(axis=1, where=changes.rows >= 0, initial=INT_MAX))
 
     def sorted(self, changes: Changes) -> Changes:
         """In an order that goes by the matches alone."""
