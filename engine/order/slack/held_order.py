@@ -118,13 +118,24 @@ _INDEX_BYTES: Final = 4
 """A held row's number in the queue or in the heap."""
 
 
-class HeldOrder(KeepsSources):
-    """What the operators over an arena share: correction, room for new rows, counters, state."""
+class SlackOrder(KeepsSources):
+    """An ordering operator around kernels that decide the slack; see the module.
+
+    Each of ``runs`` has a buffer of its own over the same rows: the first queries read what the
+    first ones let go of, one each; further queries, and the ordered stream, read the last.
+    ``owns``: what each one's own state starts with. ``late``: ``pass`` | ``drop``.
+    """
 
     def __init__(
-        self, indexes: list[Index], correction: Correction, wanted: set[str] | None
+        self,
+        runs: Sequence[Run],
+        owns: Sequence[np.ndarray],
+        late: str,
+        correction: Correction,
+        wanted: set[str] | None,
     ) -> None:
-        self._indexes = indexes
+        self._runs = runs
+        self._indexes = [Index(own, late) for own in owns]
         self._wanted = wanted
         self._correction = correction
         self._arena = Arena()
@@ -238,26 +249,6 @@ class HeldOrder(KeepsSources):
         for index, saved in zip(self._indexes, state["indexes"], strict=True):
             index.restore(saved, self._arena.capacity)
         self._row_bytes = state["row_bytes"]
-
-
-class SlackOrder(HeldOrder):
-    """An ordering operator around kernels that decide the slack; see the module.
-
-    Each of ``runs`` has a buffer of its own over the same rows: the first queries read what the
-    first ones let go of, one each; further queries, and the ordered stream, read the last.
-    ``owns``: what each one's own state starts with. ``late``: ``pass`` | ``drop``.
-    """
-
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        owns: Sequence[np.ndarray],
-        late: str,
-        correction: Correction,
-        wanted: set[str] | None,
-    ) -> None:
-        self._runs = runs
-        super().__init__([Index(own, late) for own in owns], correction, wanted)
 
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""

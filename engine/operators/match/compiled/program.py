@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -115,8 +114,8 @@ NULL: Final = Operand(ABSENT, 0, machine.CONSTANT)
 ZERO: Final = Operand(INT, 0, machine.CONSTANT)
 
 
-class ValueWriter(Struct):
-    """Writes the instructions of values; jumps lead to numbers of labels until ``resolved``."""
+class _Writer(Struct):
+    """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
 
     place: Mapping[str, int]
     register: Mapping[Read, int]
@@ -132,14 +131,8 @@ class ValueWriter(Struct):
     """Of ``work``."""
     base: int = 0
     """The first place of ``work`` that is free; others have values of which a CASE is a part."""
-
-    @abstractmethod
-    def predicate(
-        self, node: Predicate, then: int, other: int, *, certain: bool, truth: bool = True
-    ) -> None:
-        """A jump to ``then`` where ``node`` is ``truth`` under some clock errors (``certain``:
-        under all), else to ``other``.
-        """
+    zone: str = ""
+    """Of the workdays that are counted."""
 
     def emit(self, operation: int, left: Operand, right: Operand, *rest: int) -> None:
         self.code.append([operation, left.value, left.step, right.value, right.step, *rest])
@@ -267,88 +260,6 @@ class ValueWriter(Struct):
         self.labels.append(len(self.code) + 1)
         self.emit(operation, left, right, depth, label, other)
         return Operand(kind, depth, machine.WORK)
-
-
-def _widest(kinds: Iterable[int]) -> int:
-    """Of values of which one is chosen."""
-    found = set(kinds)
-    return next((kind for kind in (TEXT, FLOAT, INT) if kind in found), ABSENT)
-
-
-def bits(real: float) -> int:
-    """The bit pattern of ``real``."""
-    return int(np.array(real, np.float64).view(np.int64))
-
-
-# Turns the join predicates of a query into programs for ``engine.operators.match.search.machine``.
-#
-# The meaning is that of ``engine.query.expression.join_mask``, which works on columns: a program is
-# asked for one combination of events at a time, so that a matcher can drop it where it arises.
-# Where clocks err, a predicate on times holds possibly or certainly: each has two programs.
-
-
-_OUTCOMES: Final = {
-    "=": EQUAL, "!=": LESS | MORE, "<": LESS,
-    "<=": LESS | EQUAL, ">": MORE, ">=": MORE | EQUAL,
-}  # fmt: skip
-_COMPARE: Final = {INT: machine.COMPARE_INT, FLOAT: machine.COMPARE_FLOAT}
-_NEAR: Final = {INT: clocked.NEAR_INT, FLOAT: clocked.NEAR_FLOAT}
-_INTERVALS: Final = {
-    "+": clocked.ADD_INTERVALS, "-": clocked.SUBTRACT_INTERVALS,
-    "*": clocked.MULTIPLY_INTERVALS, "/": clocked.DIVIDE_INTERVALS,
-}  # fmt: skip
-
-
-def compile_programs(
-    predicates: Sequence[Predicate],
-    place: Mapping[str, int],
-    register: Mapping[Read, int],
-    kind: np.ndarray,
-    strings: Strings,
-) -> Programs:
-    """Two programs for each of ``predicates``, in their order: possibly and certainly true.
-
-    They are for these kinds and this state of ``strings``: to be compiled again when a kind
-    changes, and when ``strings`` has grown after ``awaits_text`` was true.
-
-    Args:
-        predicates: that name aliases of ``place``.
-        place: the step that an alias is.
-        register: the register of all that the predicates read (``derived.reads``).
-        kind: int8 (registers,): INT, FLOAT, TEXT or ABSENT.
-        strings: the string table that the codes of texts are of.
-
-    Raises:
-        ContractViolation: an alias without a step, or an attribute without a register.
-    """
-    writer = _Writer(place, register, kind, strings, text_constants(predicates))
-    start = []
-    for predicate in predicates:
-        start += [len(writer.code)] * 2
-        writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=False)
-        if is_clocked(predicate):
-            start[-1] = len(writer.code)
-            writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=True)
-    days = workdays(writer.zone) if writer.zone else ([], [])
-    return Programs(
-        writer.resolved(),
-        np.array(start, np.int64),
-        np.array(writer.table, np.int64),
-        np.zeros(writer.places, np.int64),
-        *(np.array(each, np.int64) for each in days),
-    )
-
-
-def uses_text_order(programs: Programs) -> bool:
-    """Whether ``programs`` need ``text_ranks``: one of them orders texts."""
-    return bool((programs.code["operation"] == machine.COMPARE_TEXT).any())
-
-
-class _Writer(ValueWriter):
-    """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
-
-    zone: str = ""
-    """Of the workdays that are counted."""
 
     def resolved(self) -> np.ndarray:
         """The instructions with jumps to instructions."""
@@ -533,6 +444,81 @@ class _Writer(ValueWriter):
         if side.step >= 0:
             return side
         return side._replace(value=self.strings.find(self.texts[-1 - side.value]))
+
+
+def _widest(kinds: Iterable[int]) -> int:
+    """Of values of which one is chosen."""
+    found = set(kinds)
+    return next((kind for kind in (TEXT, FLOAT, INT) if kind in found), ABSENT)
+
+
+def bits(real: float) -> int:
+    """The bit pattern of ``real``."""
+    return int(np.array(real, np.float64).view(np.int64))
+
+
+# Turns the join predicates of a query into programs for ``engine.operators.match.search.machine``.
+#
+# The meaning is that of ``engine.query.expression.join_mask``, which works on columns: a program is
+# asked for one combination of events at a time, so that a matcher can drop it where it arises.
+# Where clocks err, a predicate on times holds possibly or certainly: each has two programs.
+
+
+_OUTCOMES: Final = {
+    "=": EQUAL, "!=": LESS | MORE, "<": LESS,
+    "<=": LESS | EQUAL, ">": MORE, ">=": MORE | EQUAL,
+}  # fmt: skip
+_COMPARE: Final = {INT: machine.COMPARE_INT, FLOAT: machine.COMPARE_FLOAT}
+_NEAR: Final = {INT: clocked.NEAR_INT, FLOAT: clocked.NEAR_FLOAT}
+_INTERVALS: Final = {
+    "+": clocked.ADD_INTERVALS, "-": clocked.SUBTRACT_INTERVALS,
+    "*": clocked.MULTIPLY_INTERVALS, "/": clocked.DIVIDE_INTERVALS,
+}  # fmt: skip
+
+
+def compile_programs(
+    predicates: Sequence[Predicate],
+    place: Mapping[str, int],
+    register: Mapping[Read, int],
+    kind: np.ndarray,
+    strings: Strings,
+) -> Programs:
+    """Two programs for each of ``predicates``, in their order: possibly and certainly true.
+
+    They are for these kinds and this state of ``strings``: to be compiled again when a kind
+    changes, and when ``strings`` has grown after ``awaits_text`` was true.
+
+    Args:
+        predicates: that name aliases of ``place``.
+        place: the step that an alias is.
+        register: the register of all that the predicates read (``derived.reads``).
+        kind: int8 (registers,): INT, FLOAT, TEXT or ABSENT.
+        strings: the string table that the codes of texts are of.
+
+    Raises:
+        ContractViolation: an alias without a step, or an attribute without a register.
+    """
+    writer = _Writer(place, register, kind, strings, text_constants(predicates))
+    start = []
+    for predicate in predicates:
+        start += [len(writer.code)] * 2
+        writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=False)
+        if is_clocked(predicate):
+            start[-1] = len(writer.code)
+            writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=True)
+    days = workdays(writer.zone) if writer.zone else ([], [])
+    return Programs(
+        writer.resolved(),
+        np.array(start, np.int64),
+        np.array(writer.table, np.int64),
+        np.zeros(writer.places, np.int64),
+        *(np.array(each, np.int64) for each in days),
+    )
+
+
+def uses_text_order(programs: Programs) -> bool:
+    """Whether ``programs`` need ``text_ranks``: one of them orders texts."""
+    return bool((programs.code["operation"] == machine.COMPARE_TEXT).any())
 
 
 def _mirrored(outcomes: int) -> int:

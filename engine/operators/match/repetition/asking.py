@@ -110,23 +110,17 @@ def asked(s: SearchState, which: int, present: int, t_a: int) -> int:
     return CERTAIN
 
 
-@inline
-def tried(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
-    """``taken``, as part of the search itself."""
+@kernel
+def taken(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
+    """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
+    step before it, or -1. Puts it among ``rows``.
+    """
     s.rows[role_of(step, CUR)], s.rows[role_of(step, PREV)] = row, before
     of, found = s.t.steps[step], CERTAIN
     for c in range(of.take_from, of.take_to):
         if found != IMPOSSIBLE and (before >= 0 or not s.t.conditions[c].again):
             found = min(found, asked(s, c, present | 1 << step, t_a))
     return found
-
-
-@kernel
-def taken(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
-    """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
-    step before it, or -1. Puts it among ``rows``.
-    """
-    return int(tried(s, step, row, before, present, t_a))
 
 
 @kernel
@@ -202,7 +196,7 @@ def collected(s: SearchState, path: np.ndarray, from_: int, size: int, present: 
 
 
 @kernel
-def _hold(
+def hold_of(
     s: SearchState, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
     taken: int, t_a: int,
 ) -> int:  # fmt: skip
@@ -238,13 +232,6 @@ def _hold(
     return found
 
 
-@kernel
-def finals_hold(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
-    """Whether all conditions on whole matches hold."""
-    now = s.setting[0]
-    return int(_hold(s, s.path, from_, size, present, now.finals_from, now.finals_to, -1, t_a))
-
-
 @inline
 def has_beside(s: SearchState, step: int) -> bool:
     """Whether an event that is taken as ``step`` is asked beside all those before."""
@@ -258,7 +245,7 @@ def trial_holds(s: SearchState, size: int, t_a: int) -> int:
     """
     step = s.trial[size - 1].step
     of, present = s.t.steps[step], placed(s, s.trial, 0, size)
-    return int(_hold(s, s.trial, 0, size, present, of.beside_from, of.beside_to, step, t_a))
+    return int(hold_of(s, s.trial, 0, size, present, of.beside_from, of.beside_to, step, t_a))
 
 
 @kernel

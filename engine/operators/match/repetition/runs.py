@@ -23,8 +23,8 @@ from slackwater.engine.operators.match.repetition.asking import (
     key_equal,
     placed,
     role_of,
+    taken,
     trial_holds,
-    tried,
 )
 from slackwater.engine.operators.match.repetition.compiled import ANY, CUR, STRICT, SearchState
 from slackwater.engine.operators.match.repetition.gaps import follows, scan
@@ -132,7 +132,7 @@ def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
     and it could have been one more of a repetition that has ended.
     """
     its, now, member = s.runs[run], s.setting[0], s.events[row].member
-    ways, taken, shut = 0, -1, 0
+    ways, last, shut = 0, -1, 0
     if row == run:
         member &= now.firsts
     elif s.events[row].ref <= its.end:
@@ -147,7 +147,7 @@ def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
             for p in range(its.step + 1):
                 if its.present >> p & 1:
                     s.rows[role_of(p, CUR)] = s.taken[run, p]
-        fits = tried(s, q, row, its.last if again else -1, its.present, now.widest_t_a)
+        fits = taken(s, q, row, its.last if again else -1, its.present, now.widest_t_a)
         if fits != IMPOSSIBLE and has_beside(s, q):
             fits = min(fits, _beside(s, run, row, q))
         if fits == POSSIBLE:
@@ -155,8 +155,8 @@ def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
         if fits == CERTAIN and again and its.closed:
             shut = -1
         elif fits == CERTAIN:
-            ways, taken = ways + 1, q
-    return ways or shut, taken
+            ways, last = ways + 1, q
+    return ways or shut, last
 
 
 @inline

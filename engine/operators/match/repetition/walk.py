@@ -16,16 +16,16 @@ from typing import Final, NamedTuple
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR, INT_MAX
 from slackwater.engine.operators.match.repetition.asking import (
-    finals_hold,
     has_beside,
+    hold_of,
     key_equal,
     near,
     order_of,
     placed,
     succession_of,
+    taken,
     takes_hold,
     trial_holds,
-    tried,
 )
 from slackwater.engine.operators.match.repetition.compiled import (
     ALL_MATCHES,
@@ -133,7 +133,7 @@ def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int,
         ended = q == level.step and s.events[row].ref > level.ended
         if ended and now.contiguity != NEXT:
             continue
-        fits = tried(s, q, row, before if q == level.step else -1, present, t_a)
+        fits = taken(s, q, row, before if q == level.step else -1, present, t_a)
         if fits != IMPOSSIBLE and has_beside(s, q):
             fits = min(fits, _beside(s, depth, row, q, t_a))
         if fits == CERTAIN:
@@ -173,8 +173,8 @@ def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
 @kernel
 def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
     """Whether the events are a match, as far as clocks can say, gaps apart."""
-    found, first = CERTAIN, s.path[from_].row
-    if spread_of(s.setting[0]):
+    now, found, first = s.setting[0], CERTAIN, s.path[from_].row
+    if spread_of(now):
         for i in range(from_, from_ + size):
             row = s.path[i].row
             found = min(found, near(s, first, row, 1, t_a))
@@ -183,11 +183,12 @@ def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) ->
         if found != IMPOSSIBLE:
             found = min(found, takes_hold(s, from_, size, t_a))
         placed(s, s.path, from_, size)
-    elif s.setting[0].within >= 0:
+    elif now.within >= 0:
         last = s.path[from_ + size - 1].row
         found = near(s, first, last, 1, t_a)
     if found != IMPOSSIBLE:
-        found = min(found, finals_hold(s, from_, size, present, t_a))
+        start, to = now.finals_from, now.finals_to
+        found = min(found, hold_of(s, s.path, from_, size, present, start, to, -1, t_a))
         placed(s, s.path, from_, size)
     return found
 
@@ -434,7 +435,7 @@ def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> in
     now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
     row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s.setting[0]), 0
     t_a = now.widest_t_a
-    if tried(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
+    if taken(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
         return 0
     _pushed(s, 0, row, step, 1, place)
     within = INT_MAX if now.within < 0 else e[row].ref + now.within + spread

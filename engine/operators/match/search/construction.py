@@ -21,12 +21,11 @@ from slackwater.engine.operators.match.search.state import (
     among,
     conditions_hold,
     conditions_met,
-    highest,
     key_of,
     keys_equal,
     lasts_within,
-    lowest,
     matched,
+    possible_times,
     relations_hold,
     slack_of,
     spread_of,
@@ -205,8 +204,7 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
         return 0
     first, last = s.t.branches[of.branch].members_from, s.t.branches[of.branch].members_to
     from_, to = of.pairs_from, of.pairs_to
-    high = highest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to, 0)
-    low = lowest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to, 0)
+    low, high = possible_times(s.t.pairs, s.t.relations, now, e, s.partial, from_, to, 0)
     stack = s.stacks.stack[found]
     at, stop = first_not_below(entry, stack.start, stack.size, low), stack.start + stack.size
     while at < stop and entry[at].time <= high:
@@ -259,8 +257,9 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
     from_, to = probe.pairs_from, probe.pairs_to
     low, high, by_end = -FAR, FAR, probe.sorted_by
     if by_end != UNSORTED:
-        low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
-        high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
+        low, high = possible_times(
+            s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end
+        )
     low = max(low, s.floor[probe.step])
     for b in range(probe.bounds_from, probe.bounds_to):
         low, high = narrowed(s, b, row, low, high)

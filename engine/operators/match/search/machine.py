@@ -371,19 +371,17 @@ def intervals(operation: int, left: int, right: int, detail: int, work: np.ndarr
         low, high = low + by_low, high + by_high
     elif operation == SUBTRACT_INTERVALS:
         low, high = low - by_high, high - by_low
-    elif operation == MULTIPLY_INTERVALS:
-        first, second = low * by_low, low * by_high
-        third, fourth = high * by_low, high * by_high
-        low = min(first, second, third, fourth)
-        high = max(first, second, third, fourth)
-        unknown = np.isnan(first + second + third + fourth)
-    elif by_low == 0.0 == by_high:
+    elif operation == DIVIDE_INTERVALS and by_low == 0.0 == by_high:
         return False
-    elif by_low <= 0.0 <= by_high:
+    elif operation == DIVIDE_INTERVALS and by_low <= 0.0 <= by_high:
         low, high = -np.inf, np.inf
     else:
-        first, second = low / by_low, low / by_high
-        third, fourth = high / by_low, high / by_high
+        if operation == MULTIPLY_INTERVALS:
+            first, second = low * by_low, low * by_high
+            third, fourth = high * by_low, high * by_high
+        else:
+            first, second = low / by_low, low / by_high
+            third, fourth = high / by_low, high / by_high
         low = min(first, second, third, fourth)
         high = max(first, second, third, fourth)
         unknown = np.isnan(first + second + third + fourth)

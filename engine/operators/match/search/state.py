@@ -196,38 +196,14 @@ def relations_hold(
 
 
 @kernel
-def lowest(
+def possible_times(
     pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
     from_: int, to: int, by_end: int,
-) -> int:  # fmt: skip
-    """The least start (``by_end``: end) that a range of pairs leaves possible: no event ends before
-    it begins.
+) -> tuple[int, int]:  # fmt: skip
+    """The least and the largest start (``by_end``: end) that a range of pairs leaves possible: no
+    event ends before it begins.
     """
-    low = -FAR
-    for p in range(from_, to):
-        pair = pairs[p]
-        row = partial[pair.other]
-        slack = slack_of(now, e, row)
-        for r in range(pair.relations_from, pair.relations_to):
-            relation = relations[r]
-            asks = relation.right == pair.step
-            asks = asks and (by_end or relation.right_end * now.spans == 0)
-            if asks and (relation.strict or now.divider):
-                least = _time(e[row], relation.left_end) - relation.bound
-                low = max(low, least - slack if slack else least + relation.strict)
-        if now.within >= 0 and now.divider:
-            # Between two steps there may lie three uncertain comparisons: e, first, last, f.
-            low = max(low, e[row].ref - now.within - 3 * spread_of(now))
-    return low
-
-
-@kernel
-def highest(
-    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
-    from_: int, to: int, by_end: int,
-) -> int:  # fmt: skip
-    """The largest start (``by_end``: end) that a range of pairs leaves possible."""
-    high = FAR
+    low, high = -FAR, FAR
     for p in range(from_, to):
         pair = pairs[p]
         row = partial[pair.other]
@@ -237,9 +213,17 @@ def highest(
             if relation.left == pair.step and relation.left_end >= by_end * now.spans:
                 most = _time(e[row], relation.right_end) + relation.bound
                 high = min(high, most + slack if slack else most - relation.strict)
+            asks = relation.right == pair.step
+            asks = asks and (by_end or relation.right_end * now.spans == 0)
+            if asks and (relation.strict or now.divider):
+                least = _time(e[row], relation.left_end) - relation.bound
+                low = max(low, least - slack if slack else least + relation.strict)
         if now.within >= 0:
-            high = min(high, e[row].ref + now.within + 3 * spread_of(now))
-    return high
+            # Between two steps there may lie three uncertain comparisons: e, first, last, f.
+            reach = now.within + 3 * spread_of(now)
+            high = min(high, e[row].ref + reach)
+            low = max(low, e[row].ref - reach if now.divider else low)
+    return low, high
 
 
 @inline
