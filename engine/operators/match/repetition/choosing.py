@@ -184,14 +184,19 @@ def choose_newest(s: SearchState, stack: int, row: int) -> bool:
 
 
 @kernel
-def choose_late(s: SearchState, stack: int, row: int) -> bool:
-    """What ``row``, which lies between others, does to them; False: there is no room."""
+def choose_late(s: SearchState, stack: int, row: int, again: bool) -> bool:
+    """What ``row``, which lies between others, does to them; False: there is no room. ``again``: it
+    is none of the events, and names the partition, where matches are chosen again but those that
+    stay.
+    """
     now, of, entry, after = s.setting[0], s.stacks.stack[stack], s.stacks.entry, -FAR
     spread, ref, stop = spread_of(now), s.events[row].ref, of.start + of.size
     within = now.within if now.within >= 0 else FAR // 4
-    time = ref - spread - (within if now.trailing else 0)
-    reach = ref + within + spread + (within if now.leading else 0)
-    high = ref + spread + (within if now.leading else 0)
+    time, reach, high = -FAR, FAR, FAR
+    if not again:
+        time = ref - spread - (within if now.trailing else 0)
+        reach = ref + within + spread + (within if now.leading else 0)
+        high = ref + spread + (within if now.leading else 0)
     low = starts_from(s, stack, time)
     first, to = low, first_not_below(entry, of.start, of.size, reach + 1)
     begin, end = low, to
@@ -207,29 +212,11 @@ def choose_late(s: SearchState, stack: int, row: int) -> bool:
         low, high = of.start, FAR
     else:
         to = first_not_below(entry, of.start, of.size, high + 1)
-    region = Region(stack, row, low, high, KEPT_NOW)
-    fine = _sweep(s, region, row, OLD, begin, end, after)
-    if fine:
+    region, fine = Region(stack, row, low, high, KEPT_NOW), True
+    if not again:
+        fine = _sweep(s, region, row, OLD, begin, end, after)
         _settle(s, region, first, to, False, False)
-        fine = _sweep(s, region, -1, NEW, begin, end, after)
+    fine = fine and _sweep(s, region, -1, NEW, begin, end, after)
     _settle(s, region, first, to, fine, False)
-    s.marks[stack].known = 0
-    return fine
-
-
-@kernel
-def choose_all(s: SearchState, stack: int, row: int) -> bool:
-    """Chooses again among all matches of a stack but those that stay; ``row``, which is none of
-    their events, names the partition. False: there is no room.
-    """
-    of, after = s.stacks.stack[stack], -FAR
-    begin, stop = of.start, of.start + of.size
-    region = Region(stack, row, begin, FAR, KEPT_NOW)
-    if s.setting[0].rule == APART:
-        begin = _last_final(s, region, begin)
-        if begin > of.start:
-            after = s.stacks.entry[begin - 1].time
-    fine = _sweep(s, region, -1, NEW, begin, stop, after)
-    _settle(s, region, begin, stop, fine, False)
     s.marks[stack].known = 0
     return fine

@@ -14,7 +14,6 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.repetition.choosing import (
-    choose_all,
     choose_late,
     choose_newest,
 )
@@ -178,7 +177,7 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
         elif newest and not event.member & now.trailing:
             fine = choose_newest(s, stack, row)
         else:
-            fine = choose_late(s, stack, row)
+            fine = choose_late(s, stack, row, False)
         if not fine:
             now.found_n, now.path_n, now.doubts_n = found, path, doubts
             return row, FOUND_FULL
@@ -196,7 +195,7 @@ def choose_again(s: SearchState, first: int, stop: int) -> tuple[int, int]:
     for row in range(first, stop):
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
         stack = find(s.stacks, 0, _key(s, row))
-        if stack >= 0 and not choose_all(s, stack, row):
+        if stack >= 0 and not choose_late(s, stack, row, True):
             now.found_n, now.path_n, now.doubts_n = found, path, doubts
             return row, FOUND_FULL
     return stop, DONE

@@ -321,21 +321,16 @@ def _find_doubts(
             doubtful = _doubt(d, doubtful, place, j)
         place, j = kept.next[place], j + 1
     inside = doubtful
-    j, place = rows, kept.next[last]
-    near = widest > 0 and place != NONE
-    while near and doubtful <= DOUBTS_MAX and kept.ref[place] - kept.ref[last] <= 2 * widest:
-        if _moves(place, j - rows + 1, book, widest, False):
-            doubtful = _doubt(d, doubtful, place, j)
-        j, place = j + 1, kept.next[place]
-        near = place != NONE
-    j, place = -1, prev[first]
-    near = widest > 0 and place != NONE
-    while near and doubtful <= DOUBTS_MAX and kept.ref[first] - kept.ref[place] <= 2 * widest:
-        if _moves(place, -j, book, widest, True):
-            doubtful = _doubt(d, doubtful, place, j)
-            before += 1
-        j, place = j - 1, prev[place]
-        near = place != NONE
+    for ahead in (False, True):  # of those behind the window, then of those before it
+        edge, apart = (first if ahead else last), 1
+        place = prev[edge] if ahead else kept.next[edge]
+        while widest > 0 and place != NONE and doubtful <= DOUBTS_MAX:
+            if abs(kept.ref[place] - kept.ref[edge]) > 2 * widest:
+                break
+            if _moves(place, apart, book, widest, ahead):
+                doubtful = _doubt(d, doubtful, place, -apart if ahead else rows - 1 + apart)
+                before += ahead
+            place, apart = prev[place] if ahead else kept.next[place], apart + 1
     return sure, doubtful, before, inside
 
 
