@@ -35,7 +35,7 @@ TIMES: Final = ("ref", "ts", "hold", "fit")
 DUPLICATES: Final = ("drop", "pass")
 _LATE: Final = ("pass", "drop")
 SHARED: Final = ("late", "time", "duplicates")
-"""The settings that all slack orders have."""
+"""The settings that all slack orders have (``SlackSettings``)."""
 _SPAN_MAX_NS: Final = 1 << 58
 _DIGITS_MAX: Final = 9
 
@@ -281,6 +281,17 @@ class OrderSettings(ABC):
         """
         del plans
         return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackSettings(OrderSettings):
+    """``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``; ``duplicates``: as
+    ``engine.order.duplicates``, ``drop`` | ``pass``.
+    """
+
+    late: str = "pass"
+    time: str = "ref"
+    duplicates: str = "drop"
 
 
 # What orders without numbers do first: reference times, second copies, future guard, counts.

@@ -60,22 +60,21 @@ from functools import partial
 from typing import Final, Self
 
 import numpy as np
+from msgspec.structs import replace
 
 from slackwater.engine.core.columns import mask_name
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.core.released import Strings
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, PPB, Record, one
 from slackwater.engine.order.base import (
     SHARED,
     SLACK_MAX_NS,
-    Correction,
     Order,
     Ordered,
-    OrderSettings,
     OrderSite,
+    SlackSettings,
     choice,
     factor,
     only_known,
@@ -150,28 +149,25 @@ class AqKSlack(SlackOrder):
     """The ordering operator ``aq-kslack``, and several of them over the same rows.
 
     Args:
-        buffers: for each its settings, the window and the aggregate, and the events that are
-            looked at; what others do changes neither its K nor a coverage.
-        strings: of the site.
-        correction: what is done first.
-        wanted: columns that travel with the events; None: all.
+        buffers: for each its settings, which differ in their errors alone, and the queries that it
+            serves: of their window and aggregate it looks at the events that they read. What others
+            do changes neither its K nor a coverage.
+        site: for which it is.
     """
 
     def __init__(
-        self,
-        buffers: Sequence[tuple[AqKSlackSettings, Window, Reads]],
-        strings: Strings,
-        correction: Correction,
-        wanted: set[str] | None,
+        self, buffers: Sequence[tuple[AqKSlackSettings, Sequence[Plan]]], site: OrderSite
     ) -> None:
+        measures = [(each, each.served(plans), reads_of(plans)) for each, plans in buffers]
         # The values are held like any column, and left out of what is released if none asked.
-        values = {ATTR_PREFIX + of.attr for _, of, _ in buffers if of.attr is not None}
-        self._strings = strings
-        self._unasked = set() if wanted is None else values - wanted
-        runs = [partial(self._measured, served, reads) for _, served, reads in buffers]
-        owns = [_begun(settings, served) for settings, served, _ in buffers]
-        late = buffers[0][0].late
-        super().__init__(runs, owns, late, correction, None if wanted is None else wanted | values)
+        values = {ATTR_PREFIX + of.attr for _, of, _ in measures if of.attr is not None}
+        self._strings, self._unasked = site.clocks.strings, set[str]()
+        if site.wanted is not None:
+            self._unasked = values - site.wanted
+            site = replace(site, wanted=site.wanted | values)
+        runs = [partial(self._measured, served, reads) for _, served, reads in measures]
+        owns = [_begun(settings, served) for settings, served, _ in measures]
+        super().__init__(runs, owns, buffers[0][0], site)
 
     def _measured(
         self, served: Window, reads: Reads, b: SlackBuffer, start: int, end: int, own: np.ndarray
@@ -389,14 +385,12 @@ _GAIN_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class AqKSlackSettings(OrderSettings):
+class AqKSlackSettings(SlackSettings):
     """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
 
     ``window_ns``, ``agg`` (``count`` | ``sum`` | ``avg`` of the attribute ``attr``): None = as the
     queries say (``engine.order.served``). ``slide_ns``: None = the window. ``horizon_ppm``:
     quantile of L. ``control``: one of ``CONTROLS``; ``kp_milli``, ``kd_milli``: its gains.
-    ``late``: ``pass`` | ``drop``. ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` |
-    ``pass``.
     """
 
     error_ppm: int
@@ -409,9 +403,6 @@ class AqKSlackSettings(OrderSettings):
     control: str = "relative"
     kp_milli: int = KP_MILLI
     kd_milli: int = KD_MILLI
-    late: str = "pass"
-    time: str = "ref"
-    duplicates: str = "drop"
 
     @classmethod
     def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
@@ -453,7 +444,7 @@ class AqKSlackSettings(OrderSettings):
         )
 
     def build(self, site: OrderSite) -> Order:
-        return quality_buffers([(self, site.plans)], site)
+        return AqKSlack([(self, site.plans)], site)
 
     def served(self, plans: Sequence[Plan]) -> Window:
         """The window that is measured.
@@ -466,18 +457,6 @@ class AqKSlackSettings(OrderSettings):
     def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
         served = self.served(plans)
         return {} if served.attr is None else {served.attr: served.agg != "count"}
-
-
-def quality_buffers(
-    buffers: Sequence[tuple[AqKSlackSettings, Sequence[Plan]]], site: OrderSite
-) -> Order:
-    """A buffer for each of ``buffers``, whose settings differ in their errors alone, with the
-    queries that it serves.
-    """
-    settings, _ = buffers[0]
-    correction = Correction(site.clocks, site.guards, settings.duplicates)
-    measures = [(each, each.served(plans), reads_of(plans)) for each, plans in buffers]
-    return AqKSlack(measures, site.clocks.strings, correction, site.wanted)
 
 
 # ``kslack-chain``: K-slack buffers in a row, each query reading after its own (R19 2.3.5).
@@ -495,11 +474,9 @@ def quality_buffers(
 
 
 @dataclass(frozen=True, slots=True)
-class KSlackChainSettings(OrderSettings):
-    """``ks_ns``: the slacks, ascending; ``late``: ``pass`` | ``drop``.
-
-    ``qualities``: the buffers, where an error sizes them; then there is no slack.
-    ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` | ``pass``.
+class KSlackChainSettings(SlackSettings):
+    """``ks_ns``: the slacks, ascending. ``qualities``: the buffers, where an error sizes them; then
+    there is no slack.
 
     Query ``i`` reads after slack ``i``; further queries, and the ordered stream, after the last. By
     quality every query has its own, which further ones size by the last error, and the ordered
@@ -508,9 +485,6 @@ class KSlackChainSettings(OrderSettings):
 
     ks_ns: tuple[int, ...] = ()
     qualities: tuple[AqKSlackSettings, ...] = ()
-    late: str = "pass"
-    time: str = "ref"
-    duplicates: str = "drop"
 
     listed = "ks"
 
@@ -544,10 +518,8 @@ class KSlackChainSettings(OrderSettings):
 
     def build(self, site: OrderSite) -> Order:
         if self.qualities:
-            return quality_buffers(self._by_query(site.plans), site)
-        slacks = self.ks_ns[:-1][: len(site.plans)] + self.ks_ns[-1:]
-        correction = Correction(site.clocks, site.guards, self.duplicates)
-        return fixed_buffers(slacks, self.late, correction, site.wanted)
+            return AqKSlack(self._by_query(site.plans), site)
+        return fixed_buffers(self.ks_ns[:-1][: len(site.plans)] + self.ks_ns[-1:], self, site)
 
     def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
         found: dict[str, bool] = {}

@@ -18,7 +18,13 @@ from slackwater.engine.core.columns import (
     mask_name,
 )
 from slackwater.engine.core.released import IN_ORDER, Gaps, Progress
-from slackwater.engine.order.base import Correction, KeepsSources, Ordered
+from slackwater.engine.order.base import (
+    Correction,
+    KeepsSources,
+    Ordered,
+    OrderSite,
+    SlackSettings,
+)
 from slackwater.engine.order.slack.buffer import Index, SlackBuffer, flush_all
 
 # Rows that stay where they are while they are held, and move together once in a while.
@@ -123,21 +129,20 @@ class SlackOrder(KeepsSources):
 
     Each of ``runs`` has a buffer of its own over the same rows: the first queries read what the
     first ones let go of, one each; further queries, and the ordered stream, read the last.
-    ``owns``: what each one's own state starts with. ``late``: ``pass`` | ``drop``.
+    ``owns``: what each one's own state starts with.
     """
 
     def __init__(
         self,
         runs: Sequence[Run],
         owns: Sequence[np.ndarray],
-        late: str,
-        correction: Correction,
-        wanted: set[str] | None,
+        settings: SlackSettings,
+        site: OrderSite,
     ) -> None:
         self._runs = runs
-        self._indexes = [Index(own, late) for own in owns]
-        self._wanted = wanted
-        self._correction = correction
+        self._indexes = [Index(own, settings.late) for own in owns]
+        self._wanted = site.wanted
+        self._correction = Correction(site.clocks, site.guards, settings.duplicates)
         self._arena = Arena()
         self._row_bytes = 0
 

@@ -15,10 +15,9 @@ from slackwater.engine.kernels.records import INT_MAX, one, record
 from slackwater.engine.order.base import (
     SHARED,
     SLACK_MAX_NS,
-    Correction,
     Order,
-    OrderSettings,
     OrderSite,
+    SlackSettings,
     only_known,
     shared,
 )
@@ -40,16 +39,10 @@ KSLACK: Final = record("slack")
 
 
 @dataclass(frozen=True, slots=True)
-class KSlackSettings(OrderSettings):
-    """``k_ns``: the slack; ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``.
-
-    ``duplicates``: ``drop`` | ``pass``.
-    """
+class KSlackSettings(SlackSettings):
+    """``k_ns``: the slack."""
 
     k_ns: int
-    late: str = "pass"
-    time: str = "ref"
-    duplicates: str = "drop"
 
     first = "k"
 
@@ -64,16 +57,13 @@ class KSlackSettings(OrderSettings):
         return cls(k_ns, **shared(pairs))
 
     def build(self, site: OrderSite) -> Order:
-        correction = Correction(site.clocks, site.guards, self.duplicates)
-        return fixed_buffers((self.k_ns,), self.late, correction, site.wanted)
+        return fixed_buffers((self.k_ns,), self, site)
 
 
-def fixed_buffers(
-    slacks: Sequence[int], late: str, correction: Correction, wanted: set[str] | None
-) -> SlackOrder:
+def fixed_buffers(slacks: Sequence[int], settings: SlackSettings, site: OrderSite) -> SlackOrder:
     """Buffers that hold events for so many ns each, side by side."""
     owns = [one(KSLACK, slack=slack) for slack in slacks]
-    return SlackOrder([_run_fixed] * len(owns), owns, late, correction, wanted)
+    return SlackOrder([_run_fixed] * len(owns), owns, settings, site)
 
 
 @kernel
@@ -100,14 +90,8 @@ MP_KSLACK: Final = record("slack", "lowest")
 
 
 @dataclass(frozen=True, slots=True)
-class MpKSlackSettings(OrderSettings):
-    """``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``; ``duplicates``: as
-    ``engine.order.duplicates``, ``drop`` | ``pass``.
-    """
-
-    late: str = "pass"
-    time: str = "ref"
-    duplicates: str = "drop"
+class MpKSlackSettings(SlackSettings):
+    """Those of all slack orders."""
 
     @classmethod
     def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
@@ -116,9 +100,7 @@ class MpKSlackSettings(OrderSettings):
         return cls(**shared(pairs))
 
     def build(self, site: OrderSite) -> Order:
-        own = one(MP_KSLACK, lowest=INT_MAX)
-        correction = Correction(site.clocks, site.guards, self.duplicates)
-        return SlackOrder([_run_growing], [own], self.late, correction, site.wanted)
+        return SlackOrder([_run_growing], [one(MP_KSLACK, lowest=INT_MAX)], self, site)
 
 
 @kernel

@@ -41,22 +41,20 @@ from typing import Final, Self
 import numpy as np
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, Record, one, record
 from slackwater.engine.kernels.tables import MULTIPLIER
 from slackwater.engine.order.base import (
     SHARED,
-    Correction,
     Order,
-    OrderSettings,
     OrderSite,
+    SlackSettings,
     factor,
     only_known,
     shared,
     span_if_given,
 )
-from slackwater.engine.order.served import Reads, longest_window, reads_of
+from slackwater.engine.order.served import longest_window, reads_of
 from slackwater.engine.order.slack.buffer import SlackBuffer, push, release_until
 from slackwater.engine.order.slack.held_order import SlackOrder
 from slackwater.engine.query.plan import Plan
@@ -91,21 +89,15 @@ _SPLIT: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class LdopSettings(OrderSettings):
+class LdopSettings(SlackSettings):
     """``window_ns``: ``|w|``; None: as the queries say (``engine.order.served``).
 
     ``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
-
-    ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``;
-    ``duplicates``: ``drop`` | ``pass``.
     """
 
     window_ns: int | None = None
     factor_low_milli: int = FACTOR_UNIT
     factor_high_milli: int = FACTOR_UNIT
-    late: str = "pass"
-    time: str = "ref"
-    duplicates: str = "drop"
 
     first = "factor"
 
@@ -121,10 +113,7 @@ class LdopSettings(OrderSettings):
         return cls(window_ns, low_milli, high_milli, **shared(pairs))
 
     def build(self, site: OrderSite) -> Order:
-        window_ns = longest_window(site.plans, self.window_ns)
-        correction = Correction(site.clocks, site.guards, self.duplicates)
-        reads, strings = reads_of(site.plans), site.clocks.strings
-        return Ldop(self, window_ns, reads, strings, correction, site.wanted)
+        return Ldop(self, site)
 
     def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
         longest_window(plans, self.window_ns)
@@ -136,30 +125,19 @@ class Ldop(SlackOrder):
 
     Args:
         settings: its own.
-        window_ns: ``|w|``.
-        reads: the events that are looked at.
-        strings: of the site.
-        correction: what is done first.
-        wanted: columns that travel with the events; None: all.
+        site: for which it is.
     """
 
-    def __init__(
-        self,
-        settings: LdopSettings,
-        window_ns: int,
-        reads: Reads,
-        strings: Strings,
-        correction: Correction,
-        wanted: set[str] | None,
-    ) -> None:
+    def __init__(self, settings: LdopSettings, site: OrderSite) -> None:
+        window_ns = longest_window(site.plans, settings.window_ns)
         low, width = settings.factor_low_milli, -(-window_ns // BUCKETS)
         own = one(
             LDOP, window=window_ns, low=low, choices=settings.factor_high_milli - low + 1,
             width=width, places=-(-window_ns // width), bucket=INT_MIN, stretch=INT_MIN,
             factor=low, wait=window_ns, read=INT_MIN,
         )  # fmt: skip
-        self._reads, self._strings = reads, strings
-        super().__init__([self._looked_at], [own], settings.late, correction, wanted)
+        self._reads, self._strings = reads_of(site.plans), site.clocks.strings
+        super().__init__([self._looked_at], [own], settings, site)
 
     def _looked_at(self, buffer: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
         read = self._reads.rows(self._arena.columns, start, end, self._strings)
