@@ -109,6 +109,8 @@ class Windows(Restorable, ABC):
     """How many columns of numbers a result has behind those of its aggregates."""
     in_panes: ClassVar[bool] = False
     """Whether rows go to panes, which the windows share."""
+    go_on: ClassVar[staticmethod[[a.PassBatch, t.PassState], int]]
+    """The kernel of the pass, from where its state is; gives why it returned."""
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
@@ -202,7 +204,7 @@ class Windows(Restorable, ABC):
                 self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
                 self._own(),
             )  # fmt: skip
-            why = self._pass(batch, book)
+            why = self.go_on(batch, book)
             needed = int(self._state["needed"][0])
             if why == a.OUTBOX_FULL:
                 self._send(results)
@@ -216,10 +218,6 @@ class Windows(Restorable, ABC):
         self._make_entries(0)
         self._forget()
         return results
-
-    @abstractmethod
-    def _pass(self, batch: a.PassBatch, book: t.PassState) -> int:
-        """Run the pass; gives why it returned."""
 
     @abstractmethod
     def _own(self) -> tuple[Any, ...]:

@@ -97,6 +97,11 @@ class OwnWindows(Windows):
     behind = 1
     initial = MappingProxyType({"frontier": INT_MIN // 2, "frontier_at": INT_MIN})
 
+    def counters(self) -> dict[str, int]:
+        """Rows too late, or without room."""
+        st = self._state
+        return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
+
     def _forget(self) -> None:
         if len(self._missing.table.left):
             # A window may have begun long before that: its gaps count until it has gone.

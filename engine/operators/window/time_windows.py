@@ -70,6 +70,7 @@ class TimeWindows(Windows):
 
     state_fields = (*Windows.state_fields, "_left_out", "_ranked")
 
+    go_on = staticmethod(run)
     lasting = a.LASTING
     record = a.STATE
     initial = MappingProxyType(
@@ -130,9 +131,6 @@ class TimeWindows(Windows):
 
     def _own(self) -> t.TimeState:
         return t.TimeState(self._panes, self._changed[0], self._changed[1], self._no_key)
-
-    def _pass(self, batch: a.PassBatch, book: t.PassState) -> int:
-        return run(batch, book)
 
     def _forget(self) -> None:
         if self._ranked is not None:

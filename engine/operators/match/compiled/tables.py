@@ -74,20 +74,15 @@ class CompiledScope(Struct, frozen=True):
         return [end for end in self.ends if step in (end.left, end.right)]
 
     @property
-    def low(self) -> int | None:
-        """The one step that bounds it below, if nothing but keys joins it with others."""
-        return self._one(below=True)
-
-    @property
-    def high(self) -> int | None:
-        return self._one(below=False)
-
-    def _one(self, *, below: bool) -> int | None:
+    def sides(self) -> tuple[int, int] | None:
+        """The one step that bounds it below and the one above, if nothing but keys joins it with
+        others.
+        """
         lower = [end.left for end in self.ends if end.right == self.step]
         upper = [end.right for end in self.ends if end.left == self.step]
         if len(lower) != 1 or len(upper) != 1 or self.joined:
             return None
-        return lower[0] if below else upper[0]
+        return lower[0], upper[0]
 
 
 def check_negated(plan: SeqPlan) -> None:
@@ -439,10 +434,10 @@ class _Branch:
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
             keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
-            own = pivot is scope
-            if scope.low is None or not keyed or (scope.low == scope.high and not own):
+            own, sides = pivot is scope, scope.sides
+            if sides is None or not keyed or (sides[0] == sides[1] and not own):
                 continue
-            for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
+            for side, end, other in ((LOW, *sides), (HIGH, *sides[::-1])):
                 if end == step and (own or other in known):
                     keys = self._keys(scope.step, scope.groups, known)
                     found.append((scope.number, side, int(own), *keys))

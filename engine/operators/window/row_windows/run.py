@@ -270,6 +270,7 @@ class CountedWindows(OwnWindows):
 
     state_fields = (*OwnWindows.state_fields, "_counted")
 
+    go_on = staticmethod(run)
     lasting = h.LASTING
     record = h.STATE
     initial = MappingProxyType({**OwnWindows.initial, "asked": NONE})
@@ -286,22 +287,17 @@ class CountedWindows(OwnWindows):
         self._sorted = new_sorted(len(self._arguments) if sorts else 0, plan.rows, plan.every_rows)
 
     def counters(self) -> dict[str, int]:
-        """Rows too late, or without room; those of windows that are not full."""
-        st, cells = self._state, self._held.cells
+        """Besides: rows of windows that are not full."""
+        cells = self._held.cells
         live = cells.table[cells.table >= 0]
         of = self._counted.of[live[cells.window[live] == 0]]
         emitted = (of["next"] - 1) * self.plan.every_rows + self.plan.rows
         events = of["base"] + of["count"]
-        return {
-            "too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0]),
-            "in_no_full_window": int((events - (of["next"] > 0) * emitted).clip(0).sum()),
-        }  # fmt: skip
+        rest = (events - (of["next"] > 0) * emitted).clip(0)
+        return super().counters() | {"in_no_full_window": int(rest.sum())}
 
     def _own(self) -> RowState:
         return RowState(self._counted, self._doubts, self._sorted)
-
-    def _pass(self, batch: PassBatch, book: PassState) -> int:
-        return run(batch, book)
 
     def _oldest(self) -> int:
         cells = self._held.cells

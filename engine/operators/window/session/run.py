@@ -222,6 +222,7 @@ class SessionWindows(OwnWindows):
 
     state_fields = (*OwnWindows.state_fields, "_sessions")
 
+    go_on = staticmethod(run)
     lasting = h.LASTING
     record = h.STATE
 
@@ -231,16 +232,8 @@ class SessionWindows(OwnWindows):
         super().__init__(plan, settings, site)
         self._sessions = h.new_sessions(len(self._held.cells.window), _SEAMS)
 
-    def counters(self) -> dict[str, int]:
-        """Rows too late, or without room."""
-        st = self._state
-        return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
-
     def _own(self) -> Sessions:
         return self._sessions
-
-    def _pass(self, batch: PassBatch, book: PassState) -> int:
-        return run(batch, book)
 
     def _oldest(self) -> int:
         cells = self._held.cells
