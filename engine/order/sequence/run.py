@@ -234,7 +234,16 @@ def place_rings(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.n
 
     ``low``, ``high``: room for the smallest and largest number that may meet in a lane's ring.
     """
-    _needed(rows, lanes, low, high)
+    for lane in range(len(lanes)):
+        low[lane] = lanes[lane].expected if lanes[lane].started else INT_MAX
+        high[lane] = INT_MIN
+        if lanes[lane].ann_inc > lanes[lane].inc:  # may begin during this call
+            low[lane] = min(low[lane], lanes[lane].ann_first)
+    for row in range(len(rows)):
+        if rows[row].kind == _EVENT and rows[row].seq >= 0:
+            lane, seq = rows[row].lane, rows[row].seq
+            low[lane] = min(low[lane], seq)
+            high[lane] = max(high[lane], seq)
     offset = 0
     for lane in range(len(lanes)):
         capacity = _LEAST_RING
@@ -286,17 +295,3 @@ def move_runs(lanes: np.ndarray, packed: np.ndarray, placed: np.ndarray, back: b
             else:
                 placed[place] = packed[at]
             at += 1
-
-
-@inline
-def _needed(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    for lane in range(len(lanes)):
-        low[lane] = lanes[lane].expected if lanes[lane].started else INT_MAX
-        high[lane] = INT_MIN
-        if lanes[lane].ann_inc > lanes[lane].inc:  # may begin during this call
-            low[lane] = min(low[lane], lanes[lane].ann_first)
-    for row in range(len(rows)):
-        if rows[row].kind == _EVENT and rows[row].seq >= 0:
-            lane, seq = rows[row].lane, rows[row].seq
-            low[lane] = min(low[lane], seq)
-            high[lane] = max(high[lane], seq)

@@ -18,7 +18,7 @@ from slackwater.engine.operators.match.repetition.choosing import (
     choose_newest,
 )
 from slackwater.engine.operators.match.repetition.compiled import ALL_MATCHES, ANY, SearchState
-from slackwater.engine.operators.match.repetition.runs import go_on, is_alike, keeps_runs, place_of
+from slackwater.engine.operators.match.repetition.runs import go_on, is_alike, place_of
 from slackwater.engine.operators.match.repetition.starts import (
     latest_start,
     may_begin,
@@ -30,7 +30,7 @@ from slackwater.engine.operators.match.repetition.starts import (
     starts_from,
     walks,
 )
-from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter
+from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter, is_exact
 from slackwater.engine.operators.match.search.construction import DONE, FOUND_FULL, STACKS_FULL
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.stacks import find, insert, needed
@@ -169,7 +169,8 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
         if now.quiet:
             continue
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
-        runs = newest and not same and keeps_runs(s) and is_alike(s, stack, row)
+        runs = newest and not same and now.contiguity != ANY and not now.leading
+        runs = runs and is_exact(s) and is_alike(s, stack, row)
         if runs and not go_on(s, stack, row) and not event.member & now.trailing:
             fine = True
         elif now.rule == ALL_MATCHES:

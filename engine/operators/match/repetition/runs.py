@@ -26,12 +26,11 @@ from slackwater.engine.operators.match.repetition.asking import (
     taken,
     trial_holds,
 )
-from slackwater.engine.operators.match.repetition.compiled import ANY, CUR, STRICT, SearchState
+from slackwater.engine.operators.match.repetition.compiled import CUR, STRICT, SearchState
 from slackwater.engine.operators.match.repetition.gaps import follows, scan
 from slackwater.engine.operators.match.repetition.walk import (
     MatchFilter,
     has_room,
-    is_exact,
     is_scanned,
     is_settled,
     note_match,
@@ -51,13 +50,6 @@ OVER: Final = 3
 
 _ALIKE: Final = 1
 _MIXED: Final = 2
-
-
-@inline
-def keeps_runs(s: SearchState) -> bool:
-    """Whether runs are kept at all."""
-    now = s.setting[0]
-    return bool(now.contiguity != ANY and not now.leading and is_exact(s))
 
 
 @inline

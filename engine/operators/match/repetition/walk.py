@@ -98,15 +98,6 @@ def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
     return True
 
 
-@inline
-def _leads_on(s: SearchState, w: MatchFilter, step: int, row: int, has: bool) -> bool:
-    """Whether the event that must be in the match is, or may still come."""
-    if has or row == w.row:
-        return True
-    later, target = s.t.steps[step].later, s.events[w.row].member
-    return bool(later & target)
-
-
 @kernel
 def _beside(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
     """Whether ``row`` may be taken as ``step``, by what is asked of it beside all events taken."""
@@ -140,9 +131,11 @@ def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int,
             level.relevant = 1
         if fits != IMPOSSIBLE and not ended:
             now.reach = max(now.reach, s.events[row].ref)
-            if w.row < 0 or _leads_on(s, w, q, row, has):
+            later = s.t.steps[q].later
+            # The event that must be in the match is, or may still come.
+            if has or w.row in (-1, row) or later & s.events[w.row].member:
                 return int(q)
-            if s.t.steps[q].later:
+            if later:
                 now.is_open = 1
     return -1
 
