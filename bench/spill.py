@@ -27,7 +27,7 @@ from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
-from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
+from slackwater.engine.operators.match.spill.matcher import Spilling
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import Plan, SeqPlan
 
@@ -113,10 +113,10 @@ def run(found: SeqMatcher, data: Iterable[Released]) -> Outcome:
     return Outcome(spent, matches, counters, waited.sum() / max(len(waited) - 1, 1) / SECOND_NS)
 
 
-def spilling(plan: SeqPlan, folder: Path, pending: int, wait_ns: int) -> SpillingMatcher:
+def spilling(plan: SeqPlan, folder: Path, pending: int, wait_ns: int) -> Spilling:
     bounds = PatternSettings(keep_late_ns=LATEST_NS)
     spill = SpillSettings(folder, None, 20 * SECOND_NS, pending, wait_ns)
-    return SpillingMatcher(plan, spill, bounds)
+    return Spilling(plan, bounds).spill_to(spill)
 
 
 def late_beyond_within() -> None:
@@ -170,7 +170,7 @@ def window_run(name: str) -> tuple[Outcome, float]:
         def matcher(called: str) -> SeqMatcher:
             if spill is None:
                 return SeqMatcher(plan, bounds)
-            return SpillingMatcher(plan, replace(spill, folder=Path(folder) / called), bounds)
+            return Spilling(plan, bounds).spill_to(replace(spill, folder=Path(folder) / called))
 
         run(matcher("warm"), batches(2 * BATCH, 10 * SECOND_NS, 0.05, WINDOW_IDS))
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is now

@@ -21,7 +21,7 @@ from slackwater.engine.operators.match.seq import Alone, SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings, keys_of
 from slackwater.engine.operators.match.spill.chunks import FileChunks
-from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
+from slackwater.engine.operators.match.spill.matcher import Spilling
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
 from tests.pattern.conftest import plan
@@ -124,8 +124,8 @@ def test_the_net_result_is_that_without_spill(
     has_key = bool(keys_of(layout_of(made)))
     spill = SpillSettings(None, hot, chunk, pending, wait, parts if has_key else None)
 
-    def spilling(spill: SpillSettings = spill) -> SpillingMatcher:
-        return Alone(SpillingMatcher(made, spill, bounds), parse_barrier(barrier))
+    def spilling(spill: SpillSettings = spill) -> Spilling:
+        return Alone(Spilling(made, bounds).spill_to(spill), parse_barrier(barrier))
 
     more = {"t_a": t_a, "steps": steps, "pogs": pogs, "end": END}
     plain = tools.run(
@@ -169,7 +169,7 @@ def test_memory_is_bounded_by_what_is_hot(tools: Any) -> None:
     held = {}
     for name, make in (
         ("plain", lambda: SeqMatcher(plan("a b", 8), bounds)),
-        ("spill", lambda: SpillingMatcher(plan("a b", 8), SMALL, bounds)),
+        ("spill", lambda: Spilling(plan("a b", 8), bounds).spill_to(SMALL)),
     ):
         operators: list[SeqMatcher] = []
 
@@ -192,7 +192,7 @@ def test_a_batch_that_is_full_goes_at_once_one_that_is_not_when_its_time_is_over
 
     def at(events: list[Any]) -> list[tuple[int, int]]:
         found = tools.run(
-            lambda: SpillingMatcher(plan("a b", 4), spill, PatternSettings(keep_late_ns=100)),
+            lambda: Spilling(plan("a b", 4), PatternSettings(keep_late_ns=100)).spill_to(spill),
             events, end=END,
         )  # fmt: skip
         return [(r["at"], r["events"][1]["ref"]) for r in found]
@@ -215,7 +215,7 @@ def test_any_event_of_a_match_may_come_late(tools: Any, text: str, kinds: str, l
     events = [tools.Event(kind, ref) for ref, kind in enumerate(kinds, 1)]
     last = tools.replace(events.pop(late), status=LATE)
     found = tools.run(
-        lambda: SpillingMatcher(made, SMALL, PatternSettings(keep_late_ns=100)),
+        lambda: Spilling(made, PatternSettings(keep_late_ns=100)).spill_to(SMALL),
         [*events, tools.Event("F", 60), last], end=END,
     )  # fmt: skip
     assert [r["op"] for r in found] == (["+", "-"] if kinds[late] == "N" else [])
@@ -225,8 +225,8 @@ def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path:
     made, bounds = plan("a !n b", 8), PatternSettings(keep_late_ns=1000)
     events = late_stream(tools, 120)
     files = SpillSettings(tmp_path, 16, 4, pending=3, wait_ns=25)
-    in_memory = tools.run(lambda: SpillingMatcher(made, SMALL, bounds), events)
-    operator = Alone(SpillingMatcher(made, files, bounds, site="a/../b"))
+    in_memory = tools.run(lambda: Spilling(made, bounds).spill_to(SMALL), events)
+    operator = Alone(Spilling(made, bounds, site="a/../b").spill_to(files))
     strings, found = Strings(), []
     for start in range(0, 120, 20):
         found += operator.process(tools.batch(events, strings, start, start + 20))
@@ -243,7 +243,7 @@ def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path:
 def test_what_has_expired_is_deleted(tools: Any, tmp_path: Path) -> None:
     files = SpillSettings(tmp_path, 16, 4)
     settings = PatternSettings(keep_late_ns=50)
-    operator = Alone(SpillingMatcher(plan("a b", 8), files, settings))
+    operator = Alone(Spilling(plan("a b", 8), settings).spill_to(files))
     strings = Strings()
     events = [tools.Event("A", ref) for ref in range(600)]
     for start in range(0, 600, 20):
@@ -257,14 +257,14 @@ def test_restored_it_goes_on_with_the_chunks_of_that_time(tools: Any, tmp_path: 
     events, files = late_stream(tools, 200), SpillSettings(tmp_path, 16, 4, 3, 25)
     strings = Strings()
     batches = [tools.batch(events, strings, start, start + 20) for start in range(0, 200, 20)]
-    operator = Alone(SpillingMatcher(made, files, bounds))
+    operator = Alone(Spilling(made, bounds).spill_to(files))
     whole, told = [], []
     for released in batches[:5]:
         operator.process(released)
     saved = to_bytes(operator.snapshot())
     for released in batches[5:]:
         whole += operator.process(released)
-    again = Alone(SpillingMatcher(made, files, bounds))
+    again = Alone(Spilling(made, bounds).spill_to(files))
     again.restore(from_bytes(saved))
     for released in batches[5:]:
         told += again.process(released)
@@ -313,7 +313,7 @@ def test_windows_larger_than_memory(tools: Any) -> None:
     def spilling(spill: SpillSettings | None) -> SeqMatcher:
         bounds = PatternSettings(keep_late_ns=0)
         operators.append(
-            SeqMatcher(made, bounds) if spill is None else SpillingMatcher(made, spill, bounds)
+            SeqMatcher(made, bounds) if spill is None else Spilling(made, bounds).spill_to(spill)
         )
         return operators[-1]
 
@@ -335,9 +335,9 @@ def test_windows_larger_than_memory(tools: Any) -> None:
 
 def test_queries_that_cannot_spill() -> None:
     with pytest.raises(UserError, match="needs WITHIN"):
-        SpillingMatcher(plan("a b"), SMALL)
+        Spilling(plan("a b")).spill_to(SMALL)
     for text in ("a b", "a !n b"):
         with pytest.raises(UserError, match="parts=2 needs one key that all its events share"):
-            SpillingMatcher(plan(text, 10), SpillSettings(parts=2))
+            Spilling(plan(text, 10)).spill_to(SpillSettings(parts=2))
     with pytest.raises(UserError, match="with purge 'late' alone"):
-        SpillingMatcher(plan("a b", 10), SMALL, PatternSettings(purge="slack"))
+        Spilling(plan("a b", 10), PatternSettings(purge="slack")).spill_to(SMALL)

@@ -25,7 +25,7 @@ from slackwater.engine.operators.match.seq import Alone, SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.match.spill.matcher import (
-    SpillingMatcher,
+    Spilling,
     SpillingRepetition,
     SpillingTree,
 )
@@ -153,7 +153,7 @@ def drawn(kind: str, seed: int) -> Drawn:
         records = torn(chance, rows, w)
         return Drawn(
             *common, lambda: TreeMatcher(plan, settings),
-            lambda: started(SpillingTree(plan, settings), spill),
+            lambda: SpillingTree(plan, settings).spill_to(spill),
             lambda make, cuts: over_records(make, records, cuts, t_a), cuts,
         )  # fmt: skip
     lengths = [0, 0, 0, 1] if kind == "repetition" else [0, 1, 2, 4, w, w + 2]
@@ -169,17 +169,12 @@ def drawn(kind: str, seed: int) -> Drawn:
     if kind == "iseq":
         return Drawn(
             *common, lambda: IseqMatcher(plan, settings),
-            lambda: SpillingMatcher(plan, spill, settings), over, cuts,
+            lambda: Spilling(plan, settings).spill_to(spill), over, cuts,
         )  # fmt: skip
     return Drawn(
         *common, lambda: RepeatMatcher(plan, settings),
-        lambda: started(SpillingRepetition(plan, settings), spill), over, cuts,
+        lambda: SpillingRepetition(plan, settings).spill_to(spill), over, cuts,
     )  # fmt: skip
-
-
-def started(matcher: Any, spill: SpillSettings) -> SeqMatcher:
-    matcher.spill_to(spill)
-    return cast("SeqMatcher", matcher)
 
 
 def torn(chance: random.Random, rows: list[dict[str, Any]], w: int) -> list[Record]:

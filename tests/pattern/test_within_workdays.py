@@ -21,7 +21,7 @@ from slackwater.engine.core.units import Period, longest_workdays
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
-from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
+from slackwater.engine.operators.match.spill.matcher import Spilling
 from slackwater.engine.query import query
 from slackwater.engine.query.endpoints.joins import INDEXES
 from slackwater.engine.query.explain import explain
@@ -194,7 +194,7 @@ def test_what_is_spilled_matches_alike(
     arrived = [event for event in events if event.seq not in late]
     arrived += [replace(event, status=LATE) for event in events if event.seq in late]
     plan, spill = plan_of(pattern, number, "Europe/Berlin"), SpillSettings(hot_ns=0, chunk_ns=DAY)
-    spilled = run(lambda: SpillingMatcher(plan, spill, KEEP), arrived, cuts, end=2**62)
+    spilled = run(lambda: Spilling(plan, KEEP).spill_to(spill), arrived, cuts, end=2**62)
     assert net(spilled) == net(run(lambda: SeqMatcher(plan, KEEP), arrived, cuts, end=2**62))
 
 

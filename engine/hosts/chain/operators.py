@@ -162,14 +162,28 @@ Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator | Matc
 the matcher of a pattern, which a barrier follows."""
 
 
-def _pattern(
-    plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
-) -> Matcher:
+def _matcher(plan: Any, settings: ChainSettings, site: str, chunks: ChunkStore | None) -> Matcher:
     pattern = replace(settings.pattern, certainty=settings.certainty)
     if settings.spill is not None:
-        from slackwater.engine.operators.match.spill.matcher import SpillingMatcher
+        from slackwater.engine.operators.match.spill.matcher import (
+            Spilling,
+            SpillingRepetition,
+            SpillingTree,
+        )
 
-        return SpillingMatcher(plan, settings.spill, pattern, site, chunks)
+        others: dict[type, type[Spilling]] = {
+            TreePlan: SpillingTree, RepeatPlan: SpillingRepetition,
+        }  # fmt: skip
+        spilling = others.get(type(plan), Spilling)(plan, pattern, site)
+        return spilling.spill_to(settings.spill, chunks)
+    if isinstance(plan, RepeatPlan):
+        from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
+
+        return RepeatMatcher(plan, pattern, site)
+    if isinstance(plan, TreePlan):
+        from slackwater.engine.operators.match.interval.trees import TreeMatcher
+
+        return TreeMatcher(plan, pattern, site)
     if isinstance(plan, SeqPlan) and of_intervals(plan):
         from slackwater.engine.operators.match.interval.trees import IseqMatcher
 
@@ -177,34 +191,6 @@ def _pattern(
     from slackwater.engine.operators.match.seq import SeqMatcher
 
     return SeqMatcher(plan, pattern, site)
-
-
-def _tree(plan: TreePlan, settings: ChainSettings, site: str, chunks: ChunkStore | None) -> Matcher:
-    pattern = replace(settings.pattern, certainty=settings.certainty)
-    if settings.spill is not None:
-        from slackwater.engine.operators.match.spill.matcher import SpillingTree
-
-        spilling = SpillingTree(plan, pattern, site)
-        spilling.spill_to(settings.spill, chunks)
-        return spilling
-    from slackwater.engine.operators.match.interval.trees import TreeMatcher
-
-    return TreeMatcher(plan, pattern, site)
-
-
-def _repetition(
-    plan: RepeatPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
-) -> Matcher:
-    pattern = replace(settings.pattern, certainty=settings.certainty)
-    if settings.spill is not None:
-        from slackwater.engine.operators.match.spill.matcher import SpillingRepetition
-
-        spilling = SpillingRepetition(plan, pattern, site)
-        spilling.spill_to(settings.spill, chunks)
-        return spilling
-    from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
-
-    return RepeatMatcher(plan, pattern, site)
 
 
 def windows_of(
@@ -313,11 +299,11 @@ def cascade_of(
 
 
 OPERATORS: Final[dict[type, Build]] = {
-    SeqPlan: _pattern,
-    OrPlan: _pattern,
-    JoinPlan: _pattern,
-    TreePlan: _tree,
-    RepeatPlan: _repetition,
+    SeqPlan: _matcher,
+    OrPlan: _matcher,
+    JoinPlan: _matcher,
+    TreePlan: _matcher,
+    RepeatPlan: _matcher,
     WindowPlan: _windows,
     MonitorPlan: _monitor,
     DerivedPlan: _derived,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from msgspec.structs import astuple, replace
 
-from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.barrier.base import ORDER, Changes, MatcherOutput
 from slackwater.engine.core.clocks.stream_clocks import StreamClocks
 from slackwater.engine.core.errors import UserError
@@ -18,7 +17,7 @@ from slackwater.engine.operators.match.interval.trees import TreeMatcher
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 from slackwater.engine.operators.match.replay import all_of, difference
 from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings, Rule
+from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.spill.bounds import (
     KEY,
     KeyFilter,
@@ -46,7 +45,6 @@ from slackwater.engine.operators.match.store import (
     Widening,
 )
 from slackwater.engine.operators.match.verdict.matches import Judge
-from slackwater.engine.query.plan import OrPlan, SeqPlan
 
 # Where the events of a pattern are, of whatever kind it is: its matcher does not know.
 #
@@ -79,12 +77,14 @@ _SPILLED: Final = (
 
 
 class Spilling(SeqMatcher):
-    """A matcher with bounded memory, once ``spill_to`` has been called."""
+    """A matcher with bounded memory, once ``spill_to`` has been called: of a SEQ, AND or OR, a
+    join, or an ISEQ; with WITHIN.
+    """
 
     state_fields = (*SeqMatcher.state_fields, *_SPILLED)
 
-    def spill_to(self, spill: SpillSettings, chunks: ChunkStore | None = None) -> None:
-        """Before the first event.
+    def spill_to(self, spill: SpillSettings, chunks: ChunkStore | None = None) -> Self:
+        """Before the first event; gives the matcher.
 
         Args:
             spill: what stays in memory, and when late events are looked at.
@@ -124,6 +124,7 @@ class Spilling(SeqMatcher):
         self._promises = False
         self._put_off = 0
         self._turns = 0
+        return self
 
     def counters(self) -> dict[str, int]:
         """Besides: ``put_off`` events, ``pending`` now, looked at in ``turns``.
@@ -439,29 +440,6 @@ class Spilling(SeqMatcher):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._refutations = [(Refuted(*of), *then) for of, *then in state["refutations"]]
-
-
-class SpillingMatcher(Spilling):
-    """Of a SEQ, AND or OR, a join, or an ISEQ: ``SeqMatcher`` that spills.
-
-    Args:
-        plan: the query; it needs WITHIN.
-        spill: see ``spill_to``.
-        settings: certainty and bounds.
-        site: named in results.
-        chunks: see ``spill_to``.
-    """
-
-    def __init__(
-        self,
-        plan: SeqPlan | OrPlan,
-        spill: SpillSettings,
-        settings: PatternSettings | None = None,
-        site: str = DEFAULT_SITE,
-        chunks: ChunkStore | None = None,
-    ) -> None:
-        super().__init__(plan, settings, site)
-        self.spill_to(spill, chunks)
 
 
 class SpillingTree(TreeMatcher, Spilling):
