@@ -28,7 +28,6 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.device_clock import EPOCHS_KEPT as EPOCHS_KEPT_OF_DEVICE
 from slackwater.edge_agent.device_clock import closed_clocks, device_of
 from slackwater.edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
-from slackwater.engine.core.clocks.bound import SiteClocks
 from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.core.clocks.prediction import (
     SYNCS_KEPT,
@@ -36,6 +35,7 @@ from slackwater.engine.core.clocks.prediction import (
     ClockStep,
     Line,
     Sample,
+    SiteClocks,
     SyncPoint,
     bounded,
     explained,

@@ -2,7 +2,7 @@
 
 What closes a scope, makes an event useless or lets it expire is never a clock as it is, but
 what is left of it when the clocks of sources err the worst way (SPEC 4.3): those of every source
-that is synchronised, whether it has sent anything yet or not (``engine.core.clocks.bound``).
+that is synchronised, whether it has sent anything yet or not (``engine.core.clocks.prediction``).
 """
 
 from __future__ import annotations
