@@ -97,6 +97,11 @@ def joined_type(known: str | None, found: str) -> str | None:
 
 Columns = dict[str, np.ndarray]
 VALID_PREFIX: Final = "valid."
+VARIES_PREFIX: Final = "varies."
+"""Of an attribute of a result: a bool mask of where clocks may have made it another value."""
+LEAST_PREFIX: Final = "least."
+MOST_PREFIX: Final = "most."
+"""The least and the largest that it may be there, float64; NaN: nobody knows."""
 ID_TYPE: Final = "$id"
 """Key of the interval id among attribute types and masks (``$`` cannot start an attribute)."""
 DEFAULT_STREAM_CODE: Final = 0
@@ -275,6 +280,15 @@ def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> n
     if name in _CODED:
         return np.full(rows, _CODED[name], np.int32)
     return np.full(rows, -1 if name == r.SEQ else 0, dtype)
+
+
+def varying(columns: Columns, rows: int) -> np.ndarray:
+    """Per row, whether clocks may have made one of its values another one; bool (rows,)."""
+    found = np.zeros(rows, np.bool_)
+    for name, mask in columns.items():
+        if name.startswith(VARIES_PREFIX):
+            found |= mask
+    return found
 
 
 def clock_codes(columns: Columns) -> np.ndarray:

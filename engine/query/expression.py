@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from slackwater.engine.core.columns import LEAST_PREFIX, MOST_PREFIX, VARIES_PREFIX
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.plan import (
+    MIRRORED,
     OPPOSITE,
     Arithmetic,
     Attribute,
@@ -109,6 +112,49 @@ def view_mask(predicate: Predicate, view: View, rows: int) -> Bools:
     with np.errstate(all="ignore"):
         found = _where(predicate, _Given(lambda _alias: view, view.strings))
     return found if found.shape == (rows,) else np.broadcast_to(found, (rows,)).copy()
+
+
+def may_be(predicate: Predicate, view: View, rows: int, *, truth: bool = True) -> Bools:
+    """Where ``predicate`` is ``truth`` for some values of what clocks may have made another value
+    (``engine.core.columns.VARIES_PREFIX``); bool array of shape (rows,).
+    """
+    match predicate:
+        case Logic(op="not", terms=(term,)):
+            return may_be(term, view, rows, truth=not truth)
+        case Logic(op=op, terms=terms):
+            found = [may_be(term, view, rows, truth=truth) for term in terms]
+            joined = np.logical_and if (op == "and") == truth else np.logical_or
+            return np.asarray(joined.reduce(found))
+    of = predicate if truth else Logic("not", (predicate,))
+    perhaps = _perhaps(predicate, view.columns, rows, truth=truth)
+    return np.asarray(view_mask(of, view, rows) | perhaps)
+
+
+def _perhaps(
+    predicate: Predicate, columns: Mapping[str, np.ndarray], rows: int, *, truth: bool
+) -> Bools:
+    """Where clocks may have made ``predicate``, which joins no conditions, ``truth``."""
+    read = [each.name.removeprefix(ATTR_PREFIX) for each in attributes_in(predicate)]
+    varies = np.zeros(rows, np.bool_)
+    for own in read:
+        if VARIES_PREFIX + own in columns:
+            varies = varies | columns[VARIES_PREFIX + own]
+    match predicate:
+        case Comparison(op=op, left=Attribute(), right=Constant(value=int() | float() as value)):
+            pass
+        case Comparison(op=op, left=Constant(value=int() | float() as value), right=Attribute()):
+            op = MIRRORED[op]
+        case _:
+            return varies
+    if not varies.any():
+        return varies
+    least, most = (columns[prefix + read[0]] for prefix in (LEAST_PREFIX, MOST_PREFIX))
+    reached = {
+        "<": least < value, "<=": least <= value, ">": most > value, ">=": most >= value,
+        "=": (least <= value) & (most >= value), "!=": (least != value) | (most != value),
+    }  # fmt: skip
+    held = reached[op if truth else OPPOSITE[op]]
+    return np.asarray(varies & (held | np.isnan(least) | np.isnan(most)))
 
 
 def join_mask(predicate: Predicate, views: Mapping[str, View]) -> Bools:

@@ -564,6 +564,8 @@ class WindowPlan(Struct, frozen=True):
 
     ``hidden``: aggregates that are not in results, labelled by their calls: others are ``COMPUTED``
     of them, or ``having`` and ``ranking`` name them.
+
+    ``moved``: columns of the results that are read whose values clocks' errors move.
     """
 
     name: str
@@ -586,6 +588,7 @@ class WindowPlan(Struct, frozen=True):
     hidden: tuple[Aggregate, ...] = ()
     lookups: tuple[TableLookup, ...] = ()
     period: Period | None = None
+    moved: frozenset[str] = frozenset()
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()

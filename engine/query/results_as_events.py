@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
+from msgspec.structs import replace
+
+from slackwater.engine.query.clocked import CLOCKED
 from slackwater.engine.query.fields import (
     FIELDS,
     TimeValue,
     attributes_in,
+    attributes_of,
     is_time,
     named_attributes,
     own_attribute,
@@ -173,6 +177,7 @@ OF_ALERTS: Final = {
     "alert": "str", "trace": "str", "certainty": "str", "event_type": "str", "allowed": "str",
 }  # fmt: skip
 _COUNTS: Final = frozenset({"count", "count_distinct"})
+_ORDERED: Final = frozenset({"first", "last", "min_by", "max_by"})
 _SPREADS: Final = frozenset({"avg", "stddev", "var"})
 
 
@@ -225,6 +230,56 @@ def time_columns(plan: Plan) -> frozenset[str]:
         if of is not None
         and (is_time(of) or any(own_attribute(one.name) in read for one in attributes_in(of)))
     )
+
+
+def moved_columns(plan: Plan) -> frozenset[str]:
+    """Those of ``returned_columns`` whose values clocks' errors move: made of ``ts``, ``te`` and
+    ``ref``, or of which event is the first or the last.
+    """
+    read: frozenset[str] = frozenset()
+    if isinstance(plan, DerivedPlan):
+        read = read.union(*map(moved_columns, plan.sources))
+    asked = asked_plan(plan)
+    found = {
+        name
+        for name, of in returned_columns(asked).items()
+        if any(one.name in CLOCKED or own_attribute(one.name) in read for one in attributes_in(of))
+    }
+    if isinstance(asked, WindowPlan):
+        found -= {one.label for one in asked.aggregates if one.function in _COUNTS}
+        found |= ordered_columns(asked)
+    return frozenset(found)
+
+
+def ordered_columns(window: WindowPlan) -> frozenset[str]:
+    """The aggregates that depend on the order of events, by name."""
+    of = {default_label(each): each for each in window.worked_out.aggregates}
+
+    def is_ordered(one: Aggregate) -> bool:
+        if one.function == COMPUTED:
+            return any(is_ordered(of[each.name]) for each in attributes_in(one.argument))
+        return one.function in _ORDERED
+
+    return frozenset(one.label for one in window.aggregates if is_ordered(one))
+
+
+def deciding_columns(plan: Plan) -> frozenset[str]:
+    """The columns of results by which ``plan`` decides which of them count, and for what: all but
+    those that it only shows or counts.
+    """
+    asked = asked_plan(plan)
+    if isinstance(asked, WindowPlan):
+        named = [*attributes_in(asked.where), *asked.group_by]
+    elif isinstance(asked, MonitorPlan):
+        named = list(attributes_of(asked))
+    else:
+        named = [
+            each
+            for branch in asked.branches
+            for each in attributes_of(replace(branch, returns=(), computed=()))
+        ]
+        named += [Attribute(name) for name in getattr(asked, "partition", ())]
+    return frozenset(own for each in named if (own := own_attribute(each.name)) is not None)
 
 
 def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:

@@ -135,6 +135,7 @@ class Cascade(Restorable):
         new = pieces[self._read.get(number, 0) :]
         self._read[number] = len(pieces)
         bound = self._bound if self._err[number] else ClockBound()
+        errs_from = min(each.errs_from for each in self._progress.values())
         for reader, stage, source in self._readers[number]:
             stage.strings = strings
-            self._failures.run(reader, partial(stage.take, source, new, steps, bound))
+            self._failures.run(reader, partial(stage.take, source, new, steps, bound, errs_from))

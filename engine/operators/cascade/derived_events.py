@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.clocks.seen import CLOCK_STATUS, MIXED, STAMPED_BY, UNKNOWN_EPOCH
-from slackwater.engine.core.columns import VALID_PREFIX, Columns, join, joined_type
+from slackwater.engine.core.columns import (
+    LEAST_PREFIX,
+    MOST_PREFIX,
+    VALID_PREFIX,
+    VARIES_PREFIX,
+    Columns,
+    join,
+    joined_type,
+)
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Restorable, Result, ResultColumns
@@ -27,11 +35,18 @@ from slackwater.engine.operators.match.match_results import (
 )
 from slackwater.engine.operators.window.output.results import WindowResults, window_identities
 from slackwater.engine.operators.window.output.table import COUNTS
-from slackwater.engine.operators.window.state.content import VALUE
+from slackwater.engine.operators.window.state.content import LEAST, MOST, VALUE
 from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
 from slackwater.engine.output.kinds import identities
-from slackwater.engine.query.plan import WindowKind
-from slackwater.engine.query.results_as_events import OF_ALERTS, returned_values
+from slackwater.engine.query.clocked import CLOCKED
+from slackwater.engine.query.fields import TimeValue, attributes_in, time_value
+from slackwater.engine.query.plan import Expression, WindowKind
+from slackwater.engine.query.results_as_events import (
+    OF_ALERTS,
+    moved_columns,
+    ordered_columns,
+    returned_values,
+)
 
 # Events that results are, as columns with their attributes' types: joined, cut, put in order.
 
@@ -141,6 +156,7 @@ MISSING: Final = "missing"
 """How many of the log's events are known to be missing where the result is made of them."""
 _ALMOST: Final = float(np.nextafter(1.0, 0.0))
 _WHOLE_MAX: Final = 1 << 31
+_EXACT: Final = 2.0**53
 Found = tuple[Columns, dict[str, str]]
 """Columns, and the types of own attributes."""
 
@@ -151,6 +167,21 @@ class Attributes:
     def __init__(self, n: int) -> None:
         self.n, self.columns, self.types = n, Columns(), dict[str, str]()
 
+    def vary(
+        self, name: str, where: np.ndarray, ends: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> None:
+        """Clocks may have made its values ``where`` others, between these ``ends`` if given. What
+        two reasons move may lie anywhere.
+        """
+        if not where.any():
+            return
+        known = self.columns.get(VARIES_PREFIX + name, np.zeros(self.n, np.bool_))
+        nobody = np.full(self.n, np.nan)
+        for prefix, end in zip((LEAST_PREFIX, MOST_PREFIX), ends or (nobody, nobody), strict=True):
+            before = self.columns.get(prefix + name, nobody)
+            self.columns[prefix + name] = np.where(where, np.where(known, np.nan, end), before)
+        self.columns[VARIES_PREFIX + name] = known | where
+
     def put(self, name: str, kind: str, data: np.ndarray, valid: np.ndarray | None = None) -> None:
         """One more, whose ``valid`` (None: all) are there."""
         self.types[name] = kind
@@ -159,15 +190,17 @@ class Attributes:
             self.columns[VALID_PREFIX + name] = valid
 
 
-def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Found:
+def derived_events(piece: Sequence[Result], stream: str, strings: Strings, errs_from: int) -> Found:
     """The events that the results ``piece`` are, of the stream and type ``stream``.
+
+    ``errs_from``: the instant from which on they may be made of events whose clocks err.
 
     Raises:
         ContractViolation: results that are no columns.
     """
     if not isinstance(piece, ResultColumns) or type(piece) not in _READERS:
         raise ContractViolation(f"statement {stream!r}: nobody reads a {type(piece).__name__}")
-    columns, types = _READERS[type(piece)](piece, strings)
+    columns, types = _READERS[type(piece)](piece, strings, errs_from)
     n = len(piece)
     code = np.full(n, strings.code(stream), np.int32)
     columns |= {r.STREAM: code, r.TYPE: code}
@@ -203,7 +236,7 @@ def signs_of(piece: Sequence[Result]) -> np.ndarray:
     return np.where(plus, 1, -1)
 
 
-def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
+def _of_windows(piece: WindowResults, _strings: Strings, errs_from: int) -> Found:
     fields, plan, n = piece.columns, piece.plan, len(piece)
     start, end = piece.extent()
     counts = {name: fields.counts[:, place] for place, name in enumerate(COUNTS)}
@@ -222,6 +255,10 @@ def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
             own.put(key.name.removeprefix(ATTR_PREFIX), kind, values, ~absent)
     for place, label in enumerate(piece.labels):
         _put_numbers(own, label, *piece.numbers(place, VALUE))
+        own.vary(label, counts["ambiguous"] > 0, _range(piece, place))
+    err, ordered = fields.at >= errs_from, ordered_columns(plan)
+    for label in moved_columns(plan) | plan.moved:
+        own.vary(label, err & (piece.clock < 0) if label in ordered else err)
     last = end if plan.kind is WindowKind.ROWS else np.maximum(end - 1, start)
     return columns | own.columns | {
         PLUS: fields.plus, r.ARRIVAL: fields.at, "ref": start, REF_END: last,
@@ -231,6 +268,23 @@ def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
         ),
         CLOCK_STATUS: piece.statuses(),
     }, own.types  # fmt: skip
+
+
+def _range(piece: WindowResults, place: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """The bounds of an aggregate, if it has any."""
+    if not piece.bounded[place]:
+        return None
+    least, most = (_real(*piece.numbers(place, each)) for each in (LEAST, MOST))
+    return least, most
+
+
+def _real(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Numbers as float64, NaN where there is none, or a float would not be exact."""
+    high, low = words[:, 0], words[:, 1]
+    whole = high.astype(np.float64) * 2.0**HALF_WORD + low
+    whole = np.where(np.abs(whole) < _EXACT, whole, np.nan)
+    real = np.where(kinds == FLOAT, high.copy().view(np.float64), whole)
+    return np.where((kinds == INT) | (kinds == FLOAT), real, np.nan)
 
 
 def _key(codes: np.ndarray, kind: str) -> np.ndarray:
@@ -253,7 +307,7 @@ def _put_numbers(own: Attributes, label: str, kinds: np.ndarray, words: np.ndarr
         own.put(label, "int", np.where(valid, (high << HALF_WORD) + low, 0), valid)
 
 
-def _of_matches(piece: Matches, _strings: Strings) -> Found:
+def _of_matches(piece: Matches, _strings: Strings, _errs_from: int) -> Found:
     given, n, columns = piece.given, len(piece), piece.columns
     there = piece.which >= 0
     ref = columns["ref"][piece.which]
@@ -268,6 +322,15 @@ def _of_matches(piece: Matches, _strings: Strings) -> Found:
     for mine, values in piece.value_columns(asked):
         for label, value in values.items():
             _put_values(own, label, mine, value)
+    unc = np.where(there, columns[UNCERTAINTY][piece.which], 0)
+    for branch in asked:
+        for one in branch.computed:
+            for each in attributes_in(one.expression):
+                name = VARIES_PREFIX + each.name.removeprefix(ATTR_PREFIX)
+                if each.name in CLOCKED:
+                    own.vary(one.label, _moves(one.expression, piece, unc))
+                elif name in columns:
+                    own.vary(one.label, (there & columns[name][piece.which]).any(axis=1))
     return own.columns | {
         PLUS: given.plus, r.ARRIVAL: given.at,
         "ref": np.where(there, ref, latest).min(axis=1),
@@ -275,6 +338,22 @@ def _of_matches(piece: Matches, _strings: Strings) -> Found:
         UNCERTAINTY: np.where(there, columns[UNCERTAINTY][piece.which], 0).max(axis=1),
         CHANCE: chance, CLOCK_STATUS: piece.statuses(), **_clocks(piece),
     }, own.types  # fmt: skip
+
+
+def _moves(expression: Expression, piece: Matches, unc: np.ndarray) -> np.ndarray:
+    """Per match, whether an error of its clocks moves the value: not a length of time between
+    events whose errors are one.
+
+    ``unc``: of its events.
+    """
+    moves = unc.max(axis=1) > 0
+    if time_value(expression) is not TimeValue.SPAN:
+        return np.asarray(moves)
+    there, its = piece.which >= 0, piece.columns["epoch"][piece.which]
+    first = its[np.arange(len(its)), there.argmax(axis=1)][:, None]
+    one = (~there | ((its == first) & (first != NO_EPOCH))).all(axis=1)
+    alike = (~there | (unc == unc.max(axis=1)[:, None])).all(axis=1)
+    return np.asarray(moves & ~(one & alike))
 
 
 def _clocks(piece: Matches) -> Columns:
@@ -312,7 +391,7 @@ def _put_values(own: Attributes, label: str, mine: np.ndarray, value: Any) -> No
     own.put(label, kind, data, known)
 
 
-def _of_alerts(piece: Alerts, strings: Strings) -> Found:
+def _of_alerts(piece: Alerts, strings: Strings, _errs_from: int) -> Found:
     fields, n = piece.columns, len(piece)
     own = Attributes(n)
     texts = {**fields._asdict(), "event_type": fields.type}
@@ -338,7 +417,7 @@ def _codes(texts: pa.Array, strings: Strings) -> tuple[np.ndarray, np.ndarray]:
     return table[places], places < len(table) - 1
 
 
-_READERS: Final[dict[type, Callable[[Any, Strings], Found]]] = {
+_READERS: Final[dict[type, Callable[[Any, Strings, int], Found]]] = {
     WindowResults: _of_windows, Matches: _of_matches, Alerts: _of_alerts,
 }  # fmt: skip
 

@@ -39,6 +39,7 @@ from slackwater.engine.query.results_as_events import ResultFacts, facts_of, sou
 # correction is.
 
 
+NEVER: Final = 2**63 - 1
 EARLIEST: Final = -(2**62)
 """Progress while there is none; what is taken off it stays within int64."""
 _ERRORS: Final = 3
@@ -107,6 +108,8 @@ class SourceProgress:
     reach: Reach
     facts: ResultFacts = field(init=False)
     frontier: int = EARLIEST
+    errs_from: int = NEVER
+    """The first instant at which it read an event whose clock errs."""
     last_read: int = LONG_AGO
     steps: list[ProgressSteps] = field(default_factory=list)
 
@@ -118,6 +121,8 @@ class SourceProgress:
         columns, n = released.columns, released.n
         empty = np.empty(0, np.int64)
         in_order = columns.get("status", empty) == IN_ORDER
+        errs = columns.get("release", empty)[columns.get("unc", empty) > 0]
+        self.errs_from = int(min([self.errs_from, *errs[:1]]))
         steps = released.progress
         if self.facts.window_ns is not None and len(released.slack.row):
             steps = released.slack
@@ -148,11 +153,15 @@ class SourceProgress:
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         emitted = [(step.at.copy(), step.value.copy()) for step in self.steps]
-        return {"frontier": self.frontier, "read": self.last_read, "steps": emitted}
+        return {
+            "frontier": self.frontier, "read": self.last_read, "steps": emitted,
+            "errs_from": self.errs_from,
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.frontier, self.last_read = state["frontier"], state["read"]
+        self.errs_from = state.get("errs_from", LONG_AGO)  # of an earlier version: it is not known
         self.steps = [ProgressSteps(*step) for step in state["steps"]]
 
 

@@ -18,9 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from slackwater.engine.core.columns import VARIES_PREFIX
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import ClockBound, Progress, Released, Strings
+from slackwater.engine.core.timeline import CHANCE
 from slackwater.engine.kernels.tables import places_of
 from slackwater.engine.operators.cascade.derived_events import (
     DerivedRows,
@@ -40,7 +42,7 @@ from slackwater.engine.operators.cascade.result_reader import (
 from slackwater.engine.operators.cascade.schedule import Instants, Schedule, schedule
 from slackwater.engine.output.kinds import partners
 from slackwater.engine.query.plan import DerivedPlan
-from slackwater.engine.query.results_as_events import facts_of, quantum_of
+from slackwater.engine.query.results_as_events import deciding_columns, facts_of, quantum_of
 
 END: Final = 2**62
 _NO_NEWS: Final = 2**61
@@ -74,6 +76,7 @@ class DerivedStage(Restorable):
         backs = [each.back_ns for each in reach]
         self._back = None if None in backs else max(back for back in backs if back is not None)
         self._quantum = quantum_of(plan)
+        self._deciding = [VARIES_PREFIX + name for name in sorted(deciding_columns(plan))]
         self._inbox: list[DerivedRows] = []
         self._steps: dict[int, list[ProgressSteps]] = {n: [] for n in range(len(plan.sources))}
         self._reached = dict.fromkeys(self._steps, EARLIEST)
@@ -91,12 +94,19 @@ class DerivedStage(Restorable):
 
     def take(
         self, source: int, pieces: Sequence[Sequence[Result]], steps: Sequence[ProgressSteps],
-        bound: ClockBound,
+        bound: ClockBound, errs_from: int,
     ) -> None:  # fmt: skip
-        """New results of a source, in order, and its progress."""
+        """New results of a source, in order, and its progress.
+
+        ``bound``: how wrong their times may be. ``errs_from``: as of ``derived_events``.
+        """
         name = self.plan.sources[source].name
         for piece in columns_in(pieces):
-            columns, types = derived_events(piece, name, self.strings)
+            columns, types = derived_events(piece, name, self.strings, errs_from)
+            unsure = [columns[each] for each in self._deciding if each in columns]
+            if unsure:
+                sure = (columns[CHANCE] == 1) & np.any(unsure, axis=0)
+                columns[CHANCE] = np.where(sure, np.nan, columns[CHANCE])
             self._inbox.append(DerivedRows(len(piece), columns, types))
             self._counts["results_read"] += len(piece)
         self._steps[source] += steps

@@ -23,7 +23,7 @@ from slackwater.engine.core.clocks.seen import (
     STATUSES,
     UNKNOWN_EPOCH,
 )
-from slackwater.engine.core.columns import VALID_PREFIX
+from slackwater.engine.core.columns import VALID_PREFIX, VARIES_PREFIX
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Result, ResultColumns
@@ -134,13 +134,13 @@ class Matches(ResultColumns):
         distinct, self.which = _distinct(given.rows, store.n)
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
-        names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, CLOCK_STATUS]
+        names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, CLOCK_STATUS, "epoch"]
         names += [*_computed_columns(layout) - {*EVENT_COLUMNS}]
-        names += ["epoch", LATE] if LATE in store.columns else []
+        names += [LATE] if LATE in store.columns else []
         if MIXED in store.columns:
-            names += [MIXED, STAMPED_BY, "epoch"]  # as events, matches are of these clocks
+            names += [MIXED, STAMPED_BY]  # as events, matches are of these clocks
         for attr in self.attr_types:
-            names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
+            names += [ATTR_PREFIX + attr, VALID_PREFIX + attr, VARIES_PREFIX + attr]
         columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
         columns["te"] = store.columns[REF_END][distinct] - (columns["ref"] - columns["ts"])
         columns[UNCERTAINTY] = np.maximum(columns[UNCERTAINTY], store.columns[UNC_END][distinct])

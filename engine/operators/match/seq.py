@@ -20,6 +20,7 @@ from slackwater.engine.barrier.base import (
 from slackwater.engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from slackwater.engine.core.clocks.seen import CLOCK_STATUS, MIXED, STAMPED_BY
 from slackwater.engine.core.clocks.stream_clocks import NOTHING, StreamClocks
+from slackwater.engine.core.columns import varying
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, Released, Strings
@@ -311,7 +312,8 @@ class SeqMatcher(Restorable):
             more[LATE] = released.columns["status"][taken] != IN_ORDER
         if CHANCE in released.columns:
             more[CHANCE] = released.columns[CHANCE][taken]
-            more[DOUBTED] = (more[CHANCE] != 1).astype(np.int32)
+            unsure, values = more[CHANCE] != 1, varying(released.columns, released.n)[taken]
+            more[DOUBTED] = (unsure * (1 + values)).astype(np.int32)
         now = self._at_once(released, moved, rows, more)
         rows = rows[now]
         if len(rows):

@@ -10,7 +10,7 @@ import numpy as np
 from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.barrier.base import ORDER
 from slackwater.engine.core.clocks.seen import epochs_of
-from slackwater.engine.core.columns import VALID_PREFIX
+from slackwater.engine.core.columns import VALID_PREFIX, VARIES_PREFIX
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.released import NO_EPOCH, Refuted, Released, Strings
@@ -68,7 +68,8 @@ T_A: Final = "t_a"
 LATE: Final = "late"
 """Of rows of a SELECT: the event was released behind a later one."""
 DOUBTED: Final = "doubted"
-"""1: it may not have happened: its ``engine.core.timeline`` is not 1."""
+"""1: it may not have happened: its ``engine.core.timeline`` is not 1. 2: and values of it may be
+others: a condition may hold that does not."""
 
 _IN_RECORD: Final = tuple(EVENT.names or ())
 """Columns that are fields of a record: what the kernel reads lies together, event by event."""
@@ -210,6 +211,8 @@ class Store:
             valid = released.columns.get(VALID_PREFIX + attr)
             fresh[name] = released.columns[name][of]
             fresh[VALID_PREFIX + attr] = np.ones(n, np.bool_) if valid is None else valid[of]
+            if (varies := released.columns.get(VARIES_PREFIX + attr)) is not None:
+                fresh[VARIES_PREFIX + attr] = varies[of]
         self.add(fresh, released.attr_types, released.strings)
 
     def add(self, fresh: dict[str, np.ndarray], types: dict[str, str], strings: Strings) -> None:

@@ -9,17 +9,18 @@ import numpy as np
 
 from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.clocks.seen import CLOCK_STATUS
+from slackwater.engine.core.columns import varying
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE, Released
 from slackwater.engine.core.timeline import CHANCE, ends_of
 from slackwater.engine.operators.window.assign import Rows, widest_of
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.settings import DOUBTED, SURE
+from slackwater.engine.operators.window.settings import DOUBTED, LIKELY, SURE, UNLIKELY
 from slackwater.engine.operators.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from slackwater.engine.operators.window.uncertainty.bounds import Chosen, chosen
 from slackwater.engine.operators.window.uncertainty.missing import LateRows
-from slackwater.engine.query.expression import View, released_mask, view_value
-from slackwater.engine.query.plan import Expression, WindowKind, WindowPlan
+from slackwater.engine.query.expression import View, may_be, released_mask, view_value
+from slackwater.engine.query.plan import Expression, Predicate, WindowKind, WindowPlan
 from slackwater.engine.query.render import render_expression
 
 FIXED_COLUMNS: Final = frozenset(
@@ -47,6 +48,8 @@ def rows_of(
         widest = widest_of(plan.size_ns, plan.step_ns)
     if plan.where is not None:
         perhaps = chosen(plan.where, released, widest)
+        if CHANCE in columns:
+            perhaps = _with_values(plan.where, perhaps, released, widest)
         mine = released_mask(plan.where, released) if perhaps is None else perhaps.taken
         selected = selected & mine if len(selected) else mine
     perhaps = _with_doubts(perhaps, released, widest)
@@ -76,6 +79,28 @@ def late_rows(released: Released) -> LateRows:
     )  # fmt: skip
 
 
+def _with_values(
+    where: Predicate, perhaps: Chosen | None, released: Released, unc_max: int
+) -> Chosen | None:
+    """``perhaps``, and results that WHERE may take or leave, as clocks may have made their values
+    others.
+    """
+    if not varying(released.columns, released.n).any():
+        return perhaps
+    view = View.of(released.columns, released.attr_types, released.strings)
+    true, false = (may_be(where, view, released.n, truth=truth) for truth in (True, False))
+    if perhaps is None:
+        perhaps = _all_sure(released, released_mask(where, released), unc_max)
+    how = np.where(perhaps.taken, LIKELY, UNLIKELY)
+    how = np.where(true & false & (perhaps.how == SURE), how, perhaps.how).astype(np.int8)
+    return replace(perhaps, taken=perhaps.taken | true, how=how)
+
+
+def _all_sure(released: Released, taken: np.ndarray, unc_max: int) -> Chosen:
+    ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
+    return Chosen(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
+
+
 def _with_doubts(perhaps: Chosen | None, released: Released, unc_max: int) -> Chosen | None:
     """``perhaps``, and events that may not be there at all: results that are uncertain."""
     chance = released.columns.get(CHANCE)
@@ -83,9 +108,7 @@ def _with_doubts(perhaps: Chosen | None, released: Released, unc_max: int) -> Ch
     if doubted is None or not doubted.any():
         return perhaps
     if perhaps is None:
-        ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
-        sure = np.zeros(released.n, np.int8)
-        perhaps = Chosen(np.ones(released.n, np.bool_), sure, ref - unc, ref + unc)
+        perhaps = _all_sure(released, np.ones(released.n, np.bool_), unc_max)
     how = np.where(doubted & (perhaps.how == SURE), DOUBTED, perhaps.how).astype(np.int8)
     return replace(perhaps, how=how)
 

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query.analysis.analyse import read_query
@@ -31,7 +32,7 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.render import render
-from slackwater.engine.query.results_as_events import returned_columns
+from slackwater.engine.query.results_as_events import moved_columns, returned_columns
 from slackwater.engine.query.schema import refuse_named
 
 # From statements to plans; statements that read the results of others form a cascade.
@@ -186,7 +187,10 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         each, sources = by_name[name], tuple(plans[source] for source in reads[name])
         with _at(each.place):
             _check_derived(each, sources)
-        plans[name] = DerivedPlan(asked_plan(each.plan), sources)
+        own = asked_plan(each.plan)
+        if isinstance(own, WindowPlan):
+            own = replace(own, moved=frozenset().union(*map(moved_columns, sources)))
+        plans[name] = DerivedPlan(own, sources)
     return tuple(plans.values())
 
 

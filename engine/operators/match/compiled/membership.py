@@ -10,9 +10,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from slackwater.engine.core.released import Released
-from slackwater.engine.core.timeline import ANY_TYPE, length_errors
+from slackwater.engine.core.timeline import ANY_TYPE, CHANCE, length_errors
 from slackwater.engine.operators.match.compiled.tables import Layout
-from slackwater.engine.query.expression import View, column, view_mask
+from slackwater.engine.query.expression import View, column, may_be, view_mask
 from slackwater.engine.query.fields import (
     attributes_in,
     attributes_of,
@@ -138,7 +138,8 @@ def _chosen(asked: StepFilter, released: Released, rows: np.ndarray) -> np.ndarr
     view = View.of(columns, released.attr_types, released.strings)
     fine = _has_values(asked.joined, view, len(rows)) if asked.joined else np.True_
     if asked.where is not None:
-        fine = fine & view_mask(asked.where, view, len(rows))
+        holds = may_be if CHANCE in released.columns else view_mask
+        fine = fine & holds(asked.where, view, len(rows))
     return np.asarray(rows[fine])
 
 

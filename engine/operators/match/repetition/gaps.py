@@ -35,7 +35,12 @@ from slackwater.engine.operators.match.repetition.compiled import (
 from slackwater.engine.operators.match.search.construction import meeting_of, note_doubt
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.stacks import first_not_below
-from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, spread_of
+from slackwater.engine.operators.match.search.state import (
+    CERTAIN,
+    IMPOSSIBLE,
+    POSSIBLE,
+    spread_of,
+)
 
 
 @inline
@@ -132,7 +137,7 @@ def breaks_scope(
                 copied(s, role_of(n, CUR))
             if counts != IMPOSSIBLE:
                 counts = min(counts, asked(s, c, present | 1 << n, t_a))
-        found = max(found, counts)
+        found = max(found, POSSIBLE if s.events[row].doubted > 1 else counts)
     return found
 
 

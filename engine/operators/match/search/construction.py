@@ -138,9 +138,13 @@ def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
     found = min(found, lasts_within(s.events[event], s.state[0].longest_negated))
     before = s.partial[of.step]
     s.partial[of.step] = event
-    found = min(found, conditions_met(s, of.conditions_from, of.conditions_to, t_a))
+    met = conditions_met(s, of.conditions_from, of.conditions_to, t_a)
     s.partial[of.step] = before
-    return min(found, POSSIBLE) if s.events[event].doubted else found
+    doubted = s.events[event].doubted
+    if doubted > 1:
+        met = max(met, POSSIBLE)
+    found = min(found, met)
+    return min(found, POSSIBLE) if doubted else found
 
 
 @kernel

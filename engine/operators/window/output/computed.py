@@ -32,7 +32,7 @@ from slackwater.engine.operators.window.state.number import (
 )
 from slackwater.engine.query.clocked import coefficients
 from slackwater.engine.query.expression import View, view_mask, view_value
-from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.fields import attributes_in, own_attribute
 from slackwater.engine.query.plan import (
     COMPUTED,
     Aggregate,
@@ -207,7 +207,9 @@ def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
     """
 
     def has_bounds(one: Aggregate) -> bool:
-        is_moved = one.argument is not None and coefficients(one.argument) != {}
+        read = {own_attribute(each.name) for each in attributes_in(one.argument)}
+        is_moved = bool(read & {*plan.moved})
+        is_moved |= one.argument is not None and coefficients(one.argument) != {}
         return one.function in BOUNDED and (one.function == "count" or not is_moved)
 
     if one.function != COMPUTED:
