@@ -28,6 +28,7 @@ from slackwater.engine.query.analysis.typed import (
     only,
     whole_number,
 )
+from slackwater.engine.query.clocked import CLOCKED
 from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed, or_meant
@@ -361,6 +362,9 @@ class _Select(QueryReader):
             attribute = self._resolve(reference)
             if attribute in found:
                 raise self.refuse(reference.at, "this is grouped by twice")
+            if attribute.name in CLOCKED:
+                message = f"{attribute.name!r} depends on how far clocks err"
+                raise self.refuse(reference.at, message, "group by raw_ts, raw_te or an attribute")
             found.append(attribute)
         return tuple(found)
 
