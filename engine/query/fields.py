@@ -356,5 +356,4 @@ def released_columns(attributes: Iterable[Attribute]) -> set[str]:
         else:
             own = name.removeprefix(ATTR_PREFIX)
             columns.update((ATTR_PREFIX + own, "valid." + own))
-            columns.update(("varies." + own, "least." + own, "most." + own))
     return columns

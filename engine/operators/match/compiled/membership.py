@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from slackwater.engine.core.columns import LEAST_PREFIX, MOST_PREFIX, VARIES_PREFIX
 from slackwater.engine.core.released import Released
 from slackwater.engine.core.timeline import ANY_TYPE, CHANCE, length_errors
 from slackwater.engine.operators.match.compiled.tables import Layout
@@ -80,6 +81,9 @@ def step_filters(
         if partition is not None:
             joined = [Attribute(name, step.alias) for name in partition]
         columns = released_columns([*attributes_in(where), *joined, Attribute("ref")])
+        own = [own_attribute(each.name) for each in attributes_in(where)]
+        moved = (VARIES_PREFIX, LEAST_PREFIX, MOST_PREFIX)
+        columns |= {f"{prefix}{name}" for name in own if name is not None for prefix in moved}
         bounded = not of_streams(plan) and (negated_too or not step.negated)
         longest_ns = plan.within_ns if bounded else None
         found.append(StepFilter(step, where, tuple(joined), frozenset(columns), longest_ns))
