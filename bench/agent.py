@@ -1,4 +1,4 @@
-"""What an agent costs its device: processor time per event, memory, and the time to start.
+"""The cost of an agent for its device: processor time per event, memory, and the time to start.
 
     .venv/bin/python -m bench.agent [replay-jsonl|replay-csv|replay-parquet|stdin]...
 
@@ -78,7 +78,7 @@ def settings(folder: Path, port: int, ntp_port: int, lines: str) -> Path:
 
 
 def sent(name: str, folder: Path, port: int) -> None:
-    """Runs an agent to its end, and tells what it took."""
+    """Runs an agent to its end, and prints its cost."""
     own = folder / name
     own.mkdir()
     path = settings(own, port, port, KINDS[name])
@@ -99,9 +99,9 @@ def sent(name: str, folder: Path, port: int) -> None:
             time.sleep(0.02)
     took = time.monotonic() - began
     agent.returncode = os.waitstatus_to_exitcode(status)
-    told = (own / "said.txt").read_text()
-    if agent.returncode or f"done: {EVENTS} events acked" not in told:
-        raise RuntimeError(f"{name}: the agent ended with {agent.returncode}:\n{told}")
+    output = (own / "said.txt").read_text()
+    if agent.returncode or f"done: {EVENTS} events acked" not in output:
+        raise RuntimeError(f"{name}: the agent ended with {agent.returncode}:\n{output}")
     spent = used.ru_utime + used.ru_stime
     print(
         f"{name:15} {EVENTS / spent:9,.0f} events/s of processor time "
@@ -139,11 +139,11 @@ def started(folder: Path) -> None:
                 _pid, status, used = os.wait4(agent.pid, 0)
                 agent.returncode = os.waitstatus_to_exitcode(status)
                 spent.append(used.ru_utime + used.ru_stime)
-    told = ", ".join(
+    shown = ", ".join(
         f"{median(of):.3f} s {what} ({min(of):.3f} to {max(of):.3f})"
         for what, of in (("on the clock", times), ("of processor time", spent))
     )
-    print(f"start {told}")
+    print(f"start {shown}")
 
 
 def main() -> None:

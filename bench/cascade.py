@@ -73,7 +73,7 @@ def answered(
 
 
 def windows_as_events(path: Path) -> Iterator[Frame]:
-    """The results of FIRST, all of which stand, as events in the order of their ends."""
+    """The results of FIRST, all final, as events in the order of their ends."""
     table = pq.read_table(path, columns=["window", "key", "value"])
     start, end, sid, v = (
         table[of].combine_chunks().field(name).to_numpy(zero_copy_only=False)
@@ -113,7 +113,7 @@ def compared(order: str, second: str, given: Sequence[Frame]) -> tuple[dict[str,
         "cascade": lambda folder: answered(both, order, given, folder),
         "first alone": lambda folder: answered((first,), order, given, folder),
     }
-    if order != "sequence":  # results that are taken back are no events of a file
+    if order != "sequence":  # retracted results are no events of a file
         ways["by file"] = by_file
     least, counts = dict.fromkeys(ways, float("inf")), dict[str, dict[str, int]]()
     for _ in range(ROUNDS):
@@ -134,10 +134,10 @@ def main() -> int:
         least, first, last = compared(order, second, given)
         of_file = least.get("by file")
         ratio = None if of_file is None else least["cascade"] / of_file
-        told = "" if ratio is None else f"{ratio:5.2f} of two passes through a file, "
+        shown = "" if ratio is None else f"{ratio:5.2f} of two passes through a file, "
         print(
             f"cascade, {name:10s} {EVENTS / least['cascade'] / 1e6:6.2f} M events/s, {first:,} "
-            f"and {last:,} results, {told}{least['cascade'] / least['first alone']:5.2f} of the "
+            f"and {last:,} results, {shown}{least['cascade'] / least['first alone']:5.2f} of the "
             "first statement alone"
         )
         slow |= ratio is not None and ratio > GOAL_RATIO

@@ -99,20 +99,20 @@ def plain(plan: MonitorPlan, stream: list[Released]) -> tuple[int, int, float]:
     events = events[:PLAIN_EVENTS]
     begun = time.process_time()
     traces: dict[int, int] = {}
-    told = []
+    emitted = []
     for event_type, order in events:
         before = traces.get(order, 0)
         state = ways[before][event_type]  # type: ignore[index]
         if verdict[state] != (verdict[before] if order in traces else 0) or (
             broken[state] and not broken[before]
         ):
-            told.append((order, event_type, verdict[state], broken[state]))
+            emitted.append((order, event_type, verdict[state], broken[state]))
         traces[order] = state
-    return len(events), len(told), time.process_time() - begun
+    return len(events), len(emitted), time.process_time() - begun
 
 
-def told_of_memory(operator: MonitorOperator) -> str:
-    """What the operator has room for, by open trace."""
+def memory_line(operator: MonitorOperator) -> str:
+    """Memory of the operator per open trace."""
     n, memory = operator.counters()["open"], operator.held.memory
     last = sum(TRACE.fields[name][0].itemsize for name in OF_LAST_EVENT)  # type: ignore[index]
     keys = memory.keys / n
@@ -125,7 +125,7 @@ def told_of_memory(operator: MonitorOperator) -> str:
 
 
 def of_some(stream: list[Released]) -> Released:
-    """The events of the first traces, of which some break the flow."""
+    """The events of the first traces; some break the flow."""
     columns: dict[str, np.ndarray] = {}
     for name in stream[0].columns:
         columns[name] = np.concatenate([
@@ -137,7 +137,7 @@ def of_some(stream: list[Released]) -> Released:
     return replace(stream[0], n=n, columns=columns)
 
 
-def told_of_pm4py(python: str, plan: MonitorPlan, some: Released, rate: float) -> str:
+def pm4py_lines(python: str, plan: MonitorPlan, some: Released, rate: float) -> str:
     """Its ways over ``some``; ``rate``: ours, events/s."""
     if python == sys.executable and find_spec("pm4py") is None:
         return (
@@ -150,19 +150,19 @@ def told_of_pm4py(python: str, plan: MonitorPlan, some: Released, rate: float) -
     said = subprocess.run(
         [python, script], input="".join(lines), capture_output=True, text=True, check=True
     ).stdout
-    told = ""
+    lines_of_ways = ""
     for answer in (json.loads(line) for line in said.splitlines() if line.startswith("{")):
         n, seconds = answer["events"], answer["seconds"]
         first = replace(some, n=n, columns={k: v[:n] for k, v in some.columns.items()})
         found = MonitorOperator(plan, "beside").process(first)
         mine = {result["trace"] for result in found if result["alert"] == "violation"}
-        told += (
+        lines_of_ways += (
             f"pm4py, {answer['way']}: {n:,} events of {answer['traces']:,} traces in "
             f"{seconds:.2f} s, {n / seconds:,.0f} events/s: {rate * seconds / n:,.0f} times as "
             f"long an event; {len(answer['broken']):,} traces break the flow, by ours "
-            f"{len(mine):,}, of which {len(mine.intersection(answer['broken'])):,} are among them\n"
+            f"{len(mine):,}; {len(mine.intersection(answer['broken'])):,} are in both\n"
         )
-    return told
+    return lines_of_ways
 
 
 def main() -> int:
@@ -178,7 +178,7 @@ def main() -> int:
     stream = batches(np.random.default_rng(1))
     refs = np.concatenate([released.columns["ref"] for released in stream])
     MonitorOperator(plan, "warm").process(stream[0])
-    best, told = float("inf"), 0
+    best, emitted = float("inf"), 0
     sort = float("inf")
     for _ in range(ROUNDS):
         begun = time.process_time()
@@ -186,12 +186,12 @@ def main() -> int:
         sort = min(sort, time.process_time() - begun)
         operator = MonitorOperator(plan, "main")
         begun = time.process_time()
-        told = sum(len(operator.process(released)) for released in stream)
+        emitted = sum(len(operator.process(released)) for released in stream)
         best = min(best, time.process_time() - begun)
     rate = len(refs) / best
     sys.stdout.write(
-        f"{states} states, made in {built:.3f} s; {told_of_memory(operator)}\n"
-        f"{len(refs):,} events, {told:,} results: {best:.2f} s, {rate / 1e6:.1f} M events/s, "
+        f"{states} states, made in {built:.3f} s; {memory_line(operator)}\n"
+        f"{len(refs):,} events, {emitted:,} results: {best:.2f} s, {rate / 1e6:.1f} M events/s, "
         f"{best / sort:.2f} x a shuffle and a sort (goal {GOAL_PER_S / 1e6:.0f} M events/s)\n"
     )
     n, _, seconds = plain(plan, stream)
@@ -199,7 +199,7 @@ def main() -> int:
         f"plain Python: {n:,} events in {seconds:.2f} s, {n / seconds / 1e6:.2f} M events/s: "
         f"{rate * seconds / n:.0f} times as long an event\n"
     )
-    sys.stdout.write(told_of_pm4py(given.pm4py, plan, of_some(stream), rate))
+    sys.stdout.write(pm4py_lines(given.pm4py, plan, of_some(stream), rate))
     return int(rate < GOAL_PER_S)
 
 

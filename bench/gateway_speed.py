@@ -44,7 +44,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEP_NS = 100_000
 
 
-class Agent:
+class LoadAgent:
     """One connection that sends numbered events and reads acks."""
 
     def __init__(self, name: str, events: int, rows: int) -> None:
@@ -109,7 +109,7 @@ def processor_s(pid: int) -> float:
 
 def run(folder: Path, events: int, rows: int) -> tuple[float, float, int]:
     """Seconds of processor and of the clock that a gateway takes, and the log's files."""
-    agents = [Agent(f"s{number}", events // AGENTS, rows) for number in range(AGENTS)]
+    agents = [LoadAgent(f"s{number}", events // AGENTS, rows) for number in range(AGENTS)]
     (folder / "site.toml").write_text(SITE)
     server = subprocess.Popen(
         [sys.executable, "-c", "from slackwater.engine.cli import main; main()",

@@ -37,7 +37,7 @@ GOAL_LATENCY: Final = 1.0
 """Median latency as a share of that of the buffer in Python: below it."""
 
 
-class Stream(NamedTuple):
+class GroupingStream(NamedTuple):
     """Events in the order of arrival: their times, keys and values, and when they arrive."""
 
     ref: np.ndarray
@@ -64,7 +64,7 @@ FLOW: Final = Dataflow(
 )  # fmt: skip
 
 
-def stream(share: float) -> Stream:
+def stream(share: float) -> GroupingStream:
     """``share`` of the events come up to a second late."""
     rng = np.random.default_rng(1)
     ref = np.arange(EVENTS) * EVERY_NS
@@ -72,7 +72,7 @@ def stream(share: float) -> Stream:
     items = np.empty(EVENTS, [("sid", np.int64), ("v", np.float64)])
     items["sid"], items["v"] = rng.integers(0, KEYS, EVENTS), rng.integers(0, 100, EVENTS)
     order = np.argsort(ref + late, kind="stable")
-    return Stream(ref[order], items[order], (ref + late)[order])
+    return GroupingStream(ref[order], items[order], (ref + late)[order])
 
 
 class PlainBuffer:
@@ -98,17 +98,19 @@ class PlainBuffer:
         return found
 
 
-def optimistic(given: Stream, size: int, out: Callable[[int, float, Any], None]) -> None:
-    """``out``: told the number of the batch, its seconds, and what left with it."""
+def optimistic(given: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
+    """``out``: called with the number of the batch, its seconds, and its results."""
     _run(FLOW.start(together=True), given, size, out)
 
 
-def buffered(given: Stream, size: int, out: Callable[[int, float, Any], None]) -> None:
+def buffered(given: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
     """The same map behind a buffer, compiled as well."""
     _run(InOrderRun(FLOW), given, size, out)
 
 
-def _run(run: Any, given: Stream, size: int, out: Callable[[int, float, Any], None]) -> None:
+def _run(
+    run: Any, given: GroupingStream, size: int, out: Callable[[int, float, Any], None]
+) -> None:
     clock = np.maximum.accumulate(given.ref)
     for batch, start in enumerate(range(0, EVENTS, size)):
         end = min(start + size, EVENTS)
@@ -118,7 +120,7 @@ def _run(run: Any, given: Stream, size: int, out: Callable[[int, float, Any], No
         out(batch, time.process_time() - begun, gone.ref)
 
 
-def plain(given: Stream, size: int, out: Callable[[int, float, Any], None]) -> None:
+def plain(given: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
     """A heap and a dict; that its input is made Python's is not counted."""
     run, clock = PlainBuffer(), np.maximum.accumulate(given.ref)
     for batch, start in enumerate(range(0, EVENTS, size)):
@@ -131,14 +133,14 @@ def plain(given: Stream, size: int, out: Callable[[int, float, Any], None]) -> N
         out(batch, time.process_time() - begun, np.array([each[0] for each in gone], np.int64))
 
 
-def rate(way: Callable[..., None], given: Stream) -> float:
+def rate(way: Callable[..., None], given: GroupingStream) -> float:
     """Events per second."""
     seconds: list[float] = []
     way(given, BATCH, lambda _, took, __: seconds.append(took))
     return EVENTS / sum(seconds)
 
 
-def latency_ms(way: Callable[..., None], given: Stream) -> tuple[float, float]:
+def latency_ms(way: Callable[..., None], given: GroupingStream) -> tuple[float, float]:
     """Medians: from an event's arrival until its result leaves, and from the watermark on."""
     arrived = given.arrival[np.argsort(given.ref)]
     free, all_ms, after_ms = 0.0, [], []

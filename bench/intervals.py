@@ -42,7 +42,7 @@ Batch = Callable[[int, bool], tuple[float, int]]
 
 
 @dataclass(frozen=True)
-class Intervals:
+class IntervalColumns:
     """In order of their ends."""
 
     ts: np.ndarray
@@ -65,7 +65,7 @@ class Intervals:
         return Released(n, columns, {"k": "int"}, strings, 0)
 
 
-def stream(n: int) -> Intervals:
+def stream(n: int) -> IntervalColumns:
     """``n`` intervals, the same ones each time."""
     rng = np.random.default_rng(13)
     center = np.sort(rng.integers(0, n * WITHIN_NS // DENSITY, n))
@@ -73,7 +73,7 @@ def stream(n: int) -> Intervals:
     ts = center - long // 2
     order = np.argsort(ts + long, kind="stable")
     kind, key = rng.integers(0, TYPES, n), rng.integers(0, KEYS, n)
-    return Intervals(ts[order], (ts + long)[order], kind, key)
+    return IntervalColumns(ts[order], (ts + long)[order], kind, key)
 
 
 def _name(kind: int) -> str:
@@ -96,7 +96,9 @@ def points_of(names: list[str]) -> list[str]:
     return [f"{x}.{'ts' if n < len(names) // 2 else 'te'}" for n, x in enumerate(names)]
 
 
-def timed(plan: Plan, given: Intervals, index: str, batch: int) -> tuple[float, int, SeqMatcher]:
+def timed(
+    plan: Plan, given: IntervalColumns, index: str, batch: int
+) -> tuple[float, int, SeqMatcher]:
     """Seconds of the processor, matches, and the matcher afterwards."""
     assert isinstance(plan, SeqPlan)
     matcher = IseqMatcher(plan, PatternSettings(intervals=index, keep_late_ns=0))
@@ -119,7 +121,7 @@ def bytes_held(matcher: SeqMatcher) -> float:
     return each + entries * stacks.entry.itemsize / max(1, store.n)
 
 
-def in_batch(given: Intervals) -> Batch | None:
+def in_batch(given: IntervalColumns) -> Batch | None:
     """What DuckDB, on one core, takes for the same matches; None: it is not installed.
 
     All intervals are there in columns of its own. A join has the chain's order, and the window

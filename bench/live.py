@@ -67,7 +67,7 @@ text = "EVENT SEQ(PROBE p) WITHIN 1 s"
 Times = npt.NDArray[np.int64]
 
 
-class Answer(NamedTuple):
+class TimedAnswer(NamedTuple):
     """When its event was created and arrived, and when its line was seen [ns since 1970]."""
 
     created: int
@@ -117,11 +117,11 @@ def emit(driver: SessionDriver, first: int, end: int) -> None:
 
 def watch(
     folder: Path, loader: subprocess.Popen[bytes], seconds: float
-) -> tuple[list[Answer], list[int]]:
+) -> tuple[list[TimedAnswer], list[int]]:
     """Each answer, and when each file of the log was there; ends the load in time."""
     path = folder / "site.log.answers" / "q1" / "main.jsonl"
     seen = 0
-    found: list[Answer] = []
+    found: list[TimedAnswer] = []
     files: list[int] = []
     rest = b""
     idle_since = time.monotonic()
@@ -145,7 +145,7 @@ def watch(
         *lines, rest = (rest + new).split(b"\n")
         for line in lines:
             result = json.loads(line)
-            found.append(Answer(result["events"][0]["ts"], result["at"], written))
+            found.append(TimedAnswer(result["events"][0]["ts"], result["at"], written))
     return found, files
 
 
@@ -210,11 +210,11 @@ def run(engine: str, folder: Path, port: int) -> None:
         server.terminate()
         server.wait(60)
     report(engine, found, partial(durable, folder / SEEN, files))
-    told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
-    print(f"  processor time        {told} (start and warming up included)")
+    shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
+    print(f"  processor time        {shown} (start and warming up included)")
 
 
-def report(engine: str, found: list[Answer], durable_at: Callable[[Times], Times]) -> None:
+def report(engine: str, found: list[TimedAnswer], durable_at: Callable[[Times], Times]) -> None:
     times = np.array(found, np.int64).reshape(-1, 3)
     times = times[times[:, 0] >= times[:1, 2] + LEFT_OUT_S * 10**9]
     in_log = durable_at(times[:, 1])
@@ -233,8 +233,8 @@ def report(engine: str, found: list[Answer], durable_at: Callable[[Times], Times
     for name, spent in parts.items():
         quantiles = np.quantile(spent / 1e6, [0.5, 0.95, 0.99, 1.0])
         names = ("p50", "p95", "p99", "max")
-        told = ", ".join(f"{n} {ms:.1f}" for n, ms in zip(names, quantiles, strict=True))
-        print(f"  {name:21} {told} ms")
+        shown = ", ".join(f"{n} {ms:.1f}" for n, ms in zip(names, quantiles, strict=True))
+        print(f"  {name:21} {shown} ms")
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Windows where very many numbers are lost: what late events and told windows cost then.
+"""Windows where very many numbers are lost: the cost of late events and emitted windows.
 
 One source loses every other of its numbers, and of windows by time a tenth of them come late, in
 any order, when all else is there; windows are corrected as long. Each of these looks for its gap
-among all, and each window that is told adds up what may lie in it. Windows of ROWS are told without
-any late event, as each moves all windows behind it. Seconds are processor time of the operator
-alone; twice as many losses should take about twice as long.
+among all, and each emitted window adds up the events that may lie in it. Windows of ROWS are
+emitted without any late event, as each moves all windows behind it. Seconds are processor time of
+the operator alone; twice as many losses should take about twice as long.
 
 ``python -m bench.losses``
 """

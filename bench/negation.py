@@ -49,7 +49,7 @@ TOLD_EVERY = 5_000_000
 
 
 @dataclass(frozen=True)
-class Case:
+class NegationCase:
     """``within``: of the query; ``clock_ns``: what every clock may err by; ``promises``: with."""
 
     name: str
@@ -62,21 +62,21 @@ class Case:
 
 
 CASES = (
-    Case("negation in the middle", MIDDLE, "immediate"),
-    Case("negation in the middle", MIDDLE, "bounded:1s"),
-    Case("negation in the middle", MIDDLE, "punctuation", promises=True),
-    Case("negation in the middle", MIDDLE, "immediate", "sequence:latency=1100ms"),
-    Case("negation in the middle", MIDDLE, "punctuation", "sequence:latency=1100ms"),
-    Case("in the middle, clocks err by 1 ms", MIDDLE, "immediate", clock_ns=1_000_000),
-    Case("in the middle, clocks err by 1 ms", MIDDLE, "bounded:1s", clock_ns=1_000_000),
-    Case("negation in front", LEADING, "immediate"),
-    Case("negation in front", LEADING, "bounded:1s"),
-    Case("negation at the end", TRAILING, "immediate"),
-    Case("negation at the end", TRAILING, "bounded:1s"),
-    Case("three steps", THREE, "immediate"),
-    Case("three steps", THREE, "bounded:1s"),
-    Case("no key, a.v < b.v", JOINED, "immediate", within="5 ms"),
-    Case("no key, a.v < b.v", JOINED, "bounded:1s", within="5 ms"),
+    NegationCase("negation in the middle", MIDDLE, "immediate"),
+    NegationCase("negation in the middle", MIDDLE, "bounded:1s"),
+    NegationCase("negation in the middle", MIDDLE, "punctuation", promises=True),
+    NegationCase("negation in the middle", MIDDLE, "immediate", "sequence:latency=1100ms"),
+    NegationCase("negation in the middle", MIDDLE, "punctuation", "sequence:latency=1100ms"),
+    NegationCase("in the middle, clocks err by 1 ms", MIDDLE, "immediate", clock_ns=1_000_000),
+    NegationCase("in the middle, clocks err by 1 ms", MIDDLE, "bounded:1s", clock_ns=1_000_000),
+    NegationCase("negation in front", LEADING, "immediate"),
+    NegationCase("negation in front", LEADING, "bounded:1s"),
+    NegationCase("negation at the end", TRAILING, "immediate"),
+    NegationCase("negation at the end", TRAILING, "bounded:1s"),
+    NegationCase("three steps", THREE, "immediate"),
+    NegationCase("three steps", THREE, "bounded:1s"),
+    NegationCase("no key, a.v < b.v", JOINED, "immediate", within="5 ms"),
+    NegationCase("no key, a.v < b.v", JOINED, "bounded:1s", within="5 ms"),
 )
 
 
@@ -101,14 +101,14 @@ def best(spent: Iterable[Spent]) -> Spent:
     return min(spent, key=lambda each: each.cpu)
 
 
-def plan_of(case: Case) -> SeqPlan:
+def plan_of(case: NegationCase) -> SeqPlan:
     """The case's query."""
     plan = query(f"EVENT {case.pattern} WITHIN {case.within}")
     assert isinstance(plan, SeqPlan)
     return plan
 
 
-def stream(case: Case, events: int) -> Iterator[Frame]:
+def stream(case: NegationCase, events: int) -> Iterator[Frame]:
     """The case's events."""
     first = True
     for made in pattern_stream(events, SOURCES, promise_every=PROMISE_EVERY * case.promises):
@@ -130,7 +130,7 @@ def batches(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
     yield waiting
 
 
-def chain_of(case: Case) -> Chain:
+def chain_of(case: NegationCase) -> Chain:
     """Order and operator."""
     settings = ChainSettings(parse_order(case.order), (plan_of(case),), parse_barrier(case.barrier))
     return Chain(settings, "main")
@@ -142,7 +142,7 @@ def tables(results: ResultPieces) -> int:
     return sum(columns_table(piece).num_rows for piece in pieces)
 
 
-def chain_run(case: Case, frames: Iterable[Frame]) -> Spent:
+def chain_run(case: NegationCase, frames: Iterable[Frame]) -> Spent:
     """The whole chain."""
     chain = chain_of(case)
 
@@ -153,7 +153,7 @@ def chain_run(case: Case, frames: Iterable[Frame]) -> Spent:
     return timed(work)
 
 
-def matcher_run(case: Case, released: list[Released], barrier: BarrierSettings) -> Spent:
+def matcher_run(case: NegationCase, released: list[Released], barrier: BarrierSettings) -> Spent:
     """The operator alone: its batches, and the end of the input."""
     matcher = Alone(SeqMatcher(plan_of(case)), barrier)
 
@@ -164,7 +164,7 @@ def matcher_run(case: Case, released: list[Released], barrier: BarrierSettings) 
     return timed(work)
 
 
-def released_of(case: Case, frames: Iterable[Frame]) -> list[Released]:
+def released_of(case: NegationCase, frames: Iterable[Frame]) -> list[Released]:
     """What the order hands to the operator."""
     chain = chain_of(case)
     operator, found = chain._operators[0], []  # noqa: SLF001 - what the operator sees is inside

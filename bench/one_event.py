@@ -30,7 +30,7 @@ _COMPREHENSIONS: Final = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"}
 _KERNEL: Final = ROOT + "engine/kernels/jit.py"
 
 
-class Way(NamedTuple):
+class CallPath(NamedTuple):
     """What was called: each function with its file, and how often the file changed; and every call
     in turn: (how deep, file, function, whether the file changed).
     """
@@ -50,7 +50,7 @@ def resolved(file: str) -> str:
     return str(Path(file).resolve())
 
 
-def way_of(work: Callable[[], Any]) -> Way:
+def way_of(work: Callable[[], Any]) -> CallPath:
     """The way that ``work`` takes through our files."""
     functions: set[tuple[str, str, int]] = set()
     kernel: FrameType | None = None  # whose inside is not looked at
@@ -88,10 +88,10 @@ def way_of(work: Callable[[], Any]) -> Way:
         work()
     finally:
         sys.setprofile(before)
-    return Way(frozenset(functions), changes, tuple(calls))
+    return CallPath(frozenset(functions), changes, tuple(calls))
 
 
-def from_line_to_line() -> Way:
+def from_line_to_line() -> CallPath:
     """The way of ``LINE`` to its result, the second time that it goes it."""
     from slackwater.engine.hosts.options import QueryOptions  # noqa: PLC0415 - as a command
     from slackwater.engine.hosts.pipeline import Host, check_plans, prepare  # noqa: PLC0415
@@ -117,7 +117,7 @@ def from_line_to_line() -> Way:
     return way_of(work)
 
 
-def whole_command() -> Way:
+def whole_command() -> CallPath:
     """The way of ``slackwater query`` over ``LINE``, called the second time."""
     from slackwater.engine.cli.app import run  # noqa: PLC0415 - as above
 

@@ -38,7 +38,7 @@ SECOND = 10**9
 
 
 @dataclass(frozen=True)
-class Sensor:
+class SimulatedSensor:
     """A position sensor at ``hertz``."""
 
     hertz: int
@@ -57,7 +57,7 @@ class Sensor:
             yield Batch("soccer", times, attrs={"sid": sid, **columns})
 
 
-class Nowhere:
+class NullSink:
     """A sink that forgets."""
 
     def append(self, frame: object) -> None: ...
@@ -71,7 +71,7 @@ def scenario(seconds: int, sources: int = 36, poll_ms: int = 20) -> Scenario:
     devices = tuple(
         SourceSettings(
             name=f"s{number:02d}",
-            workload=Sensor(other if number else ball),
+            workload=SimulatedSensor(other if number else ball),
             clock=ClockSettings(offset_ns=(number - 18) * MS, skew_ppb=20_000, wander_ppb=10),
             up=up,
             down=up,
@@ -85,7 +85,7 @@ def scenario(seconds: int, sources: int = 36, poll_ms: int = 20) -> Scenario:
 
 def run(seconds: int, sources: int = 36, poll_ms: int = 20) -> Simulated:
     """One run."""
-    return simulate(scenario(seconds, sources, poll_ms), Nowhere(), Path())
+    return simulate(scenario(seconds, sources, poll_ms), NullSink(), Path())
 
 
 def main() -> int:

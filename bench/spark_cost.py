@@ -45,7 +45,7 @@ PREDICTED = ((1_000, 10), (100_000, 10), (100_000, 60))
 """Sites, and seconds between two micro-batches."""
 
 
-class Batch(NamedTuple):
+class MicroBatch(NamedTuple):
     """A micro-batch as measured."""
 
     sites: int
@@ -53,14 +53,14 @@ class Batch(NamedTuple):
     seconds: float
 
 
-class Model(NamedTuple):
+class CostModel(NamedTuple):
     """Seconds of a micro-batch; of an event, and of a site in a micro-batch, on a slot."""
 
     fixed: float
     event: float
     site: float
 
-    def seconds(self, batch: Batch, slots: int) -> float:
+    def seconds(self, batch: MicroBatch, slots: int) -> float:
         """As predicted."""
         return self.fixed + (batch.events * self.event + batch.sites * self.site) / slots
 
@@ -94,21 +94,21 @@ def run(
         memory = {each: (each / "comm").read_text().strip() for each in family()}
         used = [(comm, mb("VmHWM", each)) for each, comm in memory.items()]
     steady = counters["batches"][2:-1]  # JVM and kernels are warm; the input has not ended
-    batches = [Batch(sites, events, each["seconds"]) for each in steady]
+    batches = [MicroBatch(sites, events, each["seconds"]) for each in steady]
     answers.put((batches, listing, used))
 
 
 def measured(
     sites: int, events: int, rounds: int, master: str = f"local[{SLOTS}]"
-) -> tuple[list[Batch], float, list[tuple[str, int]]]:
+) -> tuple[list[MicroBatch], float, list[tuple[str, int]]]:
     """``run`` in a process of its own."""
     answers: multiprocessing.Queue[object] = multiprocessing.get_context("spawn").Queue()
     in_another_process(run, sites, events, rounds, master, answers)
-    found: tuple[list[Batch], float, list[tuple[str, int]]] = answers.get()  # type: ignore[assignment]
+    found: tuple[list[MicroBatch], float, list[tuple[str, int]]] = answers.get()  # type: ignore[assignment]
     return found
 
 
-def fitted(batches: list[Batch]) -> Model:
+def fitted(batches: list[MicroBatch]) -> CostModel:
     """Least squares of relative errors, no cost below zero."""
     seconds = np.array([each.seconds for each in batches])
     costs = np.array([(1, each.events / SLOTS, each.sites / SLOTS) for each in batches])
@@ -119,12 +119,12 @@ def fitted(batches: list[Batch]) -> Model:
             break
         used.pop(int(found.argmin()))
     of = dict(zip(used, found.tolist(), strict=True))
-    return Model(*(of.get(n, 0.0) for n in range(3)))
+    return CostModel(*(of.get(n, 0.0) for n in range(3)))
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    batches: list[Batch] = []
+    batches: list[MicroBatch] = []
     listing = 0.0
     for sites, events in (SMALL, *SIZES):
         found, listing, _ = measured(sites, events, rounds)

@@ -80,7 +80,7 @@ def _plain(rows_at: Path, folder: Path, events: int, files_per_batch: int) -> di
 
 
 def plain_session(out: Path) -> SparkSession:
-    """Spark with the JVM's options and the state store that it has unless told otherwise."""
+    """Spark with the JVM's options and its default state store."""
     os.environ[JAVA_OPTIONS] = ""
     session = spark_session("local[2]", out / "spark.log")
     session.conf.set(

@@ -8,7 +8,7 @@ loads the same chunks again and again, a high one lets late events wait.
 
 Then WITHIN larger than memory: a stream nearly in order, all that WITHIN holds in memory, and a
 twentieth of it, loaded in one part or four; and that under different thresholds. Each in a
-process of its own; how much larger it grew than it was after its first batches is told (Linux).
+process of its own; the table has its growth since the first batches (Linux).
 Seconds are processor time.
 """
 
@@ -57,7 +57,7 @@ WINDOWS: dict[str, SpillSettings | None] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SpillOutcome:
     """``waits_s``: mean of ``at`` less ``known_at``, of the matches that waited."""
 
     seconds: float
@@ -89,7 +89,7 @@ def batches(
         yield Released(BATCH, columns, {"id": "int"}, strings, t_a=0)
 
 
-def run(found: SeqMatcher, data: Iterable[Released]) -> Outcome:
+def run(found: SeqMatcher, data: Iterable[Released]) -> SpillOutcome:
     """One pass; matches are counted, and how much later than known they came, if they did."""
     start, matches, waits, end, matcher = time.process_time(), 0, [], 0, Alone(found)
 
@@ -110,7 +110,9 @@ def run(found: SeqMatcher, data: Iterable[Released]) -> Outcome:
     counters = matcher.counters()
     matches += look(matcher.finish(end))
     spent, waited = time.process_time() - start, np.concatenate([*waits, [0]])
-    return Outcome(spent, matches, counters, waited.sum() / max(len(waited) - 1, 1) / SECOND_NS)
+    return SpillOutcome(
+        spent, matches, counters, waited.sum() / max(len(waited) - 1, 1) / SECOND_NS
+    )
 
 
 def spilling(plan: SeqPlan, folder: Path, pending: int, wait_ns: int) -> Spilling:
@@ -161,7 +163,7 @@ def within_beyond_memory() -> None:
         )
 
 
-def window_run(name: str) -> tuple[Outcome, float]:
+def window_run(name: str) -> tuple[SpillOutcome, float]:
     """One of ``WINDOWS``: what came of it, and the memory it needed more than to start [MiB]."""
     plan, bounds = _plan(WINDOW), PatternSettings(keep_late_ns=10 * SECOND_NS)
     spill = WINDOWS[name]

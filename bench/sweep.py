@@ -3,7 +3,7 @@
 A cell is a scenario file of 60 s with 20 sources of 100 events/s each (120,000 events), simulated,
 answered (a pattern and a window) and scored. Goal (issue 14): 100 cells in 5 minutes on 2 cores,
 which is 6 s a cell on one, in memory that does not grow from cell to cell. The first cell loads
-kernels and modules, and is told apart.
+kernels and modules, and is marked.
 
     python -m bench.sweep [CELLS]
     python -m bench.sweep --whole [CELLS]      all of them (100), side by side over the cores

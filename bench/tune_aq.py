@@ -38,7 +38,7 @@ Delays = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Stream:
+class TuningStream:
     name: str
     rate: int
     """Events per second."""
@@ -72,19 +72,21 @@ def shifting(low_ms: float, high_ms: float, every_ms: int) -> Delays:
 
 
 STREAMS = (
-    Stream("exponential 50 ms", 500, 1000, exponential(50)),
-    Stream("exponential 300 ms, 100/s", 100, 1000, exponential(300)),
-    Stream("exponential 1 s, 100 ms windows", 500, 100, exponential(1000)),
-    Stream("exponential 2 s, 20 ms windows", 1000, 20, exponential(2000)),
-    Stream("lognormal 20 ms, sigma 1.5", 500, 1000, lognormal(20, 1.5)),
-    Stream("Pareto 10 ms, 1.5", 500, 1000, pareto(10, 1.5)),
-    Stream("12.5 % late by up to 1 s", 500, 1000, two_classes(0.125, 1000)),
-    Stream("12.5 % late by up to 1 s, 10 s windows", 100, 10_000, two_classes(0.125, 1000)),
-    Stream("20 / 200 ms in turns of 40 s", 500, 1000, shifting(20, 200, 40_000), stationary=False),
+    TuningStream("exponential 50 ms", 500, 1000, exponential(50)),
+    TuningStream("exponential 300 ms, 100/s", 100, 1000, exponential(300)),
+    TuningStream("exponential 1 s, 100 ms windows", 500, 100, exponential(1000)),
+    TuningStream("exponential 2 s, 20 ms windows", 1000, 20, exponential(2000)),
+    TuningStream("lognormal 20 ms, sigma 1.5", 500, 1000, lognormal(20, 1.5)),
+    TuningStream("Pareto 10 ms, 1.5", 500, 1000, pareto(10, 1.5)),
+    TuningStream("12.5 % late by up to 1 s", 500, 1000, two_classes(0.125, 1000)),
+    TuningStream("12.5 % late by up to 1 s, 10 s windows", 100, 10_000, two_classes(0.125, 1000)),
+    TuningStream(
+        "20 / 200 ms in turns of 40 s", 500, 1000, shifting(20, 200, 40_000), stationary=False
+    ),
 )
 
 
-def made(stream: Stream, seed: int = 1) -> tuple[Frame, np.ndarray, np.ndarray]:
+def made(stream: TuningStream, seed: int = 1) -> tuple[Frame, np.ndarray, np.ndarray]:
     """(the events in one frame, their times, their arrivals), in arrival order."""
     rng = np.random.default_rng(seed)
     windows = max(WINDOWS, 400_000 // stream.window_ms)

@@ -62,12 +62,12 @@ def pattern_stream(
             "key": rng.integers(0, keys, rows), "v": np.round(rng.normal(100, 15, rows), 4),
         }  # fmt: skip
         if promise_every:
-            told = np.flatnonzero(seq % promise_every == promise_every - 1)
-            promise = {name: column[told] for name, column in piece.items()}
+            rows_promised = np.flatnonzero(seq % promise_every == promise_every - 1)
+            promise = {name: column[rows_promised] for name, column in piece.items()}
             promise["kind"] += 1
             promise["seq"] += 1
             promise["ts"] += 1
-            promise["arrival"] = ts[told] + 5_000_000
+            promise["arrival"] = ts[rows_promised] + 5_000_000
             piece = _joined(piece, promise)
         if waiting is not None:
             piece = _joined(waiting, piece)

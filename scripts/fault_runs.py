@@ -23,7 +23,7 @@ from typing import Final
 
 from hypothesis import Phase, settings
 
-from scripts.faults import Fault
+from scripts.faults import PlantedFault
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MEMORY_BYTES: Final = 4 << 30
@@ -103,7 +103,7 @@ class Copy:
             copy_tracked(tests, self.root, "tests", "pyproject.toml")
 
     @contextlib.contextmanager
-    def planted(self, fault: Fault) -> Iterator[None]:
+    def planted(self, fault: PlantedFault) -> Iterator[None]:
         """Within, the fault is in the copy."""
         file = self.root / fault.file
         before = file.read_bytes()

@@ -46,7 +46,7 @@ TEXTS: Final = (ast.JoinedStr, ast.List, ast.Tuple, ast.Set, ast.ListComp)
 
 
 @dataclass(frozen=True, order=True)
-class Fault:
+class PlantedFault:
     """One edit: the bytes from ``start`` to ``end`` of a file become ``after``."""
 
     id: str
@@ -73,22 +73,22 @@ class Fault:
         return source[: self.start] + self.after.encode() + source[self.end :]
 
 
-def faults_of(room: str, root: Path, folders: Iterable[str]) -> list[Fault]:
+def faults_of(room: str, root: Path, folders: Iterable[str]) -> list[PlantedFault]:
     """Every fault of a room's files; of two with one id the first counts."""
     files = sorted(
         file for folder in folders for file in (root / folder).rglob("*.py") if file.is_file()
     )
-    found: dict[str, Fault] = {}
+    found: dict[str, PlantedFault] = {}
     for file in files:
         for fault in faults_in(room, file.relative_to(root).as_posix(), file.read_bytes()):
             found.setdefault(fault.id, fault)
     return list(found.values())
 
 
-def chosen(faults: Iterable[Fault], number: int, seed: int = 0) -> list[Fault]:
+def chosen(faults: Iterable[PlantedFault], number: int, seed: int = 0) -> list[PlantedFault]:
     """``number`` faults by their ids: one of a function, few of a file and of a kind."""
     ranked = sorted(faults, key=lambda fault: _hash(str(seed), fault.id))
-    kept: list[Fault] = []
+    kept: list[PlantedFault] = []
     functions: set[tuple[str, str]] = set()
     counts: Counter[str] = Counter()
     for fault in ranked:
@@ -106,7 +106,7 @@ def chosen(faults: Iterable[Fault], number: int, seed: int = 0) -> list[Fault]:
     return kept
 
 
-def faults_in(room: str, file: str, source: bytes) -> Iterator[Fault]:
+def faults_in(room: str, file: str, source: bytes) -> Iterator[PlantedFault]:
     """Every fault of one file, in the order of its text."""
     sites = _Sites(source)
     sites.visit(ast.parse(source))
@@ -116,7 +116,7 @@ def faults_in(room: str, file: str, source: bytes) -> Iterator[Fault]:
         number = seen[key]
         seen[key] += 1
         before = source[site.start : site.end].decode()
-        yield Fault(
+        yield PlantedFault(
             _hash(key, str(number))[:10], room, file, source.count(b"\n", 0, site.start) + 1,
             site.function, site.kind, site.start, site.end, before, site.after,
             _shown(source, site, before),

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scripts.fault_runs import TIME_LIMIT, Copy, KernelCache, UnfitError, Verdict
-from scripts.faults import Fault, chosen, faults_of
+from scripts.faults import PlantedFault, chosen, faults_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 EQUIVALENT: Final = ROOT / "scripts/mutants.txt"
@@ -33,7 +33,7 @@ UNMUTATED_LIMIT: Final = 1800
 
 
 @dataclass(frozen=True)
-class Room:
+class MutantRoom:
     """Where the code of a room is, what tests judge it, and how many faults are planted."""
 
     folders: tuple[str, ...]
@@ -43,29 +43,29 @@ class Room:
 
 PRODUCTS: Final = "tests/products"
 ROOMS: Final = {
-    "order": Room(("engine/order",), ("tests/order", PRODUCTS), 10),
-    "clocks": Room(("engine/core/clocks",), ("tests/order", "tests/barrier", PRODUCTS), 6),
-    "pattern": Room(("engine/operators/match",), ("tests/pattern", PRODUCTS), 9),
-    "repetition": Room(
+    "order": MutantRoom(("engine/order",), ("tests/order", PRODUCTS), 10),
+    "clocks": MutantRoom(("engine/core/clocks",), ("tests/order", "tests/barrier", PRODUCTS), 6),
+    "pattern": MutantRoom(("engine/operators/match",), ("tests/pattern", PRODUCTS), 9),
+    "repetition": MutantRoom(
         ("engine/operators/match/repetition",), ("tests/pattern/repetition", PRODUCTS), 6
     ),
-    "interval": Room(
+    "interval": MutantRoom(
         ("engine/operators/match/interval",), ("tests/interval", "tests/pattern/trees", PRODUCTS), 4
     ),
-    "window": Room(("engine/operators/window",), ("tests/window", PRODUCTS), 10),
-    "constraint": Room(("engine/operators/constraint",), ("tests/constraint",), 5),
-    "cascade": Room(("engine/operators/cascade",), ("tests/cascade",), 4),
-    "grouping": Room(("engine/operators/grouping",), ("tests/grouping",), 5),
-    "barrier": Room(
+    "window": MutantRoom(("engine/operators/window",), ("tests/window", PRODUCTS), 10),
+    "constraint": MutantRoom(("engine/operators/constraint",), ("tests/constraint",), 5),
+    "cascade": MutantRoom(("engine/operators/cascade",), ("tests/cascade",), 4),
+    "grouping": MutantRoom(("engine/operators/grouping",), ("tests/grouping",), 5),
+    "barrier": MutantRoom(
         ("engine/barrier",), ("tests/barrier", "tests/pattern/test_barriers.py", PRODUCTS), 5
     ),
-    "log": Room(("engine/log",), ("tests/log",), 6),
-    "gateway": Room(("engine/gateway",), ("tests/gateway",), 5),
+    "log": MutantRoom(("engine/log",), ("tests/log",), 6),
+    "gateway": MutantRoom(("engine/gateway",), ("tests/gateway",), 5),
 }  # fmt: skip
 
 
 def in_order(
-    root: Path, tests: Iterable[str], fault: Fault, seconds: dict[str, float]
+    root: Path, tests: Iterable[str], fault: PlantedFault, seconds: dict[str, float]
 ) -> list[str]:
     """A room's test files, by folder: those near the fault's module first, then the quick ones."""
     files: set[str] = set()
@@ -86,10 +86,10 @@ def in_order(
     return sorted(files, key=rank)
 
 
-class Run:
+class MutantRun:
     """The faults that are to be planted, and what is known of each."""
 
-    def __init__(self, asked: argparse.Namespace, plan: list[Fault]) -> None:
+    def __init__(self, asked: argparse.Namespace, plan: list[PlantedFault]) -> None:
         self.asked, self.plan = asked, plan
         self.known = {line["id"]: line for line in read_lines(asked.out) if "id" in line}
         self.seconds: dict[str, float] = {}  # of each test file, unmutated
@@ -97,7 +97,7 @@ class Run:
         self.stopped = threading.Event()
         self._lock = threading.Lock()
 
-    def report(self, fault: Fault, verdict: Verdict) -> None:
+    def report(self, fault: PlantedFault, verdict: Verdict) -> None:
         line = asdict(fault) | {
             "found": verdict.found, "by": verdict.by, "seconds": verdict.seconds,
         }  # fmt: skip
@@ -138,15 +138,15 @@ class Run:
 class Jobs:
     """What is left to do: rooms to run without a fault, and faults of rooms that passed."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self._waiting: dict[str, list[Fault]] = defaultdict(list)
+    def __init__(self, faults: Iterable[PlantedFault]) -> None:
+        self._waiting: dict[str, list[PlantedFault]] = defaultdict(list)
         for fault in faults:
             self._waiting[fault.room].append(fault)
         self._rooms = deque(self._waiting)
-        self._ready: deque[Fault] = deque()
+        self._ready: deque[PlantedFault] = deque()
         self._lock = threading.Lock()
 
-    def take(self) -> str | Fault | None:
+    def take(self) -> str | PlantedFault | None:
         with self._lock:
             if self._ready:
                 return self._ready.popleft()
@@ -178,7 +178,7 @@ def equivalent(file: Path = EQUIVALENT) -> set[str]:
 
 def planned(
     room: str, number: int, seed: int, left_out: set[str], earlier: set[str], root: Path = ROOT
-) -> list[Fault]:
+) -> list[PlantedFault]:
     """A room's faults: those of an earlier run that are still there, filled up by rank."""
     every = faults_of(room, root, ROOMS[room].folders)
     faults = [fault for fault in every if fault.id not in left_out]
@@ -188,7 +188,7 @@ def planned(
     return again + more[: max(number - len(again), 0)]
 
 
-def conclude(run: Run, earlier: list[dict[str, Any]]) -> int:
+def conclude(run: MutantRun, earlier: list[dict[str, Any]]) -> int:
     """Print the sums, the gaps, and what is worse than in an earlier run; the exit code."""
     done = [run.known[fault.id] for fault in run.plan if fault.id in run.known]
     by_room: dict[str, Counter[str]] = defaultdict(Counter)
@@ -241,7 +241,7 @@ def main() -> int:
         fault for room in rooms
         for fault in planned(room, asked.number or ROOMS[room].number, asked.seed, left_out, ids)
     ]  # fmt: skip
-    run = Run(asked, plan)
+    run = MutantRun(asked, plan)
     if asked.list:
         for fault in plan:
             print(_words(asdict(fault)))
@@ -259,7 +259,7 @@ def main() -> int:
     return conclude(run, earlier)
 
 
-def plant(run: Run, left: list[Fault], folder: Path) -> None:
+def plant(run: MutantRun, left: list[PlantedFault], folder: Path) -> None:
     """Room by room: its tests without a fault, then with each."""
     kernels, jobs = KernelCache(folder / "kernels"), Jobs(left)
     tests = run.asked.tests.resolve()

@@ -1,4 +1,4 @@
-"""Draws docs/images/windows-KIND.svg: what the engine says of seven events and a late one.
+"""Draws docs/images/windows-KIND.svg: results of the engine for seven events and a late one.
 
 .venv/bin/python -m scripts.window_pictures
 """
@@ -33,15 +33,15 @@ _STYLE: Final = """
 """
 
 
-def told(window: str) -> list[dict[str, Any]]:
-    """What a query of this window says of the events."""
+def emissions(window: str) -> list[dict[str, Any]]:
+    """The results of a query with this window over the events."""
     events = {"ts": [*EVENTS], "v": [*EVENTS.values()]}
     asked = f"SELECT sum(v) AS n WINDOW {window}"
     return list(slackwater.query(events, asked, order="kslack:0", guard="off").changes())
 
 
 def windows(results: list[dict[str, Any]]) -> list[tuple[int, int, list[int]]]:
-    """(start, end, sums as they were told) of what was told of each window in the end.
+    """(start, end, emitted sums in order) of each final window.
 
     A window that takes another one's place has the other's sums before its own.
     """
@@ -56,7 +56,7 @@ def windows(results: list[dict[str, Any]]) -> list[tuple[int, int, list[int]]]:
             continue
         replaced = [one for one in before if one[0] < end and start < one[1]]
         before = [one for one in before if one not in replaced]
-        found.append((start, end, [*(told for one in replaced for told in one[2]), n]))
+        found.append((start, end, [*(n_before for one in replaced for n_before in one[2]), n]))
     return sorted(found)
 
 
@@ -74,13 +74,13 @@ def _mark(ts: int, y: int) -> str:
 
 def _bar(start: int, end: int, sums: list[int], y: int) -> str:
     corrected = len(sums) > 1
-    told = f'<tspan class="{"new" if corrected else "name"}">{sums[-1]}</tspan>'
+    text = f'<tspan class="{"new" if corrected else "name"}">{sums[-1]}</tspan>'
     if corrected:
-        told = f'<tspan class="old">{" and ".join(map(str, sums[:-1]))}</tspan> {told}'
+        text = f'<tspan class="old">{" and ".join(map(str, sums[:-1]))}</tspan> {text}'
     return (
         f'  <rect class="{"corrected" if corrected else "window"}" x="{_x(start):g}" y="{y}" '
         f'width="{_x(end) - _x(start):g}" height="24" rx="4"/>\n'
-        f'  <text x="{(_x(start) + _x(end)) / 2:g}" y="{y + 17}" text-anchor="middle">{told}</text>'
+        f'  <text x="{(_x(start) + _x(end)) / 2:g}" y="{y + 17}" text-anchor="middle">{text}</text>'
     )
 
 
@@ -89,7 +89,7 @@ def picture(name: str) -> str:
     window, how = KINDS[name]
     free_from: list[int] = []
     bars = []
-    for start, end, sums in windows(told(window)):
+    for start, end, sums in windows(emissions(window)):
         lane = next((n for n, free in enumerate(free_from) if free <= start), len(free_from))
         free_from[lane : lane + 1] = [end]
         bars.append(_bar(start, end, sums, 104 + _ROW * lane))

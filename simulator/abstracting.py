@@ -21,12 +21,12 @@ from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import Codes, Column, Masked, Row
 from slackwater.engine.core.errors import UserError
 from slackwater.simulator.settings import check, parse_many
-from slackwater.simulator.workload import Columns
+from slackwater.simulator.workload import AttributeViews
 
 BOOT_SHIFT: Final = 32
 """Ids of a device without a disk begin so far apart at each start [bits]."""
 Made = tuple[str, list[IntervalBegin] | list[Row]]
-"""Of which stream of intervals: begins, or intervals."""
+"""A stream of intervals: its begins, or its intervals."""
 
 
 class DeviceAbstraction:
@@ -59,7 +59,7 @@ class DeviceAbstraction:
         self.restart(0)
 
     def restart(self, boots: int) -> None:
-        """What was open is forgotten: the device has no disk."""
+        """Open intervals are forgotten: the device has no disk."""
         self._machines = [
             Abstraction(each, place, boots << BOOT_SHIFT)
             for place, each in enumerate(self._settings)
@@ -70,9 +70,15 @@ class DeviceAbstraction:
         return stream not in self._read or stream in self._kept
 
     def take(
-        self, stream: str, ts: Sequence[int], columns: Columns, low: int, high: int, mono_ns: int,
+        self,
+        stream: str,
+        ts: Sequence[int],
+        columns: AttributeViews,
+        low: int,
+        high: int,
+        mono_ns: int,
         clocks: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Events [low, high) of a batch, at hand now; ``ts``: theirs, by ``clocks``, None: by the
         agent's own.
         """
@@ -110,7 +116,7 @@ class DeviceAbstraction:
             machine.finish()
 
     def outputs(self) -> Iterator[Made]:
-        """What to send: begins of each abstraction, then intervals. Drained."""
+        """Begins of each abstraction to send, then intervals. Drained."""
         for machine in self._machines:
             made = machine.outputs()
             into = machine.settings.into

@@ -1,9 +1,9 @@
 """Callbacks at instants of virtual time: cheaper than a SimPy process per message.
 
 Measured on SimPy 4.1: a process per message costs about twice what a timeout with a callback does,
-a timeout twice what an event does of which nobody asks whether it has happened, and that event
-half as much again as an entry of the queue that is a callback and what it is handed.
-What is due at one instant happens in the order of the requests.
+a timeout twice as much as an event whose state nobody reads, and that event half as much again as
+an entry of the queue that is a callback with its argument. What is due at one instant happens in
+the order of the requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where every event of a run went, and the sums that must come out.
+"""The way of every event of a run, and the sums that must balance.
 
 A checker apart from the simulator, run after every simulation. The sums, in events:
 

@@ -36,7 +36,7 @@ RATE_MAX_PPB: Final = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClockStep:
     """At ``at_ns`` after the start, ``by_ns`` is added to the offset (positive: set back)."""
 
     at_ns: int
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ClockSettings:
-    """What a device's clock is like.
+    """Settings of a device's clock.
 
     Attributes:
         offset_ns: reference minus source at the start; positive = the source is slow.
@@ -63,8 +63,8 @@ class ClockSettings:
     skew_ppb: int = 0
     wander_ppb: float = 0.0
     wander_period_ns: int = SECOND
-    steps: tuple[Step, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+    steps: tuple[ClockStep, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(ClockStep, given, place))
     )
     resolution_ns: int = 1
 
@@ -90,8 +90,8 @@ class StampingDevice:
 
     offset_ns: int = 0
     skew_ppb: int = 0
-    steps: tuple[Step, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+    steps: tuple[ClockStep, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(ClockStep, given, place))
     )
     resolution_ns: int = 1
     read_out_ns: int = 0
@@ -107,7 +107,7 @@ class StampingDevice:
 
     @property
     def clock(self) -> ClockSettings:
-        """What its clock is like."""
+        """Settings of its clock."""
         return ClockSettings(
             offset_ns=self.offset_ns, skew_ppb=self.skew_ppb, steps=self.steps,
             resolution_ns=self.resolution_ns,
@@ -115,7 +115,7 @@ class StampingDevice:
 
     @property
     def declared(self) -> DeviceClockSettings:
-        """What its agent goes by."""
+        """Settings of its agent."""
         return DeviceClockSettings(
             delay_min_max_ns=self.delay_min_max_ns, delay_max_ns=self.delay_max_ns,
             window_ns=self.window_ns,
@@ -193,7 +193,7 @@ class Clock:
         return self._offset_view[row] + run * self._rate_view[row] // SECOND
 
     def read(self, true_ns: int) -> int:
-        """What the clock shows at ``true_ns``."""
+        """The reading of the clock at ``true_ns``."""
         # As true_ns - self.offset(true_ns): read several times at every message, mostly on the
         # line of the reading before.
         low, high, begin, offset, rate = self._line

@@ -30,7 +30,7 @@ from slackwater.simulator.clocks import BothClocks, Clock, ClockSettings
 from slackwater.simulator.feed import Feed, OpenBatch
 from slackwater.simulator.network import Connection, Network
 from slackwater.simulator.scenario import SourceSettings
-from slackwater.simulator.workload import Columns, Span
+from slackwater.simulator.workload import AttributeViews, Span
 
 COLUMN_BYTES: Final = 9
 """Of one row of one attribute, at most: 8 bytes and a mask."""
@@ -271,7 +271,7 @@ class Device:
         return named
 
     def _abstract(
-        self, part: OpenBatch, columns: Columns, now: Now, clocks: Sequence[str] | None
+        self, part: OpenBatch, columns: AttributeViews, now: Now, clocks: Sequence[str] | None
     ) -> None:
         stamped, low, high = part.stamped, part.low, part.high
         ts = stamped.ts[low:high].tolist()

@@ -1,4 +1,4 @@
-"""A hash of what an arrival log says, for "the same seed gives the same log".
+"""A hash of an arrival log's content, for "the same seed gives the same log".
 
 Over the frames' canonical content: per frame the site, and per column its name, its values and
 where it is null. Bytes that carry no meaning (padding, values under a null, the order and the

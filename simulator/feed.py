@@ -17,7 +17,7 @@ from slackwater.edge_agent.packing import data_message
 from slackwater.edge_agent.pull_back import Whole
 from slackwater.simulator.clocks import Clock
 from slackwater.simulator.truth import StampedBatch
-from slackwater.simulator.workload import Batch, Columns
+from slackwater.simulator.workload import AttributeViews, Batch
 
 _NAMES_MAX: Final = 32
 """Sizes of messages are kept for batches with so few names; others have ever new ones."""
@@ -25,7 +25,7 @@ _NAMES_MAX: Final = 32
 
 @dataclass(slots=True, eq=False)
 class OpenBatch:
-    """A batch of which not all rows were taken; rows ``low`` to ``high`` were, last.
+    """A batch with rows that were not taken; rows ``low`` to ``high`` were taken last.
 
     ``whole``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
     that is read on the device; ``due_ns``: of each row.
@@ -33,7 +33,7 @@ class OpenBatch:
 
     stamped: StampedBatch
     whole: Whole
-    columns: Columns | None
+    columns: AttributeViews | None
     due_ns: list[int]
     low: int = 0
     high: int = 0
@@ -105,7 +105,7 @@ class Feed:
             return None
         stamped = StampedBatch.stamp(batch, self._clock)
         place, schema = self._streams[batch.stream]
-        columns = Columns(batch)
+        columns = AttributeViews(batch)
         data = data_message(
             place,
             schema,
@@ -124,7 +124,7 @@ class Feed:
         return opened
 
     def _sizes_of(self, data: Data) -> dict[int, int] | None:
-        """Sizes of messages by their rows, for all batches of which messages are equally long."""
+        """Sizes of messages by their rows, for all batches with messages of equal length."""
         texts = [each for each in (data.types, *data.attrs) if isinstance(each, Texts)]
         if sum(len(each.names) for each in texts) > _NAMES_MAX:
             return None

@@ -126,7 +126,7 @@ class Tally:
 
 @dataclass(slots=True)
 class LinkCounts:
-    """What became of everything that entered a link; ``balance`` must be zero.
+    """Fates of all messages that entered a link; ``balance`` must be zero.
 
     Attributes:
         entered: given to ``transmit``.

@@ -20,12 +20,12 @@ HANDSHAKE_BYTES: Final = 60
 """A bare TCP segment: what opening a connection sends in each direction."""
 _PREFIX_BYTES: Final = 4
 _DATA_HEADS: Final = (b"\x99\x02", b"\x9a\x02")
-"""Messages with nine fields, ten if they name clocks, of which the first says DATA
+"""Messages with nine fields, ten if they name clocks; the first is DATA
 (``edge_agent.wire``)."""
 
 
 class AgentSide(Protocol):
-    """What the network calls at the device's end."""
+    """Interface of the device's end, for the network."""
 
     def opened(self, connection: Connection) -> None: ...
     def closed(self, connection: Connection) -> None: ...
@@ -34,7 +34,7 @@ class AgentSide(Protocol):
 
 
 class GatewaySide(Protocol):
-    """What the network calls at the gateway's end."""
+    """Interface of the gateway's end, for the network."""
 
     def opened(self, connection: Connection) -> None: ...
     def closed(self, connection: Connection) -> None: ...
@@ -44,7 +44,7 @@ class GatewaySide(Protocol):
 
 @dataclass(slots=True)
 class Fates:
-    """What became of the messages of one device.
+    """Fates of the messages of one device.
 
     Attributes:
         closed: arrived at the gateway after its connection was closed.

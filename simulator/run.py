@@ -1,4 +1,4 @@
-"""Runs a scenario and keeps what came of it: arrival log, truth, manifest with a hash.
+"""Runs a scenario and keeps its outcome: arrival log, truth, manifest with a hash.
 
     OUT/log/           the arrival log: all that the engine may see
     OUT/truth/         true times and clock errors (``simulator.truth``)
@@ -40,7 +40,7 @@ VERSIONED: Final = ("slackwater", "simpy", "numpy", "numba", "pyarrow", "msgpack
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came of a run.
+    """Outcome of a run.
 
     Attributes:
         manifest: seed, options, versions, counts, hash; plain data.

@@ -1,4 +1,4 @@
-"""What no device and no engine can know: true event times, and how wrong every clock was.
+"""The truth that no device and no engine knows: true event times, and the error of every clock.
 
 Two Parquet tables beside the arrival log:
 
@@ -44,7 +44,7 @@ _EMPTY: Final = pa.schema(
 )
 
 
-class Start(Protocol):
+class AgentStart(Protocol):
     """One start of an agent."""
 
     @property
@@ -52,7 +52,7 @@ class Start(Protocol):
 
 
 @dataclass(slots=True)
-class Numbered:
+class NumberedRows:
     """Rows [low, high) got the numbers from ``first_seq`` on.
 
     ``start``: of the agent; it says its incarnation when the run is over, as the gateway may make
@@ -62,7 +62,7 @@ class Numbered:
     low: int
     high: int
     first_seq: int
-    start: Start
+    start: AgentStart
 
 
 @dataclass(slots=True)
@@ -79,9 +79,9 @@ class StampedBatch:
     batch: Batch
     ts: np.ndarray
     te: np.ndarray | None
-    numbered: list[Numbered]
+    numbered: list[NumberedRows]
 
-    def numbered_as(self, low: int, high: int, first_seq: int, start: Start) -> None:
+    def numbered_as(self, low: int, high: int, first_seq: int, start: AgentStart) -> None:
         """Rows [low, high) got the numbers from ``first_seq`` on."""
         if self.numbered:
             run = self.numbered[-1]
@@ -89,7 +89,7 @@ class StampedBatch:
             if goes_on and run.start is start:
                 run.high = high
                 return
-        self.numbered.append(Numbered(low, high, first_seq, start))
+        self.numbered.append(NumberedRows(low, high, first_seq, start))
 
     @classmethod
     def stamp(cls, batch: Batch, clock: Clock) -> StampedBatch:

@@ -1,4 +1,4 @@
-"""What happens in the simulated world: events with their true times, in columns.
+"""Events of the simulated world with their true times, in columns.
 
 A workload gives each source its events in batches; it knows nothing of clocks, links or sequence
 numbers. ``Periodic`` and ``Poisson`` are the plain ones, found by name in ``WORKLOADS``; a scenario
@@ -101,7 +101,7 @@ class Workload(Protocol):
 
 @runtime_checkable
 class ForeseenWorkload(Workload, Protocol):
-    """One that says beforehand how much it is going to be."""
+    """A workload that knows its number of events beforehand."""
 
     def expected(self, length_ns: int) -> int:
         """How many events it has in a span of this length, on average."""
@@ -112,7 +112,7 @@ def expected_events(workload: Workload, length_ns: int) -> int:
     return workload.expected(length_ns) if isinstance(workload, ForeseenWorkload) else 0
 
 
-class Columns:
+class AttributeViews:
     """A batch's attributes, cut without copying.
 
     Views are made once for the batch: a cut of a view costs a third of one of an array.

@@ -1,4 +1,4 @@
-"""Whose clock is off, by how much, and how to say so."""
+"""Offsets of clocks, their bounds, and how to declare them."""
 
 from __future__ import annotations
 

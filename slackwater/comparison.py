@@ -44,7 +44,7 @@ class Comparison(AsFrames):
 
     @property
     def verdict(self) -> str:
-        """What suits, and why, in words."""
+        """The recommendation and its reason, in words."""
         said = self.numbers["verdict"]
         return f"{said['headline']} {said['reason']}"
 
@@ -57,7 +57,7 @@ class Comparison(AsFrames):
     def to_arrow(self) -> pa.Table:
         """A row for each order; columns such as ``hold_ns.p99``."""
         table = pa.Table.from_pylist(list(self)).flatten()
-        # What no order knows, say what is missing, is a number all the same.
+        # A value that no order knows, such as missing, is a number all the same.
         fields = [
             pa.field(each.name, pa.int64() if pa.types.is_null(each.type) else each.type)
             for each in table.schema

@@ -1,4 +1,4 @@
-"""What is closed, and a temporary folder that lives as long as what is in it may be asked for."""
+"""Closing of resources, and a temporary folder that lives as long as its content is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClosesItself(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Removes what is temporary."""
+        """Removes temporary files."""
 
     def __enter__(self) -> Self:
         return self

@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one reproduction found. A claim that does not hold is a result, not an error."""
+    """Finding of one reproduction. A claim that does not hold is a result, not an error."""
 
     claims: tuple[Claim, ...]
     tables: tuple[Table, ...]

@@ -16,7 +16,7 @@ from slackwater.simulator.run import LOG, MANIFEST, TRUTH, simulate_to
 from slackwater.simulator.scenario import START_NS, GatewayPlace, Scenario, SourceSettings
 from slackwater.simulator.scenario_file.building import FileScenario
 from slackwater.simulator.scenario_file.building import build as build_from_tables
-from slackwater.simulator.scenario_file.long_runs import told_of as told_of_long_runs
+from slackwater.simulator.scenario_file.long_runs import run_time_hints
 from slackwater.simulator.scenario_file.recording import RecordedStream
 from slackwater.simulator.scenario_file.schema import schema as scenario_file_schema
 from slackwater.simulator.seeds import Seeds
@@ -62,8 +62,8 @@ __all__ = [
     "line_numbers",
     "line_of",
     "made_streams",
+    "run_time_hints",
     "scenario_file_schema",
     "simulate_to",
-    "told_of_long_runs",
     "with_intervals",
 ]

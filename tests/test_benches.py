@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.mass import GOALS, Goal
+from bench.mass import GOALS, MassGoal
 from bench.soak.watched import family
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
@@ -34,7 +34,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "join": {"EVENTS": 20_000, "ROUNDS": 1, "GOAL_BY_HAND": 0},
     "live": {"SECONDS": {"embedded": 8.0}, "LEFT_OUT_S": 1},
     "losses": {"LOSSES": (1_000, 2_000)},
-    "mass": {"GOALS": dict.fromkeys(GOALS, Goal(10**9, 10**9))},
+    "mass": {"GOALS": dict.fromkeys(GOALS, MassGoal(10**9, 10**9))},
     "negation": {"EVENTS": 20_000, "SIZES": (10_000, 20_000), "TOLD_EVERY": 10_000},
     "one_event": {},
     "orders": {"ORDERS": ("kslack:1s",), "EVENTS": 20_000, "SIZES": (10_000,), "SOURCES": (3,)},

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from scripts.fault_runs import Copy, KernelCache, copy_tracked, failure_named
-from scripts.faults import Fault, chosen, faults_in, faults_of
-from scripts.mutants import ROOMS, ROOT, Run, conclude, equivalent, in_order, planned
+from scripts.faults import PlantedFault, chosen, faults_in, faults_of
+from scripts.mutants import ROOMS, ROOT, MutantRun, conclude, equivalent, in_order, planned
 
 SOURCE = textwrap.dedent('''
     """A module: 1 < 2 and not True."""
@@ -185,7 +185,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def heap_fault(root: Path) -> Fault:
+def heap_fault(root: Path) -> PlantedFault:
     return faults_of("room", root, ["engine"])[0]
 
 
@@ -253,7 +253,7 @@ def test_what_an_earlier_run_found_and_this_one_did_not_is_an_error(
     ]
     out = tmp_path / "now.jsonl"
     out.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    run = Run(argparse.Namespace(out=out, limit=1), plan)
+    run = MutantRun(argparse.Namespace(out=out, limit=1), plan)
     assert conclude(run, []) == 0
     assert "barrier: 1 found (0 by the time limit), 1 not found" in capsys.readouterr().out
     assert conclude(run, [line | {"found": True, "by": "tests/b.py"} for line in lines]) == 1

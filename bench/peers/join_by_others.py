@@ -28,7 +28,7 @@ def with_bytewax() -> None:
     """No join by time in bytewax: user code in ``stateful_batch``, by key."""
     import bytewax_common as common  # type: ignore[import-not-found]
 
-    class Join(common.op.StatefulBatchLogic):  # type: ignore[misc]
+    class PeerJoin(common.op.StatefulBatchLogic):  # type: ignore[misc]
         def __init__(self) -> None:
             self.sides: tuple[list[Any], list[Any]] = ([], [])
             self.newest = 0
@@ -58,7 +58,7 @@ def with_bytewax() -> None:
     rows = common.Rows(str(DATA / "base.parquet"), ["id", "ts", "type", "v"])
     read = common.op.input("in", flow, rows)
     keyed = common.op.key_on("key", read, lambda row: str(row[0]))
-    joined = common.op.stateful_batch("join", keyed, lambda _state: Join())
+    joined = common.op.stateful_batch("join", keyed, lambda _state: PeerJoin())
     out = common.Csv(str(FOLDER / "out" / "join_bytewax.csv"))
     common.op.output("out", common.op.map("row", joined, lambda pair: pair[1]), out)
     common.run_main(flow)

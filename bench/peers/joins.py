@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from bench.peers import race as peers
 from bench.peers.pairs import KEY_WIDTH, against, our_pairs
-from bench.peers.race import ON_SPARK, SCRIPTS, Side, import_log, ours, race, table_of
+from bench.peers.race import ON_SPARK, SCRIPTS, Competitor, import_log, ours, race, table_of
 
 QUERY: Final = "SELECT a.key, a.v, b.v AS w FROM a JOIN b ON a.key = b.key WITHIN 100 ms"
 WITHIN_NS: Final = 100_000_000
@@ -40,15 +40,15 @@ def more(folder: Path) -> None:
         import_log(folder / "data" / "base.parquet", folder / "join.log", None, side_of)
 
 
-def by_others(side: Side, name: str) -> Side:
+def by_others(side: Competitor, name: str) -> Competitor:
     """The same side with the join as its work."""
     called = ["env", f"PEERS_SCRIPTS={SCRIPTS}", side.command[0], str(BY_OTHERS), name]
     suffix = {"bytewax": ".csv", "duckdb": ".parquet"}.get(name, "")
     return replace(side, command=called, out=side.out.with_name(f"join_{name}{suffix}"))
 
 
-def sides(folder: Path) -> dict[str, Side]:
-    """Everybody, by the name to call them."""
+def sides(folder: Path) -> dict[str, Competitor]:
+    """All competitors, by their names."""
     asked = ["query", QUERY, "--order", "none"]
     return {
         "ours": ours(folder, "ours, in process", "join", asked, data="join"),
@@ -76,7 +76,7 @@ def true_pairs(data: Path) -> np.ndarray:
 
 
 def pairs_of(out: Path) -> np.ndarray:
-    """(n, 2) times of a and b, as written by whoever it was."""
+    """(n, 2) times of a and b, as the competitor wrote them."""
     if out.name.startswith("ours"):
         return our_pairs(out)
     table = table_of(out, _COLUMNS)

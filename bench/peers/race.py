@@ -1,8 +1,8 @@
 """Whole processes against each other, in turns: ours and those of ``../shared/peers``.
 
 Ours is the command line as a user types it, from an arrival log to a file of results; theirs are
-the scripts of ``../shared/peers``, from Parquet or CSV to a file. Whoever is not installed is left
-out with a line that says how to install it; ``make bench`` runs none of this.
+the scripts of ``../shared/peers``, from Parquet or CSV to a file. A competitor that is not
+installed is left out with a line that says how to install it; ``make bench`` runs none of this.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ON_SPARK: Final = ("--master", "local[2]")
 
 
 @dataclass(frozen=True)
-class Side:
+class Competitor:
     """A competitor: what to call, where its answer is, what it needs and how to get that."""
 
     name: str
@@ -50,7 +50,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Run:
+class RaceRun:
     """Seconds of one process and its children, and what was found in its answer."""
 
     wall: float
@@ -115,56 +115,56 @@ def prepare(folder: Path, events: int) -> None:
 
 
 def ours(folder: Path, name: str, work: str, command: list[str], *options: str,
-         data: str = "base", suffix: str = "parquet") -> Side:  # fmt: skip
+         data: str = "base", suffix: str = "parquet") -> Competitor:  # fmt: skip
     """Our command line: ``command`` is its verb with what is asked."""
     slackwater = Path(sys.executable).with_name("slackwater")
     out = folder / "out" / f"ours_{work}_{data}_{len(options)}.{suffix}"
     called = [str(slackwater), *command, "--input", str(folder / f"{data}.log"), "--quiet"]
-    return Side(name, [*called, "--out", str(out), *options], out, slackwater)
+    return Competitor(name, [*called, "--out", str(out), *options], out, slackwater)
 
 
-def bytewax(folder: Path, work: str) -> Side:
+def bytewax(folder: Path, work: str) -> Competitor:
     """By the script of that name."""
     python = folder.parent / "bytewax" / "bin" / "python"
     install = f"{python} -m pip install bytewax==0.21.1 pyarrow"
-    return Side(
+    return Competitor(
         "bytewax", [str(python), str(SCRIPTS / f"bytewax_{work}.py"), "base"],
         folder / "out" / f"bytewax_{work}_base.csv", python,
         f"python -m venv {python.parents[1]} && {install}",
     )  # fmt: skip
 
 
-def duckdb(folder: Path, work: str) -> Side:
+def duckdb(folder: Path, work: str) -> Competitor:
     """A batch over complete data: the least that anybody could take."""
     python = folder.parent / "duckdb" / "bin" / "python"
-    return Side(
+    return Competitor(
         "DuckDB (batch)", [str(python), str(SCRIPTS / "duckdb_all.py"), "base", work],
         folder / "out" / f"duckdb_{work}_base.parquet", python,
         f"python -m venv {python.parents[1]} && {python} -m pip install duckdb",
     )  # fmt: skip
 
 
-def plain_spark(folder: Path, work: str) -> Side:
+def plain_spark(folder: Path, work: str) -> Competitor:
     """Structured Streaming without us."""
-    return Side(
+    return Competitor(
         "plain Spark, 200 k rows a batch",
         [sys.executable, str(SCRIPTS / f"spark_{work}.py"), "base"],
         folder / "out" / f"spark_{work}_base", Path(sys.executable),
     )  # fmt: skip
 
 
-def flink_python(folder: Path, work: str) -> Side:
+def flink_python(folder: Path, work: str) -> Competitor:
     """PyFlink's tables, in an environment of their own."""
     python = folder.parent / "pyflink" / "bin" / "python"
-    return Side(
+    return Competitor(
         "PyFlink", [str(python), str(SCRIPTS / f"flink_{work}.py"), "base"],
         folder / "out" / f"flink_{work}_base", python,
         f"python -m venv {python.parents[1]} && {python} -m pip install apache-flink==2.3.0",
     )  # fmt: skip
 
 
-def everybody(folder: Path, work: str, default: list[str]) -> dict[str, Side]:
-    """Everybody, by the name to call them: ours with a slack as long as events come late, too."""
+def everybody(folder: Path, work: str, default: list[str]) -> dict[str, Competitor]:
+    """All competitors, by their names: ours with a slack as long as events come late, too."""
     slack = [*default, "--order", "kslack:1s"]
     return {
         "ours": ours(folder, "ours, kslack:1s", f"{work}_slack", slack),
@@ -186,7 +186,9 @@ def table_of(out: Path, columns: list[str]) -> pa.Table:
     return pa.concat_tables([pacsv.read_csv(file, read_options=named) for file in files])
 
 
-def run(side: Side, folder: Path, look: Callable[[Path], Any], limit_s: float) -> Run | None:
+def run(
+    side: Competitor, folder: Path, look: Callable[[Path], Any], limit_s: float
+) -> RaceRun | None:
     """One whole process; ``look``: at its answer. None: it was not done within ``limit_s``.
 
     Raises:
@@ -195,7 +197,7 @@ def run(side: Side, folder: Path, look: Callable[[Path], Any], limit_s: float) -
     shutil.rmtree(side.out, ignore_errors=True)
     side.out.unlink(missing_ok=True)
     environment = os.environ | {"PEERS_DIR": str(folder)}
-    # Installed, everybody's modules are kept compiled; ours, in a checkout, from the first run on.
+    # Installed modules are kept compiled; ours, in a checkout, from the first run on.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with (folder / "said.txt").open("wb") as said:
         started = time.perf_counter()
@@ -213,7 +215,7 @@ def run(side: Side, folder: Path, look: Callable[[Path], Any], limit_s: float) -
         return None
     if status:
         raise SystemExit(f"{side.name} failed: {(folder / 'said.txt').read_text()[-2000:]}")
-    return Run(wall, cpu, look(side.out))
+    return RaceRun(wall, cpu, look(side.out))
 
 
 def _left_behind() -> float:
@@ -228,7 +230,7 @@ def _left_behind() -> float:
 
 
 def race(
-    doc: str, all_sides: Callable[[Path], dict[str, Side]], look: Callable[[Path], Any],
+    doc: str, all_sides: Callable[[Path], dict[str, Competitor]], look: Callable[[Path], Any],
     compared: Callable[[Path], Callable[[Any], str]],
     more: Callable[[Path], None] | None = None,
 ) -> Path:  # fmt: skip
@@ -236,10 +238,10 @@ def race(
 
     Args:
         doc: the help.
-        all_sides: everybody, by the name to call them; the first is what others are compared with.
-        look: gives what is in an answer.
-        compared: of the data, what says how much of an answer is right.
-        more: makes what else is needed in the folder.
+        all_sides: all competitors by name; the others are compared with the first.
+        look: reads an answer.
+        compared: of the data, a function that counts the right rows of an answer.
+        more: makes other files in the folder.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("sides", nargs="*", help=" ".join(all_sides(Path())))
@@ -255,7 +257,7 @@ def race(
     if more is not None:
         more(folder)
     judge, known = compared(folder / "data" / "base.parquet"), all_sides(folder)
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[RaceRun]] = {}
     for name in asked.sides or known:
         side = known[name]
         if side.needs.exists():
@@ -272,8 +274,8 @@ def race(
                 del runs[name]
                 continue
             runs[name].append(done)
-            told = f"{done.wall:.2f} s, {done.cpu:.2f} s processor"
-            print(f"round {number + 1}: {known[name].name}: {told}", file=sys.stderr, flush=True)
+            shown = f"{done.wall:.2f} s, {done.cpu:.2f} s processor"
+            print(f"round {number + 1}: {known[name].name}: {shown}", file=sys.stderr, flush=True)
     first = next(iter(known))
     for name, of_side in runs.items():
         wall, cpu = (

@@ -1,8 +1,8 @@
 """W1 of ``../shared/peers`` beside its peers: whole processes, one after another, in turns.
 
-W1 is the average and the number of events per sid in windows of 1 s, over events of which 12.5 %
-are up to 1 s late. The rows are compared with those that NumPy counts among all events at once;
-whoever closes windows early, or drops what is late, has fewer exact ones.
+W1 is the average and the number of events per sid in windows of 1 s; 12.5 % of the events are up to
+1 s late. The rows are compared with those that NumPy counts among all events at once; a competitor
+that closes windows early, or drops late events, has fewer exact ones.
 
 ``PEERS_DIR=/some/dir python -m bench.peers.w1 [--events N] [--rounds N] [SIDE ...]``
 """
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench.peers.race import Side, everybody, race, table_of
+from bench.peers.race import Competitor, everybody, race, table_of
 
 QUERY: Final = "SELECT count(*), avg(v) FROM events GROUP BY sid WINDOW TUMBLING 1 s"
 _SECOND_NS: Final = 1_000_000_000
@@ -27,20 +27,20 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """(window and sid as one number, ascending; count; average)"""
 
 
-def sides(folder: Path) -> dict[str, Side]:
-    """Everybody, by the name to call them."""
+def sides(folder: Path) -> dict[str, Competitor]:
+    """All competitors, by their names."""
     return everybody(folder, "w1", ["query", QUERY])
 
 
 def rows_of(out: Path) -> Rows:
-    """The rows as written by whoever it was; of ours, what stands in the end."""
+    """The rows as the competitor wrote them; of ours, the final ones."""
     if out.name.startswith("ours"):
         table = pq.read_table(out)
         start = pc.struct_field(table["window"], "start").to_numpy()
         sid = pc.struct_field(table["key"], "sid").to_numpy()
         count = pc.struct_field(table["value"], "count(*)").to_numpy()
         average = pc.struct_field(table["value"], "avg(v)").to_numpy()
-        # A correction takes back what was said and says it anew: the last one of a row stands.
+        # A correction retracts a row and emits it again: the last one counts.
         given = pc.equal(table["op"], "+").to_numpy()
         key = start // _SECOND_NS * _SIDS + sid
         last = len(key) - 1 - np.unique(key[::-1], return_index=True)[1]
@@ -57,7 +57,7 @@ def _sorted(key: np.ndarray, count: np.ndarray, average: np.ndarray) -> Rows:
 
 
 def compared(data: Path) -> Callable[[Rows], str]:
-    """What says how many rows are exact."""
+    """A function that counts the exact rows."""
     table = pq.read_table(data, columns=["ts", "sid", "v"])
     keys = table["ts"].to_numpy() // _SECOND_NS * _SIDS + table["sid"].to_numpy()
     key, group, count = np.unique(keys, return_inverse=True, return_counts=True)

@@ -1,7 +1,7 @@
 """W2 of ``../shared/peers`` beside its peers: whole processes, one after another, in turns.
 
-W2 is ``SEQ(A a, !C c, B b)`` on equal keys WITHIN 5 s over events of which 12.5 % are up to 1 s
-late. The pairs are compared with those that NumPy finds among all events at once.
+W2 is ``SEQ(A a, !C c, B b)`` on equal keys WITHIN 5 s; 12.5 % of the events are up to 1 s late. The
+pairs are compared with those that NumPy finds among all events at once.
 
 On the ``offset`` data each source's clock is off by up to 1 s. Ours is given one sync record per
 source, as its agent would send: the offset, measured to within half of a round trip of 2 ms.
@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from bench.peers.pairs import KEY_WIDTH, against, as_one, our_pairs
-from bench.peers.race import ON_SPARK, Side, bytewax, duckdb, ours, plain_spark, race, run
+from bench.peers.race import ON_SPARK, Competitor, bytewax, duckdb, ours, plain_spark, race, run
 
 QUERY: Final = (
     "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s "
@@ -52,8 +52,8 @@ def true_pairs(data: Path, ts: np.ndarray) -> np.ndarray:
     return np.column_stack([a[of], b[with_b]]) % KEY_WIDTH + start
 
 
-def sides(folder: Path) -> dict[str, Side]:
-    """Everybody, by the name to call them."""
+def sides(folder: Path) -> dict[str, Competitor]:
+    """All competitors, by their names."""
     flink = folder.parent / "flink"
     jars = ":".join(str(jar) for jar in [flink / "classes", *(flink / "lib").glob("*.jar")])
     java = shutil.which("java") or "java"
@@ -66,7 +66,7 @@ def sides(folder: Path) -> dict[str, Side]:
         "bytewax": bytewax(folder, "w2"),
         "duckdb": duckdb(folder, "w2"),
         "spark": plain_spark(folder, "w2"),
-        "flink": Side(
+        "flink": Competitor(
             "FlinkCEP (Java)",
             [java, "-Xmx4g", *opens, "-cp", jars, "FlinkCepW2", "base", "2", "reuse"],
             folder / "out" / "flink_cep_base.csv", flink / "classes" / "FlinkCepW2.class",
@@ -77,7 +77,7 @@ def sides(folder: Path) -> dict[str, Side]:
 
 
 def pairs_of(out: Path) -> np.ndarray:
-    """(n, 2) times of a and b, as written by whoever it was."""
+    """(n, 2) times of a and b, as the competitor wrote them."""
     if out.suffix == ".csv":
         none = pacsv.ReadOptions(column_names=["a", "b"])
         table = pacsv.read_csv(out, read_options=none)
@@ -92,7 +92,7 @@ def pairs_of(out: Path) -> np.ndarray:
 
 
 def compared(data: Path) -> Callable[[np.ndarray], str]:
-    """What says how many pairs are right, missing and wrong."""
+    """A function that counts the right, missing and wrong pairs."""
     return against(true_pairs(data, pq.read_table(data, columns=["ts"])["ts"].to_numpy()))
 
 
@@ -127,7 +127,7 @@ def offset_run(folder: Path) -> None:
         f"offset: {int((right & given).sum()):,} of {len(truth):,} true pairs given, "
         f"{int(wrong.sum()):,} wrong ones, {int((wrong & sure).sum()):,} of them as confirmed; "
         f"{int(unsure.sum()):,} of {int(given.sum()):,} uncertain; "
-        f"{int((~given).sum()):,} taken back; {done.wall:.2f} s"
+        f"{int((~given).sum()):,} retracted; {done.wall:.2f} s"
     )
 
 

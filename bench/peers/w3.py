@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import pyarrow.parquet as pq
 
-from bench.peers.race import Side, everybody, race, table_of
+from bench.peers.race import Competitor, everybody, race, table_of
 
 _COLUMNS: Final = ["ts", "source", "seq", "arrival", "sid", "type", "id", "v"]
 
 
-def sides(folder: Path) -> dict[str, Side]:
-    """Everybody, by the name to call them."""
+def sides(folder: Path) -> dict[str, Competitor]:
+    """All competitors, by their names."""
     return everybody(folder, "w3", ["order"])
 
 

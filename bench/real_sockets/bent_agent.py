@@ -1,6 +1,6 @@
 """Runs one agent, and reads its bent clock before and after: ``bent_agent FOLDER NAME``.
 
-libfaketime bends from the start of the program that it is told to run, so that this program, the
+libfaketime bends from the start of the program that it runs, so that this program, the
 agent and the feeder share one bend.
 """
 

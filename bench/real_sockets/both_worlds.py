@@ -2,8 +2,8 @@
 
 Runs the set-up (``setup.py``) with real agents and a real gateway behind emulated links, with
 clocks bent by libfaketime; simulates it meanwhile, and prints both worlds side by side. Exit code
-0: they agree; 1: they do not, or something is not true; 3: this machine lacks something, which is
-told.
+0: they agree; 1: they do not, or something is not true; 3: this machine lacks something, which it
+names.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 
-from bench.real_sockets.device_clock import Bend, Reading
-from bench.real_sockets.measures import Checked, Measured, UntrueLogError, World, measure_world
+from bench.real_sockets.device_clock import Bend, ClockPair
+from bench.real_sockets.measures import (
+    MeasuredWorld,
+    UntrueLogError,
+    WorldChecks,
+    WorldMeasures,
+    measure_world,
+)
 from bench.real_sockets.real_run import RealWorld, lacks
-from bench.real_sockets.setup import DEVICES, Setup
+from bench.real_sockets.setup import DEVICES, SocketsSetup
 from slackwater.simulator.run import LOG, simulate_to
 
 AGREE = 0.20
@@ -33,30 +39,30 @@ SIMULATIONS = 3
 LACKING = 3
 
 
-def real_world(setup: Setup, folder: Path) -> World:
+def real_world(setup: SocketsSetup, folder: Path) -> MeasuredWorld:
     """The set-up on real sockets."""
     folder.mkdir(parents=True)
     done = RealWorld(setup, folder).run()
-    return World(done.log, done.start_ns, done.bends)
+    return MeasuredWorld(done.log, done.start_ns, done.bends)
 
 
-def simulated_world(setup: Setup, folder: Path, seed: int) -> World:
+def simulated_world(setup: SocketsSetup, folder: Path, seed: int) -> MeasuredWorld:
     """The set-up on virtual time; ``seed``: of what links do (the events are the set-up's own)."""
     scenario = replace(setup.scenario(), seed=seed)
     simulate_to(scenario, folder, folder)
     on = scenario.start_ns
-    clocks = {d.name: Bend(Reading(on, on + d.fast_ns, 0), d.rate) for d in DEVICES}
-    return World(folder / LOG, on + scenario.warm_up_ns, clocks)
+    clocks = {d.name: Bend(ClockPair(on, on + d.fast_ns, 0), d.rate) for d in DEVICES}
+    return MeasuredWorld(folder / LOG, on + scenario.warm_up_ns, clocks)
 
 
 @dataclass(frozen=True)
-class Both:
+class WorldComparison:
     """What came of both worlds; of the simulated one means, and sums, over ``SIMULATIONS`` runs."""
 
-    real: Measured
-    truth: Checked
-    simulated: Measured
-    theirs: Checked
+    real: WorldMeasures
+    truth: WorldChecks
+    simulated: WorldMeasures
+    theirs: WorldChecks
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
@@ -64,7 +70,7 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
 
 
-def run_both(setup: Setup, folder: Path) -> Both:
+def run_both(setup: SocketsSetup, folder: Path) -> WorldComparison:
     """Runs the real world, which has precedence on this machine, and simulates it meanwhile.
 
     Raises:
@@ -78,23 +84,25 @@ def run_both(setup: Setup, folder: Path) -> Both:
             for seed in range(1, SIMULATIONS + 1)
         ]
         real, truth = measure_world(setup, running.result())
-    simulated = Measured(
+    simulated = WorldMeasures(
         *(fmean(values) for values in zip(*(astuple(m) for m, _ in runs), strict=True))
     )
-    theirs = Checked(*(sum(values) for values in zip(*(astuple(c) for _, c in runs), strict=True)))
-    return Both(real, truth, simulated, theirs)
+    theirs = WorldChecks(
+        *(sum(values) for values in zip(*(astuple(c) for _, c in runs), strict=True))
+    )
+    return WorldComparison(real, truth, simulated, theirs)
 
 
-def disagreements(real: Measured, simulated: Measured) -> dict[str, float]:
+def disagreements(real: WorldMeasures, simulated: WorldMeasures) -> dict[str, float]:
     """Predictions that are further off than ``AGREE``, and how far."""
     off = {
         each.name: getattr(simulated, each.name) / getattr(real, each.name) - 1
-        for each in fields(Measured)
+        for each in fields(WorldMeasures)
     }
     return {name: by for name, by in off.items() if abs(by) > AGREE}
 
 
-def untrue(checked: Checked) -> list[str]:
+def untrue(checked: WorldChecks) -> list[str]:
     """What must not be, and is."""
     found = []
     if checked.beyond > BEYOND_MAX * checked.syncs:
@@ -104,10 +112,10 @@ def untrue(checked: Checked) -> list[str]:
     return found
 
 
-def both_tables(both: Both) -> str:
+def both_tables(both: WorldComparison) -> str:
     """Measures and checks of both worlds, for people."""
     lines = [f"{'':14}{'measured':>12}{'simulated':>12}{'difference':>12}"]
-    for each in fields(Measured):
+    for each in fields(WorldMeasures):
         there, predicted = getattr(both.real, each.name), getattr(both.simulated, each.name)
         share = 100 * (predicted / there - 1)
         unit = "%" if each.name in {"disorder", "uncertain"} else "ms"
@@ -115,7 +123,7 @@ def both_tables(both: Both) -> str:
     lines += ["", f"{'':14}{'measured':>12}{f'in {SIMULATIONS} runs':>12}"]
     lines += [
         f"{each.name:14}{getattr(both.truth, each.name):12}{getattr(both.theirs, each.name):12}"
-        for each in fields(Checked)
+        for each in fields(WorldChecks)
     ]
     return "\n".join(lines)
 
@@ -123,7 +131,7 @@ def both_tables(both: Both) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.real_sockets", description=__doc__)
     parser.add_argument("--seconds", type=int, default=SECONDS, help="how long events happen")
-    parser.add_argument("--seed", type=int, default=Setup.seed)
+    parser.add_argument("--seed", type=int, default=SocketsSetup.seed)
     parser.add_argument("--keep", type=Path, help="a new folder for logs and settings")
     options = parser.parse_args()
     reason = lacks()
@@ -132,7 +140,9 @@ def main() -> int:
         return LACKING
     with scratch() as temporary:
         try:
-            both = run_both(Setup(options.seconds, options.seed), options.keep or Path(temporary))
+            both = run_both(
+                SocketsSetup(options.seconds, options.seed), options.keep or Path(temporary)
+            )
         except (UntrueLogError, RuntimeError) as error:
             print(error)
             return 1

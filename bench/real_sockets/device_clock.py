@@ -22,7 +22,7 @@ class _Timespec(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClockPair:
     """Both clocks at one instant [ns since 1970]; ``width_ns``: how long the reading took."""
 
     true_ns: int
@@ -39,12 +39,12 @@ def true_ns() -> int:
     return found.seconds * SECOND + found.nanoseconds
 
 
-def read() -> Reading:
+def read() -> ClockPair:
     """Of many readings, that between the closest two of the true clock."""
     found = []
     for _ in range(_READINGS):
         before, device, after = true_ns(), time.time_ns(), true_ns()
-        found.append(Reading((before + after) // 2, device, after - before))
+        found.append(ClockPair((before + after) // 2, device, after - before))
     return min(found, key=lambda reading: reading.width_ns)
 
 
@@ -52,7 +52,7 @@ def read() -> Reading:
 class Bend:
     """What a device's clock shows: ``rate`` times the true time since ``at``, plus ``at``'s."""
 
-    at: Reading
+    at: ClockPair
     rate: float
 
     def device_ns(self, true: int) -> int:
@@ -63,12 +63,12 @@ class Bend:
         return self.at.true_ns + round((device - self.at.device_ns) / self.rate)
 
 
-def write(path: Path, readings: list[Reading]) -> None:
+def write(path: Path, readings: list[ClockPair]) -> None:
     """Appears whole."""
     unfinished = path.with_suffix(".writing")
     unfinished.write_text(json.dumps([asdict(reading) for reading in readings]))
     unfinished.replace(path)
 
 
-def load(path: Path) -> list[Reading]:
-    return [Reading(**each) for each in json.loads(path.read_text())]
+def load(path: Path) -> list[ClockPair]:
+    return [ClockPair(**each) for each in json.loads(path.read_text())]

@@ -24,7 +24,7 @@ def main(events: Path) -> None:
     start_ns = int(start.read_text())
     for record in records:
         record["ts"] += start_ns
-        # time.sleep waits for an absolute time, of which libfaketime knows nothing.
+        # time.sleep waits for an absolute time, which libfaketime does not bend.
         while (wait_ns := record["ts"] - time.time_ns()) > 0:
             select.select([], [], [], wait_ns / SECOND)
         sys.stdout.write(json.dumps(record) + "\n")

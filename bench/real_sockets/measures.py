@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 import slackwater
 from bench.real_sockets.device_clock import Bend
-from bench.real_sockets.setup import DEVICES, QUERY, WITHIN_NS, Setup
+from bench.real_sockets.setup import DEVICES, QUERY, WITHIN_NS, SocketsSetup
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.apps.compare.measure import measure_many
 from slackwater.engine.log.arrival_log import LogReader
@@ -23,7 +23,7 @@ MS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Measured:
+class WorldMeasures:
     """Of one world; durations in ms, shares in percent.
 
     Attributes:
@@ -49,7 +49,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Checked:
+class WorldChecks:
     """Of one world, against the truth.
 
     Attributes:
@@ -70,7 +70,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class World:
+class MeasuredWorld:
     """A log, the true time from which its events count [ns], and the clocks of its devices."""
 
     log: Path
@@ -82,13 +82,13 @@ class UntrueLogError(Exception):
     """The events in a log are not those that happened."""
 
 
-def measure_world(setup: Setup, world: World) -> tuple[Measured, Checked]:
+def measure_world(setup: SocketsSetup, world: MeasuredWorld) -> tuple[WorldMeasures, WorldChecks]:
     """Measures ``world``.
 
     Raises:
         UntrueLogError: an event is not in its log, is there twice, or has another time.
     """
-    records = Records(world.log)
+    records = LogRecords(world.log)
     latency = np.concatenate([_latency(setup, world, records, each.name) for each in DEVICES])
     error, bound, delay = (
         np.concatenate(column)
@@ -98,7 +98,7 @@ def measure_world(setup: Setup, world: World) -> tuple[Measured, Checked]:
     found = _matches(world.log)
     true = _true_matches(setup)
     confirmed = {pair for pair, certainty in found.items() if certainty == "confirmed"}
-    return Measured(
+    return WorldMeasures(
         latency_mean=float(latency.mean()) / MS,
         latency_p50=float(np.percentile(latency, 50)) / MS,
         latency_p95=float(np.percentile(latency, 95)) / MS,
@@ -109,7 +109,7 @@ def measure_world(setup: Setup, world: World) -> tuple[Measured, Checked]:
         uncertain=100 * (1 - len(confirmed) / len(found)),
         sync_delay=float(delay.mean()) / MS,
         sync_error=float(error.mean()) / MS,
-    ), Checked(
+    ), WorldChecks(
         events=latency.size,
         syncs=error.size,
         beyond=int(np.count_nonzero(error > bound)),
@@ -119,7 +119,7 @@ def measure_world(setup: Setup, world: World) -> tuple[Measured, Checked]:
     )
 
 
-class Records:
+class LogRecords:
     """The records of a log."""
 
     def __init__(self, log: Path) -> None:
@@ -135,7 +135,9 @@ class Records:
         return [np.asarray(found[name], np.int64) for name in names]
 
 
-def _latency(setup: Setup, world: World, records: Records, source: str) -> np.ndarray:
+def _latency(
+    setup: SocketsSetup, world: MeasuredWorld, records: LogRecords, source: str
+) -> np.ndarray:
     """From each event of ``source`` to its arrival [ns]; makes sure that all are there, once."""
     happened = setup.events[source][0]
     number, ts, arrival = records.columns(source, Kind.EVENT, "attrs.v", "ts", "arrival")
@@ -152,7 +154,7 @@ def _latency(setup: Setup, world: World, records: Records, source: str) -> np.nd
     return arrival - world.start_ns - happened[number]
 
 
-def _syncs(world: World, records: Records, source: str) -> list[np.ndarray]:
+def _syncs(world: MeasuredWorld, records: LogRecords, source: str) -> list[np.ndarray]:
     """Error, declared bound and round trip of each reported offset [ns]."""
     offset, delay, precision, at = records.columns(
         source, Kind.SYNC, "offset", "delay", "precision", "ts"
@@ -175,7 +177,7 @@ def _matches(log: Path) -> dict[Pair, str]:
     return found
 
 
-def _true_matches(setup: Setup) -> set[Pair]:
+def _true_matches(setup: SocketsSetup) -> set[Pair]:
     """What the query would find if all clocks were right."""
     events = [
         (int(at), device.name, v, int(key), device.type)

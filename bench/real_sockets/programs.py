@@ -21,7 +21,7 @@ CONGESTION = "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"
 """What every kernel has; defaults differ, and BBR spaces packets."""
 
 
-class Programs:
+class RunningPrograms:
     """What runs in ``folder``; at the end all of it is ended.
 
     Args:

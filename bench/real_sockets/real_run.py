@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.real_sockets import device_clock
 from bench.real_sockets.device_clock import Bend
-from bench.real_sockets.programs import FIRST, PATIENCE_SECONDS, SLACKWATER, Programs
-from bench.real_sockets.setup import DEVICES, GATEWAY, SECOND, Device, Setup
+from bench.real_sockets.programs import FIRST, PATIENCE_SECONDS, SLACKWATER, RunningPrograms
+from bench.real_sockets.setup import DEVICES, GATEWAY, SECOND, SocketsDevice, SocketsSetup
 from slackwater.simulator.emulator.settings import read_links_file
 
 BEND_ERROR_NS = 20_000
@@ -49,18 +49,18 @@ class RealRun:
 class RealWorld:
     """Runs the set-up once in ``folder``."""
 
-    def __init__(self, setup: Setup, folder: Path) -> None:
+    def __init__(self, setup: SocketsSetup, folder: Path) -> None:
         self._setup = setup
         self._folder = folder
         self._prefix = f"swreal{os.getpid()}-"
-        self._programs = Programs(folder, self._prefix)
+        self._programs = RunningPrograms(folder, self._prefix)
 
     def run(self) -> RealRun:
         """Raises RuntimeError: a program failed; says what it said."""
         with self._programs as programs:
             return self._run(programs)
 
-    def _run(self, programs: Programs) -> RealRun:
+    def _run(self, programs: RunningPrograms) -> RealRun:
         folder, setup = self._folder, self._setup
         (folder / "site.toml").write_text(setup.site_file())
         names = [device.name for device in DEVICES]
@@ -87,7 +87,7 @@ class RealWorld:
         counts = json.loads((folder / "links.json").read_text())["links"]
         return RealRun(folder / "site.log", start_ns, bends, counts)
 
-    def _start_agent(self, device: Device, gateway: str) -> None:
+    def _start_agent(self, device: SocketsDevice, gateway: str) -> None:
         name = device.name
         (self._folder / f"{name}.toml").write_text(self._setup.agent_file(device, gateway))
         times, keys = self._setup.events[name]
@@ -105,7 +105,7 @@ class RealWorld:
         program = [sys.executable, "-m", "bench.real_sockets.bent_agent", str(self._folder), name]
         self._programs.start(name, [*self._programs.inside(name), "faketime", "-f", bend, *program])
 
-    def _bend(self, device: Device) -> Bend:
+    def _bend(self, device: SocketsDevice) -> Bend:
         path = self._folder / f"{device.name}.clock"
         self._programs.until(device.name, path.exists)
         return Bend(device_clock.load(path)[0], device.rate)

@@ -59,7 +59,7 @@ LINKS = {
 
 
 @dataclass(frozen=True)
-class Device:
+class SocketsDevice:
     """One device.
 
     Attributes:
@@ -87,19 +87,19 @@ class Device:
 
 
 DEVICES = (
-    Device("d0", "lan", 3600 * SECOND, 200, 1),
-    Device("d1", "lan", -3600 * SECOND, -200, 1),
-    Device("d2", "wifi", 60 * SECOND, -150, 1),
-    Device("d3", "wifi", -1 * SECOND, 100, 2),
-    Device("d4", "mobile", 1800 * SECOND, 50, 1),
-    Device("d5", "mobile", -300 * SECOND, -50, 2),
-    Device("d6", "far", 5 * SECOND, 20, 1),
-    Device("d7", "far", -1800 * SECOND, 200, 1),
+    SocketsDevice("d0", "lan", 3600 * SECOND, 200, 1),
+    SocketsDevice("d1", "lan", -3600 * SECOND, -200, 1),
+    SocketsDevice("d2", "wifi", 60 * SECOND, -150, 1),
+    SocketsDevice("d3", "wifi", -1 * SECOND, 100, 2),
+    SocketsDevice("d4", "mobile", 1800 * SECOND, 50, 1),
+    SocketsDevice("d5", "mobile", -300 * SECOND, -50, 2),
+    SocketsDevice("d6", "far", 5 * SECOND, 20, 1),
+    SocketsDevice("d7", "far", -1800 * SECOND, 200, 1),
 )
 
 
 @dataclass(frozen=True)
-class Setup:
+class SocketsSetup:
     """The whole set-up: how long events happen, and the root of all that is drawn."""
 
     seconds: int
@@ -134,7 +134,7 @@ class Setup:
         tokens = "".join(f'"main/{device.name}" = "token-{device.name}"\n' for device in DEVICES)
         return f'[gateway]\nlog = "site.log"\nlisten = "0.0.0.0"\nport = {PORT}\n[tokens]\n{tokens}'
 
-    def agent_file(self, device: Device, gateway: str) -> str:
+    def agent_file(self, device: SocketsDevice, gateway: str) -> str:
         """Settings of ``slackwater agent``; its events come from ``bench.real_sockets.feeder``."""
         program = [sys.executable, "-m", "bench.real_sockets.feeder", f"{device.name}.jsonl"]
         sync = "\n".join(f"{name} = {inline(value)}" for name, value in SYNC.items())
@@ -160,7 +160,7 @@ class Setup:
             sources=tuple(self._source(device) for device in DEVICES),
         )
 
-    def _source(self, device: Device) -> SourceSettings:
+    def _source(self, device: SocketsDevice) -> SourceSettings:
         timeout_ns = recovery_ns(device)
         up, down = (
             parse(
@@ -199,7 +199,7 @@ class Listed:
         yield Batch("events", span.start_ns + self.times, self.type, attrs)
 
 
-def recovery_ns(device: Device) -> int:
+def recovery_ns(device: SocketsDevice) -> int:
     """How long after a packet TCP sends it again, if it is lost (RFC 8985, RACK).
 
     The next packet of the connection tells of the gap: it is sent a gap later, its SACK is back

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from bench.soak.plot import plot
-from bench.soak.watched import Watched, command, family
+from bench.soak.watched import ProcessWatch, command, family
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.log.arrival_log import LogReader
 
@@ -57,7 +57,7 @@ class Soak:
         self.each = rate // agents
         self.seconds = seconds
         self.engine = engine
-        self.watched: list[Watched] = []
+        self.watched: list[ProcessWatch] = []
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self) -> None:
@@ -121,7 +121,7 @@ class Soak:
             self._start(
                 name, [sys.executable, "-m", "slackwater.edge_agent", "--config", f"{name}.toml"]
             )
-        self.watched = [Watched(name, each.pid) for name, each in self._running.items()]
+        self.watched = [ProcessWatch(name, each.pid) for name, each in self._running.items()]
         self.watched += self._engine()
         began = time.monotonic()
         while (at := time.monotonic() - began) < self.seconds:
@@ -135,7 +135,7 @@ class Soak:
         self._running["gateway"].terminate()
         self._ended("gateway")
 
-    def _engine(self) -> list[Watched]:
+    def _engine(self) -> list[ProcessWatch]:
         """The engine, and the JVM that it may have."""
         gateway, kinds = self._running["gateway"].pid, {"python", "java"}
         wanted = {"embedded": 1, "spark": 2}[self.engine]
@@ -144,7 +144,9 @@ class Soak:
             pids = {each: command(each) for each in family(gateway)}
             first = {kind: pid for pid, kind in reversed(pids.items()) if kind in kinds}
             if len(first) >= wanted:
-                return [Watched({"python": "engine"}.get(k, k), pid) for k, pid in first.items()]
+                return [
+                    ProcessWatch({"python": "engine"}.get(k, k), pid) for k, pid in first.items()
+                ]
             time.sleep(0.1)
         raise RuntimeError("the engine has not started")
 
@@ -172,7 +174,7 @@ def free_port() -> int:
         return int(tcp.getsockname()[1])
 
 
-def keep(watched: list[Watched], folder: Path, title: str) -> None:
+def keep(watched: list[ProcessWatch], folder: Path, title: str) -> None:
     """Writes the looks, and a plot of them."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -206,8 +208,10 @@ def main() -> int:
     if options.out is not None:
         load = f"{options.rate:,} events/s from {options.agents} agents"
         keep(soak.watched, options.out, f"{load}, engine {options.engine}")
-    told = f"{sum(events.values())} events, each once in the log and in the answers; {pairs} pairs"
-    print("\n".join(problems) or told)
+    summary = (
+        f"{sum(events.values())} events, each once in the log and in the answers; {pairs} pairs"
+    )
+    print("\n".join(problems) or summary)
     return 1 if problems else 0
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from bench.soak.watched import Watched
+from bench.soak.watched import ProcessWatch
 
 WIDTH, HEIGHT = 900, 300
 LEFT, RIGHT, TOP, BOTTOM = 60, 150, 30, 30
@@ -19,10 +19,10 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5
 NAME_HEIGHT = 14
 
 
-def plot(watched: Sequence[Watched], title: str) -> str:
+def plot(watched: Sequence[ProcessWatch], title: str) -> str:
     """The text of the file."""
     seen = [each for each in watched if each.at]
-    panels: list[tuple[str, Callable[[Watched], Sequence[float]]]] = [
+    panels: list[tuple[str, Callable[[ProcessWatch], Sequence[float]]]] = [
         ("resident memory [MB]", lambda each: [kb / 1024 for kb in each.kb]),
         ("open files", lambda each: each.files),
     ]
@@ -86,7 +86,7 @@ def _panel(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> lis
 
 
 def _step(most: float) -> float:
-    """A round number of which 3 to 8 make up ``most``."""
+    """A round number; 3 to 8 of it make up ``most``."""
     least = max(most, 1e-9) / 8
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * of for of in (1, 2, 5, 10) if power * of >= least)

@@ -1,4 +1,4 @@
-"""What a process has in memory and open, over time, and whether it stays so."""
+"""Memory and open files of a process over time, and whether they stay constant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPEN_MORE = 2
 
 
 @dataclass
-class Watched:
+class ProcessWatch:
     """One process, looked at now and then.
 
     Attributes:
@@ -77,14 +77,14 @@ class Watched:
     def verdict(self) -> str:
         """In words, for people."""
         (kb, files), (kb_end, files_end) = self.halves()
-        told = "grows" if self.grows() else "flat"
+        how = "grows" if self.grows() else "flat"
         return (
             f"{self.name:8} {kb / 1024:7.1f} -> {kb_end / 1024:7.1f} MB, "
-            f"{self.slope() * 3600 / 1024:+7.1f} MB/h, {files:.0f} -> {files_end:.0f} files: {told}"
+            f"{self.slope() * 3600 / 1024:+7.1f} MB/h, {files:.0f} -> {files_end:.0f} files: {how}"
         )
 
     def grows(self) -> list[str]:
-        """What does not stay as it is; the first half is for warming up."""
+        """Growth of memory or files; the first half is for warming up."""
         (kb, files), (_, files_end) = self.halves()
         found = []
         more = self.slope() * (self.at[-1] - self.at[len(self.at) // 2]) if self.at else 0.0
@@ -108,5 +108,5 @@ def family(pid: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    """What a process runs, in one word."""
+    """Program of a process, in one word."""
     return Path(f"/proc/{pid}/comm").read_text().strip()

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.real_sockets import device_clock
 from bench.real_sockets.device_clock import Bend
-from bench.real_sockets.programs import PATIENCE_SECONDS, SLACKWATER, Programs
+from bench.real_sockets.programs import PATIENCE_SECONDS, SLACKWATER, RunningPrograms
 from bench.real_sockets.real_run import check_bend
 from bench.twin.settings import (
     DEVICES,
@@ -65,7 +65,7 @@ def run_live(setting: TwinSetting, folder: Path, validate_s: int = VALIDATE_SECO
         RuntimeError: a program failed; says what it said.
     """
     prefix = f"swtwin{os.getpid()}-"
-    with Programs(folder, prefix) as programs:
+    with RunningPrograms(folder, prefix) as programs:
         programs.start_links(setting.links_file(prefix), [GATEWAY, *DEVICES])
         gateway = read_links_file(folder / "links.toml").addresses[GATEWAY]
         setting.write(folder, gateway)
@@ -85,7 +85,7 @@ def run_live(setting: TwinSetting, folder: Path, validate_s: int = VALIDATE_SECO
             bends[name] = Bend(device_clock.load(path)[0], rate)
         for name in DEVICES:
             programs.until(name, lambda name=name: ": running" in programs.said(name))
-        with _Watching(folder / "site.log.answers" / QUERY / "main.jsonl") as watching:
+        with _AnswerWatch(folder / "site.log.answers" / QUERY / "main.jsonl") as watching:
             # As in the simulation: some time to synchronise before the first event.
             start_ns = device_clock.true_ns() + 5 * SECOND
             for name in DEVICES:
@@ -101,7 +101,7 @@ def run_live(setting: TwinSetting, folder: Path, validate_s: int = VALIDATE_SECO
     return LiveRun(folder / "site.log", watching.seen, start_ns, bends, folder / TWIN, validation)
 
 
-def _validate(setting: TwinSetting, programs: Programs, seconds: int) -> None:
+def _validate(setting: TwinSetting, programs: RunningPrograms, seconds: int) -> None:
     words = [
         *SLACKWATER, "validate", "--config", f"{MEASURED}.toml", "--site", "site.toml",
         "--duration", f"{seconds}s", "--scenario", TWIN, "--recording", RECORDING,
@@ -112,7 +112,7 @@ def _validate(setting: TwinSetting, programs: Programs, seconds: int) -> None:
     programs.ended("validate", seconds + PATIENCE_SECONDS, (0, _NOT_FIT))
 
 
-class _Watching:
+class _AnswerWatch:
     """Looks at a file of answers and keeps each line with the time at which it was there.
 
     It runs before other work of the machine, as the set-up's programs do: one that waits for a
@@ -125,7 +125,7 @@ class _Watching:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> _Watching:
+    def __enter__(self) -> _AnswerWatch:
         self._thread.start()
         return self
 

@@ -4,7 +4,7 @@ For each known setting: ``slackwater validate`` measures one device and writes a
 whole set-up runs live, and the file is simulated. The live run's share of uncertain results and its
 95th percentiles of the delays until detection and until the answer's line must be predicted within
 20 %. Exit code 0: they are; 1: they are not, or a program failed; 3: this machine lacks something,
-which is told.
+which it names.
 """
 
 from __future__ import annotations

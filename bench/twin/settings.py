@@ -150,7 +150,7 @@ def _seconds(*fast: int) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Clocks:
+class _TwinClocks:
     """How wrong the devices' clocks are, and how often they are compared with the gateway's."""
 
     fast_s: tuple[int, int, int, int]
@@ -169,12 +169,12 @@ class _Links:
 
 _SYNC = {"attempts": 4, "spacing": "20 ms", "timeout": "1 s", "resync": "2 s"}
 _CLOCKS = {
-    "close": _Clocks(fast_s=(1, -1, 2, -2), rate_ppm=(15, -15, 10, -5), sync=_SYNC),
-    "apart": _Clocks(fast_s=(60, -1, -30, 5), rate_ppm=(-40, 40, 20, -30), sync=_SYNC),
-    "seldom": _Clocks(
+    "close": _TwinClocks(fast_s=(1, -1, 2, -2), rate_ppm=(15, -15, 10, -5), sync=_SYNC),
+    "apart": _TwinClocks(fast_s=(60, -1, -30, 5), rate_ppm=(-40, 40, 20, -30), sync=_SYNC),
+    "seldom": _TwinClocks(
         fast_s=(5, -5, 3, -2), rate_ppm=(20, -20, 10, -10), sync=_SYNC | {"resync": "10 s"}
     ),
-    "bad": _Clocks(
+    "bad": _TwinClocks(
         fast_s=(3600, -3600, 1800, -300), rate_ppm=(200, -200, 150, -180),
         sync=_SYNC | {"attempts": 2, "resync": "15 s", "skew_error_ppb": 250_000},
     ),

@@ -12,7 +12,7 @@ from slackwater.scenario import Pass, Score, Tables, UserError, statement_names
 from slackwater.scenarios.from_file.overrides import found_at, overridden, read_pairs
 from slackwater.scenarios.from_file.reading import ScenarioText
 from slackwater.scenarios.from_file.scoring import score_run
-from slackwater.simulation import FileScenario, simulate_to, told_of_long_runs
+from slackwater.simulation import FileScenario, run_time_hints, simulate_to
 
 MAIN: Final = "main"
 FILE: Final = "file"
@@ -105,7 +105,7 @@ class FromFile:
         return self._of(options).attributes
 
     def run_time_hints(self, options: Mapping[str, Any]) -> Sequence[str]:
-        return told_of_long_runs(self._of(options).simulated)
+        return run_time_hints(self._of(options).simulated)
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         scenario = self._of(options)

@@ -1,4 +1,4 @@
-"""What became of the packets of each direction, for people and as a file for programs."""
+"""Fates of the packets of each direction, for people and as a file for programs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from slackwater.edge_agent.standard_streams import taking_name
-from slackwater.simulator.emulator.relay import Way
+from slackwater.simulator.emulator.relay import LinkDirection
 
 COLUMNS = (
     "entered", "delivered", "lost", "cut", "queue_dropped", "copied", "no_room", "refused",
 )  # fmt: skip
 
 
-def counters(way: Way, refused: int) -> dict[str, Any]:
+def counters(way: LinkDirection, refused: int) -> dict[str, Any]:
     """Fields of one direction; numbers of packets, but for ``bytes`` and ``late``.
 
     ``entered``: sent by its namespace; ``delivered``: came out, copies included; ``lost``: by the
@@ -43,7 +43,7 @@ def counters(way: Way, refused: int) -> dict[str, Any]:
     }
 
 
-def table(ways: Mapping[Way, int]) -> str:
+def table(ways: Mapping[LinkDirection, int]) -> str:
     """The counters as lines; ``ways``: with the packets refused of each."""
     rows = [counters(way, refused) for way, refused in ways.items()]
     heads = ["from -> to", *(name.replace("_", " ") for name in COLUMNS), "late mean/max [us]"]

@@ -1,4 +1,4 @@
-"""What the kernel gives an emulation: network namespaces, and TUN devices between them.
+"""Kernel objects of an emulation: network namespaces, and TUN devices between them.
 
 Everything is made with iproute2's ``ip``. A TUN device lives as long as its file is open, so that a
 killed emulator leaves namespaces alone. Each namespace has a lock file that its maker holds: who

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from slackwater.engine.core.errors import SlackwaterError
-from slackwater.simulator.emulator.relay import Relay, Way
+from slackwater.simulator.emulator.relay import LinkDirection, Relay
 from slackwater.simulator.emulator.settings import MTU_MAX
 
 READ_AT_ONCE: Final = 16
@@ -31,10 +31,12 @@ class Pump:
         exits: for each direction, the file of the device at its end.
     """
 
-    def __init__(self, relay: Relay, entries: Mapping[Way, int], exits: Mapping[Way, int]) -> None:
+    def __init__(
+        self, relay: Relay, entries: Mapping[LinkDirection, int], exits: Mapping[LinkDirection, int]
+    ) -> None:
         self.not_ipv4 = 0
         """Packets of other protocols, dropped."""
-        self.refused: dict[Way, int] = dict.fromkeys(relay.ways, 0)
+        self.refused: dict[LinkDirection, int] = dict.fromkeys(relay.ways, 0)
         """Packets that the device at the end did not take."""
         self._relay = relay
         self._exits = exits
@@ -81,7 +83,7 @@ class Pump:
             else:
                 self._read(file, way)
 
-    def _read(self, file: int, way: Way) -> None:
+    def _read(self, file: int, way: LinkDirection) -> None:
         for _ in range(READ_AT_ONCE):
             try:
                 packet = os.read(file, MTU_MAX)

@@ -57,7 +57,7 @@ class Lateness:
 
 
 @dataclass(slots=True, eq=False)
-class Way:
+class LinkDirection:
     """One direction of a link: its ends, and what became of its packets.
 
     In tallies the second number (``events`` in a simulation) counts bytes.
@@ -82,14 +82,14 @@ class Relay:
     def __init__(self, emulation: Emulation, place: Place) -> None:
         seeds = Seeds(emulation.seed)
         self.ways = [
-            Way(source, target, Link(settings, seeds, name, place))
+            LinkDirection(source, target, Link(settings, seeds, name, place))
             for link in emulation.links
             for source, target, name, settings in link.ways
         ]
         self.waiting = Tally()
         """Under way now, copies included."""
         self._room = emulation.waiting_bytes_max
-        self._heap: list[tuple[int, int, Way, bytes]] = []
+        self._heap: list[tuple[int, int, LinkDirection, bytes]] = []
         self._taken = 0
 
     @property
@@ -97,7 +97,7 @@ class Relay:
         """When the next packet is to come out; None: nothing is under way."""
         return self._heap[0][0] if self._heap else None
 
-    def take(self, way: Way, now_ns: int, packet: bytes) -> None:
+    def take(self, way: LinkDirection, now_ns: int, packet: bytes) -> None:
         """A packet enters at ``now_ns``; the calls of a way are in order of time."""
         size = len(packet)
         for at_ns in way.link.transmit(now_ns, size, size):
@@ -109,7 +109,7 @@ class Relay:
             self.waiting.add(size)
             heapq.heappush(self._heap, (at_ns, self._taken, way, packet))
 
-    def due(self, now_ns: int) -> Iterator[tuple[int, Way, bytes]]:
+    def due(self, now_ns: int) -> Iterator[tuple[int, LinkDirection, bytes]]:
         """Takes out what comes out by ``now_ns``: instant, direction and packet, in this order."""
         while self._heap and self._heap[0][0] <= now_ns:
             at_ns, _, way, packet = heapq.heappop(self._heap)

@@ -16,7 +16,7 @@ from slackwater.simulator.emulator.command import Command
 from slackwater.simulator.emulator.counters import StatusWriter, counters, table
 from slackwater.simulator.emulator.kernel import Namespaces, check_machine
 from slackwater.simulator.emulator.pump import Pump
-from slackwater.simulator.emulator.relay import Relay, Way
+from slackwater.simulator.emulator.relay import LinkDirection, Relay
 from slackwater.simulator.emulator.settings import Emulation
 from slackwater.simulator.links import Place
 
@@ -58,7 +58,7 @@ def emulate(
     with _asked_to_stop() as asked:
         try:
             namespaces.make()
-            return _Run(emulation, namespaces, data, tell, asked).run(command, within)
+            return _RunningEmulation(emulation, namespaces, data, tell, asked).run(command, within)
         finally:
             namespaces.remove()
 
@@ -83,7 +83,7 @@ def _asked_to_stop() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-class _Run:
+class _RunningEmulation:
     """One run between namespaces that are there."""
 
     def __init__(
@@ -193,7 +193,7 @@ class _Run:
         if pump.not_ipv4:
             self._tell(f"{pump.not_ipv4} packets were not IPv4, and dropped")
 
-    def _dropped(self, way: Way) -> int:
+    def _dropped(self, way: LinkDirection) -> int:
         try:
             return self._namespaces.dropped(way.source, way.target)
         except SlackwaterError:

@@ -1,4 +1,4 @@
-"""The settings file of ``slackwater emulate``: which namespaces there are, and the links between.
+"""The settings file of ``slackwater emulate``: namespaces, and the links between them.
 
 >>> read_emulation({"links": [{"between": ["device", "gateway"], "up": {"loss": 0.02}}]}).addresses
 {'device': '10.203.0.1', 'gateway': '10.203.0.2'}
@@ -86,7 +86,7 @@ class Emulation:
         links: at least one; namespaces are those that they name.
         seed: root of all randomness (``simulator.seeds``).
         prefix: of the namespaces' names in the kernel.
-        network: IPv4 network, of which namespaces get addresses in the order of their naming.
+        network: IPv4 network; namespaces get its addresses in the order of their naming.
         waiting_bytes_max: of packets under way on all links together; more are dropped, counted.
         realtime: whether the emulator runs before ordinary programs (SCHED_RR), so that its delays
             stay right on a busy machine.
@@ -131,7 +131,7 @@ class Emulation:
     def addresses(self) -> dict[str, str]:
         """IPv4 address of each namespace."""
         network = ipaddress.IPv4Network(self.network)
-        # Not hosts(), of which a /8 has sixteen million.
+        # Not hosts(): a /8 has sixteen million.
         return {name: str(network[i]) for i, name in enumerate(self.namespaces, 1)}
 
 

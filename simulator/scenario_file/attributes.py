@@ -1,10 +1,10 @@
 """Attributes of made-up events: one small law per class, found by name in ``ATTRIBUTES``.
 
-A law draws a column: ``take(rows, generator)``. A bare value in a file is ``Constant``, a list
-``Choice``.
+A law draws a column: ``take(rows, generator)``. A bare value in a file is ``ConstantValue``, a list
+``ChoiceOfValues``.
 
 >>> parse_attributes({"room": "ward 3", "v": {"model": "uniform", "low": 1, "high": 2}}, "attrs")
-{'room': Constant(value='ward 3'), 'v': Uniform(low=1.0, high=2.0, whole=False)}
+{'room': ConstantValue(value='ward 3'), 'v': UniformValue(low=1.0, high=2.0, whole=False)}
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Value = int | float | bool | str
 _KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
-class Attribute(Protocol):
+class AttributeLaw(Protocol):
     """Settings of one attribute; adding one is this class and one line in ``ATTRIBUTES``."""
 
     @property
@@ -55,7 +55,7 @@ def _column(values: Sequence[Value], kind: str) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantValue:
     """The same ``value`` in every event."""
 
     value: Value = field(metadata=parsed_by(lambda given, _place: given))
@@ -99,7 +99,7 @@ def parse_weights(given: object, place: str) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceOfValues:
     """One ``of`` a list, each as likely, or as ``weights`` say."""
 
     of: tuple[Value, ...] = field(metadata=parsed_by(_parse_options))
@@ -119,7 +119,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class UniformValue:
     """Evenly spread from ``low`` to ``high``; ``whole``: whole numbers, both ends among them."""
 
     low: float
@@ -185,15 +185,15 @@ class Wave:
 
 
 ATTRIBUTES: Final[dict[str, type[Any]]] = {
-    "constant": Constant,
-    "choice": Choice,
-    "uniform": Uniform,
+    "constant": ConstantValue,
+    "choice": ChoiceOfValues,
+    "uniform": UniformValue,
     "normal": Normal,
     "wave": Wave,
 }
 
 
-def parse_attributes(given: object, place: str) -> dict[str, Attribute]:
+def parse_attributes(given: object, place: str) -> dict[str, AttributeLaw]:
     """Attributes by name from a table.
 
     Raises:
@@ -201,7 +201,7 @@ def parse_attributes(given: object, place: str) -> dict[str, Attribute]:
     """
     if not isinstance(given, Mapping):
         raise UserError(f"{place}: expected a table of attributes, found {shown(given)}")
-    found: dict[str, Attribute] = {}
+    found: dict[str, AttributeLaw] = {}
     for name, value in given.items():
         named = isinstance(name, str) and 1 <= len(name) <= NAME_MAX
         check(named, place, f"{name!r} is not a name of 1 to {NAME_MAX} characters")
@@ -209,8 +209,8 @@ def parse_attributes(given: object, place: str) -> dict[str, Attribute]:
         if isinstance(value, Mapping):
             found[name] = parse_model(ATTRIBUTES, value, spot)
         elif isinstance(value, list):
-            found[name] = Choice(_parse_options(value, spot))
+            found[name] = ChoiceOfValues(_parse_options(value, spot))
         else:
             _kind_of(value, spot)
-            found[name] = Constant(value)
+            found[name] = ConstantValue(value)
     return found

@@ -10,8 +10,8 @@ from slackwater.edge_agent.errors import near_miss
 from slackwater.engine.core.errors import UserError
 from slackwater.simulator.abstracting import DeviceAbstraction
 from slackwater.simulator.scenario import SECOND, Scenario, SourceSettings
-from slackwater.simulator.scenario_file.joined import Joined
-from slackwater.simulator.scenario_file.machine import Histories, Machine, Seen
+from slackwater.simulator.scenario_file.joined import MergedWorkloads
+from slackwater.simulator.scenario_file.machine import Histories, Machine, MachineView
 from slackwater.simulator.scenario_file.recording import OnAround, RecordedEvents, RecordedStream
 from slackwater.simulator.scenario_file.settings import (
     COUNT_MAX,
@@ -56,7 +56,7 @@ _SPOKEN: Final = {"int": "a number", "float": "a number", "str": "a text", "bool
 
 @dataclass(frozen=True, slots=True)
 class FileScenario:
-    """What a scenario file says.
+    """Content of a scenario file.
 
     Attributes:
         title: of the report.
@@ -339,12 +339,12 @@ def _with_machines(
     for source in sources:
         parts: list[Workload] = [] if isinstance(source.workload, _Nothing) else [source.workload]
         for number, states in seen.get(source.name, {}).items():
-            parts.append(Seen(machines[number], states, histories))
+            parts.append(MachineView(machines[number], states, histories))
         if not parts:
             raise UserError(f"{place}.sources: {source.name} has no events: give it a workload, or "
                             "name it as the source of a machine's state")  # fmt: skip
         found.append(
-            replace(source, workload=parts[0] if len(parts) == 1 else Joined(tuple(parts)))
+            replace(source, workload=parts[0] if len(parts) == 1 else MergedWorkloads(tuple(parts)))
         )
     return tuple(found)
 

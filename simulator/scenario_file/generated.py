@@ -12,7 +12,7 @@ from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, StreamSchema
 from slackwater.edge_agent.packing import Codes, Masked
 from slackwater.edge_agent.records import DEFAULT_STREAM
 from slackwater.engine.core.errors import UserError
-from slackwater.simulator.scenario_file.attributes import Attribute, parse_attributes
+from slackwater.simulator.scenario_file.attributes import AttributeLaw, parse_attributes
 from slackwater.simulator.seeds import Seeds
 from slackwater.simulator.settings import check, parsed_by
 from slackwater.simulator.workload import AttrColumn, Batch, Periodic, Poisson, Span
@@ -58,7 +58,7 @@ def taken(column: np.ndarray, kind: str) -> AttrColumn:
 
 
 def described(
-    attrs: Mapping[str, Attribute], rows: int, generator: np.random.Generator
+    attrs: Mapping[str, AttributeLaw], rows: int, generator: np.random.Generator
 ) -> tuple[dict[str, AttrColumn], dict[str, np.ndarray]]:
     """Columns of the next ``rows`` events: as the agent takes them, and as the truth keeps them."""
     truth = {name: law.take(rows, generator) for name, law in attrs.items()}
@@ -67,7 +67,7 @@ def described(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Described:
-    """What every made-up workload says of its events.
+    """Settings of the events of every made-up workload.
 
     Attributes:
         type: one, several that are as likely, or a table of types with their chances.
@@ -79,7 +79,9 @@ class _Described:
         default_factory=lambda: {DEFAULT_TYPE: 1.0}, metadata=parsed_by(parse_types)
     )
     stream: str = DEFAULT_STREAM
-    attrs: dict[str, Attribute] = field(default_factory=dict, metadata=parsed_by(parse_attributes))
+    attrs: dict[str, AttributeLaw] = field(
+        default_factory=dict, metadata=parsed_by(parse_attributes)
+    )
 
     def check_stream(self) -> None:
         """Refuses a stream that no agent could announce."""

@@ -13,7 +13,7 @@ from slackwater.simulator.workload import Batch, Span, Workload, expected_events
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MergedWorkloads:
     """``parts`` together; each has streams of its own."""
 
     parts: tuple[Workload, ...]

@@ -1,4 +1,4 @@
-"""What is said before a run that takes long: how long, for what, and what would shorten it."""
+"""Hints before a run that takes long: how long, for what, and what would shorten it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from slackwater.simulator.scenario import Scenario
 from slackwater.simulator.scenario_file.recording import RecordedEvents
 
 LONG_S: Final = 60
-"""Of processor time; of quicker runs nothing is said."""
+"""Of processor time; quicker runs have no hint."""
 LARGE_BYTES: Final = 2 << 30
 SHARE: Final = 0.1
-"""What takes less than this of the whole is not worth a change."""
+"""A part below this share of the whole is not worth a change."""
 ACK_TIMEOUT_NS: Final = SessionSettings(source="any").ack_timeout_ns
 _UNITS: Final = ("ns", "us", "ms", "s", "min", "h", "d")
 _SPANS: Final = (("days", 86_400), ("h", 3_600), ("min", 60))
 
 
-def told_of(scenario: Scenario) -> list[str]:
+def run_time_hints(scenario: Scenario) -> list[str]:
     """Lines about a run of ``scenario`` that takes long, or much memory; else none.
 
     And about acks that come so late that nobody waits for them, as frames are made larger for less.
@@ -59,7 +59,7 @@ def _counts(cost: Cost) -> str:
 
 
 def _shorter(scenario: Scenario, cost: Cost) -> list[str]:
-    """What to set otherwise for less time; of each that is worth it, how it is now."""
+    """Settings to change for less time, with their present values."""
     place, sources = scenario.gateway, scenario.sources
     found = _fewer(scenario)
     if FRAME_S * cost.frames > SHARE * cost.seconds:
@@ -87,7 +87,7 @@ def _smaller(scenario: Scenario, cost: Cost) -> list[str]:
 
 
 def _fewer(scenario: Scenario) -> list[str]:
-    """What makes everything less."""
+    """The setting that reduces everything."""
     found = [f"a shorter duration (now {_span(scenario.duration_ns)})"]
     if any(isinstance(each.workload, RecordedEvents) for each in scenario.sources):
         found.append("recording.only, recording.speed")
@@ -99,11 +99,11 @@ def _longer(name: str, now_ns: Iterable[int]) -> str:
 
 
 def _span(length_ns: int) -> str:
-    """A duration, of which three digits are enough."""
+    """A duration with three digits."""
     unit = next(name for name in reversed(_UNITS) if NS_PER[name] <= max(length_ns, 1))
     return f"{length_ns / NS_PER[unit]:.3g} {unit}"
 
 
 def _number(count: int) -> str:
-    """Two digits are all that is known of it."""
+    """A number with two digits; the estimate has no more."""
     return f"{count / 1e6:,.1f} million" if count >= 10**6 else f"{float(f'{count:.2g}'):,.0f}"

@@ -20,7 +20,7 @@ from slackwater.edge_agent.messages import NAME_MAX, StreamSchema
 from slackwater.edge_agent.packing import Codes
 from slackwater.engine.core.errors import UserError
 from slackwater.simulator.delays import DELAY_MODELS, DelayModel
-from slackwater.simulator.scenario_file.attributes import Attribute, parse_attributes
+from slackwater.simulator.scenario_file.attributes import AttributeLaw, parse_attributes
 from slackwater.simulator.scenario_file.generated import taken
 from slackwater.simulator.seeds import Seeds
 from slackwater.simulator.settings import check, parse, parse_model, parse_share, parsed_by, shown
@@ -58,7 +58,7 @@ class State:
     """One place.
 
     Attributes:
-        source: who sees it: a source, or a group of ``[[sources]]``, one of which is drawn.
+        source: the source that sees it, or a group of ``[[sources]]``; one of them is drawn.
         type: of its events; None: the state's name.
         stay: how long a thing stays.
         lasts: True: the event is an interval, from coming to leaving; else a point, on coming.
@@ -73,7 +73,9 @@ class State:
     lasts: bool = False
     seen: float = field(default=1.0, metadata=parsed_by(parse_share))
     next: dict[str, float] = field(default_factory=dict, metadata=parsed_by(_parse_next))
-    attrs: dict[str, Attribute] = field(default_factory=dict, metadata=parsed_by(parse_attributes))
+    attrs: dict[str, AttributeLaw] = field(
+        default_factory=dict, metadata=parsed_by(parse_attributes)
+    )
 
     def __post_init__(self) -> None:
         check(0 <= self.seen <= 1, "seen", "must lie in 0..1")
@@ -151,7 +153,7 @@ class Visits:
 def history(
     machine: Machine, places: Mapping[str, int], span: Span, generator: np.random.Generator
 ) -> list[Visits]:
-    """All that a machine's things do within ``span``, round by round.
+    """The visits of a machine's things within ``span``, round by round.
 
     Args:
         machine: what they are like.
@@ -206,7 +208,7 @@ class Histories:
     _drawn: dict[tuple[str, Span], list[Visits]] = field(default_factory=dict)
 
     def of(self, machine: Machine, span: Span, seeds: Seeds) -> list[Visits]:
-        """What its things do within ``span``."""
+        """The visits of its things within ``span``."""
         key = (machine.name, span)
         if key not in self._drawn:
             generator = seeds.generator(f"machine/{machine.name}")
@@ -215,8 +217,8 @@ class Histories:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What one source sees of a machine: the workload of its stream.
+class MachineView:
+    """The part of a machine that one source sees: the workload of its stream.
 
     Attributes:
         machine: whose things.

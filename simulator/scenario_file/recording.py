@@ -1,4 +1,4 @@
-"""A recording as what happened: its events are the devices' own, its times are true."""
+"""A recording as true events: its events are the devices' own, its times are true."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RecordedStream:
     attrs: Mapping[str, tuple[np.ndarray, str]]
 
     def __post_init__(self) -> None:
-        """Refuses what no agent could send.
+        """Refuses events that no agent could send.
 
         Raises:
             UserError: a name or a text is too long, or there are too many attributes.

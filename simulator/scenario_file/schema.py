@@ -192,7 +192,7 @@ def _of_hint(name: str, hint: Any) -> Schema:
 
 
 def _told(cls: type[Any]) -> dict[str, str]:
-    """What a class's docstring says of its attributes."""
+    """Descriptions of attributes in a class's docstring."""
     found: dict[str, str] = {}
     name = ""
     for line in (cls.__doc__ or "").partition("Attributes:")[2].splitlines():

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from slackwater.edge_agent.errors import near_miss
 from slackwater.engine.core.errors import UserError
-from slackwater.simulator.clocks import ClockSettings, Step
+from slackwater.simulator.clocks import ClockSettings, ClockStep
 from slackwater.simulator.links import LinkSettings
 from slackwater.simulator.scenario_file.generated import GENERATED
 from slackwater.simulator.seeds import Seeds
@@ -50,7 +50,7 @@ class GroupClock:
         wander_period_ns: how often the frequency changes.
         steps: jumps: ``{ at = "10 s", by = "1 s" }``, positive: the clock is set back.
         resolution_ns: to which readings are floored.
-        generator: name of the random generator out of which all sources that say it draw their
+        generator: name of the random generator from which all sources that name it draw their
             places in the spreads, first all offsets, then all skews; None: each has its own.
         in_pairs: of a shared ``generator``: each source draws its offset and then its skew.
     """
@@ -61,8 +61,8 @@ class GroupClock:
     skew_ppm_spread: float = 0.0
     wander_ppb: float = 0.0
     wander_period_ns: int = 10**9
-    steps: tuple[Step, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+    steps: tuple[ClockStep, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(ClockStep, given, place))
     )
     resolution_ns: int = 1
     generator: str | None = None

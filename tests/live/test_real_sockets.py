@@ -19,14 +19,14 @@ from bench.real_sockets.both_worlds import (
     scratch,
     untrue,
 )
-from bench.real_sockets.device_clock import Bend, Reading
-from bench.real_sockets.measures import Checked, Measured
+from bench.real_sockets.device_clock import Bend, ClockPair
+from bench.real_sockets.measures import WorldChecks, WorldMeasures
 from bench.real_sockets.real_run import lacks
-from bench.real_sockets.setup import Setup
+from bench.real_sockets.setup import SocketsSetup
 from bench.soak.__main__ import Soak, keep
-from bench.soak.watched import Watched
+from bench.soak.watched import ProcessWatch
 
-SEEDS = (Setup.seed, 1)
+SEEDS = (SocketsSetup.seed, 1)
 """Of the second only if the first is off; what is true is asked of each."""
 
 
@@ -40,7 +40,7 @@ def test_the_simulator_predicts_what_real_sockets_do() -> None:
     for seed in SEEDS:  # what else the machine does for half a minute is in no prediction
         # Every event once in the log with the time at which it happened: run_both makes sure.
         with scratch() as folder:
-            both = run_both(Setup(SECONDS, seed), Path(folder))
+            both = run_both(SocketsSetup(SECONDS, seed), Path(folder))
         told += f"seed {seed}\n{both_tables(both)}\n"
         assert untrue(both.truth) == [], told
         assert untrue(both.theirs) == [], told
@@ -53,8 +53,8 @@ def test_the_simulator_predicts_what_real_sockets_do() -> None:
     assert both.truth.missed < 0.01 * both.truth.matches, told
 
 
-def measured(**more: float) -> Measured:
-    return Measured(**dict.fromkeys(Measured.__annotations__, 10.0) | more)
+def measured(**more: float) -> WorldMeasures:
+    return WorldMeasures(**dict.fromkeys(WorldMeasures.__annotations__, 10.0) | more)
 
 
 def test_a_prediction_that_is_off_is_seen() -> None:
@@ -66,14 +66,14 @@ def test_a_prediction_that_is_off_is_seen() -> None:
 
 def test_what_is_untrue_is_seen() -> None:
     right = {"events": 9, "syncs": 2000, "beyond": 2, "matches": 5, "missed": 1, "wrong": 0}
-    assert untrue(Checked(**right)) == []
-    wrong = untrue(Checked(**right | {"beyond": 3, "wrong": 1}))
+    assert untrue(WorldChecks(**right)) == []
+    wrong = untrue(WorldChecks(**right | {"beyond": 3, "wrong": 1}))
     assert wrong == ["3 of 2000 offsets are beyond their bound", "1 confirmed matches are none"]
 
 
 @pytest.mark.parametrize("rate", [0.9998, 1.0, 1.0002])
 def test_a_bend_is_read_both_ways(rate: float) -> None:
-    bend = Bend(Reading(10**18, 10**18 - 3600 * 10**9, 0), rate)
+    bend = Bend(ClockPair(10**18, 10**18 - 3600 * 10**9, 0), rate)
     for true in (10**18, 10**18 + 60 * 10**9 + 7):
         assert abs(bend.true_ns(bend.device_ns(true)) - true) <= 1
     assert bend.device_ns(10**18 + 10**9) - bend.device_ns(10**18) == round(10**9 * rate)
@@ -96,8 +96,8 @@ def test_memory_and_files_stay_as_they_are(tmp_path: Path) -> None:
     assert len(lines) == 2 * len(soak.watched)
 
 
-def looked(kb: list[int], files: list[int]) -> Watched:
-    return Watched("p", 1, [float(i) for i in range(len(kb))], kb, files)
+def looked(kb: list[int], files: list[int]) -> ProcessWatch:
+    return ProcessWatch("p", 1, [float(i) for i in range(len(kb))], kb, files)
 
 
 def test_what_grows_is_seen() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.tune_aq import Stream, exponential, made, ordered
+from bench.tune_aq import TuningStream, exponential, made, ordered
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.pipeline import Host, prepare
@@ -178,7 +178,7 @@ def test_a_gap_of_years_is_no_work_and_changes_no_promise() -> None:
     assert state(chain)[0] == twin.alpha
 
 
-def of_stream(stream: Stream, order: str, error: float) -> tuple[float, np.ndarray]:
+def of_stream(stream: TuningStream, order: str, error: float) -> tuple[float, np.ndarray]:
     """(mean hold [ms], coverage of the windows)."""
     window_ns = stream.window_ms * 10**6
     events, _, _ = made(stream, seed=7)
@@ -188,7 +188,7 @@ def of_stream(stream: Stream, order: str, error: float) -> tuple[float, np.ndarr
 
 @pytest.mark.parametrize("error", [0.02, 0.1])
 def test_windows_are_covered_as_promised_for_less_waiting_than_mp_kslack(error: float) -> None:
-    stream = Stream("exponential", 200, 1000, exponential(300))
+    stream = TuningStream("exponential", 200, 1000, exponential(300))
     hold, covered = of_stream(stream, "aq-kslack:error={error},window={window}", error)
     longest, all_of_it = of_stream(stream, "mp-kslack", error)
     assert covered.mean() >= 1 - error

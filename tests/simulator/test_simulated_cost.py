@@ -13,7 +13,7 @@ from slackwater.simulator.cost import BASE_BYTES, cost_of
 from slackwater.simulator.run import FrameList, simulate
 from slackwater.simulator.scenario import Scenario, read_scenario
 from slackwater.simulator.scenario_file.building import build
-from slackwater.simulator.scenario_file.long_runs import told_of
+from slackwater.simulator.scenario_file.long_runs import run_time_hints
 from slackwater.simulator.scenario_file.recording import RecordedStream
 
 SECOND = 10**9
@@ -57,36 +57,36 @@ def test_a_run_is_about_what_was_said_of_it(name: str) -> None:
         "heartbeats": 2 * sum(one["session"].get("heartbeats", 0) for one in each),
         "exchanges": 2 * sum(one["sync"]["asked"] for one in each),
     }
-    told = {key: getattr(cost, key) for key in was}
-    near = {key: 0.7 * number - 40 <= told[key] <= 1.4 * number + 40 for key, number in was.items()}
-    assert all(near.values()), (told, was)
+    hint = {key: getattr(cost, key) for key in was}
+    near = {key: 0.7 * number - 40 <= hint[key] <= 1.4 * number + 40 for key, number in was.items()}
+    assert all(near.values()), (hint, was)
 
 
 def test_of_a_long_run_is_said_what_would_shorten_it() -> None:
-    idle, *_ = told_of(scenario(SELDOM, "29 d", count=122, heartbeat="2 s"))
+    idle, *_ = run_time_hints(scenario(SELDOM, "29 d", count=122, heartbeat="2 s"))
     assert " h of processor time" in idle
     assert "heartbeats and their acks" in idle
     assert "a longer heartbeat (now 2 s)" in idle
     assert "recording" not in idle
     calm = scenario(SELDOM, "29 d", heartbeat="1 h", gateway={"tick_every": "1 h"})
-    (calm_told,) = told_of(calm)
-    assert "heartbeat (" not in calm_told
-    assert "sync.resync (now 1 min)" in calm_told
-    (played,) = told_of(recorded(20 * DAY))
+    (calm_hint,) = run_time_hints(calm)
+    assert "heartbeat (" not in calm_hint
+    assert "sync.resync (now 1 min)" in calm_hint
+    (played,) = run_time_hints(recorded(20 * DAY))
     assert "recording.only, recording.speed" in played
     assert "gateway.tick_every (now 100 ms)" in played
 
 
 def test_a_frame_that_lasts_longer_than_agents_wait_for_acks_is_named() -> None:
-    (told,) = told_of(scenario(SELDOM, "3 min", gateway={"frame_every": "1 min"}))
-    assert "gateway.frame_every is 1 min, and agents wait 30 s" in told
+    (hint,) = run_time_hints(scenario(SELDOM, "3 min", gateway={"frame_every": "1 min"}))
+    assert "gateway.frame_every is 1 min, and agents wait 30 s" in hint
 
 
 def test_looks_at_a_clock_that_is_set_count() -> None:
     clock = {"steps": [{"at": "1 h", "by": "1 s"}]}
     calm = {"heartbeat": 0, "gateway": {"tick_every": "1 h"}, "sync": {"resync": "1 h"}}
-    (told,) = told_of(scenario(SELDOM, "29 d", clock=clock, **calm))
-    assert "sync.watch (now 1 s)" in told
+    (hint,) = run_time_hints(scenario(SELDOM, "29 d", clock=clock, **calm))
+    assert "sync.watch (now 1 s)" in hint
     steady, set_once = (
         cost_of(scenario(SELDOM, "1 d", clock=each)) for each in ({"offset": "1 s"}, clock)
     )
@@ -95,9 +95,9 @@ def test_looks_at_a_clock_that_is_set_count() -> None:
 
 def test_of_much_memory_is_said_what_takes_it() -> None:
     wandering = scenario(SELDOM, "29 d", count=122, clock={"wander_ppb": 5.0})
-    _, memory = told_of(wandering)
+    _, memory = run_time_hints(wandering)
     assert "clock.wander_period (now 1 s)" in memory
     assert cost_of(wandering).bytes > 122 * 29 * 86_400 * 40 + BASE_BYTES
-    _, memory = told_of(scenario({"model": "periodic", "period": "1 ms"}, "1 d"))
+    _, memory = run_time_hints(scenario({"model": "periodic", "period": "1 ms"}, "1 d"))
     assert "wander_period" not in memory
     assert "a shorter duration (now 1 d)" in memory
