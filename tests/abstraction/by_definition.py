@@ -8,8 +8,8 @@ from itertools import groupby, pairwise
 from typing import Protocol
 
 
-class Asked(Protocol):
-    """The settings that a test asks for; each counts as docs/devices.md says."""
+class AbstractionOptions(Protocol):
+    """The settings of a test; docs/devices.md defines each."""
 
     @property
     def kind(self) -> str: ...
@@ -35,7 +35,7 @@ Sample = tuple[int, Value]
 
 @dataclass(frozen=True)
 class Piece:
-    """What is told of an interval, but its id; ``begun``: whether its begin is told, too."""
+    """An interval without its id; ``begun``: whether its begin is sent, too."""
 
     ts: int
     te: int
@@ -45,7 +45,7 @@ class Piece:
     begun: bool
 
 
-def intervals(settings: Asked, samples: Sequence[Sample]) -> list[Piece]:
+def intervals(settings: AbstractionOptions, samples: Sequence[Sample]) -> list[Piece]:
     """Of one thing whose readings were all handed in in time."""
     found = []
     for part, cut in stretches(settings, samples):
@@ -60,7 +60,9 @@ def intervals(settings: Asked, samples: Sequence[Sample]) -> list[Piece]:
     return found
 
 
-def stretches(settings: Asked, samples: Sequence[Sample]) -> list[tuple[list[Sample], str | None]]:
+def stretches(
+    settings: AbstractionOptions, samples: Sequence[Sample]
+) -> list[tuple[list[Sample], str | None]]:
     """Readings that count, parted where nothing is known between two; and why that is."""
     parts: list[tuple[list[Sample], str | None]] = []
     part: list[Sample] = []
@@ -80,7 +82,7 @@ def stretches(settings: Asked, samples: Sequence[Sample]) -> list[tuple[list[Sam
     return [*parts, (part, "eos")] if part else parts
 
 
-def valid(settings: Asked, value: Value) -> bool:
+def valid(settings: AbstractionOptions, value: Value) -> bool:
     if settings.kind == "presence":
         return True
     if settings.kind == "states":
@@ -88,7 +90,7 @@ def valid(settings: Asked, value: Value) -> bool:
     return isinstance(value, int | float) and value == value
 
 
-def labelled(settings: Asked, values: Sequence[Value]) -> list[str]:
+def labelled(settings: AbstractionOptions, values: Sequence[Value]) -> list[str]:
     found: list[str] = []
     for value in values:
         if settings.kind == "presence":
@@ -102,12 +104,12 @@ def labelled(settings: Asked, values: Sequence[Value]) -> list[str]:
     return found
 
 
-def plain(settings: Asked, value: float) -> str:
+def plain(settings: AbstractionOptions, value: float) -> str:
     names, edges = settings.bands[::2], settings.bands[1::2]
     return str(names[sum(float(edge) < value for edge in edges)])
 
 
-def holds(settings: Asked, name: str, value: float) -> bool:
+def holds(settings: AbstractionOptions, name: str, value: float) -> bool:
     names, edges = settings.bands[::2], [float(edge) for edge in settings.bands[1::2]]
     place = names.index(name)
     above = place == 0 or value > edges[place - 1] - settings.hysteresis
@@ -116,7 +118,7 @@ def holds(settings: Asked, name: str, value: float) -> bool:
 
 
 def pieces(
-    settings: Asked, name: str, times: Sequence[int], end: int, cut: str | None
+    settings: AbstractionOptions, name: str, times: Sequence[int], end: int, cut: str | None
 ) -> list[Piece]:
     begin = times[0]
     if end - begin < settings.min_ns:

@@ -35,7 +35,7 @@ DOOR = AbstractSettings(stream="doors", into="states", kind="states", value="sta
 SPEC_READINGS = [55, 70, 95, 80, 110, 120, 90, 60, 30]
 
 
-def told(made: Sequence[IntervalBegin | EndedInterval]) -> list[tuple[str, Any]]:
+def summaries(made: Sequence[IntervalBegin | EndedInterval]) -> list[tuple[str, Any]]:
     return [
         ("begin", (each.type, each.ts)) if isinstance(each, IntervalBegin)
         else (each.type, (each.ts, each.te, each.cut))
@@ -52,7 +52,7 @@ def test_golden_of_spec_4_10_with_the_begin_at_each_start() -> None:
         new = machine.outputs()
         at += [2 * index] * len(new)
         made += new
-    assert list(zip(at, told(made), strict=True)) == [
+    assert list(zip(at, summaries(made), strict=True)) == [
         (0, ("begin", ("MEDIUM", 0))),
         (8, ("MEDIUM", (0, 8, None))),
         (8, ("begin", ("HIGH", 8))),
@@ -62,7 +62,7 @@ def test_golden_of_spec_4_10_with_the_begin_at_each_start() -> None:
         (16, ("begin", ("LOW", 16))),
     ]
     machine.finish()
-    assert told(machine.outputs()) == [("LOW", (16, 16, "eos"))]
+    assert summaries(machine.outputs()) == [("LOW", (16, 16, "eos"))]
 
 
 def test_an_interval_has_the_id_of_its_begin_and_no_other_has_it() -> None:
@@ -107,7 +107,7 @@ def test_what_has_no_value_is_left_out_and_counted() -> None:
     hostile = [None, math.nan, "hot", 10, None, math.nan, "cold", math.inf, -math.inf, 10**400]
     machine.take([((), i, value) for i, value in enumerate(hostile)], 0)
     machine.finish()
-    assert [each[:2] for each in told(machine.outputs()) if each[0] != "begin"] == [
+    assert [each[:2] for each in summaries(machine.outputs()) if each[0] != "begin"] == [
         ("LOW", (3, 7, None)), ("HIGH", (7, 8, None)), ("LOW", (8, 9, None)),
         ("HIGH", (9, 9, "eos")),
     ]  # fmt: skip

@@ -35,13 +35,13 @@ START = OutboxStart(site="main", source="door", incarnation=1, start=7, streams=
 
 
 class Device:
-    """An agent whose sender sends a message again until it was told that it is durable."""
+    """An agent whose sender sends a message again until it knows that it is durable."""
 
     def __init__(self, seed: int, failing: float) -> None:
         self.random = Random(seed)
         self.disk = FakeDisk(self.random, failing)
         self.unsure: list[tuple[bytes, int, str]] = []
-        """Messages (key, time, tag) of which the sender does not know whether they are safe."""
+        """Messages (key, time, tag) that the sender does not know to be safe."""
         self.boots = 0
         self.open()
 

@@ -31,7 +31,7 @@ def test_the_bound_is_offset_and_dispersion_and_half_the_delay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (OFF, "leap: chrony is not synchronised; see chronyc sources"),
         (b"506 Cannot talk to daemon\n", "1 values instead of 14"),
@@ -40,8 +40,8 @@ def test_the_bound_is_offset_and_dispersion_and_half_the_delay() -> None:
         (b"\xff" * 100, "1 values instead of 14"),
     ],
 )
-def test_what_says_no_time_is_refused(line: bytes, told: str) -> None:
-    with pytest.raises(NtpRefused, match=told):
+def test_what_says_no_time_is_refused(line: bytes, message: str) -> None:
+    with pytest.raises(NtpRefused, match=message):
         ntp.tracking(line)
 
 
@@ -69,14 +69,14 @@ def test_a_host_that_is_not_synchronised_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         (f"printf '{RECORDED.decode().strip()}\\n'", ""),
         ("echo 506 Cannot talk; exit 1", "506 Cannot"), (None, "No such file"),
     ],
 )  # fmt: skip
 def test_the_program_is_run(
-    script: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if script is not None:
         checked = '[ "$*" = "-c tracking" ] || exit 3'
@@ -97,5 +97,5 @@ def test_the_program_is_run(
         return driver
 
     driver = asyncio.run(asked())
-    assert (told in driver.last_error) if told else not driver.last_error
-    assert (driver.session.sync_state is SyncState.SYNCED) == (not told)
+    assert (message in driver.last_error) if message else not driver.last_error
+    assert (driver.session.sync_state is SyncState.SYNCED) == (not message)

@@ -105,7 +105,7 @@ def test_precision_is_rounded_up_to_a_power_of_two(precision: int) -> None:
 
 
 def answer_with(cookie: int = 5, **changes: int) -> bytes:
-    """A good answer of which some header fields are changed."""
+    """A good answer with changed header fields."""
     data = bytearray(ntp.ServerClock().answer(ntp.request(cookie), NOW, NOW + MS))
     if "first" in changes:
         data[0] = changes["first"]
@@ -241,7 +241,7 @@ def test_a_question_with_a_mac_of_nobody_is_refused(tokens: dict[tuple[str, str]
         a_gateway(tokens).time(asked(an_agent()), NOW, NOW)
 
 
-def test_two_sources_of_one_identifier_are_told_apart() -> None:
+def test_two_sources_of_one_identifier_are_distinguished() -> None:
     keys = NtpKeys(TOKENS)
     door, gate = NtpKey("main", "door", "secret"), NtpKey("main", "gate", "other")
     gate.id = door.id

@@ -264,7 +264,7 @@ def test_a_clock_set_within_a_round_is_not_reported_as_it_was() -> None:
     assert [(report.offset_ns, report.delay_ns) for report in source.reports] == [
         (S + 50 * MS, 6 * MS)
     ]
-    # All ten attempts were made again, the one that told included.
+    # All ten attempts were made again, the one that showed it included.
     assert source.sync.counts["asked"] == 14
     assert source.sync.counts["contradictions"] == 1
 
@@ -323,7 +323,7 @@ SERVER = ntp.ServerClock(
 
 
 class Servers:
-    """Whoever is in ``answering`` answers at once, each leg ``leg_ns`` long, ``ahead`` of us."""
+    """Servers in ``answering`` answer at once, each leg ``leg_ns`` long, ``ahead`` of us."""
 
     def __init__(self, answering: dict[int, int], places: tuple[int, ...]) -> None:
         self.answering = answering
@@ -344,8 +344,8 @@ class Servers:
                     assert (len(question) == 68) == (place == 0)
                     answer = SERVER.answer(question[:48], at, at)
                     self.time += 2 * leg_ns
-                    told = KEY.signed(answer) if place == 0 else answer
-                    self.sync.received(told, Now(START + self.time, self.time))
+                    packet = KEY.signed(answer) if place == 0 else answer
+                    self.sync.received(packet, Now(START + self.time, self.time))
             self.reports += self.sync.reports()
             due = self.sync.next_wake()
             assert due is not None
@@ -380,7 +380,7 @@ def test_the_gateway_is_asked_first_in_every_round() -> None:
     assert servers.sync.counts["contradictions"] == 0  # two clocks, not one that was set
 
 
-def test_never_synchronised_is_told_when_nobody_answers() -> None:
+def test_never_synchronised_is_reported_when_nobody_answers() -> None:
     servers = Servers({}, (0, 1))
     servers.run(9 * S)
     assert [report.offset_ns for report in servers.reports] == [None]

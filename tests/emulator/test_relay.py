@@ -44,7 +44,7 @@ def between(*names: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "links: links is missing"),
         ({"links": []}, "links.links: there must be at least one"),
@@ -64,10 +64,10 @@ def between(*names: Any) -> dict[str, Any]:
         ({"links": [between("a", "b")], "seed": -1}, "seed: must not be negative"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(given: dict[str, Any], told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         read_emulation(given)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("links")
 
 
@@ -80,7 +80,7 @@ def test_check_needs_no_root_and_prints_what_is_in_effect(
     assert "gateway -> device: delay = Constant(delay_ns=5000000)" in printed
 
 
-def test_files_that_cannot_be_read_are_told(
+def test_files_that_cannot_be_read_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing, wrong = tmp_path / "no.toml", tmp_path / "wrong.toml"
@@ -100,17 +100,17 @@ def test_without_root_it_says_so(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--in", "device"], "--in needs a command"),
         (["--in", "lamp", "--", "true"], "--in lamp: no such namespace in the settings"),
     ],
 )
 def test_a_namespace_to_run_in_must_be_there_and_needs_a_command(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["emulate", str(SAMPLE), *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 ORIGIN = 5_000 * MS

@@ -1,7 +1,7 @@
 """An RFID reader that speaks LLRP 1.1, for tests: strict with what it gets, no code of ours in it.
 
 It takes one connection at a time, checks ROSpecs field by field, keeps them over connections, sends
-keepalives when it is configured to, and holds reports while nobody is connected if it is told to.
+keepalives when it is configured to, and holds reports while nobody is connected if configured so.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ class EmulatedReader:
             except WrongError as error:
                 self.wrong.append(str(error))
                 status, more = PARAMETER_ERROR, b""
-            told = struct.pack(">HHHH", 287, 8, status, 0)
-            self._send(kind + 10, told + more, number)
+            status_part = struct.pack(">HHHH", 287, 8, status, 0)
+            self._send(kind + 10, status_part + more, number)
 
     def _done(self, kind: int, body: bytes) -> tuple[int, bytes]:
         if kind == 26:

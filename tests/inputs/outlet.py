@@ -1,4 +1,4 @@
-"""An outlet of tests: it keeps what it is given, and is durable when it is told to be."""
+"""An outlet of tests: it keeps its events, and is durable on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KeptOutlet:
         self.rows: list[tuple[str, Row]] = []
         self.keys: set[bytes] = set()
         self.sessions: dict[str, int] = {}
-        self.told: list[str] = []
+        self.faults: list[str] = []
         self.bounds: list[ClockBound] = []
         self.bad_count = 0
         self.room = True
@@ -56,10 +56,10 @@ class KeptOutlet:
 
     def bad(self, what: str, place: str) -> None:
         self.bad_count += 1
-        self.told.append(f"{place}: {what}")
+        self.faults.append(f"{place}: {what}")
 
     def trouble(self, what: str, place: str) -> None:
-        self.told.append(f"{place}: {what}")
+        self.faults.append(f"{place}: {what}")
 
 
 def an_input(
@@ -83,7 +83,7 @@ def a_named_input(
 
 
 def mistake(settings: Mapping[str, Any], attrs: Mapping[str, str]) -> str:
-    """What is told about settings that are wrong."""
+    """The error about wrong settings."""
     try:
         an_input(settings, attrs)
     except SettingsError as error:

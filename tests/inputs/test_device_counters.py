@@ -58,7 +58,7 @@ def test_a_hole_is_counted_and_copies_go_no_further() -> None:
 
 
 def test_11_chirpstack_leaves_number_zero_out() -> None:
-    """7 uplinks, 1 lost (3): numbers 0 1 2 4, a restart, 0 1 2, of which no 0 is written."""
+    """7 uplinks, 1 lost (3): numbers 0 1 2 4, a restart, 0 1 2; no 0 is written."""
     fields = fields_of(seq_bits=16)
     numbers = (None, 1, 2, 4, None, 1, 2)
     records = [{"seq": n, "ts": 60 * i, "v": i} for i, n in enumerate(numbers)]

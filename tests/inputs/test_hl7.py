@@ -270,7 +270,7 @@ async def test_bad_messages_are_refused_with_a_reason(
     said = await answered(made, content, outlet)
     assert f"\rMSA|{code}|{control}" in said, said
     assert reason in said.rpartition("|")[2]
-    assert (code == "AA") == (not outlet.told)
+    assert (code == "AA") == (not outlet.faults)
     assert made.counts[f"refused_{code}"] == (code != "AA")
 
 

@@ -80,12 +80,12 @@ async def test_a_message_that_comes_again_is_answered_and_not_taken_again() -> N
         outlet.safe.set()
         assert [await first.answer(), await second.answer()] == ["AA|1", "AA|1"]
         assert await first.ask(framed(1)) == "AA|1"
-        assert await first.ask(framed(1, value=2)) == "AA|1"  # a device that counts anew
+        assert await first.ask(framed(1, value=2)) == "AA|1"  # a device that counts from 1 again
         assert [row.attrs for _, row in outlet.rows] == [(1.0,), (2.0,)]
         assert (made.counts["accepted"], made.counts["repeated"]) == (2, 2)
 
 
-async def test_no_room_is_told_and_the_message_may_come_again() -> None:
+async def test_no_room_is_reported_and_the_message_may_come_again() -> None:
     outlet = KeptOutlet()
     outlet.room = False
     async with listening(outlet) as made:
@@ -120,10 +120,10 @@ async def test_too_many_connections_and_broken_ones_are_counted() -> None:
         third = await a_sender(made)
         assert await third.ask(framed(3)) == "AA|3"
         assert made.counts["refused_connections"] == 1
-        assert "more than 1 connections" in outlet.told[0]
+        assert "more than 1 connections" in outlet.faults[0]
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
+async def test_a_port_that_is_taken_is_reported() -> None:
     outlet = KeptOutlet()
     async with listening(outlet) as made:
         other = an_input({"kind": "hl7-mllp", "port": made.port}, VALUE)

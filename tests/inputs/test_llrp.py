@@ -123,21 +123,21 @@ async def test_a_reader_that_falls_silent_is_connected_anew() -> None:
         await met(lambda: made.counts["lost"] == 1)
         reader.mute = False
         await met(lambda: made.counts["connected"] >= 2)
-        assert "silent" in outlet.told[0]
+        assert "silent" in outlet.faults[0]
 
 
 @pytest.mark.parametrize("refused", [p.ADD_ROSPEC, p.ENABLE_ROSPEC, p.SET_READER_CONFIG])
-async def test_a_refusal_is_told_and_tried_again(refused: int) -> None:
+async def test_a_refusal_is_reported_and_tried_again(refused: int) -> None:
     reader, outlet = EmulatedReader(), KeptOutlet()
     reader.refuse[refused] = 101
     async with reading(reader, outlet) as made:
         await met(lambda: made.counts["lost"] >= 2)
-        assert f"the reader refuses message {refused}: 101" in outlet.told[0]
+        assert f"the reader refuses message {refused}: 101" in outlet.faults[0]
         reader.refuse.clear()
         await met(lambda: reader.reading)
 
 
-async def test_a_reader_with_another_client_is_told() -> None:
+async def test_a_reader_with_another_client_is_reported() -> None:
     reader, outlet = EmulatedReader(), KeptOutlet()
     async with reading(reader, outlet) as first:
         await met(lambda: reader.reading)
@@ -145,8 +145,8 @@ async def test_a_reader_with_another_client_is_told() -> None:
             {"kind": "rfid-llrp", "host": "127.0.0.1", "port": first._settings.port}, ATTRS
         )
         task = asyncio.create_task(second.run(outlet))
-        await met(lambda: outlet.told)
-        assert "the reader refuses (ConnectionAttemptEvent 2)" in outlet.told[0]
+        await met(lambda: outlet.faults)
+        assert "the reader refuses (ConnectionAttemptEvent 2)" in outlet.faults[0]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -171,7 +171,7 @@ async def test_a_readers_clock_that_is_said_to_be_the_agents_is_looked_at() -> N
         assert outlet.rows[0][1].clock is None
         assert not outlet.bounds
         assert any('14.0 s ahead, not this device\'s: set clock = "device"' in each
-                   for each in outlet.told)  # fmt: skip
+                   for each in outlet.faults)  # fmt: skip
 
 
 async def test_a_reader_is_asked_for_its_time_and_goes_on_reading() -> None:
@@ -182,7 +182,7 @@ async def test_a_reader_is_asked_for_its_time_and_goes_on_reading() -> None:
         assert made.counts["time_not_told"] == 0
         reader.utc_us += 30_000_000
         await met(lambda: made.counts["clock_steps"] == 1)
-        assert any("its clock was set ahead by about 30." in each for each in outlet.told)
+        assert any("its clock was set ahead by about 30." in each for each in outlet.faults)
         names = {bound.clock for bound in outlet.bounds}
         assert {CLOCK, f"{CLOCK[:-1]}{int(CLOCK[-1]) + 1}"} <= names
 
@@ -202,20 +202,20 @@ async def test_arrivals_have_independent_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"GET / HTTP/1.1\r\n", "no header of LLRP"),
         (b"\x04\x3d\x00\x00\x00\x09\x00\x00\x00\x01", "no header of LLRP"),
         (b"\x04\x3d\x7f\x00\x00\x00\x00\x00\x00\x01", "a message of 2130706432 bytes"),
     ],
 )
-def test_what_is_no_message_ends_the_connection(data: bytes, told: str) -> None:
-    with pytest.raises(LlrpError, match=told):
+def test_what_is_no_message_ends_the_connection(data: bytes, message: str) -> None:
+    with pytest.raises(LlrpError, match=message):
         Messages().feed(data)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         (REPORT[10:-1], "does not fit"),
         (b"\x00\xf0\x00\x03", "does not fit"),
@@ -224,8 +224,8 @@ def test_what_is_no_message_ends_the_connection(data: bytes, told: str) -> None:
         (b"\x00\xf0\x00\x0b\x00\xf1\x00\x07\x00\x60\x01", "an EPC of 96 bits in 1 bytes"),
     ],
 )
-def test_what_is_no_report_is_refused(body: bytes, told: str) -> None:
-    with pytest.raises(LlrpError, match=told):
+def test_what_is_no_report_is_refused(body: bytes, message: str) -> None:
+    with pytest.raises(LlrpError, match=message):
         tag_reads(body)
 
 

@@ -47,7 +47,7 @@ def test_what_the_payload_says_itself_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "told"),
+    ("payload", "message"),
     [
         (b"", "not JSON"),
         (b"21.5", "not an object of JSON"),
@@ -61,13 +61,13 @@ def test_what_the_payload_says_itself_comes_first() -> None:
         (b"[" + b"{}," * 1000 + b"{}]", "1001 events in one message"),
     ],
 )
-def test_payloads_that_are_no_events_are_told(payload: bytes, told: str) -> None:
+def test_payloads_that_are_no_events_are_reported(payload: bytes, message: str) -> None:
     with pytest.raises(BadRecord) as error:
         events("topic", payload)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
-def test_a_part_that_is_no_number_is_told() -> None:
+def test_a_part_that_is_no_number_is_reported() -> None:
     with pytest.raises(BadRecord, match="line: 'x' is not of type int"):
         events("x", b"{}", parts=["line"])
 
@@ -76,7 +76,7 @@ CONNECT, PUBLISH, PUBACK, SUBSCRIBE, PINGREQ = 1, 3, 4, 8, 12
 
 
 class Broker:
-    """Notes what a client sends, and sends what it is told to."""
+    """Notes what a client sends, and sends what a test asks for."""
 
     def __init__(self, *, present: bool = False, refuse: int = 0, suback: int = 1) -> None:
         self.present = present
@@ -265,7 +265,7 @@ async def test_attack2_01_a_message_and_its_repetition_in_one_batch_are_one() ->
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_whatever_is_lost_and_comes_again_is_taken_once(seed: int) -> None:
-    """A broker that may forget its session; what it was told to be safe it forgets, too."""
+    """A broker that may forget its session; it forgets acknowledged messages, too."""
     chance, outlet = Random(seed), KeptOutlet()
     broker = Broker(present=True)
     published: list[int] = []
@@ -293,7 +293,7 @@ async def test_whatever_is_lost_and_comes_again_is_taken_once(seed: int) -> None
                     left.pop(mid, None)
                 for mid, payload in left.items():
                     broker.publish(mid, payload, dup=True)
-            else:  # begun anew: all that it had sent is known to be safe, as is only fair
+            else:  # a new session: all that it had sent is known to be safe, as is only fair
                 outlet.safe.set()
                 await met(lambda: len(outlet.rows) == len(published))
                 await met(lambda: set(left) <= set(broker.acknowledged))
@@ -319,15 +319,15 @@ async def test_a_session_that_the_broker_lost_is_subscribed_anew() -> None:
         assert made.counts["lost"] == 1
 
 
-async def test_refusals_are_told() -> None:
-    for broker, told in (
+async def test_refusals_are_reported() -> None:
+    for broker, message in (
         (Broker(refuse=5), "the broker refuses: Not authorized"),
         (Broker(suback=0x80), "the broker refuses the topic 'ward/#'"),
     ):
         outlet = KeptOutlet()
         async with subscribing(broker, outlet) as made:
             await met(lambda made=made: made.counts["lost"] >= 2)
-            assert told in outlet.told[0]
+            assert message in outlet.faults[0]
 
 
 async def test_bytes_that_are_no_mqtt_end_the_connection_only() -> None:

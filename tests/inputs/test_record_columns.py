@@ -55,25 +55,25 @@ def one_by_one(
 
 
 def at_once(fields: RecordFields, batch: ParsedRecords, *, apart: bool) -> tuple[Any, list[int]]:
-    told: list[int] = []
+    bad_places: list[int] = []
 
     def bad(_what: str, place: int) -> None:
-        told.append(place)
+        bad_places.append(place)
 
     found = [
         (stream, row)
         for stream, rows in events(fields, batch, NOW_NS, bad, apart=apart)
         for row in rows
     ]
-    return found, told
+    return found, bad_places
 
 
 def agree(fields: RecordFields, batch: ParsedRecords) -> None:
     wanted, bad = one_by_one(fields, batch)
     # As texts: NaN is no equal of itself.
     assert repr(at_once(fields, batch, apart=False)) == repr((wanted, bad))
-    found, told = at_once(fields, batch, apart=True)
-    assert sorted(told) == bad
+    found, bad_places = at_once(fields, batch, apart=True)
+    assert sorted(bad_places) == bad
     for name in SCHEMAS:
         assert repr([row for stream, row in found if stream == name]) == repr(
             [row for stream, row in wanted if stream == name]
@@ -140,7 +140,9 @@ def test_what_is_plain_is_read_as_columns() -> None:
 @given(st.lists(st.sampled_from([b'{"ts": 1}', b"{", b"[]", b"", b" ", b'{"ts": 1} ', b"\xff",
                                  b'{"ts": 1},{"ts": 2}', b' {"ts": 3}\r', b"7"]), max_size=8),
        st.integers(1, 9))  # fmt: skip
-def test_lines_are_told_by_their_numbers_however_they_are_cut(lines: list[bytes], cut: int) -> None:
+def test_lines_are_reported_by_their_numbers_however_they_are_cut(
+    lines: list[bytes], cut: int
+) -> None:
     content = b"".join(line + b"\n" for line in lines)
     outlet = KeptOutlet()
     reader = JsonLines(RecordFields(schemas=SCHEMAS, stream="bare"), "pipe")
@@ -154,7 +156,7 @@ def test_lines_are_told_by_their_numbers_however_they_are_cut(lines: list[bytes]
     good = [line.strip() for line in lines if line.strip() in (b'{"ts": 1}', b'{"ts": 3}')]
     assert [row.ts for _, row in outlet.rows] == [int(line[7:8]) for line in good]
     bad = [n for n, line in enumerate(lines, 1) if line.strip() and line.strip() not in good]
-    assert [told.split(":")[1] for told in outlet.told] == [f" line {n}" for n in bad]
+    assert [bad_places.split(":")[1] for bad_places in outlet.faults] == [f" line {n}" for n in bad]
 
 
 def test_streams_that_take_turns_are_read_apart() -> None:
@@ -162,9 +164,11 @@ def test_streams_that_take_turns_are_read_apart() -> None:
     named = ("events", "bare", None, "bare", "", "bare")
     lines = [json.dumps({"stream": named[n % 6], "ts": n}) for n in range(10)]
     batch = JsonBatch([*lines, "no record"])
-    told: list[int] = []
-    found = list(events(fields, batch, NOW_NS, lambda _, place: told.append(place), apart=True))
+    bad_places: list[int] = []
+    found = list(
+        events(fields, batch, NOW_NS, lambda _, place: bad_places.append(place), apart=True)
+    )
     assert [(stream, [row.ts for row in rows]) for stream, rows in found] == [
         ("events", [0, 2, 4, 6, 8]), ("bare", [1, 3, 5, 7, 9]),
     ]  # fmt: skip
-    assert told == [10]
+    assert bad_places == [10]

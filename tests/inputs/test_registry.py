@@ -69,7 +69,7 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_a_kind_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = EntryPoint("broken", "slackwater.edge_agent.inputs.replay:no_such_thing", GROUP)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [broken])
     assert "slackwater.edge_agent.inputs.replay:no_such_thing cannot be used" in mistake(
@@ -88,7 +88,7 @@ HL7, LLRP, MQTT, SOCCER = "hl7-mllp", "rfid-llrp", "mqtt", "soccer-udp"
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "attrs", "told"),
+    ("kind", "settings", "attrs", "message"),
     [
         (HL7, {}, {"patnt": "str"}, 'patnt is no field of a message; did you mean "patient"?'),
         (HL7, {"map": {"bed": "PV1-3"}}, {}, "stream events has no such attribute"),
@@ -123,7 +123,7 @@ HL7, LLRP, MQTT, SOCCER = "hl7-mllp", "rfid-llrp", "mqtt", "soccer-udp"
         (SOCCER, {"types": {"4": 5}}, {}, "4: write a text in quotes"),
     ],
 )
-def test_mistakes_in_settings_are_told(
-    kind: str, settings: dict[str, Any], attrs: dict[str, str], told: str
+def test_mistakes_in_settings_are_reported(
+    kind: str, settings: dict[str, Any], attrs: dict[str, str], message: str
 ) -> None:
-    assert told in mistake({"kind": kind, **settings}, attrs)
+    assert message in mistake({"kind": kind, **settings}, attrs)

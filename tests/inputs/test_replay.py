@@ -96,14 +96,14 @@ def test_timestamps_are_instants(tmp_path: Path) -> None:
     assert played(tmp_path, table).rows[0][1].ts == 1704110400_000_250_000
 
 
-def test_what_is_no_event_is_told_with_its_row(tmp_path: Path) -> None:
+def test_what_is_no_event_is_reported_with_its_row(tmp_path: Path) -> None:
     naive = pa.array([datetime(2024, 1, 1)] * 2, pa.timestamp("us"))  # noqa: DTZ001
     outlet = played(tmp_path, pa.table({"ts": naive}))
     assert outlet.rows == []
-    assert "a.parquet: line 2: ts: datetime.datetime(2024" in outlet.told[1]
+    assert "a.parquet: line 2: ts: datetime.datetime(2024" in outlet.faults[1]
 
 
-def test_a_file_that_is_no_parquet_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_parquet_is_reported(tmp_path: Path) -> None:
     (tmp_path / "b.parquet").write_bytes(b"PAR1 and nothing else")
     for name in ("b.parquet", "gone.parquet"):
         made = an_input({"kind": "replay", "file": name}, {}, tmp_path)

@@ -65,7 +65,7 @@ def test_1_9_the_sensors_time_may_begin_at_1970() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (b"4,1,2,3", "4 values; a position has 13"),
         (b"4,-1" + b",0" * 11, "ts: '-1' is no whole number"),
@@ -79,9 +79,9 @@ def test_1_9_the_sensors_time_may_begin_at_1970() -> None:
         (b"\xff" * 1001, "a line of 1001 characters"),
     ],
 )
-def test_lines_that_are_no_position_are_counted(line: bytes, told: str) -> None:
+def test_lines_that_are_no_position_are_counted(line: bytes, message: str) -> None:
     made, outlet = sent([line + b"\n" + LINES], 3, ATTRS)
-    assert told in outlet.told[0]
+    assert message in outlet.faults[0]
     assert (made.counts["bad"], len(outlet.rows)) == (1, 2)
 
 

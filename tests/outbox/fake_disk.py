@@ -1,4 +1,4 @@
-"""A disk in memory that forgets what was not synced, tears writes, and fails when it is told to."""
+"""A disk in memory that forgets what was not synced, tears writes, and fails on request."""
 
 from __future__ import annotations
 

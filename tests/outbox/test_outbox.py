@@ -26,7 +26,7 @@ FIRST = OutboxStart(
 
 
 class Model:
-    """What must hold: ``committed`` messages by number, of which those below ``acked`` may go."""
+    """What must hold: ``committed`` messages by number; those below ``acked`` may go."""
 
     def __init__(self, random: Random, failing: float, bytes_max: int) -> None:
         self.random = random
@@ -235,7 +235,7 @@ def test_a_damaged_place_costs_only_what_it_touches(seed: int, place: int, size:
 )  # fmt: skip
 @example(seed=0, records=1, place=0, how="cut")
 def test_attack2_03_no_loss_is_silent(seed: int, records: int, place: int, how: str) -> None:
-    """Whatever is done to a segment while nobody looks: what is gone is told, or leaves a gap.
+    """Whatever is done to a segment while nobody looks: lost events are reported, or leave a gap.
 
     But where the newest one ends with a whole message, or has none: so it looks when the power
     goes before the next message is written. A gateway that has more of them says so.
@@ -257,20 +257,20 @@ def test_attack2_03_no_loss_is_silent(seed: int, records: int, place: int, how: 
         for gone in segments if how == "all deleted" else [name]:
             del model.disk.files[gone]
     model.open()
-    told = list(model.spool.faults)
+    reported = list(model.spool.faults)
     model.outbox.commit()
     found: list[Record] = []
     while batch := model.spool.read(500):
         found += batch
-    told += model.spool.faults
+    reported += model.spool.faults
     seen = sum(record.rows for record in found)
     gap = model.spool.next - model.acked - seen
     lost = [record for record in model.committed.values() if record not in found]
     ends = {8, *(each.end for each in spooled(content, 8))}
     if how == "cut" and name == segments[-1] and at in ends:
-        assert not told
+        assert not reported
     else:
-        assert bool(lost) == bool(told or gap)
+        assert bool(lost) == bool(reported or gap)
     if how == "untouched":
         assert not lost
 
@@ -395,21 +395,21 @@ def test_another_process_goes_on_with_the_same_columns(tmp_path: Path) -> None:
     assert opened(tmp_path, STREAM) == [(5, ["value", "low", "units"])]
 
 
-def test_attack2_01_a_session_keeps_its_number_until_it_begins_anew(tmp_path: Path) -> None:
+def test_attack2_01_a_session_keeps_its_number_until_it_restarts(tmp_path: Path) -> None:
     def life(name: str, asked: list[tuple[str, bool]]) -> list[int]:
-        """What an agent is told that is killed afterwards."""
+        """Session numbers of an agent that is killed afterwards."""
         folder, draws = OutboxFolder(tmp_path, print), iter(range(1000 * len(name), 10**6))
         outbox = folder.open("main", "s", [StreamSchema(name)], [9999], 1, draws.__next__)[-1]
-        told = [outbox.session(sender, next(draws), kept=kept) for sender, kept in asked]
+        numbers = [outbox.session(sender, next(draws), kept=kept) for sender, kept in asked]
         folder.close()
-        return told
+        return numbers
 
     first, other, again = life("a", [("x", True), ("y", False), ("x", True)])
     assert first == again != other
     new, old = life("a", [("x", False), ("y", True)])
     assert (new != first, old) == (True, other)
     assert life("a", [("x", True)]) == [new]
-    # Other streams begin the outbox anew, and the broker knows nothing of that.
+    # Other streams begin a new outbox, and the broker knows nothing of that.
     assert life("other streams", [("x", True), ("y", True)]) == [new, other]
 
 
@@ -454,7 +454,7 @@ def test_bounds_of_clocks_outlive_the_process_and_its_monotonic_clock() -> None:
     kept = load(disk, START)
     assert kept is not None
     again = Outbox(disk, OutboxStart.from_dict(kept), [1 << 20], 300)
-    # The machine was started again: its monotonic clock begins anew, its wall clock goes on.
+    # The machine was started again: its monotonic clock restarts, its wall clock goes on.
     known = {each.clock: each for each in again.known_clocks(ahead_ns=10_400)}
     monitor = known["monitor#7"]
     assert monitor == bound._replace(low=380, high=425, mono=100)

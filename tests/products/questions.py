@@ -28,8 +28,8 @@ Bound = dict[str, Event]
 @dataclass(frozen=True)
 class Question:
     """``plain``: from events in any order to what stands; ``key``: of our result. ``instants``: it
-    asks for events without length. ``settled``: what is true of it as measured is told, however
-    clocks err: no result hangs on how many others there are.
+    asks for events without length. ``settled``: what is true of it as measured is emitted, however
+    clocks err: no result depends on the number of others.
     """
 
     text: str

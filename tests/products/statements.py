@@ -32,7 +32,7 @@ def _plain_number(value: Any) -> Any:
 
 
 def of_window(shifts: str) -> Callable[[Result], str]:
-    """``shifts``: "", or which of R19's windows are told: TOGETHER or EACH."""
+    """``shifts``: "", or the drift of R19's windows: TOGETHER or EACH."""
 
     def key(result: Result) -> str:
         where = result.get("window", result)

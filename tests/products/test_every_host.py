@@ -80,7 +80,7 @@ def _csv(records: Sequence[Record], folder: Path) -> Path:
 
 
 def _parquet(records: Sequence[Record], folder: Path) -> Path:
-    """In two files, of which each has only the columns that it needs."""
+    """In two files; each has only the columns that it needs."""
     (folder / "given").mkdir()
     for number, some in enumerate((records[: len(records) // 2], records[len(records) // 2 :])):
         if some:
@@ -206,10 +206,10 @@ def check(run: Run, way: Way, folder: Path) -> None:
             raise
         reject()
     with answered as found:
-        told = list(found)
-        assert by_place([_there(result) for result in told]) == expected
+        rows_read = list(found)
+        assert by_place([_there(result) for result in rows_read]) == expected
         mixed = len({plan.result_kind for plan in run.chosen().plans}) > 1
-        tables_say(found, told, folder, mixed=mixed)
+        tables_say(found, rows_read, folder, mixed=mixed)
     if spills(run):
         with asked(run, _lines(records, folder), spill=f"{folder / 'spilled'},{SPILL}") as found:
             for place, results in by_place(list(found)).items():
@@ -234,18 +234,20 @@ def _bare(result: Result) -> str:
     return json.dumps({**result, "known_at": 0}, sort_keys=True)
 
 
-def tables_say(found: slackwater.Results, told: list[Result], folder: Path, *, mixed: bool) -> None:
+def tables_say(
+    found: slackwater.Results, rows_read: list[Result], folder: Path, *, mixed: bool
+) -> None:
     """Files of every kind, read back, have the results that iterating gives. ``mixed``: they are of
     several kinds, which no table holds.
     """
     found.write(folder / "out.jsonl")
     lines = (folder / "out.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == told
-    if mixed or not told:
+    assert [json.loads(line) for line in lines] == rows_read
+    if mixed or not rows_read:
         return
     found.write(folder / "out.parquet")
     rows = pq.read_table(folder / "out.parquet").to_pylist()
-    in_order = sorted(told, key=lambda result: result["site"])
+    in_order = sorted(rows_read, key=lambda result: result["site"])
     assert _sorted(rows) == _sorted(in_order)
     found.write(folder / "out.csv")
     flat = found.to_arrow(flat=True)

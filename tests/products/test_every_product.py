@@ -41,7 +41,7 @@ PURGES = ("late", "late:500", "slack:500", "promises", "promises:500")
 BY_QUERY = ("aq-kslack", "ldop", "kslack-chain")
 """Orders that go by what is asked."""
 VARYING = ("max", "looked_at", "moves", "seconds")
-"""Of a counter's name, where it hangs on how the input was cut."""
+"""Part of a counter's name where its value depends on how the input was cut."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def runs(draw: st.DrawFn) -> Run:
     )  # fmt: skip
 
 
-def told(
+def answers_of(
     chosen: ChainSettings, world: World, cuts: Sequence[int], names: Sequence[str]
 ) -> tuple[dict[str, list[Result]], dict[str, Any]]:
     """All results by name, and the counters; the chain is restored at each cut, twice."""
@@ -154,15 +154,15 @@ def standing(results: Sequence[Result], most: int) -> list[Result]:
 def check(run: Run) -> None:
     names = [f"asked{place}" for place in range(len(run.mine))]
     chosen = run.chosen()
-    found, counters = told(chosen, run.world, (), names)
-    cut, cut_counters = told(chosen, run.world, run.cuts or (5, 11), names)
+    found, counters = answers_of(chosen, run.world, (), names)
+    cut, cut_counters = answers_of(chosen, run.world, run.cuts or (5, 11), names)
     assert cut == found
     assert steady(cut_counters) == steady(counters)
     if not run.world.unruly:
         balanced(run.world, counters)
     if len(run.mine) > 1 and not run.order.startswith(BY_QUERY):
         for place, name in enumerate(names):
-            alone, _ = told(run.chosen([place]), run.world, run.cuts, [name])
+            alone, _ = answers_of(run.chosen([place]), run.world, run.cuts, [name])
             assert alone[name] == found[name], "it says something else beside others"
     for (question, product), name in zip(run.mine, names, strict=True):
         broken = counters["queries"][name].get("promises_broken", 0)
@@ -192,7 +192,7 @@ def judge(
     world = at_source(run.world) if "time=ts" in run.order else run.world
     rows = product is not None and product.kind[0] == "ROWS"
     over = "over results" in question.kind
-    many = rows or over or bool(world.unruly)  # numbers that begin anew tell no events apart
+    many = rows or over or bool(world.unruly)  # numbers that restart distinguish no events
     stands = standing(results, len(world.records) if many else 1)
     for result in stands:
         sound(result, shifted=product is not None and bool(product.drift))
@@ -221,7 +221,7 @@ def judge(
     for _ in range(3):
         true = question.plain(world.moved(chance, apart=run.certainty == "max-delay-r19"))
         assert not sure - true, "confirmed, and not so"
-        assert over or not true - keys, "so, and not told"
+        assert over or not true - keys, "true, and not emitted"
 
 
 def answerable(run: Run, question: Question, product: Product | None) -> bool:
@@ -236,7 +236,7 @@ def answerable(run: Run, question: Question, product: Product | None) -> bool:
         if (one_event or product.kind[0] == "ROWS") and (world.tied or not world.instants):
             return False
     if world.lost and "sequence" in run.order and question.text.startswith("CREATE STREAM w"):
-        return False  # windows of which only the gap is known count there
+        return False  # windows with only a known gap count there
     return not (question.kind == "window over results" and not world.exact)
 
 

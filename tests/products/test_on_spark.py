@@ -101,5 +101,5 @@ def test_spark_says_the_same_of_every_world(
         every = [plan.name for plan in plans]
         here = answers(folder / "here", every)
         assert answers(folder / "there", every) == here
-        told = {json.loads(line)["query"] for line in here.splitlines()}
-        assert len(told) > 0.7 * len(every), sorted({*every} - told)
+        answered = {json.loads(line)["query"] for line in here.splitlines()}
+        assert len(answered) > 0.7 * len(every), sorted({*every} - answered)

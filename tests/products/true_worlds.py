@@ -34,9 +34,9 @@ def hold(product: Product, results: Sequence[Result], true: Sequence[Event]) -> 
         for name, two in (result["bounds"] or {}).items():
             if two is not None and None not in two and value.get(name) is not None:
                 assert two[0] - _CLOSE <= value[name] <= two[1] + _CLOSE, (name, result)
-    told = {_place(result["window"], result) for result in results}
+    emitted = {_place(result["window"], result) for result in results}
     if not product.having and product.best is None:
-        assert by_place.keys() <= told, "a window that may hold an event is not told"
+        assert by_place.keys() <= emitted, "a window that may hold an event is not emitted"
 
 
 def _place(window: dict[str, Any], result: dict[str, Any]) -> str:

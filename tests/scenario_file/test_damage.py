@@ -1,4 +1,4 @@
-"""Whatever is wrong in a scenario file is told with its line, and never by a traceback."""
+"""Every fault of a scenario file is reported with its line, and never by a traceback."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def damaged(draw: st.DrawFn) -> list[str]:
 
 @given(damaged())
 @settings(deadline=None)
-def test_damage_is_told_with_its_line(
+def test_damage_is_reported_with_its_line(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.toml"
@@ -73,12 +73,12 @@ def test_damage_is_told_with_its_line(
     try:
         FromFile(path)
     except UserError as error:
-        told = str(error)
-        assert told.startswith(f"{path}:"), told
-        assert "\x00" not in told
-        if not any(words in told for words in NO_LINE):
-            line = told.removeprefix(f"{path}:").partition(":")[0]
-            assert line.isdigit(), told
+        message_text = str(error)
+        assert message_text.startswith(f"{path}:"), message_text
+        assert "\x00" not in message_text
+        if not any(words in message_text for words in NO_LINE):
+            line = message_text.removeprefix(f"{path}:").partition(":")[0]
+            assert line.isdigit(), message_text
             assert 1 <= int(line) <= len("\n".join(lines).splitlines())
 
 
@@ -108,9 +108,9 @@ def test_the_line_is_the_wrong_one(tmp_path: Path, right: str, wrong: str, messa
     path.write_text("\n".join(lines), "utf-8")
     with pytest.raises(UserError) as raised:
         FromFile(path)
-    told = str(raised.value)
-    assert message in told, told
-    assert told.startswith(f"{path}:{at + 1}: "), told
+    message_text = str(raised.value)
+    assert message in message_text, message_text
+    assert message_text.startswith(f"{path}:{at + 1}: "), message_text
 
 
 SMALL, LARGE = 20_000, 80_000

@@ -1,4 +1,4 @@
-"""What is wrong in a scenario file is told with its line and what would be right."""
+"""Errors in a scenario file are reported with the line and the remedy."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "message"), CHANGES)
-def test_a_mistake_is_told_with_its_line(
+def test_a_mistake_is_reported_with_its_line(
     tmp_path: Path, right: str, wrong: str, message: str
 ) -> None:
     text = TEMPLATE.read_text("utf-8")
@@ -87,12 +87,12 @@ def test_a_mistake_is_told_with_its_line(
     path.write_text(text.replace(right, wrong, 1))
     with pytest.raises(UserError) as raised:
         FromFile(path).read_settings([])
-    told = str(raised.value)
-    assert message in told
-    assert told.startswith(str(path))
-    line = told.removeprefix(f"{path}:").partition(":")[0]
+    error_text = str(raised.value)
+    assert message in error_text
+    assert error_text.startswith(str(path))
+    line = error_text.removeprefix(f"{path}:").partition(":")[0]
     if not any(absent in message for absent in ("not TOML", "is missing", "chances sum")):
-        assert line.isdigit(), told
+        assert line.isdigit(), error_text
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_share_may_be_a_percentage(tmp_path: Path, path: str, value: str) -> N
 @pytest.mark.parametrize(
     "pair", ["link", "=3", "link..delay=1ms", "seed.x=1", "sources.desk.count=2"]
 )
-def test_a_wrong_path_is_told(tmp_path: Path, pair: str) -> None:
+def test_a_wrong_path_is_reported(tmp_path: Path, pair: str) -> None:
     path = tmp_path / "shop.toml"
     path.write_text(TEMPLATE.read_text("utf-8"))
     with pytest.raises(UserError, match=r"--set|seed"):
@@ -146,9 +146,9 @@ def test_a_mark_before_the_text_is_no_mistake(tmp_path: Path) -> None:
     assert FromFile(path).name == "shop"
     path.write_text('name = "door"\n', "utf-8-sig")
     assert read_toml(path).text("name") == "door"
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as error_text:
         read_links_file(path)
-    assert "not TOML" not in str(told.value)
+    assert "not TOML" not in str(error_text.value)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

@@ -71,13 +71,13 @@ BAD: list[tuple[bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(("content", "form", "said"), BAD)
-def test_what_cannot_be_replayed_is_told_with_its_line(
+def test_what_cannot_be_replayed_is_reported_with_its_line(
     tmp_path: Path, content: bytes, form: str, said: str
 ) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         scenario(tmp_path, content, form)
-    assert said in str(told.value)
-    assert str(told.value).startswith(str(tmp_path / "r.toml"))
+    assert said in str(raised.value)
+    assert str(raised.value).startswith(str(tmp_path / "r.toml"))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_what_cannot_be_replayed_is_told_with_its_line(
 def test_nested_json_is_refused_with_a_remedy(
     tmp_path: Path, record: object, remedy: str, form: str
 ) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         scenario(tmp_path, json.dumps(record).encode(), form, "r.jsonl")
-    assert remedy in str(told.value)
+    assert remedy in str(raised.value)

@@ -110,7 +110,7 @@ def test_a_lopsided_link_leaves_clocks_in_doubt(tmp_path: Path) -> None:
     with ran(tmp_path / "lopsided.toml", short + '[link.up]\ndelay = "900 ms"\n') as lopsided:
         found = metrics(lopsided)["stays"]
         assert found["uncertain"] > 0.01
-        assert found["recall"] == 1.0, "what may be true is told"
+        assert found["recall"] == 1.0, "what may be true is emitted"
         assert found["wrong"] == 0.0
 
 

@@ -90,7 +90,7 @@ def test_thresholds_go_by_the_names_of_statements(tmp_path: Path) -> None:
         ("i.who = o.who", "i.whom = o.who", "stays =", "no event has an attribute 'whom'"),
     ],
 )
-def test_a_mistake_is_told_with_its_query(
+def test_a_mistake_is_reported_with_its_query(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, line: str, message: str
 ) -> None:
     path = tmp_path / "wrong.toml"

@@ -88,10 +88,10 @@ def test_presences_against_one_read_after_the_other(reads: list[int], gap: int) 
 def test_antennas_tell_the_same_tag_and_may_miss_it() -> None:
     generator = np.random.default_rng(1)
     visit = Visit(0, 100 * SECOND, 120 * SECOND)
-    told = [presences_of(visit, 0.0, generator) for _ in range(200)]
-    assert all({0, 1} == set(each.antenna.tolist()) for each in told)
-    assert max(each.antenna.size for each in told) > 2, "missed answers cut presences"
-    for each in told:
+    visits_seen = [presences_of(visit, 0.0, generator) for _ in range(200)]
+    assert all({0, 1} == set(each.antenna.tolist()) for each in visits_seen)
+    assert max(each.antenna.size for each in visits_seen) > 2, "missed answers cut presences"
+    for each in visits_seen:
         assert np.all(each.first_ns >= visit.start_ns)
         assert np.all(each.last_ns < visit.end_ns)
         for antenna in (0, 1):
@@ -102,7 +102,7 @@ def test_antennas_tell_the_same_tag_and_may_miss_it() -> None:
     assert 60 < unseen < 140, "both antennas miss a quarter"
 
 
-def test_of_a_long_visit_the_end_is_told() -> None:
+def test_of_a_long_visit_the_end_is_reported() -> None:
     seen = presences_of(Visit(0, 0, 5 * HOUR), 0.0, np.random.default_rng(1))
     assert seen.last_ns.max() > 5 * HOUR - SECOND
     assert seen.first_ns.min() >= 5 * HOUR - 30 * SECOND
@@ -239,12 +239,12 @@ def test_answers_against_a_scan_in_order_of_time(reads: list[ShopRead], within: 
         ({"tefts": "3"}, "did you mean thefts"),
     ],
 )
-def test_bad_options_are_told_by_name(wrong: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_bad_options_are_reported_by_name(wrong: dict[str, str], said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=said):
         Bookstore().make(tmp_path / "run", SMALL | wrong, tmp_path)
 
 
-def test_bad_barriers_are_told_by_name() -> None:
+def test_bad_barriers_are_reported_by_name() -> None:
     with pytest.raises(UserError, match="bounds=soon"):
         Bookstore().passes({"bounds": "1 s, soon"})
 

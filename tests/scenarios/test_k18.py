@@ -1,4 +1,4 @@
-"""K18 made anew, small: the index is right under any disorder, and what is judged is computed."""
+"""K18 reproduced, small: the index is right under any disorder, and verdicts are computed."""
 
 from __future__ import annotations
 

@@ -109,11 +109,11 @@ def test_events_are_numbered_by_source_in_order_of_their_times() -> None:
 @pytest.mark.parametrize("promised", [0.1, 0.2, 0.4])
 def test_promises_are_kept_and_as_far_as_one_may_promise(promised: float) -> None:
     log = records(of(0.3, 0.3, promised))
-    told = [place for place, record in enumerate(log) if record[r.KIND] == r.Kind.POG]
-    assert len(told) == round(promised * 4_000)
-    counts = Counter(log[place][r.TYPE] for place in told)
+    promised_rows = [place for place, record in enumerate(log) if record[r.KIND] == r.Kind.POG]
+    assert len(promised_rows) == round(promised * 4_000)
+    counts = Counter(log[place][r.TYPE] for place in promised_rows)
     assert max(counts.values()) - min(counts.values()) <= 1
-    for place in told:
+    for place in promised_rows:
         promise = log[place]
         later = [
             record[r.TS] for record in log[place + 1 :]
@@ -124,12 +124,14 @@ def test_promises_are_kept_and_as_far_as_one_may_promise(promised: float) -> Non
 
 
 def test_promises_about_some_types_are_those_of_all_with_the_others_left_out() -> None:
-    def told(types: str) -> list[dict[str, Any]]:
+    def promises_about(types: str) -> list[dict[str, Any]]:
         made = records(of(0.3, 0.3, 0.2, types))
         return [record for record in made if record[r.KIND] == r.Kind.POG]
 
-    assert told("CD") == [record for record in told(TYPES) if record[r.TYPE] in "CD"]
-    assert not told("")
+    assert promises_about("CD") == [
+        record for record in promises_about(TYPES) if record[r.TYPE] in "CD"
+    ]
+    assert not promises_about("")
 
 
 def test_frames_are_the_records_cut_anywhere() -> None:

@@ -1,4 +1,4 @@
-"""L10, chapters 3 to 5, made anew, small: claims with both numbers, matches by definition."""
+"""L10, chapters 3 to 5, reproduced, small: claims with both numbers, matches by definition."""
 
 from __future__ import annotations
 

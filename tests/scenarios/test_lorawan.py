@@ -142,9 +142,9 @@ HOUR = 3600
         ([(0, 1, 8, 0), (0, 2, 0, 60), (0, 1, 9, 10), (0, 2, 1, 120)], [0, 1, 0, 1]),
         # an address that is given again, days later
         ([(0, 1, 8, 0), (0, 2, 0, 60), (0, 1, 0, 90 * HOUR)], [0, 1, 2]),
-        # the same address again, and the counter begins anew
+        # the same address again, and the counter restarts
         ([(0, 1, 500, 0), (0, 1, 1, HOUR + 1), (0, 1, 2, HOUR + 9)], [0, 1, 1]),
-        # not yet an hour: a straggler from long ago, told under a new time
+        # not yet an hour: a straggler from long ago, reported under a new time
         ([(0, 1, 500, 0), (0, 1, 1, HOUR), (0, 1, 501, HOUR + 9)], [0, 0, 0]),
         # hours later, but only a little lower: a frame that a hotspot repeats
         ([(0, 1, 100, 0), (0, 1, 100 - FALL, 9 * HOUR), (0, 1, 101, 9 * HOUR)], [0, 0, 0]),
@@ -230,9 +230,9 @@ def test_golden_records(write: Write) -> None:
         "ts": start + 3106 * S, "arrival": start + 3106 * S + 500 * MS, "first_seq": None,
         "attrs.bytes": 12, "attrs.rssi": -90.0, "attrs.snr": None, "attrs.hotspot": "h2",
     }  # fmt: skip
-    told = [(row["kind"], row["seq"], row["incarnation"], row["first_seq"]) for row in rows]
+    fields = [(row["kind"], row["seq"], row["incarnation"], row["first_seq"]) for row in rows]
     event, sync = r.Kind.EVENT, r.Kind.SYNC
-    assert told == [
+    assert fields == [
         (sync, None, 0, 4), (event, 4, 0, None), (event, 5, 0, None), (event, 5, 0, None),
         (event, 8, 0, None), (event, 7, 0, None), (sync, None, 1, 0), (event, 2, 1, None),
         (event, 3, 1, None),
@@ -248,8 +248,10 @@ def test_golden_records(write: Write) -> None:
 
 def test_two_devices_that_join_at_one_instant(write: Write) -> None:
     rows = [frame(1, 0), frame(1, 0, dev_eui="BB"), frame(2, 9, dev_eui="BB"), frame(2, 9)]
-    told = [(row["source"], row["seq"]) for row in records_of(read_recording(write(rows), "ems"))]
-    assert told == [("AA", None), ("AA", 1), ("BB", None), ("BB", 1), ("BB", 2), ("AA", 2)]
+    numbers = [
+        (row["source"], row["seq"]) for row in records_of(read_recording(write(rows), "ems"))
+    ]
+    assert numbers == [("AA", None), ("AA", 1), ("BB", None), ("BB", 1), ("BB", 2), ("AA", 2)]
 
 
 def test_frames_are_short_and_whole(write: Write) -> None:

@@ -139,8 +139,8 @@ def test_golden_records(write: Write, ward: Tables) -> None:
         "type": "Potassium", "ts": at("2110-05-05 00:00:00"), "te": at("2110-05-05 00:00:00"),
         "arrival": at("2110-05-05 00:00:30"), "attrs.value": 4.0, "attrs.unit": "mEq/L",
     }  # fmt: skip
-    told = [(row["site"], row["source"], row["type"], row["attrs.value"]) for row in rows[1:]]
-    assert told == [
+    charted = [(row["site"], row["source"], row["type"], row["attrs.value"]) for row in rows[1:]]
+    assert charted == [
         ("p2", "labevents", "Potassium", 4.0),
         ("p2", "labevents", "Potassium", 4.5),  # at one instant the laboratory goes first
         ("p2", "inputevents", "Heparin", 1.5),
@@ -297,7 +297,7 @@ def test_a_value_that_comes_days_later_is_counted_as_too_late(
 def test_without_an_order_results_are_taken_back(
     run: Callable[..., Score], write: Write, ward: Tables, tmp_path: Path
 ) -> None:
-    """At 00:10 of the next day yesterday's count is told; a value of 23:00 corrects it."""
+    """At 00:10 of the next day yesterday's count is emitted; a value of 23:00 corrects it."""
     ward["labevents"] += [
         lab(2, "2150-01-03 00:10:00", "2150-01-03 00:20:00"),
         lab(2, "2150-01-03 00:45:00", "2150-01-03 00:50:00"),

@@ -156,9 +156,9 @@ def test_residual_0_is_said_to_rest_on_the_announcement_and_the_other_is_shown(
     score = run(Phones(), tmp_path / "run", ONE, record(held))
     assert score.claims[0].holds
     assert "with each phone announced at its first event" in score.claims[0].text
-    told = score.facts["announced"]
-    assert told["at its first event"]["out_of_place"]["sequence"] == 0
-    otherwise = told["at the recorded sync"]["out_of_place"]["sequence"]
+    announced = score.facts["announced"]
+    assert announced["at its first event"]["out_of_place"]["sequence"] == 0
+    otherwise = announced["at the recorded sync"]["out_of_place"]["sequence"]
     assert otherwise > 0
     assert f"at its recorded sync it would be {otherwise}" in score.claims[0].detail
     (table,) = (each for each in score.tables if each.title == "When the phones are announced")
@@ -181,7 +181,7 @@ def test_files_of_a_users_own_are_taken(
     assert all(claim.holds for claim in alone.claims)
 
 
-def test_a_file_that_is_not_of_that_form_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_of_that_form_is_reported(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("time;value\n1;2\n", encoding="utf-8")
     for sessions, said in (

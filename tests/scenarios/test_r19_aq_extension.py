@@ -49,7 +49,7 @@ def slowly(times: list[int], values: list[int], of: Extension) -> list[tuple[int
     fresh: list[int] = []
     kept: list[int] = []
     batch: list[int] = []
-    told = []
+    released = []
     slack, clock, alpha, last, error, back = 0, -1, 1.0, 0.0, 0.0, 0
     for now, (time, value) in enumerate(zip(times, values, strict=True)):
         kept.append(time)
@@ -75,8 +75,8 @@ def slowly(times: list[int], values: list[int], of: Extension) -> list[tuple[int
             held = sorted(held + fresh)
             fresh = []
             while held and held[0] + slack <= clock:
-                told.append((held.pop(0), now))
-    return told + [(time, len(times) - 1) for time in sorted(held + fresh)]
+                released.append((held.pop(0), now))
+    return released + [(time, len(times) - 1) for time in sorted(held + fresh)]
 
 
 @given(

@@ -163,11 +163,11 @@ def test_a_clock_that_is_ahead_is_in_ts_alone_and_a_sync_comes_first() -> None:
 
 def test_a_written_log_holds_the_frames(tmp_path: Path) -> None:
     data = data_set(2, 1, 0.01)
-    told: list[int] = []
-    write_log(tmp_path / "log", data, sources(2), ("sid",), told.append)
+    advances: list[int] = []
+    write_log(tmp_path / "log", data, sources(2), ("sid",), advances.append)
     read = [frame.batch.to_pylist() for frame in LogReader(tmp_path / "log")]
     assert read == [frame.batch.to_pylist() for frame in frames(data, sources(2), ("sid",))]
-    assert sum(told) == 2 * len(data)
+    assert sum(advances) == 2 * len(data)
 
 
 def test_spec_2_golden_of_an_exchange() -> None:

@@ -1,4 +1,4 @@
-"""The comparison over all recordings: one page of what is there, and what is told of the rest."""
+"""The comparison over all recordings: one page of those present, and lines about the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Z10 made anew, small: what the methods give is what the query's definition gives, or is not."""
+"""Z10 reproduced, small: the methods give what the query's definition gives, or do not."""
 
 from __future__ import annotations
 

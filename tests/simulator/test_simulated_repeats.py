@@ -203,8 +203,8 @@ def test_views_say_what_arrow_says(name: str) -> None:
         absent = np.zeros(len(cut), bool) if nulls is None else nulls
         assert absent.tolist() == [value is None for value in cut.to_pylist()]
         given = plain_values(cut).tolist()
-        told = [None if null else value for null, value in zip(absent, given, strict=True)]
-        assert told == cut.to_pylist()
+        values = [None if null else value for null, value in zip(absent, given, strict=True)]
+        assert values == cut.to_pylist()
 
 
 def test_unused_words_and_their_order_do_not_count_but_a_null_does() -> None:

@@ -62,9 +62,9 @@ def test_a_slow_source_over_a_constant_link(world: World) -> None:
     )
     _, rows = world(slow, duration="60 ms")
     begin = START_NS + 2 * SECOND
-    told = [((row["ts"] - begin) // MS, (row["arrival"] - begin) // MS) for row in of_kind(rows)]
+    times = [((row["ts"] - begin) // MS, (row["arrival"] - begin) // MS) for row in of_kind(rows)]
     # Stamped 5 ms late; polled at 0, 20, 40 and 60 ms; 3 ms under way.
-    assert told == [(-5, 3), (5, 23), (15, 23), (25, 43), (35, 43), (45, 63)]
+    assert times == [(-5, 3), (5, 23), (15, 23), (25, 43), (35, 43), (45, 63)]
     sync = of_kind(rows, SYNC)[0]
     assert (sync["delay"], sync["offset"]) == (4 * MS, 6 * MS), "off by (3 - 1) / 2 ms"
     assert [row["seq"] for row in of_kind(rows, EOS)] == [6]
@@ -191,8 +191,8 @@ def test_types_are_promised_before_their_first_event(world: World) -> None:
     late = promising("late", promise_first=["T-late", "other"], restarts=["2500 ms"])
     _, rows = world(late, duration="3 s", warm_up="1 s")
     pogs = [row for row in rows if row["kind"] == POG]
-    told = [(row.get("incarnation", 0), row["type"], row["seq"]) for row in pogs]
-    assert told == [(at, name, 0) for at in (0, 1) for name in ("T-late", "other")]
+    times = [(row.get("incarnation", 0), row["type"], row["seq"]) for row in pogs]
+    assert times == [(at, name, 0) for at in (0, 1) for name in ("T-late", "other")]
     first = next(row for row in rows if row["kind"] == EVENT)
     assert all(row["ts"] < first["ts"] for row in rows[: rows.index(first)] if row["kind"] == POG)
 

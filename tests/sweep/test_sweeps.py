@@ -212,7 +212,7 @@ def test_every_value_is_checked_and_blamed_on_its_axis(
     assert not Path("none").exists()
 
 
-def test_what_could_not_be_run_is_told_and_tried_again(
+def test_what_could_not_be_run_is_reported_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     once = running.scored_run
@@ -225,8 +225,8 @@ def test_what_could_not_be_run_is_told_and_tried_again(
     monkeypatch.setattr(running, "scored_run", short_of_memory)
     sweep = [each for each in SWEEP if each != "--quiet"]
     assert command(sweep) == 1
-    told = capsys.readouterr().err
-    assert told == "could not be run: 200ms: there is not enough memory for its events\n"
+    errors_text = capsys.readouterr().err
+    assert errors_text == "could not be run: 200ms: there is not enough memory for its events\n"
     assert "Could not be run: 200ms: there is not" in Path("swept/sweep.html").read_text()
     assert len(list(Path("swept/cells").iterdir())) == 1
     monkeypatch.setattr(running, "scored_run", once)
@@ -253,7 +253,7 @@ def test_seed_0_is_a_seed() -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_is_ended_is_told(
+def test_a_process_that_is_ended_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(running.os, "cpu_count", lambda: 2)
