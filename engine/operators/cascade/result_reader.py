@@ -161,7 +161,7 @@ class SourceProgress:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.frontier, self.last_read = state["frontier"], state["read"]
-        self.errs_from = state.get("errs_from", LONG_AGO)  # of an earlier version: it is not known
+        self.errs_from = state["errs_from"]
         self.steps = [ProgressSteps(*step) for step in state["steps"]]
 
 
