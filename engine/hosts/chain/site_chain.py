@@ -83,7 +83,7 @@ from slackwater.engine.query.fields import attributes_of, looked_up_attributes, 
 from slackwater.engine.query.reference_tables import with_lookups
 
 if TYPE_CHECKING:
-    from slackwater.engine.operators.check import Judging
+    from slackwater.engine.operators.check.rules import Judging
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
@@ -143,7 +143,7 @@ class Chain(Restorable):
         self._rows_at_once = _ROWS_LEAST
         self.judging: Judging | None = None
         if settings.has_checks:
-            from slackwater.engine.operators.check import Judging  # noqa: PLC0415 - for few runs
+            from slackwater.engine.operators.check.rules import Judging  # noqa: PLC0415 - for few runs
 
             self.judging = Judging(settings.plans)
         self._listeners = {
