@@ -23,7 +23,7 @@ from slackwater.edge_agent.messages import StreamSchema
 from slackwater.simulator.clocks import ClockSettings
 from slackwater.simulator.delays import Exponential
 from slackwater.simulator.links import LinkSettings
-from slackwater.simulator.run import Simulated, simulate
+from slackwater.simulator.run import SimulationOutcome, simulate
 from slackwater.simulator.scenario import Scenario, SourceSettings
 from slackwater.simulator.seeds import Seeds
 from slackwater.simulator.workload import Batch, Span
@@ -83,7 +83,7 @@ def scenario(seconds: int, sources: int = 36, poll_ms: int = 20) -> Scenario:
     return Scenario(name="bench", seed=1, duration_ns=seconds * SECOND, sources=devices)
 
 
-def run(seconds: int, sources: int = 36, poll_ms: int = 20) -> Simulated:
+def run(seconds: int, sources: int = 36, poll_ms: int = 20) -> SimulationOutcome:
     """One run."""
     return simulate(scenario(seconds, sources, poll_ms), NullSink(), Path())
 

@@ -13,9 +13,15 @@ from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import records as limits
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.clock import Now
-from slackwater.edge_agent.device_clock import ARRIVAL, NS_PER_S, ClockBound, device_of, is_in_doubt
+from slackwater.edge_agent.device_clock import (
+    ARRIVAL,
+    NS_PER_S,
+    DeviceClockBound,
+    device_of,
+    is_in_doubt,
+)
 from slackwater.edge_agent.timesync import ClockStatus, SyncReport
-from slackwater.edge_agent.unacked import Outgoing, Unacked
+from slackwater.edge_agent.unacked import Outgoing, UnackedMessages
 
 _HEARD_NS: Final = 600 * NS_PER_S
 """A clock that was silent for so long is not reported again with the agent's own."""
@@ -26,12 +32,12 @@ CLOCKS_MAX: Final = 1024
 class ClockReports:
     """The newest bound of each clock, and the message that says it."""
 
-    def __init__(self, unacked: Unacked) -> None:
+    def __init__(self, unacked: UnackedMessages) -> None:
         self._unacked = unacked
         self._own: SyncReport | None = None
         self._own_mono = self._ahead = 0
         """When the agent's own was measured [monotonic], and its wall ahead of its monotonic."""
-        self._bounds: dict[tuple[str, bool], tuple[ClockBound, Outgoing]] = {}
+        self._bounds: dict[tuple[str, bool], tuple[DeviceClockBound, Outgoing]] = {}
         """By clock; what refutes it apart, so that it takes no place of what it contradicts."""
 
     def own(self, report: SyncReport, now: Now, control_next: int) -> int:
@@ -45,7 +51,7 @@ class ClockReports:
                 control_next = self.put(bound, control_next)
         return control_next
 
-    def put(self, bound: ClockBound, control_next: int) -> int:
+    def put(self, bound: DeviceClockBound, control_next: int) -> int:
         """Sends a bound; where the one before it is still unsent, in its place."""
         key = bound.clock, bound.refutes
         _, message = self._bounds.pop(key, (None, None))
@@ -108,7 +114,7 @@ class ClockReports:
             own.skew_error_ppb,
         )  # fmt: skip
 
-    def _sync(self, number: int, bound: ClockBound) -> m.Sync:
+    def _sync(self, number: int, bound: DeviceClockBound) -> m.Sync:
         """``bound`` on the engine's clock; of unknown offset while the agent's own is."""
         own = self._own
         unknown = m.Sync(number, None, None, bound.stamp, 1, 0, bound.clock)

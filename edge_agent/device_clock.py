@@ -54,7 +54,7 @@ class DeviceClockSettings:
             raise SettingsError("delay_min_max must be at most delay_max")
 
 
-class ClockBound(NamedTuple):
+class DeviceClockBound(NamedTuple):
     """The agent's monotonic clock minus clock ``clock`` is in [``low``, ``high``] at ``mono``.
 
     ``stamp``: what the clock shows then; ``skew_ppb``: how fast the bound grows with age;
@@ -137,8 +137,8 @@ class FollowedClock:
         self._earlier_last_stamp = 0
         self._level = 0
         self._stamp = self._mono = 0
-        self._said: dict[str, ClockBound] = {}
-        self._new: list[ClockBound] = []
+        self._said: dict[str, DeviceClockBound] = {}
+        self._new: list[DeviceClockBound] = []
         self._names: dict[bool, str] = {}
         """Of earlier and other events of what was heard last."""
 
@@ -212,7 +212,7 @@ class FollowedClock:
             self._names[is_earlier] = self._named(is_earlier=is_earlier)
         return self._names[is_earlier]
 
-    def said(self) -> list[ClockBound]:
+    def said(self) -> list[DeviceClockBound]:
         """Bounds to report before the events that were named since. Drained."""
         made, self._new = self._new, []
         return made
@@ -238,7 +238,9 @@ class FollowedClock:
         if self._level:
             name += f".{self._level}"
             high = max(high, self._grown(self._mono)[1] + (self._slack << self._level + 1))
-        self._say(ClockBound(name, low, high, self._stamp, self._mono, self.settings.skew_max_ppb))
+        self._say(
+            DeviceClockBound(name, low, high, self._stamp, self._mono, self.settings.skew_max_ppb)
+        )
         return name
 
     def _coarser(self, resolution_ns: int) -> bool:
@@ -318,7 +320,7 @@ class FollowedClock:
             self._at = self._mono
         self._window_begun, self._window_count = self._mono, 0
 
-    def _say(self, bound: ClockBound) -> None:
+    def _say(self, bound: DeviceClockBound) -> None:
         before = self._said.get(bound.clock)
         if before is not None:
             width, old = bound.high - bound.low, before.high - before.low

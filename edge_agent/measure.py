@@ -244,7 +244,7 @@ _ORIGIN: Final = slice(24, 32)
 _REPLIES_KEPT: Final = 1_000_000
 
 
-class _Answered(NamedTuple):
+class _AnsweredQuestion(NamedTuple):
     number: int
     at_ns: int
     came_ns: int
@@ -262,7 +262,7 @@ class PathProbe:
         self._precision_ns = precision_ns
         self._key = key
         self._waiting: dict[int, tuple[int, Now]] = {}
-        self._answered: list[_Answered] = []
+        self._answered: list[_AnsweredQuestion] = []
         self._sent = 0
         self.stratum: int | None = None
         self.refused: Counter[str] = Counter()
@@ -298,7 +298,9 @@ class PathProbe:
             return
         self.stratum = answer.stratum
         if len(self._answered) < _REPLIES_KEPT:
-            self._answered.append(_Answered(number, sent.mono_ns, now.mono_ns, times, precision_ns))
+            self._answered.append(
+                _AnsweredQuestion(number, sent.mono_ns, now.mono_ns, times, precision_ns)
+            )
 
     def late(self, mono_ns: int, timeout_ns: int) -> int:
         """Questions without an answer whose time was up by ``mono_ns``: lost, for all we know."""

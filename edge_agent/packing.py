@@ -57,14 +57,14 @@ class Codes:
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class MaskedColumn:
     """Numbers of a column, some null: ``valid[i]`` (one byte) is 0 for null."""
 
     values: Buffer
     valid: Buffer
 
 
-Column = Buffer | Codes | Masked
+Column = Buffer | Codes | MaskedColumn
 
 
 def may_be_infinite(columns: Iterable[bytes]) -> bool:
@@ -230,7 +230,7 @@ def _column(values: Sequence[Any], kind: str) -> Column:
     if None not in values:
         return array(_CODES[kind], values)
     valid = array("B", [value is not None for value in values])
-    return Masked(array(_CODES[kind], [value or 0 for value in values]), valid)
+    return MaskedColumn(array(_CODES[kind], [value or 0 for value in values]), valid)
 
 
 def _codes(values: Sequence[str | None]) -> Codes:
@@ -396,7 +396,7 @@ def _attr(column: Column, kind: str, rows: int, name: str) -> m.Values | m.Texts
         raise ValueError(f"attribute {name} is of type {kind}; only strings are given as Codes")
     if isinstance(column, Codes):
         return _texts(column, rows, name, 0, m.TEXT_MAX)
-    if isinstance(column, Masked):
+    if isinstance(column, MaskedColumn):
         valid = packed(column.valid, "bool", rows, f"{name} (valid)")
         return m.Values(packed(column.values, kind, rows, name), valid)
     return m.Values(packed(column, kind, rows, name), None)

@@ -44,7 +44,7 @@ AHEAD: Final = "incarnation_ahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class ResumedStart:
     """Where a process goes on with the start that another one made, as an outbox remembers it.
 
     It says the same incarnation and ``start``, so for the gateway it is the same start of the
@@ -66,7 +66,7 @@ class Resumed:
     """Per stream the number from which on no process before this one has sent anything."""
 
     @classmethod
-    def nothing(cls, streams: int, start: int) -> Resumed:
+    def nothing(cls, streams: int, start: int) -> ResumedStart:
         """Of a start that is new."""
         none = (0,) * streams
         return cls(

@@ -26,7 +26,7 @@ from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.clock import Now, earliest
 from slackwater.edge_agent.clock_reports import ClockReports
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.errors import WireError
 from slackwater.edge_agent.packing import Buffer, Codes, Column, check_schemas, data_message
 from slackwater.edge_agent.pool import LinkState, Pool, PooledConnection
@@ -38,10 +38,10 @@ from slackwater.edge_agent.pull_back import (
     bytes_of,
     ids_of,
 )
-from slackwater.edge_agent.sequence import AHEAD, Numbers, Resumed, check_acks
-from slackwater.edge_agent.settings import Delivery, Heartbeat, Promising, SessionSettings
+from slackwater.edge_agent.sequence import AHEAD, Numbers, ResumedStart, check_acks
+from slackwater.edge_agent.settings import Delivery, Heartbeat, PromiseRule, SessionSettings
 from slackwater.edge_agent.timesync import SyncReport, SyncState, TimeSync
-from slackwater.edge_agent.unacked import AckWatch, Outgoing, Unacked
+from slackwater.edge_agent.unacked import AckWatch, Outgoing, UnackedMessages
 
 # Requests of a session to its driver, and its answers to the application.
 
@@ -111,7 +111,7 @@ class Close(NamedTuple):
 Output = Connect | SendBytes | SendDatagram | Close
 
 
-class Emitted(NamedTuple):
+class EmitAnswer(NamedTuple):
     """Answer to ``emit``, ``promise`` and ``begin``.
 
     ``reason`` of a refusal: ``full`` (try again after acks), ``finished`` or ``failed``. Refused
@@ -160,7 +160,7 @@ def hello_message(
 class SyncReports:
     """Results of time sync on their way up. Control number ``first`` is the first one."""
 
-    def __init__(self, unacked: Unacked, first: int = 0) -> None:
+    def __init__(self, unacked: UnackedMessages, first: int = 0) -> None:
         self._unacked = unacked
         self._first = first
         self._newest: Outgoing | None = None
@@ -206,7 +206,7 @@ class AgentSession:
     def __init__(
         self, settings: SessionSettings, streams: Sequence[m.StreamSchema], incarnation: int,
         cookie: Callable[[], int], jitter: Callable[[int], int] = int,
-        resumed: Resumed | None = None,
+        resumed: ResumedStart | None = None,
     ) -> None:  # fmt: skip
         """``incarnation``: in [0, 2**62), larger than at every start before this one, as well as
         the device knows (``edge_agent.sequence``); ``cookie()``: 64 random bits per call;
@@ -226,11 +226,11 @@ class AgentSession:
         ack_timeout hello_timeout incarnation_raised error_REASON``; ``clocks_left_out``: messages
         whose clocks the gateway is too old to know."""
         self._index = {stream.name: index for index, stream in enumerate(self.streams)}
-        begin = resumed or Resumed.nothing(len(streams), cookie() % (1 << 64))
+        begin = resumed or ResumedStart.nothing(len(streams), cookie() % (1 << 64))
         self._numbers = begin.numbers(incarnation)
         self._control_first, self._control_next = begin.control_first, begin.control_first + 1
         self._acked = dict(enumerate((begin.control_first, *begin.acked), m.CONTROL))
-        self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
+        self._unacked = UnackedMessages(list(self._acked), settings.unacked_bytes_max)
         self._sync = TimeSync(settings.sync, cookie, settings.ntp_key, settings.time_places)
         self._reports = SyncReports(self._unacked, begin.control_first)
         self._clocks = ClockReports(self._unacked)
@@ -243,7 +243,7 @@ class AgentSession:
         """Whether the present gateway's clock has not been compared yet, and another's was."""
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
-        self._promising = [Promising(settings.promises) for _ in self.streams]
+        self._promising = [PromiseRule(settings.promises) for _ in self.streams]
         self._ack_watch = AckWatch(self._unacked, settings)
         self.intervals = TracedIntervals(settings.pull_back_bytes)
         self._can = (m.CLOCKS, m.NUMBERS, *((m.PULL_BACK,) if settings.pull_back_bytes else ()))
@@ -299,7 +299,7 @@ class AgentSession:
         self, stream: str, now: Now, *, ts: Buffer, te: Buffer | None = None,
         ids: Buffer | None = None, types: str | Codes | None = None,
         attrs: Mapping[str, Column] | None = None, clocks: str | Codes | None = None,
-    ) -> Emitted:  # fmt: skip
+    ) -> EmitAnswer:  # fmt: skip
         """Events of ``stream`` as columns; they become one message and get consecutive numbers.
 
         ``ts``, ``te`` (default ``ts``) and ``ids`` (of intervals) are int64 buffers; ``types`` is
@@ -314,11 +314,11 @@ class AgentSession:
         )
         return self._emit(data, now)
 
-    def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> Emitted:
+    def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> EmitAnswer:
         """As ``emit``, of rows [start, end) of ``whole``; to be sent is the excerpt itself."""
         return self._emit(Excerpt(whole, start, end, self._numbers.next[whole.stream]), now)
 
-    def _emit(self, message: Events, now: Now) -> Emitted:
+    def _emit(self, message: Events, now: Now) -> EmitAnswer:
         index, rows = message.stream, message.rows
         stream, first = self.streams[index].name, self._numbers.next[index]
         reason = None if self.state is SessionState.RUNNING else self._refusal()
@@ -336,15 +336,15 @@ class AgentSession:
                     promised = now.wall_ns - self.settings.heartbeat_lag_ns
                     for name in self._promising[index].due(rows, message.types):
                         self.promise(now, promised, stream=stream, type=name)
-                return Emitted(True, first)
+                return EmitAnswer(True, first)
             reason = "full"
         self.intervals.over(index, ids_of(message))
         self.counts[f"refused_{reason}"] += rows
-        return Emitted(False, first, reason)
+        return EmitAnswer(False, first, reason)
 
     def promise(
         self, now: Now, ts: int, *, stream: str | None = None, type: str | None = None,  # noqa: A002
-    ) -> Emitted:  # fmt: skip
+    ) -> EmitAnswer:  # fmt: skip
         """POG: no event emitted from now on has event time below ``ts`` [ns, source's clock].
 
         Of ``stream`` (None: of every stream) and ``type`` (None: of any). It counts only after the
@@ -356,7 +356,7 @@ class AgentSession:
 
     def begin(
         self, stream: str, now: Now, *, ts: int, id: int, type: str, clock: str | None = None,  # noqa: A002
-    ) -> Emitted:  # fmt: skip
+    ) -> EmitAnswer:  # fmt: skip
         """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``, by ``clock`` (None:
         the agent's own).
         """
@@ -366,7 +366,7 @@ class AgentSession:
             self.intervals.begun(index, id)
         return answer
 
-    def clock(self, bound: ClockBound, now: Now) -> None:
+    def clock(self, bound: DeviceClockBound, now: Now) -> None:
         """Bound of a device's clock from now on; called before events that depend on it."""
         if self.state.ended or self._eos_made:
             return
@@ -455,17 +455,17 @@ class AgentSession:
         failed = self.state is SessionState.FAILED
         return "failed" if failed else "finished" if self._eos_made else None
 
-    def _control(self, now: Now, message: m.Promise | m.Begin) -> Emitted:
+    def _control(self, now: Now, message: m.Promise | m.Begin) -> EmitAnswer:
         index = message.stream if isinstance(message, m.Begin) else message.streams[0][0]
         first, data = self._numbers.next[index], wire.encode(message)
         reason = self._refusal() or (None if self._unacked.fits(len(data)) else "full")
         if reason is not None:
             self.counts["refused_controls"] += 1
-            return Emitted(False, first, reason)
+            return EmitAnswer(False, first, reason)
         self._control_next += 1
         self._unacked.add(m.CONTROL, message.number, 1, data)
         self._pump(now)
-        return Emitted(True, first)
+        return EmitAnswer(True, first)
 
     def _connect(self, link: PooledConnection, now: Now) -> None:
         self._pool.asked(link, now.mono_ns + self.settings.hello_timeout_ns)

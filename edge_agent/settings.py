@@ -42,7 +42,7 @@ class PromiseSettings:
             raise SettingsError(f"promise phase must lie in 0..1, below 1, is {self.phase}")
 
 
-class Promising:
+class PromiseRule:
     """Counts the events of one stream, and says when a promise is due.
 
     >>> rule = Promising(PromiseSettings(share=0.4))

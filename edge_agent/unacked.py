@@ -16,7 +16,7 @@ from slackwater.edge_agent.settings import SessionSettings
 class AckWatch:
     """``due``: the monotonic instant [ns] at which a message may be late; None: none is sent."""
 
-    def __init__(self, unacked: Unacked, settings: SessionSettings) -> None:
+    def __init__(self, unacked: UnackedMessages, settings: SessionSettings) -> None:
         high = settings.ack_timeout_ns
         self.due: int | None = None
         self._unacked = unacked
@@ -27,8 +27,8 @@ class AckWatch:
         self.due = mono_ns + self._timeout.ns
 
     def acked(self, lane: int, next_number: int, mono_ns: int | None) -> int:
-        """As ``Unacked.acked``; ``mono_ns``: when the ack came, if the connection is the one that
-        the messages were sent on.
+        """As ``UnackedMessages.acked``; ``mono_ns``: when the ack came, if the connection is the
+        one that the messages were sent on.
         """
         sent_ns = self._unacked.sent_once(lane, next_number)
         freed = self._unacked.acked(lane, next_number)
@@ -130,7 +130,7 @@ class Outgoing:
     done: bool = False
 
 
-class Unacked:
+class UnackedMessages:
     """The buffer of a session, with at most ``bytes_max`` bytes of what an application emits."""
 
     def __init__(self, lanes: list[int], bytes_max: int) -> None:

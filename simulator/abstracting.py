@@ -18,7 +18,7 @@ from slackwater.edge_agent.clock import earliest
 from slackwater.edge_agent.device_clock import device_of
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.messages import StreamSchema
-from slackwater.edge_agent.packing import Codes, Column, Masked, Row
+from slackwater.edge_agent.packing import Codes, Column, MaskedColumn, Row
 from slackwater.engine.core.errors import UserError
 from slackwater.simulator.settings import check, parse_many
 from slackwater.simulator.workload import AttributeViews
@@ -146,7 +146,7 @@ def _values(column: Column | None, rows: int) -> Sequence[Any]:
     if isinstance(column, Codes):
         names = [*column.names, None]  # code -1 is null
         return [names[code] for code in memoryview(column.codes)]
-    if isinstance(column, Masked):
+    if isinstance(column, MaskedColumn):
         pairs = zip(memoryview(column.values), memoryview(column.valid), strict=True)
         return [value if valid else None for value, valid in pairs]
     return memoryview(column).tolist()

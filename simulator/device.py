@@ -27,7 +27,7 @@ from slackwater.edge_agent.timesync import SyncSettings
 from slackwater.simulator.abstracting import DeviceAbstraction
 from slackwater.simulator.alarm import LocalAlarm, VirtualTime
 from slackwater.simulator.clocks import BothClocks, Clock, ClockSettings
-from slackwater.simulator.feed import Feed, OpenBatch
+from slackwater.simulator.feed import DeviceFeed, OpenBatch
 from slackwater.simulator.network import Connection, Network
 from slackwater.simulator.scenario import SourceSettings
 from slackwater.simulator.workload import AttributeViews, Span
@@ -68,7 +68,7 @@ class Device:
         env: VirtualTime,
         settings: SourceSettings,
         clock: Clock,
-        feed: Feed,
+        feed: DeviceFeed,
         network: Network,
         cookies: np.random.Generator,
         span: Span,

@@ -39,7 +39,7 @@ class OpenBatch:
     high: int = 0
 
 
-class Feed:
+class DeviceFeed:
     """What has happened on a device and was not taken yet.
 
     Args:

@@ -74,7 +74,7 @@ class RecordedDelay:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedSettings:
     """Settings: which recording, and how to read it.
 
     Attributes:
@@ -91,7 +91,7 @@ class Recorded:
         check(self.trace in TRACES, "trace", f"unknown recording {self.trace!r}; known are {known}")
 
 
-DelaySettings = DelayModel | Recorded
+DelaySettings = DelayModel | RecordedSettings
 
 
 def parse_delay(given: object, place: str) -> DelaySettings:
@@ -100,7 +100,7 @@ def parse_delay(given: object, place: str) -> DelaySettings:
     Raises:
         UserError: unknown model or key, value out of range.
     """
-    known: dict[str, type[Any]] = {**DELAY_MODELS, "recorded": Recorded}
+    known: dict[str, type[Any]] = {**DELAY_MODELS, "recorded": RecordedSettings}
     settings: DelaySettings = parse_model(known, given, place)
     return settings
 
@@ -124,7 +124,7 @@ def build_delay(
     Raises:
         UserError: the recording is not there (the message says how to get it).
     """
-    if not isinstance(settings, Recorded):
+    if not isinstance(settings, RecordedSettings):
         return DrawnDelay(settings, generator, correlation)
     trace = TRACES[settings.trace](data)
     if not settings.in_time:

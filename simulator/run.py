@@ -39,7 +39,7 @@ VERSIONED: Final = ("slackwater", "simpy", "numpy", "numba", "pyarrow", "msgpack
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class SimulationOutcome:
     """Outcome of a run.
 
     Attributes:
@@ -71,7 +71,7 @@ class FrameList:
         """Frames stay in memory."""
 
 
-def simulate(scenario: Scenario, sink: Sink, data: Path) -> Simulated:
+def simulate(scenario: Scenario, sink: Sink, data: Path) -> SimulationOutcome:
     """Runs ``scenario``; its frames go to ``sink`` while it runs.
 
     Args:
@@ -100,7 +100,7 @@ def simulate(scenario: Scenario, sink: Sink, data: Path) -> Simulated:
         world.gateway.clock,
         scenario.clock_sampled_ns,
     )
-    return Simulated(_manifest(world, accounts), events, clocks)
+    return SimulationOutcome(_manifest(world, accounts), events, clocks)
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def simulate_to(scenario: Scenario, directory: Path, data: Path, **facts: Any) -> Simulated:
+def simulate_to(scenario: Scenario, directory: Path, data: Path, **facts: Any) -> SimulationOutcome:
     """``simulate`` with everything written to ``directory``, which must be new or empty.
 
     ``facts``: plain data that the manifest says besides, such as what was ``set``.

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from slackwater.edge_agent.messages import StreamSchema
-from slackwater.edge_agent.packing import Codes, Column, Masked
+from slackwater.edge_agent.packing import Codes, Column, MaskedColumn
 from slackwater.edge_agent.records import DEFAULT_STREAM
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.simulator.seeds import Seeds
@@ -29,7 +29,7 @@ SECOND: Final = 10**9
 ROWS_MAX: Final = 16_384
 """Longest batch of the plain workloads: bounds what a source keeps in memory."""
 
-AttrColumn = np.ndarray | Codes | Masked
+AttrColumn = np.ndarray | Codes | MaskedColumn
 
 
 class Span(NamedTuple):
@@ -126,7 +126,7 @@ class AttributeViews:
         self._masked = [
             (n, memoryview(c.values), memoryview(c.valid))
             for n, c in given
-            if isinstance(c, Masked)
+            if isinstance(c, MaskedColumn)
         ]
         self._plain = [(n, c.data) for n, c in given if isinstance(c, np.ndarray)]
 
@@ -136,7 +136,7 @@ class AttributeViews:
         for name, names, codes in self._codes:
             cut[name] = Codes(names, codes[low:high])
         for name, values, valid in self._masked:
-            cut[name] = Masked(values[low:high], valid[low:high])
+            cut[name] = MaskedColumn(values[low:high], valid[low:high])
         return cut
 
 

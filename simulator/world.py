@@ -21,7 +21,7 @@ from slackwater.simulator.balance import Account, add_links
 from slackwater.simulator.clocks import Clock, ClockSettings, draw_rates
 from slackwater.simulator.device import Device
 from slackwater.simulator.digest import FrameDigest
-from slackwater.simulator.feed import Feed
+from slackwater.simulator.feed import DeviceFeed
 from slackwater.simulator.gateway_host import GatewayHost
 from slackwater.simulator.links import Place
 from slackwater.simulator.network import Network
@@ -187,7 +187,7 @@ class World:
         stamps = clock
         if source.device_clock is not None:
             stamps = self._clock(f"{name}/device", source.device_clock.clock, life)
-        feed = Feed(batches, stamps, source.workload.streams(), read)
+        feed = DeviceFeed(batches, stamps, source.workload.streams(), read)
         drawn = int(self._seeds.generator(f"poll/{name}").integers(max(source.poll_ns, 1)))
         phase_ns = drawn if source.poll_phase_ns is None else source.poll_phase_ns
         cookies = self._seeds.generator(f"sync/{name}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from slackwater.edge_agent.abstraction.settings import AbstractSettings
 from slackwater.edge_agent.messages import StreamSchema
-from slackwater.edge_agent.packing import Codes, Masked
+from slackwater.edge_agent.packing import Codes, MaskedColumn
 from slackwater.edge_agent.settings_file import line_numbers, line_of
 from slackwater.simulator.clocks import ClockSettings
 from slackwater.simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
 from slackwater.simulator.digest import FrameDigest
 from slackwater.simulator.links import LinkSettings, Outage
 from slackwater.simulator.losses import Bernoulli, GilbertElliott
-from slackwater.simulator.recorded import DelaySettings, Recorded, data_directory
+from slackwater.simulator.recorded import DelaySettings, RecordedSettings, data_directory
 from slackwater.simulator.run import LOG, MANIFEST, TRUTH, simulate_to
 from slackwater.simulator.scenario import START_NS, GatewayPlace, Scenario, SourceSettings
 from slackwater.simulator.scenario_file.building import FileScenario
@@ -45,10 +45,10 @@ __all__ = [
     "LinkSettings",
     "Lognormal",
     "Made",
-    "Masked",
+    "MaskedColumn",
     "Outage",
     "Pareto",
-    "Recorded",
+    "RecordedSettings",
     "RecordedStream",
     "Scenario",
     "Seeds",

@@ -170,7 +170,7 @@ class SocketsSetup:
         )
         return SourceSettings(
             name=device.name,
-            workload=Listed(device.type, *self.events[device.name]),
+            workload=ListedEvents(device.type, *self.events[device.name]),
             clock=ClockSettings(offset_ns=-device.fast_ns, skew_ppb=-device.rate_ppm * 1000),
             up=up,
             down=down,
@@ -182,7 +182,7 @@ class SocketsSetup:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedEvents:
     """A simulated device's events, as they are listed."""
 
     type: str

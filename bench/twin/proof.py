@@ -37,7 +37,7 @@ Pair = tuple[tuple[str, int], tuple[str, int]]
 
 
 @dataclass(frozen=True)
-class Proved:
+class TwinOutcome:
     """One setting: metrics of both worlds, shares from 0 to 1 and times in ns.
 
     ``answer_delay``: live, until the answer's line was seen in its file.
@@ -59,7 +59,7 @@ class Proved:
         return {name: by for name, by in found.items() if abs(by) > AGREE}
 
 
-def prove(setting: TwinSetting, folder: Path, validate_s: int = VALIDATE_SECONDS) -> Proved:
+def prove(setting: TwinSetting, folder: Path, validate_s: int = VALIDATE_SECONDS) -> TwinOutcome:
     """Both worlds of one setting.
 
     Raises:
@@ -73,7 +73,7 @@ def prove(setting: TwinSetting, folder: Path, validate_s: int = VALIDATE_SECONDS
             twins.append(done.score.facts["metrics"][QUERY])
     predicted = {name: fmean(each[name] for each in twins) for name in METRICS}
     found = {name: measured[name] for name in METRICS}
-    return Proved(setting, found, predicted, round(measured["results"]), live.validation)
+    return TwinOutcome(setting, found, predicted, round(measured["results"]), live.validation)
 
 
 def live_metrics(setting: TwinSetting, live: LiveRun) -> dict[str, float]:
@@ -116,7 +116,7 @@ def true_matches(setting: TwinSetting) -> dict[Pair, int]:
     return found
 
 
-def table(found: Sequence[Proved]) -> str:
+def table(found: Sequence[TwinOutcome]) -> str:
     """For people."""
     lines = [f"{'':14}{'metric':22}{'live':>12}{'twin':>12}{'difference':>12}"]
     for each in found:

@@ -20,7 +20,7 @@ from slackwater.edge_agent.drivers.channel import Channel, MemoryChannel, Outbox
 from slackwater.edge_agent.drivers.metrics import MetricsServer, metrics_text
 from slackwater.edge_agent.drivers.outlets import AbstractingOutlet
 from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
-from slackwater.edge_agent.drivers.status import StatusFile, Systemd, Tellings, status_of
+from slackwater.edge_agent.drivers.status import LineWriter, StatusFile, Systemd, status_of
 from slackwater.edge_agent.listening import interface_of
 from slackwater.edge_agent.outbox.outbox import Outbox, OutboxFolder
 from slackwater.edge_agent.outbox.spooled_session import NUMBERS_LOST, SpooledSession
@@ -46,7 +46,7 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
         AgentError: an input that cannot be read at all, a certificate, an outbox.
     """
     clock.DEVICE.bend(settings.clock_ahead_ns, settings.clock_fast_ppb)
-    tellings = Tellings(tell)
+    tellings = LineWriter(tell)
     machines = [
         Abstraction(each, place, clock.read().wall_ns >> _COUNT_SHIFT)
         for place, each in enumerate(settings.abstracts)
@@ -102,7 +102,7 @@ def _metrics(settings: AgentSettings, channel: Channel) -> MetricsServer | None:
 
 
 def _channel(
-    settings: AgentSettings, tellings: Tellings, machines: Sequence[Abstraction]
+    settings: AgentSettings, tellings: LineWriter, machines: Sequence[Abstraction]
 ) -> Channel:
     tls = None if settings.tls is None else settings.tls.context()
     address = Address(gateways=settings.gateways, tls=tls, time_servers=settings.time_servers)
@@ -186,7 +186,7 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
 
 
 async def _watch(
-    settings: AgentSettings, channel: Channel, tellings: Tellings, systemd: Systemd
+    settings: AgentSettings, channel: Channel, tellings: LineWriter, systemd: Systemd
 ) -> None:
     """Reports changes, and writes the status file, at last with the outcome."""
     status = None if settings.status is None else StatusFile(settings.status)

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from slackwater.edge_agent import clock
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.drivers.agent_file import AgentSettings
 from slackwater.edge_agent.drivers.outlets import BaseOutlet
 from slackwater.edge_agent.drivers.session_driver import Address, SessionDriver
 from slackwater.edge_agent.drivers.spool_pump import SpoolPump
-from slackwater.edge_agent.drivers.status import Tellings
+from slackwater.edge_agent.drivers.status import LineWriter
 from slackwater.edge_agent.inputs.base import Outlet
 from slackwater.edge_agent.outbox.journal import Change, KnownKeys
 from slackwater.edge_agent.outbox.outbox import Outbox, OutboxFolder
@@ -84,7 +84,7 @@ class MemoryChannel(BaseOutlet):
     """Its own outlet; for devices without a disk that may be written."""
 
     def __init__(
-        self, settings: AgentSettings, session: AgentSession, address: Address, tellings: Tellings
+        self, settings: AgentSettings, session: AgentSession, address: Address, tellings: LineWriter
     ) -> None:
         super().__init__(tellings)
         self.driver = SessionDriver(session, address)
@@ -155,7 +155,7 @@ class MemoryChannel(BaseOutlet):
         self._sessions[sender] = known if kept else known + 1
         return self._sessions[sender]
 
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+    async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
         for bound in bounds:
             self.driver.session.clock(bound, clock.read())
         self.driver.carry_out()
@@ -199,7 +199,7 @@ class OutboxChannel(BaseOutlet):
 
     def __init__(
         self, settings: AgentSettings, folder: OutboxFolder, outboxes: Sequence[Outbox],
-        session_of: MakeSession, address: Address, tellings: Tellings, draw: Callable[[], int],
+        session_of: MakeSession, address: Address, tellings: LineWriter, draw: Callable[[], int],
     ) -> None:  # fmt: skip
         """``outboxes``: those to finish, and at the end the one to go on with; ``draw``: 64 random
         bits.
@@ -331,7 +331,7 @@ class OutboxChannel(BaseOutlet):
         assert isinstance(number, int)
         return number
 
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+    async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
         """They are on the disk before the events that they stamped are."""
         now = clock.read()
         await self.on_disk(self._live.outbox.clocks, bounds, now.wall_ns - now.mono_ns)

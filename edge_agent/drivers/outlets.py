@@ -19,9 +19,9 @@ from slackwater.edge_agent.abstraction.machine import (
 )
 from slackwater.edge_agent.abstraction.stored_state import changes_of, interval_rows
 from slackwater.edge_agent.clock import earliest
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.drivers.agent_file import AgentSettings
-from slackwater.edge_agent.drivers.status import Tellings
+from slackwater.edge_agent.drivers.status import LineWriter
 from slackwater.edge_agent.inputs.base import KeepsNothing, Outlet
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.journal import Change
@@ -33,7 +33,7 @@ from slackwater.edge_agent.packing import Row
 class BaseOutlet(ABC):
     """Counts, and cuts batches; a subclass says what ``_put`` does with a message's rows."""
 
-    def __init__(self, tellings: Tellings) -> None:
+    def __init__(self, tellings: LineWriter) -> None:
         self.counts: Counter[str] = Counter()
         self._tellings = tellings
 
@@ -146,7 +146,7 @@ class AbstractingOutlet:
     async def durable(self) -> None:
         await self._channel.outlet.durable()
 
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+    async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
         await self._channel.outlet.clocks(bounds)
 
     def bad(self, what: str, place: str) -> None:
@@ -220,7 +220,7 @@ class PrintingOutlet(KeepsNothing):
     """Prints every event as a line of JSON, as in a trace."""
 
     def __init__(
-        self, settings: AgentSettings, out: Callable[[str], object], tellings: Tellings
+        self, settings: AgentSettings, out: Callable[[str], object], tellings: LineWriter
     ) -> None:
         self.bad_count = 0
         self.counts: Counter[str] = Counter()
@@ -285,7 +285,7 @@ async def dry_run(
     settings: AgentSettings, out: Callable[[str], object], tell: Callable[[str], None]
 ) -> int:
     """Reads all inputs; gives 0, or 1 when records were bad."""
-    tellings = Tellings(tell)
+    tellings = LineWriter(tell)
     printing = PrintingOutlet(settings, out, tellings)
     machines = [Abstraction(each, place) for place, each in enumerate(settings.abstracts)]
     outlet = AbstractingOutlet(printing, machines, settings.streams)

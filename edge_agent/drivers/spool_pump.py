@@ -10,8 +10,8 @@ from typing import Any, Final
 from slackwater.edge_agent import clock
 from slackwater.edge_agent.drivers.agent_file import AgentSettings
 from slackwater.edge_agent.drivers.session_driver import SessionDriver
-from slackwater.edge_agent.drivers.status import Tellings
-from slackwater.edge_agent.outbox.inspection import Looked, look_for
+from slackwater.edge_agent.drivers.status import LineWriter
+from slackwater.edge_agent.outbox.inspection import IntervalSearch, look_for
 from slackwater.edge_agent.outbox.outbox import Outbox
 from slackwater.edge_agent.outbox.spool import Record
 from slackwater.edge_agent.outbox.spooled_session import DrainLimit, SpooledSession
@@ -33,7 +33,7 @@ class SpoolPump:
 
     def __init__(
         self, outbox: Outbox, driver_of: DriverOf, on_disk: OnDisk, settings: AgentSettings,
-        tellings: Tellings, draw: Callable[[], int],
+        tellings: LineWriter, draw: Callable[[], int],
     ) -> None:  # fmt: skip
         """``draw``: 64 random bits; ``driver_of`` makes the sockets of a new session."""
         self.outbox = outbox
@@ -146,7 +146,7 @@ class SpoolPump:
         if not asked:
             return
         try:
-            looked: Looked = await self._on_disk(look_for, self.outbox, list(asked))
+            looked: IntervalSearch = await self._on_disk(look_for, self.outbox, list(asked))
         except OSError as error:
             self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; it will be asked again")
             return

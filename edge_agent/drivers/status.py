@@ -25,7 +25,7 @@ _EVERY_NS: Final = 10 * 10**9
 _AT_ONCE: Final = 5
 
 
-class Tellings:
+class LineWriter:
     """Writes lines with ``tell``; from ``rarely`` 5 every 10 s and the number of others."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from slackwater.edge_agent import clock
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import Row
 from slackwater.edge_agent.sequence import DeviceCounters
@@ -141,7 +141,7 @@ class Outlet(Protocol):
         without one, when the gateway has acked it. Until then no sender may get an acknowledgement.
         """
 
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+    async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
         """Bounds of the clocks of devices: called before the events that they stamped."""
 
     def bad(self, what: str, place: str) -> None:
@@ -164,12 +164,12 @@ class KeepsNothing:
         del sender, kept
         return 0
 
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+    async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
         """Nobody asks for them."""
         del bounds
 
 
-class Input(Protocol):
+class InputReader(Protocol):
     """Reads events until there are no more. Cancelled when the agent stops."""
 
     @property
@@ -204,6 +204,6 @@ class Surroundings:
     """Counters of devices that survive a restart of the agent."""
 
 
-Maker = Callable[[Table, Surroundings], Input]
+Maker = Callable[[Table, Surroundings], InputReader]
 """From an ``[[input]]`` to the input. Asks the table for every setting that it knows, and has no
 effect outside: ``slackwater agent check`` calls it, too. Raises SettingsError."""

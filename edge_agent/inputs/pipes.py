@@ -17,7 +17,7 @@ from slackwater.edge_agent.inputs.record_fields import JsonBatch, RecordFields, 
 from slackwater.edge_agent.inputs.stamping import (
     AGENT,
     DEVICE,
-    Stamping,
+    StampingSettings,
     read_stamping,
     stamping_outlet,
 )
@@ -217,7 +217,7 @@ def stdin_input(table: Table, around: Surroundings) -> StdinInput:
     return found
 
 
-def _fields(table: Table, around: Surroundings) -> tuple[Stamping, RecordFields]:
+def _fields(table: Table, around: Surroundings) -> tuple[StampingSettings, RecordFields]:
     """A program on this device stamps by this device's clock, unless it says otherwise."""
     stamping = read_stamping(
         table, AGENT, delay_min_max_ns=100 * NS_PER["ms"], delay_max_ns=10 * NS_PER["s"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from slackwater.edge_agent.inputs.base import Input, Maker, Surroundings
+from slackwater.edge_agent.inputs.base import InputReader, Maker, Surroundings
 from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Kind, Table, read_kinds
 
@@ -26,7 +26,7 @@ class NamedInput(NamedTuple):
     """An input and its name in messages and the status file."""
 
     name: str
-    input: Input
+    input: InputReader
     counters: Sequence[DeviceCounters] = ()
     """Counters that survive a restart of the agent."""
 

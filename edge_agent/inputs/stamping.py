@@ -21,7 +21,7 @@ from slackwater.edge_agent.device_clock import (
 from slackwater.edge_agent.device_clock import (
     NS_PER_S,
     SAY_AGAIN_NS,
-    ClockBound,
+    DeviceClockBound,
     DeviceClockSettings,
     FollowedClock,
 )
@@ -46,7 +46,7 @@ _SUFFIX: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stamping:
+class StampingSettings:
     """The settings ``clock delay_min_max delay_max window skew_max`` of an input."""
 
     clock: str
@@ -56,7 +56,7 @@ class Stamping:
 def read_stamping(
     table: Table, default: str, *, delay_min_max_ns: int, delay_max_ns: int,
     also: Sequence[str] = (),
-) -> Stamping:  # fmt: skip
+) -> StampingSettings:  # fmt: skip
     """Raises SettingsError. ``also``: other words that ``clock`` may be, for ``device``."""
     clock = table.text("clock", default, among=(*CLOCKS, *also))
     longest = table.duration_ns("delay_max", delay_max_ns, low=1)
@@ -70,13 +70,13 @@ def read_stamping(
         )  # fmt: skip
     except SettingsError as error:
         raise table.wrong("delay_min_max", str(error)) from error
-    return Stamping(clock=DEVICE if clock in also else clock, device=settings)
+    return StampingSettings(clock=DEVICE if clock in also else clock, device=settings)
 
 
 class StampingClocks:
     """The clocks of one input's devices."""
 
-    def __init__(self, stamping: Stamping, around: Surroundings) -> None:
+    def __init__(self, stamping: StampingSettings, around: Surroundings) -> None:
         self.mode = stamping.clock
         self.counts: Counter[str] = Counter()
         """``clock_steps``: times that a device's clock was found set; ``clocks_forgotten``;
@@ -89,7 +89,7 @@ class StampingClocks:
         self._devices: dict[str, FollowedClock] = {}
         self._free = list(reversed(range(ARRIVALS_MAX)))
         self._used: deque[tuple[int, int]] = deque()
-        self._said: dict[int, ClockBound] = {}
+        self._said: dict[int, DeviceClockBound] = {}
 
     def device(self, name: str) -> FollowedClock:
         """The clock of a device; empty: the only one of the input."""
@@ -157,7 +157,7 @@ class StampingClocks:
                 ran = (mono_ns - before.mono) * skew_ppb // NS_PER_S
                 is_set = abs(ahead - before.high) > ran
                 name = f"{name}#{self._number()}" if is_set else before.clock
-            bound = ClockBound(
+            bound = DeviceClockBound(
                 name, ahead - self._settings.delay_max_ns, ahead, wall_ns, mono_ns, skew_ppb
             )
             if before is None or mono_ns - before.mono > SAY_AGAIN_NS or before.high != bound.high:
@@ -183,7 +183,7 @@ class StampingClocks:
 
 
 def stamping_outlet(
-    stamping: Stamping, fields: RecordFields, around: Surroundings, counts: Counter[str]
+    stamping: StampingSettings, fields: RecordFields, around: Surroundings, counts: Counter[str]
 ) -> Callable[[Outlet], Outlet]:
     """What an input of records hands its events to, in place of an outlet; ``fields``: its own."""
     if stamping.clock == AGENT:

@@ -38,14 +38,14 @@ LOOK_BYTES: Final = 8 << 20
 """Of the newest segments of a stream, per look: what is older is sent soon, as its turn comes."""
 
 
-class Looked(NamedTuple):
+class IntervalSearch(NamedTuple):
     """Records with some of the intervals looked for, and intervals that no record has."""
 
     records: list[tuple[int, Record]]
     gone: list[Interval]
 
 
-def look_for(outbox: Outbox, asked: Sequence[Interval]) -> Looked:
+def look_for(outbox: Outbox, asked: Sequence[Interval]) -> IntervalSearch:
     """*Disk.* Ignores what was not reached, or is not on the disk yet.
 
     Raises:
@@ -54,7 +54,7 @@ def look_for(outbox: Outbox, asked: Sequence[Interval]) -> Looked:
     ids: dict[int, set[int]] = defaultdict(set)
     for stream, id_ in asked:
         ids[stream].add(id_)
-    found = Looked([], [])
+    found = IntervalSearch([], [])
     for stream, wanted in ids.items():
         if stream >= len(outbox.spools):
             found.gone.extend((stream, id_) for id_ in wanted)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.edge_agent.clock_reports import CLOCKS_MAX
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.errors import AgentError, SettingsError
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.disk import DiskFiles, Files, load, store
 from slackwater.edge_agent.outbox.journal import Journal, StoredKeys
 from slackwater.edge_agent.outbox.spool import Spool
-from slackwater.edge_agent.sequence import Resumed
+from slackwater.edge_agent.sequence import ResumedStart
 
 # The folder of an outbox: one subfolder per start of the agent, the newest being the one in use.
 #
@@ -170,8 +170,10 @@ class OutboxStart:
     sessions: Mapping[str, int] = field(default_factory=dict)
     """The numbers of sessions with senders (``edge_agent.inputs.base.Outlet``)."""
     clocks: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """The newest bounds of devices' clocks: ``low high stamp mono skew_ppb`` of ``ClockBound``, on
-    the wall clock in place of the monotonic one, which ends with the machine's run."""
+    """The newest bounds of devices' clocks: ``low high stamp mono skew_ppb`` of
+    ``DeviceClockBound``, on the wall clock in place of the monotonic one, which ends with the
+    machine's run.
+    """
     counters: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     """By input and its bits where devices' numbers stood when the agent stopped in good order."""
 
@@ -234,9 +236,9 @@ class Outbox:
         """What is on the disk for sure."""
         self.store_start()
 
-    def resumed(self) -> Resumed:
+    def resumed(self) -> ResumedStart:
         """Where a session of this process begins."""
-        return Resumed(
+        return ResumedStart(
             start=self.start.start,
             welcomed=self.start.welcomed,
             again=self.start.processes > 1,
@@ -282,7 +284,7 @@ class Outbox:
         self.store_start()
         return draw
 
-    def clocks(self, bounds: Sequence[ClockBound], ahead_ns: int) -> None:
+    def clocks(self, bounds: Sequence[DeviceClockBound], ahead_ns: int) -> None:
         """*Disk.* Remembers what clocks are bounded by, before the events that they stamped.
 
         ``ahead_ns``: the wall clock minus the monotonic one.
@@ -295,10 +297,10 @@ class Outbox:
         self.start = replace(self.start, clocks=newest)
         self.store_start()
 
-    def known_clocks(self, ahead_ns: int) -> list[ClockBound]:
+    def known_clocks(self, ahead_ns: int) -> list[DeviceClockBound]:
         """What ``clocks`` remembers, also of processes before this one."""
         return [
-            ClockBound(
+            DeviceClockBound(
                 name.removesuffix(_REFUTES), low + ahead_ns, high + ahead_ns, stamp,
                 wall - ahead_ns, skew_ppb, name.endswith(_REFUTES),
             )

@@ -11,7 +11,7 @@ from slackwater.edge_agent.messages import Texts
 from slackwater.edge_agent.outbox.spool import Record
 from slackwater.edge_agent.pool import LinkState, PooledConnection
 from slackwater.edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
-from slackwater.edge_agent.sequence import Resumed
+from slackwater.edge_agent.sequence import ResumedStart
 from slackwater.edge_agent.session import AgentSession
 from slackwater.edge_agent.settings import SessionSettings
 
@@ -85,7 +85,7 @@ class SpooledSession(AgentSession):
         incarnation: int,
         cookie: Callable[[], int],
         jitter: Callable[[int], int],
-        resumed: Resumed,
+        resumed: ResumedStart,
     ) -> None:
         super().__init__(settings, streams, incarnation, cookie, jitter, resumed)
         self.heard = False

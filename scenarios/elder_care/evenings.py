@@ -27,7 +27,7 @@ ROOMS: Final = {"kitchen": DINNER, "bathroom": WASH, "pillbox": MEDICINE, "bed":
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class Activity:
     """An activity of a person, in true time."""
 
     person: str
@@ -39,16 +39,16 @@ class Doing:
 def plan_evenings(
     persons: Sequence[str], days: int, forgotten: float, start_ns: int,
     generator: np.random.Generator,
-) -> tuple[Doing, ...]:  # fmt: skip
+) -> tuple[Activity, ...]:  # fmt: skip
     """Dinner, washing and going to sleep every evening; medicine before that, if not forgotten.
 
     Some take it while they wash, some just before they go to sleep.
     """
-    found: list[Doing] = []
+    found: list[Activity] = []
 
     def do(person: str, type_: str, at: float, seconds: float) -> float:
         begin = start_ns + round(at * SECOND)
-        found.append(Doing(person, type_, begin, begin + round(seconds * SECOND)))
+        found.append(Activity(person, type_, begin, begin + round(seconds * SECOND)))
         return at + seconds
 
     for person in persons:
@@ -71,7 +71,7 @@ class Sensor:
     """The sensor of one room of one person; it looks four times a second."""
 
     person: str
-    doings: tuple[Doing, ...] = field(repr=False)
+    doings: tuple[Activity, ...] = field(repr=False)
 
     def streams(self) -> Sequence[StreamSchema]:
         return (StreamSchema(STREAM, {"person": "str"}),)

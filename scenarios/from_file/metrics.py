@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 SHARES: Final = {
-    "recall": "true results that are final, of all true ones",
+    "recall": "true results among the final ones, of all true ones",
     "precision": "final results that are true, of all final ones",
     "uncertain": "final results that are uncertain; for windows, those with ambiguous events",
     "wrong": "final results that are certain and not true, of all final ones",
@@ -25,9 +25,12 @@ DURATIONS: Final = {
     "detection_delay_max": "the slowest",
     "answer_delay_p50": "the same until a live engine emits it: with frame_every and answers_after",
     "answer_delay_p95": "the same, 95 of 100 are faster",
-    "hold_p95": "how long the order keeps events back, 95 of 100 for less",
+    "hold_p95": "hold of events by the order, 95 of 100 are held for less",
 }
-COUNTS: Final = {"results": "final results", "events": "events that happened"}
+COUNTS: Final = {
+    "results": "final results: emitted and not retracted",
+    "events": "events that happened",
+}
 METRICS: Final = {**SHARES, **DURATIONS, **COUNTS}
 OF_STREAM: Final = ("missing", "late", "disorder", "hold_p95", "events")
 """Metrics of the stream of events, not of a query."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from slackwater.log import ATTR_PREFIX, Frame
 from slackwater.log import records as r
-from slackwater.scenarios.mimic.recording import Charted
+from slackwater.scenarios.mimic.recording import ChartedEvents
 
 FRAME_ROWS: Final = 1_024
 
@@ -30,7 +30,7 @@ def site_of(patient: int) -> str:
     return f"p{patient}"
 
 
-def charted_frames(charted: Charted) -> Iterator[Frame]:
+def charted_frames(charted: ChartedEvents) -> Iterator[Frame]:
     """The events of one patient after another, each patient's in order of arrival."""
     names = pa.array(charted.tables, pa.string())
     of_table = pa.DictionaryArray.from_arrays(charted.table, names)
@@ -67,7 +67,7 @@ def _own_words(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, batch.schema.names)
 
 
-def source_counts(charted: Charted) -> dict[str, int]:
+def source_counts(charted: ChartedEvents) -> dict[str, int]:
     """Events of each ``site/source``."""
     tables = len(charted.tables)
     keys, counts = np.unique(charted.patient * tables + charted.table, return_counts=True)
@@ -77,7 +77,7 @@ def source_counts(charted: Charted) -> dict[str, int]:
     }
 
 
-def truth_table(charted: Charted) -> pa.Table:
+def truth_table(charted: ChartedEvents) -> pa.Table:
     """True events, in order of arrival per patient."""
     return pa.table(
         {

@@ -56,7 +56,7 @@ TABLES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Charted:
+class ChartedEvents:
     """The events of all tables, each patient's in order of arrival, patients by number.
 
     Attributes:
@@ -87,7 +87,7 @@ class Charted:
         return len(self.ts)
 
 
-def read_charted(data: Path, tables: tuple[str, ...] = tuple(TABLES)) -> Charted:
+def read_charted(data: Path, tables: tuple[str, ...] = tuple(TABLES)) -> ChartedEvents:
     """The tables from the folder ``mimic_iv_demo`` of ``data``.
 
     Raises:
@@ -107,7 +107,7 @@ def read_charted(data: Path, tables: tuple[str, ...] = tuple(TABLES)) -> Charted
     # Stable: at one instant by table, and as in the file.
     every = every.take(pa.array(np.lexsort((arrival, patient)))).combine_chunks()
     ints = {name: every.column(name).to_numpy() for name in ("patient", "ts", "te", "arrival")}
-    return Charted(
+    return ChartedEvents(
         tables,
         table=every.column("table").to_numpy().astype(np.int32),
         item=every.column("item").combine_chunks().dictionary_encode(),

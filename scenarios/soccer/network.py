@@ -16,7 +16,7 @@ from slackwater.simulation import (
     Exponential,
     Lognormal,
     Pareto,
-    Recorded,
+    RecordedSettings,
     Scenario,
     TwoPeak,
     Uniform,
@@ -30,7 +30,7 @@ DELAYS: Final[Mapping[str, DelaySettings]] = {
     "uniform": Uniform(low_ns=4 * MS, high_ns=45 * MS),
     "pareto": Pareto(min_ns=6 * MS, shape=2.2, max_ns=600 * MS),
     "constant": Constant(delay_ns=5 * MS),
-    "recorded": Recorded("net_cicv5g"),
+    "recorded": RecordedSettings("net_cicv5g"),
 }
 """One-way delays to the engine, by the value of the option ``delay``."""
 MIXED: Final = "mixed"

@@ -17,14 +17,14 @@ import pyarrow.csv as pacsv
 
 from slackwater.scenarios.intervals import Interval
 from slackwater.scenarios.mimic.importing import charted_frames, site_of, source_counts, truth_table
-from slackwater.scenarios.mimic.recording import FOLDER, Charted, read_charted
+from slackwater.scenarios.mimic.recording import FOLDER, ChartedEvents, read_charted
 from slackwater.scenarios.recorded_log import write_log, write_manifest
 
 TABLES: Final = ("inputevents", "procedureevents")
 VENTILATION, ANTIBIOTIC, CULTURE = "VENTILATION", "ANTIBIOTIC", "CULTURE"
 
 
-def read_intervals(data: Path) -> Charted:
+def read_intervals(data: Path) -> ChartedEvents:
     """The chosen rows; ``item`` has their types.
 
     Raises:

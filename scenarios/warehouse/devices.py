@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.scenarios.options import tables_of
-from slackwater.scenarios.warehouse.stored import Stored, zone_name
+from slackwater.scenarios.warehouse.stored import StoreDevice, zone_name
 from slackwater.simulation import Scenario, build_from_tables
 
 FILE: Final = Path(__file__).with_name("warehouse.toml")
-WORLDS: Final = {"cold-store": Stored}
+WORLDS: Final = {"cold-store": StoreDevice}
 """Models of workloads of scenario files."""
 _OF_ZONE: Final = 2
 """Devices of a zone; those of the first zone represent all."""

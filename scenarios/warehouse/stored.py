@@ -17,7 +17,7 @@ PALLETS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoreDevice:
     """The sensor of a zone, ``A`` to ``Z``: of temperature and humidity, or a reader of pallets.
 
     Attributes:

@@ -17,7 +17,7 @@ from slackwater.simulator.scenario_file.settings import (
     COUNT_MAX,
     FILES,
     QUERIES,
-    Answering,
+    AnswerSettings,
     GroupClock,
     clocks_of,
     merged,
@@ -71,7 +71,7 @@ class FileScenario:
     simulated: Scenario
     queries: Mapping[str, str]
     tables: Mapping[str, str]
-    answering: Answering
+    answering: AnswerSettings
     thresholds: tuple[str, ...]
 
     @property
@@ -154,7 +154,7 @@ def _build(
         scenario,
         parse_texts_by_name(tables.get("queries", {}), QUERIES, f"{place}.queries"),
         parse_texts_by_name(tables.get("tables", {}), FILES, f"{place}.tables"),
-        parse(Answering, tables.get("engine", {}), f"{place}.engine"),
+        parse(AnswerSettings, tables.get("engine", {}), f"{place}.engine"),
         parse_texts(tables.get("thresholds", []), f"{place}.thresholds"),
     )
 

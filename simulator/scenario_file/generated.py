@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, StreamSchema
-from slackwater.edge_agent.packing import Codes, Masked
+from slackwater.edge_agent.packing import Codes, MaskedColumn
 from slackwater.edge_agent.records import DEFAULT_STREAM
 from slackwater.engine.core.errors import UserError
 from slackwater.simulator.scenario_file.attributes import AttributeLaw, parse_attributes
@@ -54,7 +54,7 @@ def taken(column: np.ndarray, kind: str) -> AttrColumn:
     types: dict[str, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_}
     values = np.zeros(column.size, types[kind])
     values[valid] = column[valid].astype(types[kind])
-    return values if valid.all() else Masked(values.data, valid.data)
+    return values if valid.all() else MaskedColumn(values.data, valid.data)
 
 
 def described(
@@ -66,7 +66,7 @@ def described(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Described:
+class _EventSettings:
     """Settings of the events of every made-up workload.
 
     Attributes:
@@ -104,7 +104,7 @@ class _Described:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeriodicEvents(_Described):
+class PeriodicEvents(_EventSettings):
     """An event every ``period_ns``, the first at ``phase_ns`` after the start."""
 
     period_ns: int
@@ -125,7 +125,7 @@ class PeriodicEvents(_Described):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoissonEvents(_Described):
+class PoissonEvents(_EventSettings):
     """Events at random instants, ``mean_ns`` apart on average."""
 
     mean_ns: int

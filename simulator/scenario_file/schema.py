@@ -14,12 +14,12 @@ from typing import Any, Final
 from slackwater.simulator.delays import DELAY_MODELS
 from slackwater.simulator.links import LinkSettings
 from slackwater.simulator.losses import LOSS_MODELS
-from slackwater.simulator.recorded import Recorded
+from slackwater.simulator.recorded import RecordedSettings
 from slackwater.simulator.scenario import GatewayPlace, SourceSettings
 from slackwater.simulator.scenario_file.attributes import ATTRIBUTES
 from slackwater.simulator.scenario_file.generated import GENERATED
 from slackwater.simulator.scenario_file.machine import Machine, State
-from slackwater.simulator.scenario_file.settings import Answering, GroupClock
+from slackwater.simulator.scenario_file.settings import AnswerSettings, GroupClock
 from slackwater.simulator.settings import PARSER, parse_share
 
 Schema = dict[str, Any]
@@ -85,7 +85,7 @@ def schema(worlds: Mapping[str, type[Any]]) -> Schema:
             "gateway": _of_class(GatewayPlace),
             "queries": {"type": "object", "additionalProperties": {"type": "string"}},
             "tables": {"type": "object", "additionalProperties": {"type": "string"}},
-            "engine": _of_class(Answering),
+            "engine": _of_class(AnswerSettings),
             "thresholds": _TEXTS,
         },
         "$defs": {
@@ -169,7 +169,7 @@ def _of_class(cls: type[Any], leave_out: tuple[str, ...] = ()) -> Schema:
 
 def _of_field(cls: type[Any], name: str, hint: Any) -> Schema:
     if cls is LinkSettings and name == "delay":
-        return {"anyOf": [DURATION, *_models({**DELAY_MODELS, "recorded": Recorded})]}
+        return {"anyOf": [DURATION, *_models({**DELAY_MODELS, "recorded": RecordedSettings})]}
     if cls is LinkSettings and name == "loss":
         return {"anyOf": [_SHARE, *_models(LOSS_MODELS)]}
     if cls in (State, Machine) and name in _OF_MACHINES:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.messages import NAMES_MAX, Texts
-from slackwater.edge_agent.settings import PromiseSettings, Promising
+from slackwater.edge_agent.settings import PromiseRule, PromiseSettings
 from slackwater.edge_agent.unacked import ResendTimeout
 
 NAMES = ["A", "B", "C"]
@@ -22,23 +22,23 @@ def texts(codes: list[int]) -> Texts:
 
 
 def test_nothing_is_promised_by_default() -> None:
-    assert not any(Promising(PromiseSettings()).due(100, None) for _ in range(100))
+    assert not any(PromiseRule(PromiseSettings()).due(100, None) for _ in range(100))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.25, 0.3, 0.4, 1.0])
 def test_events_one_by_one_get_their_share_of_promises(share: float) -> None:
-    rule = Promising(PromiseSettings(share=share, phase=0.5))
+    rule = PromiseRule(PromiseSettings(share=share, phase=0.5))
     promises = sum(len(rule.due(1, None)) for _ in range(1000))
     assert abs(promises - 1000 * share) <= 1
 
 
 def test_a_message_is_followed_by_one_promise_at_most() -> None:
-    rule = Promising(PromiseSettings(share=0.5))
+    rule = PromiseRule(PromiseSettings(share=0.5))
     assert [rule.due(rows, None) for rows in (9, 1, 1)] == [[None], [None], []]
 
 
 def test_the_phase_moves_the_first_promise() -> None:
-    early, late = (Promising(PromiseSettings(share=0.25, phase=phase)) for phase in (0.75, 0))
+    early, late = (PromiseRule(PromiseSettings(share=0.25, phase=phase)) for phase in (0.75, 0))
     assert [bool(early.due(1, None)) for _ in range(5)] == [True, False, False, False, True]
     assert [bool(late.due(1, None)) for _ in range(5)] == [False, False, False, True, False]
 
@@ -49,7 +49,7 @@ def test_the_phase_moves_the_first_promise() -> None:
     every=st.sampled_from([1, 2, 4, 8]),
 )
 def test_each_type_is_promised_by_its_own_count(messages: list[list[int]], every: int) -> None:
-    rule = Promising(PromiseSettings(share=1 / every, by_type=True))
+    rule = PromiseRule(PromiseSettings(share=1 / every, by_type=True))
     seen: Counter[int] = Counter()
     for codes in messages:
         before = seen.copy()
@@ -61,13 +61,13 @@ def test_each_type_is_promised_by_its_own_count(messages: list[list[int]], every
 
 
 def test_one_type_for_a_whole_message() -> None:
-    rule = Promising(PromiseSettings(share=0.5, by_type=True))
+    rule = PromiseRule(PromiseSettings(share=0.5, by_type=True))
     assert rule.due(2, Texts(["EXIT"], None)) == ["EXIT"]
     assert rule.due(2, None) == [None]
 
 
 def test_types_without_end_take_no_memory_without_end() -> None:
-    rule = Promising(PromiseSettings(share=1.0, by_type=True))
+    rule = PromiseRule(PromiseSettings(share=1.0, by_type=True))
     said = [rule.due(1, Texts([f"T{n}"], None)) for n in range(NAMES_MAX + 5)]
     assert said[NAMES_MAX - 1 :] == [[f"T{NAMES_MAX - 1}"], *[[None]] * 5]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent.device_clock import (
     WINDOW_MESSAGES,
-    ClockBound,
+    DeviceClockBound,
     DeviceClockSettings,
     FollowedClock,
 )
@@ -31,7 +31,9 @@ def a_clock(**changes: int) -> FollowedClock:
     return FollowedClock("monitor", settings_, numbers.__next__)
 
 
-def in_force(said: dict[str, list[ClockBound]], name: str, mono: int) -> tuple[Fraction, Fraction]:
+def in_force(
+    said: dict[str, list[DeviceClockBound]], name: str, mono: int
+) -> tuple[Fraction, Fraction]:
     """What an engine that believes all of it takes a clock's offset to lie in."""
     lows, highs = [], []
     for bound in said[name]:
@@ -47,7 +49,7 @@ def run(world: World, clock: FollowedClock, grain: int) -> list[tuple[str, int, 
     A clock that is set ahead, while its messages are slower than that, shows it by a faster one:
     until then, a window at most, offsets may lie outside; then their clock's bound is refuted.
     """
-    said: dict[str, list[ClockBound]] = {}
+    said: dict[str, list[DeviceClockBound]] = {}
     found, hidden = [], []
     for at, mono, stamp, offset in world.messages:
         clock.heard(mono, stamp, 0 if grain == 1 else grain)

@@ -10,7 +10,7 @@ from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import ntp
 from slackwater.edge_agent.clock import Now
 from slackwater.edge_agent.clock_reports import ClockReports
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.ntp import NtpKey
 from slackwater.edge_agent.timesync import (
@@ -20,7 +20,7 @@ from slackwater.edge_agent.timesync import (
     SyncState,
     TimeSync,
 )
-from slackwater.edge_agent.unacked import Unacked
+from slackwater.edge_agent.unacked import UnackedMessages
 
 MS = 10**6
 
@@ -191,10 +191,10 @@ def test_a_clock_has_a_status() -> None:
 
 def test_what_is_known_of_an_agents_and_its_devices_clocks() -> None:
     own = SyncReport(5 * S, 2 * MS, START, 1000, 50_000)
-    reports = ClockReports(Unacked([m.CONTROL], 1 << 20))
+    reports = ClockReports(UnackedMessages([m.CONTROL], 1 << 20))
     now = Now(START, 0)
     slow = 20 * S
-    device = ClockBound("monitor#7", slow - START, slow - START + MS, START - slow, 0, 50_000)
+    device = DeviceClockBound("monitor#7", slow - START, slow - START + MS, START - slow, 0, 50_000)
     unknown = {"offset": None, "bound": None, "status": "unknown"}
     reports.put(device, 0)
     assert reports.states(ClockStatus.UNKNOWN, now) == [
@@ -217,9 +217,9 @@ def test_what_is_known_of_an_agents_and_its_devices_clocks() -> None:
 
 def test_what_refutes_a_bound_takes_no_place_of_it() -> None:
     """An agent that is off line keeps both: alone, either is wrong for some events."""
-    unacked = Unacked([m.CONTROL], 1 << 20)
+    unacked = UnackedMessages([m.CONTROL], 1 << 20)
     reports = ClockReports(unacked)
-    device = ClockBound("monitor#7", 0, MS, START, 0, 50_000)
+    device = DeviceClockBound("monitor#7", 0, MS, START, 0, 50_000)
     assert reports.put(device, 0) == 1
     assert reports.put(device._replace(high=MS - 1), 1) == 1  # in the place of what was not sent
     refuting = device._replace(low=-2 * S, high=-S, refutes=True)

@@ -16,7 +16,7 @@ from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import records as limits
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.errors import WireError
-from slackwater.edge_agent.packing import Codes, Masked, data_message, packed
+from slackwater.edge_agent.packing import Codes, MaskedColumn, data_message, packed
 
 SEQS = st.integers(0, 2**62 - 1)
 TIMES = st.integers(-limits.TIME_MAX_NS, limits.TIME_MAX_NS)
@@ -271,7 +271,10 @@ def test_columns_of_any_buffer_give_the_same_message() -> None:
         ({"attrs": {"z": array("q", [1, 2])}}, "stream e has no attribute z; it has: i, f, b, s"),
         ({"attrs": {"i": Codes(["a"], array("i", [0, 0]))}}, "attribute i is of type int"),
         ({"attrs": {"s": array("q", [0, 0])}}, "attribute s is of type str"),
-        ({"attrs": {"i": Masked(array("q", [0, 0]), b"\1")}}, r"i \(valid\): 1 elements for 2"),
+        (
+            {"attrs": {"i": MaskedColumn(array("q", [0, 0]), b"\1")}},
+            r"i \(valid\): 1 elements for 2",
+        ),
     ],
 )
 def test_a_wrong_column_is_named(columns: dict[str, Any], message: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.clock import Now
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.packing import Codes
 from slackwater.edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
 from slackwater.edge_agent.settings import SessionSettings
@@ -18,7 +18,7 @@ from slackwater.engine.gateway.frames import clock_name
 from tests.gateway.conftest import SCHEMA, SYNC, Bench, a_data, a_hello
 
 MS, S = 10**6, 10**9
-BOUND = ClockBound("monitor#1", 20 * S, 20 * S + 100 * MS, 5 * S, 25 * S, 50_000)
+BOUND = DeviceClockBound("monitor#1", 20 * S, 20 * S + 100 * MS, 5 * S, 25 * S, 50_000)
 
 
 class Pair:

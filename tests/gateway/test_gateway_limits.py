@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
-from slackwater.edge_agent.packing import Codes, Masked, data_message, encoded_data
+from slackwater.edge_agent.packing import Codes, MaskedColumn, data_message, encoded_data
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.gateway import settings as addresses
@@ -235,9 +235,9 @@ def test_infinite_is_refused_and_nan_is_no_value() -> None:
     none = {"ts": np.zeros(2, np.int64), "te": None, "ids": None, "types": None}
     data_message(0, schema, **none, attrs={"v": np.array([1, nan])})
     data_message(
-        0, schema, **none, attrs={"v": Masked(np.array([1, inf]), np.array([True, False]))}
+        0, schema, **none, attrs={"v": MaskedColumn(np.array([1, inf]), np.array([True, False]))}
     )
-    for column in (np.array([1, -inf]), Masked(np.array([1, inf]), np.array([False, True]))):
+    for column in (np.array([1, -inf]), MaskedColumn(np.array([1, inf]), np.array([False, True]))):
         with pytest.raises(ValueError, match="v: an infinite value"):
             data_message(0, schema, **none, attrs={"v": column})
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slackwater.edge_agent.clock import Now
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.packing import Codes
 from slackwater.edge_agent.session import (
@@ -176,7 +176,9 @@ def test_when_a_gateway_goes_the_next_one_gets_what_it_has_not_acked(connections
 def test_events_wait_until_the_other_clock_is_compared_and_no_sync_is_of_the_first() -> None:
     field = Field()
     field.later(S)
-    field.session.clock(ClockBound("meter#1", 20 * S, 20 * S + MS, 5 * S, 25 * S, 50), field.now())
+    field.session.clock(
+        DeviceClockBound("meter#1", 20 * S, 20 * S + MS, 5 * S, 25 * S, 50), field.now()
+    )
     field.run()
     field.leave(0)  # before the bound is acked: it was made of the first gateway's clock
     field.emit(2, "meter#1")

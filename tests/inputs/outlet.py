@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.inputs.base import Surroundings
 from slackwater.edge_agent.inputs.registry import NamedInput, read_inputs
@@ -26,7 +26,7 @@ class KeptOutlet:
         self.keys: set[bytes] = set()
         self.sessions: dict[str, int] = {}
         self.faults: list[str] = []
-        self.bounds: list[ClockBound] = []
+        self.bounds: list[DeviceClockBound] = []
         self.bad_count = 0
         self.room = True
         self.safe = asyncio.Event()
@@ -48,7 +48,7 @@ class KeptOutlet:
             self.sessions[sender] = self.sessions.get(sender, 0) + 1
         return self.sessions[sender]
 
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+    async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
         self.bounds += bounds
 
     async def durable(self) -> None:

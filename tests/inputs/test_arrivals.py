@@ -9,10 +9,10 @@ from slackwater.edge_agent.clock import Now
 from slackwater.edge_agent.clock_reports import ClockReports
 from slackwater.edge_agent.device_clock import DeviceClockSettings
 from slackwater.edge_agent.inputs.base import Surroundings
-from slackwater.edge_agent.inputs.stamping import Stamping, StampingClocks
+from slackwater.edge_agent.inputs.stamping import StampingClocks, StampingSettings
 from slackwater.edge_agent.packing import Row
 from slackwater.edge_agent.timesync import SyncReport
-from slackwater.edge_agent.unacked import Unacked
+from slackwater.edge_agent.unacked import UnackedMessages
 from slackwater.edge_agent.wire import Decoder
 from tests.inputs.outlet import NOW_NS, KeptOutlet
 
@@ -26,14 +26,14 @@ async def test_events_of_before_and_behind_a_step_keep_a_bound_each(by: int) -> 
     and a bound that says something newer of the same clock takes the place of the one before.
     """
     outlet, clock = KeptOutlet(), Now(NOW_NS, 0)
-    unacked = Unacked([m.CONTROL], 1 << 20)
+    unacked = UnackedMessages([m.CONTROL], 1 << 20)
     reports, number = ClockReports(unacked), 0
     around = Surroundings(
         schemas={}, name="in", wall_ns=lambda: clock.wall_ns, mono_ns=lambda: clock.mono_ns,
         jitter=lambda most: most,
     )  # fmt: skip
     device = DeviceClockSettings(delay_min_max_ns=0, delay_max_ns=LATEST)
-    stamping = StampingClocks(Stamping(clock="arrival", device=device), around)
+    stamping = StampingClocks(StampingSettings(clock="arrival", device=device), around)
     happened: list[tuple[Row, int]] = []
     for place in range(40):
         mono, was_set = place * S, by if place >= 20 else 0

@@ -11,7 +11,7 @@ import pytest
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.registry import parse_order
-from slackwater.simulator.run import FrameList, Simulated, simulate
+from slackwater.simulator.run import FrameList, SimulationOutcome, simulate
 from slackwater.simulator.scenario import read_scenario
 
 MINUTES = 15
@@ -22,7 +22,7 @@ LINKS = {
 }
 
 
-def world(seed: int) -> tuple[list[Frame], Simulated]:
+def world(seed: int) -> tuple[list[Frame], SimulationOutcome]:
     """Devices ``CLOCK/LINK``: what they logged, and the truth."""
     sources = [
         {
@@ -47,7 +47,7 @@ def world(seed: int) -> tuple[list[Frame], Simulated]:
 
 
 def errors(
-    order: str, frames: list[Frame], done: Simulated
+    order: str, frames: list[Frame], done: SimulationOutcome
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], dict[str, dict[str, Any]]]:
     """By source the errors of ref and what they are said to be at most [ns]; counters of clocks."""
     events = done.events.to_pydict()

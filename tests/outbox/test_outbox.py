@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slackwater.edge_agent.device_clock import ClockBound
+from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.disk import load
 from slackwater.edge_agent.outbox.outbox import START, Outbox, OutboxFolder, OutboxStart
@@ -448,7 +448,7 @@ def test_without_a_limit_nothing_waits() -> None:
 def test_bounds_of_clocks_outlive_the_process_and_its_monotonic_clock() -> None:
     disk = FakeDisk(Random(1), 0.0)
     outbox = Outbox(disk, FIRST, [1 << 20], 300)
-    bound = ClockBound("monitor#7", -20, 30, stamp=1000, mono=500, skew_ppb=50_000)
+    bound = DeviceClockBound("monitor#7", -20, 30, stamp=1000, mono=500, skew_ppb=50_000)
     outbox.clocks([bound, bound._replace(clock="reader#1")], ahead_ns=10_000)
     outbox.clocks([bound._replace(high=25)], ahead_ns=10_000)
     kept = load(disk, START)

@@ -22,7 +22,13 @@ from slackwater.engine.scenario import Score
 from slackwater.scenarios.mimic import Mimic
 from slackwater.scenarios.mimic.answers import asked_again, true_counts
 from slackwater.scenarios.mimic.importing import charted_frames, source_counts, truth_table
-from slackwater.scenarios.mimic.recording import DAY_NS, SHIFT_DAYS, TABLES, Charted, read_charted
+from slackwater.scenarios.mimic.recording import (
+    DAY_NS,
+    SHIFT_DAYS,
+    TABLES,
+    ChartedEvents,
+    read_charted,
+)
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_recording = pytest.mark.skipif(
@@ -124,7 +130,7 @@ def write(tmp_path: Path) -> Write:
     return to_files
 
 
-def records_of(charted: Charted) -> list[dict[str, Any]]:
+def records_of(charted: ChartedEvents) -> list[dict[str, Any]]:
     return [
         {"site": frame.site, **row}
         for frame in charted_frames(charted)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from slackwater.paper import PaperRun
-from slackwater.scenarios.papers.z10.after_answer import Answered, answered
+from slackwater.scenarios.papers.z10.after_answer import AnsweredMatches, answered
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
     REALTIME,
@@ -124,7 +124,7 @@ def test_each_result_leaves_when_memory_or_files_have_it(
 ) -> None:
     setup = MethodSetup(method, WorkloadShape(400, density=60), share, buffer=buffer)
     for seconds in (1, 40, 400):
-        found: Answered = answered(run, setup, seconds * SECOND)
+        found: AnsweredMatches = answered(run, setup, seconds * SECOND)
         left, at_once, wrong = by_hand(
             found.ran.arriving, setup, seconds * SECOND, k_ns(run, setup)
         )

@@ -12,7 +12,7 @@ import pytest
 
 from slackwater.edge_agent.abstraction.settings import AbstractSettings
 from slackwater.edge_agent.messages import StreamSchema
-from slackwater.edge_agent.packing import Codes, Masked
+from slackwater.edge_agent.packing import Codes, MaskedColumn
 from slackwater.engine.core.errors import UserError
 from slackwater.simulator.run import FrameList, simulate
 from slackwater.simulator.scenario import SourceSettings, read_scenario
@@ -44,7 +44,7 @@ class Readings:
         times = span.start_ns + np.arange(values.size, dtype=np.int64) * step
         ones = np.ones(values.size, np.uint8)
         attrs = {
-            "celsius": Masked(values, ones), "door": ones,
+            "celsius": MaskedColumn(values, ones), "door": ones,
             "shelf": Codes(["s1"], np.zeros(values.size, np.int32)),
         }  # fmt: skip
         yield Batch("climate", times, "READ", attrs)

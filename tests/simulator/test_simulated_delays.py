@@ -22,8 +22,8 @@ from slackwater.simulator.delays import (
 from slackwater.simulator.normals import Normals, survival
 from slackwater.simulator.recorded import (
     DelayTrace,
-    Recorded,
     RecordedDelay,
+    RecordedSettings,
     build_delay,
     data_directory,
 )
@@ -137,14 +137,14 @@ def test_a_recording_resampled_has_its_own_distribution() -> None:
 def test_cicv5g_is_read_as_half_round_trips() -> None:
     generator = Seeds(1).generator("delay")
     delay = build_delay(
-        Recorded("net_cicv5g", in_time=False), generator, 0.0, 0, data_directory({})
+        RecordedSettings("net_cicv5g", in_time=False), generator, 0.0, 0, data_directory({})
     )
     sample = np.array([delay.sample(0) for _ in range(20_000)])
     # First row of the file: 22 ms there and back; the median of all is 18 ms.
     assert np.median(sample) == 9 * MS
     assert np.all(sample % (MS // 2) == 0)
     again = build_delay(
-        Recorded("net_cicv5g"), Seeds(1).generator("delay"), 0.0, 0, data_directory({})
+        RecordedSettings("net_cicv5g"), Seeds(1).generator("delay"), 0.0, 0, data_directory({})
     )
     close = np.array([again.sample(t * MS) for t in range(20_000)])
     assert (np.diff(close) == 0).mean() > 0.9, "in time order, neighbouring instants share a delay"
@@ -152,4 +152,4 @@ def test_cicv5g_is_read_as_half_round_trips() -> None:
 
 def test_an_absent_recording_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"net_cicv5g is not there.*zenodo.*SLACKWATER_DATA"):
-        build_delay(Recorded("net_cicv5g"), Seeds(1).generator("d"), 0.0, 0, tmp_path)
+        build_delay(RecordedSettings("net_cicv5g"), Seeds(1).generator("d"), 0.0, 0, tmp_path)

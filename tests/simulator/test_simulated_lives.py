@@ -17,7 +17,7 @@ from slackwater.edge_agent.packing import Codes
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.simulator.clocks import Clock, ClockSettings, draw_rates
-from slackwater.simulator.run import Simulated, simulate
+from slackwater.simulator.run import SimulationOutcome, simulate
 from slackwater.simulator.scenario import CLOCK_ROWS_MAX, START_NS, Scenario, read_scenario
 from slackwater.simulator.scenario_file.building import build
 from slackwater.simulator.scenario_file.recording import RecordedStream
@@ -29,7 +29,7 @@ DAY = 86_400 * SECOND
 HERE = Path("/no/recordings/here")
 EVENT, POG, EOS = 0, 1, 5
 Rows = list[dict[str, Any]]
-Run = Callable[..., tuple[Simulated, Rows]]
+Run = Callable[..., tuple[SimulationOutcome, Rows]]
 
 
 def source(name: str, **given: Any) -> dict[str, Any]:

@@ -22,13 +22,13 @@ from slackwater.simulator.arrow_views import null_rows, plain_values
 from slackwater.simulator.balance import Account
 from slackwater.simulator.digest import FrameDigest
 from slackwater.simulator.links import Link, Tally
-from slackwater.simulator.run import FrameList, Simulated, simulate, simulate_to
+from slackwater.simulator.run import FrameList, SimulationOutcome, simulate, simulate_to
 from slackwater.simulator.scenario import read_scenario
 from slackwater.simulator.seeds import Seeds
 
 MS = 10**6
 Rows = list[dict[str, Any]]
-World = Callable[..., tuple[Simulated, Rows]]
+World = Callable[..., tuple[SimulationOutcome, Rows]]
 
 
 def source(name: str = "s0", **given_: Any) -> dict[str, Any]:

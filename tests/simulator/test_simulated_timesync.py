@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from slackwater.simulator.run import Simulated
+from slackwater.simulator.run import SimulationOutcome
 
 START_NS = 1_767_225_600 * 10**9
 MS = 10**6
 SECOND = 10**9
 Rows = list[dict[str, Any]]
-World = Callable[..., tuple[Simulated, Rows]]
+World = Callable[..., tuple[SimulationOutcome, Rows]]
 
 
 def delay(model: str, **given: Any) -> dict[str, Any]:
@@ -81,7 +81,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def measured(world: World, case: Case, **sync: Any) -> tuple[Simulated, Rows]:
+def measured(world: World, case: Case, **sync: Any) -> tuple[SimulationOutcome, Rows]:
     resolution = case.clock.get("resolution", "1 us")
     one = {
         "name": "s0",

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.messages import Ack, Data, StreamSchema
-from slackwater.edge_agent.packing import Codes, Masked
+from slackwater.edge_agent.packing import Codes, MaskedColumn
 from slackwater.edge_agent.pull_back import Excerpt
 from slackwater.simulator.network import Connection, rows_in
-from slackwater.simulator.run import Simulated
+from slackwater.simulator.run import SimulationOutcome
 from slackwater.simulator.seeds import Seeds
 from slackwater.simulator.workload import Batch, Span
 
@@ -23,7 +23,7 @@ START_NS = 1_767_225_600 * 10**9
 MS = 10**6
 SECOND = 10**9
 Rows = list[dict[str, Any]]
-World = Callable[..., tuple[Simulated, Rows]]
+World = Callable[..., tuple[SimulationOutcome, Rows]]
 EVENT, POG, SYNC, TICK, EOS = 0, 1, 3, 4, 5
 
 
@@ -219,7 +219,7 @@ class Mixed:
                 "x": np.array([0.5, 1.5, 2.5]),
                 "ok": np.array([True, False, True]),
                 "who": Codes(["ann", "bob"], np.array([1, -1, 0], np.int32)),
-                "maybe": Masked(np.array([7, 8, 9]), np.array([1, 0, 1], np.uint8)),
+                "maybe": MaskedColumn(np.array([7, 8, 9]), np.array([1, 0, 1], np.uint8)),
             },
             truth={"shop": np.array([4, 5, 6])},
         )

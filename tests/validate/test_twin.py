@@ -12,7 +12,7 @@ import pytest
 
 from bench.real_sockets.real_run import lacks
 from bench.twin import proof
-from bench.twin.proof import Proved, prove, true_matches
+from bench.twin.proof import TwinOutcome, prove, true_matches
 from bench.twin.settings import DEVICES, EACH_ONCE, SETTINGS, TwinSetting, type_of
 from slackwater.engine.apps.validate.quality import (
     RTO_LEAST_NS,
@@ -169,7 +169,7 @@ def test_a_recording_goes_with_a_scenario(capsys: pytest.CaptureFixture[str]) ->
 def test_a_prediction_that_is_off_is_seen() -> None:
     live = dict.fromkeys(proof.METRICS, 10.0) | {"uncertain": 0.1}
     twin = live | {"uncertain": 0.11, "detection_delay_p50": 50.0, "detection_delay_p95": 7.5}
-    found = Proved(SETTINGS[0], live, twin | {"answer_delay_p95": 15.0}, 100, {})
+    found = TwinOutcome(SETTINGS[0], live, twin | {"answer_delay_p95": 15.0}, 100, {})
     off = {"detection_delay_p95": -0.25, "answer_delay_p95": 0.5}
     assert found.disagreements() == pytest.approx(off)
     assert "-25.0%" in proof.table([found])

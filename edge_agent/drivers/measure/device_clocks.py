@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from slackwater.edge_agent.device_clock import device_of
 from slackwater.edge_agent.errors import AgentError
-from slackwater.edge_agent.inputs.base import Input, KeepsNothing
+from slackwater.edge_agent.inputs.base import InputReader, KeepsNothing
 from slackwater.edge_agent.inputs.hl7.listener import MESSAGE_MAX
 from slackwater.edge_agent.inputs.hl7.message import (
     Framing,
@@ -135,7 +135,7 @@ class ClockListener(KeepsNothing):
 
 
 async def heard_clocks(
-    source: Input, table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float,
+    source: InputReader, table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float,
     *, is_named: bool,
 ) -> DeviceFindings:  # fmt: skip
     """What the messages of the next ``patience_s`` say of the clocks that stamp them: of the one

@@ -54,7 +54,7 @@ AS_RUN: Final = Extension()
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class ExtensionRelease:
     """What it let go, in order: times of the events, when they came and when they went [ns].
 
     ``alphas``: one per batch.
@@ -68,7 +68,7 @@ class Let:
 
 def let_go(
     data: DataSet, publishers: Sequence[PublishedSource], settings: Extension = AS_RUN
-) -> Let:
+) -> ExtensionRelease:
     """The events of ``data`` from every source with a right clock, through the extension.
 
     What it still holds at the end goes at the last arrival.
@@ -85,7 +85,7 @@ def let_go(
         ts, arrival, data.events.attributes["v_abs"][row].astype(np.float64), settings.batch,
         settings.kp, settings.kd, settings.error, z, settings.window_ns,
     )  # fmt: skip
-    return Let(ts[rows], arrival[rows], release, alphas)
+    return ExtensionRelease(ts[rows], arrival[rows], release, alphas)
 
 
 @njit

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from slackwater.measures import Durations, Measures
-from slackwater.scenarios.papers.r19.aq_extension import Let
-from slackwater.scenarios.papers.r19.released_stream import Observed, by_batches
+from slackwater.scenarios.papers.r19.aq_extension import ExtensionRelease
+from slackwater.scenarios.papers.r19.released_stream import ReleasedOrder, by_batches
 
 
-def measures_of(let: Let, name: str, sources: int) -> Measures:
+def measures_of(let: ExtensionRelease, name: str, sources: int) -> Measures:
     """Of events that leave a source the instant they happen; nothing is dropped or given up."""
     n = len(let.ts)
     behind = _behind(let.ts)
@@ -24,10 +24,10 @@ def measures_of(let: Let, name: str, sources: int) -> Measures:
     )  # fmt: skip
 
 
-def series_of(let: Let) -> Observed:
+def series_of(let: ExtensionRelease) -> ReleasedOrder:
     """Holds over every ``BATCH`` events, and what is out of order."""
     means, maxima = by_batches(let.release - let.arrival)
-    return Observed(
+    return ReleasedOrder(
         released=len(let.ts),
         after_previous=int((np.diff(let.ts) < 0).sum()),
         after_any=_behind(let.ts),

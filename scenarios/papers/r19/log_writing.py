@@ -80,7 +80,7 @@ def frames(
     data: DataSet, publishers: Sequence[PublishedSource], attributes: Sequence[str]
 ) -> Iterator[Frame]:
     """The frames of ``write_log``, in order of arrival."""
-    feed = _Feed(data, attributes)
+    feed = _PublishedFeed(data, attributes)
     return _frames([feed] * len(publishers), publishers)
 
 
@@ -88,10 +88,10 @@ def merged_frames(
     data: Sequence[DataSet], publishers: Sequence[PublishedSource], attributes: Sequence[str]
 ) -> Iterator[Frame]:
     """The frames of a log in which every source publishes a data set of its own."""
-    return _frames([_Feed(each, attributes) for each in data], publishers)
+    return _frames([_PublishedFeed(each, attributes) for each in data], publishers)
 
 
-class _Feed:
+class _PublishedFeed:
     """A data set in order of arrival."""
 
     def __init__(self, data: DataSet, attributes: Sequence[str]) -> None:
@@ -115,7 +115,9 @@ class _Feed:
         return part
 
 
-def _frames(feeds: Sequence[_Feed], publishers: Sequence[PublishedSource]) -> Iterator[Frame]:
+def _frames(
+    feeds: Sequence[_PublishedFeed], publishers: Sequence[PublishedSource]
+) -> Iterator[Frame]:
     synced = [(source, source.sync) for source in publishers if source.sync is not None]
     if synced:
         yield _sync_frame(synced)
@@ -133,7 +135,7 @@ def _frames(feeds: Sequence[_Feed], publishers: Sequence[PublishedSource]) -> It
             yield Frame(SITE, batch)
 
 
-def _cuts(feeds: Sequence[_Feed], publishers: Sequence[PublishedSource]) -> Iterator[int]:
+def _cuts(feeds: Sequence[_PublishedFeed], publishers: Sequence[PublishedSource]) -> Iterator[int]:
     """Ends of the slices of time, such that each holds about ``_ROWS_PER_FRAME`` records."""
     per_source = max(_ROWS_PER_FRAME // len(publishers), 1)
     last = max(int(feed.arrival[-1]) for feed in feeds)

@@ -23,7 +23,7 @@ from slackwater.scenarios.papers.r19.log_writing import (
 )
 from slackwater.scenarios.papers.r19.orders import CODE, OURS, PRINTED, Approach
 from slackwater.scenarios.papers.r19.passes import the_data_set
-from slackwater.scenarios.papers.r19.released_stream import Observed, observe
+from slackwater.scenarios.papers.r19.released_stream import ReleasedOrder, observe
 from slackwater.scenarios.papers.r19.single_source import ACCURACY
 from slackwater.scenarios.papers.r19.sync_draws import LEG_NS, Draws, draws
 from slackwater.scenarios.papers.r19.sync_draws import table as table_of_draws
@@ -46,9 +46,9 @@ class OffsetCase:
     sources' offsets were measured wrong. ``bound_ns``: by how much that may swap two events.
     """
 
-    without: Mapping[str, Observed]
-    synced: Mapping[str, Observed]
-    alike: Mapping[str, Observed]
+    without: Mapping[str, ReleasedOrder]
+    synced: Mapping[str, ReleasedOrder]
+    alike: Mapping[str, ReleasedOrder]
     errors_ns: tuple[int, int]
     bound_ns: int
 
@@ -124,19 +124,19 @@ def left_by_offset(run: PaperRun) -> Finding:
     return Finding((claim,), _tables(run, cases)[:2], (figure,))
 
 
-def _without(case: OffsetCase) -> Mapping[str, Observed]:
+def _without(case: OffsetCase) -> Mapping[str, ReleasedOrder]:
     return case.without
 
 
-def _synced(case: OffsetCase) -> Mapping[str, Observed]:
+def _synced(case: OffsetCase) -> Mapping[str, ReleasedOrder]:
     return case.synced
 
 
-def _alike(case: OffsetCase) -> Mapping[str, Observed]:
+def _alike(case: OffsetCase) -> Mapping[str, ReleasedOrder]:
     return case.alike
 
 
-_Of = Callable[[OffsetCase], Mapping[str, Observed]]
+_Of = Callable[[OffsetCase], Mapping[str, ReleasedOrder]]
 
 
 def _count(case: OffsetCase, each: Approach, of: _Of) -> int:
@@ -188,7 +188,7 @@ def _bound_ns(measured: tuple[SyncResult, SyncResult]) -> int:
 
 def _observed(
     run: PaperRun, name: str, ahead_ns: int, measured: tuple[SyncResult, SyncResult] | None
-) -> dict[str, Observed]:
+) -> dict[str, ReleasedOrder]:
     first, second = measured or (None, None)
     publishers = (
         PublishedSource("0", sync=first),

@@ -20,7 +20,7 @@ from slackwater.scenarios.papers.r19.log_writing import (
     write_log,
 )
 from slackwater.scenarios.papers.r19.orders import APPROACHES, AQ_KSLACK, Approach
-from slackwater.scenarios.papers.r19.released_stream import Observed, observe
+from slackwater.scenarios.papers.r19.released_stream import ReleasedOrder, observe
 
 READING: Final = Reading(departed=DEPARTED)
 SCHEMA: Final = ("sid", "x", "y", "z", "v_abs", "a_abs")
@@ -48,7 +48,7 @@ def many_sources(run: PaperRun, count: int) -> Measured:
     return run.once(("many sources", count), lambda: _measured(run, 3, sources(count), _VALUE))
 
 
-def over_time(run: PaperRun) -> dict[str, Observed]:
+def over_time(run: PaperRun) -> dict[str, ReleasedOrder]:
     """Latencies of every approach over batches of data set 1."""
     return run.once("over time", lambda: _over_time(run))
 
@@ -83,7 +83,7 @@ def _measured(
     return measured
 
 
-def _over_time(run: PaperRun) -> dict[str, Observed]:
+def _over_time(run: PaperRun) -> dict[str, ReleasedOrder]:
     one_source(run, 1)
     log = run.folder / "set-1-sources-1"
     found = {}

@@ -30,7 +30,7 @@ Advanced = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class Observed:
+class ReleasedOrder:
     """Counts of events released, and a series over batches of ``BATCH`` of them.
 
     ``after_previous``: out of order by R19's definition; ``after_previous_ms``: likewise, of times
@@ -56,7 +56,7 @@ def observe(
     truth: str,
     within_ns: int = 0,
     advanced: Advanced = lambda _rows: None,
-) -> Observed:
+) -> ReleasedOrder:
     """One pass over a site's frames without the future guard, as R19's prototype has none.
 
     Args:
@@ -92,7 +92,7 @@ class _Tally:
         self._previous = self._newest = _BEFORE_ALL
         self._source = -1
         self._waiting = np.empty(0, np.int64)
-        self.found = Observed()
+        self.found = ReleasedOrder()
 
     def add(self, batch: Released) -> None:
         columns, found = batch.columns, self.found

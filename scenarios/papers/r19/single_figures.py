@@ -16,7 +16,7 @@ from slackwater.scenarios.papers.r19.aq_variants import SETS, UNTRIED, most_left
 from slackwater.scenarios.papers.r19.data_sets import PROFILES
 from slackwater.scenarios.papers.r19.orders import AQ_KSLACK, CODE, MP_KSLACK, PRINTED, Approach
 from slackwater.scenarios.papers.r19.passes import Measured, hold_ms, left, one_source, over_time
-from slackwater.scenarios.papers.r19.released_stream import BATCH, Observed
+from slackwater.scenarios.papers.r19.released_stream import BATCH, ReleasedOrder
 from slackwater.scenarios.papers.r19.verdicts import judged
 from slackwater.scenarios.papers.verdicts import failing, listed
 
@@ -74,7 +74,7 @@ def approaches_over_time(run: PaperRun) -> Finding:
     """Figure 5.7."""
     series = over_time(run)
 
-    def drawn(name: str, title: str, of: Callable[[Observed], Sequence[float]]) -> Figure:
+    def drawn(name: str, title: str, of: Callable[[ReleasedOrder], Sequence[float]]) -> Figure:
         return drawing.lines(
             name,
             title,
@@ -117,7 +117,7 @@ def approaches_over_time(run: PaperRun) -> Finding:
     return Finding((claim,), (_over_time_table(series),), figures)
 
 
-def _share_below(mine: Observed, theirs: Observed) -> float:
+def _share_below(mine: ReleasedOrder, theirs: ReleasedOrder) -> float:
     """Of the batches that both have, those in which ``mine`` is faster."""
     pairs = list(zip(mine.held_mean_ns, theirs.held_mean_ns, strict=False))
     return sum(ours < other for ours, other in pairs) / len(pairs) if pairs else 1.0
@@ -227,7 +227,7 @@ def _bars(
     return Finding((), (Table(title, (what, *sets), tuple(rows)),), (figure,))
 
 
-def _over_time_table(series: dict[str, Observed]) -> Table:
+def _over_time_table(series: dict[str, ReleasedOrder]) -> Table:
     rows: list[tuple[str | float, ...]] = []
     for each in DRAWN:
         longest = _ms(series[each.name].held_max_ns or [0])
@@ -262,12 +262,12 @@ def _longest() -> int:
     return int(min(stall.longest_ns for stall in PROFILES[1].stalls) / 1e6)
 
 
-def _most(observed: Observed) -> float:
+def _most(observed: ReleasedOrder) -> float:
     """The longest hold [ms]."""
     return max(_ms(observed.held_max_ns), default=0.0)
 
 
-def _slowest(observed: Observed) -> int:
+def _slowest(observed: ReleasedOrder) -> int:
     """The batch with the longest hold."""
     return int(np.argmax(observed.held_max_ns)) if observed.held_max_ns else 0
 

@@ -50,7 +50,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredMatches:
     """``at_once``: (matches, 3), the results that memory gave. ``wrong``: of these, such as an
     event refutes that memory had lost; those of Correct never leave, and are none of them.
     """
@@ -64,7 +64,7 @@ class Answered:
         return 100 * in_both(self.at_once, right) / max(len(self.at_once), 1)
 
 
-def answered(run: PaperRun, setup: MethodSetup, answer_ns: int) -> Answered:
+def answered(run: PaperRun, setup: MethodSetup, answer_ns: int) -> AnsweredMatches:
     """What a setup's buffer gives, if the files answer after ``answer_ns``."""
     made = events(run, setup)
     found = run.once(("candidates", setup.share), lambda: candidates(made))
@@ -102,7 +102,7 @@ def candidates(made: IntervalArrivals) -> Candidates:
 
 def realtime(
     found: Candidates, made: IntervalArrivals, setup: MethodSetup, answer_ns: int
-) -> Answered:
+) -> AnsweredMatches:
     """As ``answered``, of the method that gives results at once."""
     known = found.time[found.last]
     is_right, at_once = _judged(found, setup.buffer)
@@ -123,12 +123,14 @@ def realtime(
         np.zeros(count, np.bool_),
     )
     wrong = int(is_wrong.sum())
-    return Answered(MethodRun(setup, made, emissions, np.zeros(1)), found.events[at_once], wrong)
+    return AnsweredMatches(
+        MethodRun(setup, made, emissions, np.zeros(1)), found.events[at_once], wrong
+    )
 
 
 def correct(
     found: Candidates, made: IntervalArrivals, setup: MethodSetup, answer_ns: int, waits_ns: int
-) -> Answered:
+) -> AnsweredMatches:
     """As ``answered``, of the method that holds results until K, ``waits_ns``, has passed."""
     is_right, at_once = _judged(found, setup.buffer)
     kept = is_right & (found.time[found.after] == _NEVER)
@@ -140,7 +142,9 @@ def correct(
     emissions = EmittedMatches(
         matches, np.ones(len(matches), np.bool_), at, known, released == _NEVER
     )
-    return Answered(MethodRun(setup, made, emissions, np.zeros(1)), matches[at_once[kept]], 0)
+    return AnsweredMatches(
+        MethodRun(setup, made, emissions, np.zeros(1)), matches[at_once[kept]], 0
+    )
 
 
 def _judged(found: Candidates, buffer: int) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from slackwater.scenarios.papers.verdicts import (
     split_judged,
     unless,
 )
-from slackwater.scenarios.papers.z10.after_answer import Answered, answered
+from slackwater.scenarios.papers.z10.after_answer import AnsweredMatches, answered
 from slackwater.scenarios.papers.z10.methods import (
     CORRECT,
     REALTIME,
@@ -52,7 +52,7 @@ _MATTERS: Final = 1.01
 """From here on a ratio of latencies counts."""
 Latencies = dict[str, list[float]]
 Passes = dict[str, list[MethodRun]]
-Answers = dict[str, list[Answered]]
+Answers = dict[str, list[AnsweredMatches]]
 
 
 def latency(run: PaperRun) -> Finding:
