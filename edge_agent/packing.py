@@ -179,8 +179,19 @@ def checked_row(
         raise BadRecord(f"id {id_!r:.50} is not a whole number of 64 bits")
     if type_ is not None and (type(type_) is not str or not 1 <= len(type_) <= NAME_MAX):
         raise BadRecord(f"type {type_!r:.50} is not a text of 1 to {NAME_MAX} characters")
+    check_characters(type_ or "", "type")
     values = tuple([_value(attrs.get(name), name, kind) for name, kind in schema.attrs.items()])
     return Row(ts, end, id_, type_, values, clock)
+
+
+def check_characters(text: str, what: str) -> None:
+    """Raises BadRecord: ``text`` holds half a surrogate pair, as an escape of JSON can name."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = f"{what}: {text!r:.50} holds half of a surrogate pair, which is no character"
+            raise BadRecord(half) from error
 
 
 def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> EventColumns:
@@ -219,8 +230,10 @@ def _value(value: Any, name: str, kind: str) -> Any:
         raise BadRecord(f"attribute {name}: {value} does not fit into 64 bits")
     if kind == "float" and math.isinf(value):
         raise BadRecord(f"attribute {name}: an infinite value")
-    if kind == "str" and len(value) > TEXT_MAX:
-        raise BadRecord(f"attribute {name}: a text of {len(value)} characters")
+    if kind == "str":
+        if len(value) > TEXT_MAX:
+            raise BadRecord(f"attribute {name}: a text of {len(value)} characters")
+        check_characters(value, f"attribute {name}")
     return value
 
 

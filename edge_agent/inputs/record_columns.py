@@ -121,7 +121,7 @@ def _plain(fields: RecordFields, batch: ParsedRecords, now_ns: int) -> tuple[str
     names = set(types)
     if texts and "" in names:
         types = [name or None for name in types]
-    _check_lengths(names - {None, ""} if texts else names - {None}, 1, NAME_MAX)
+    _check_texts(names - {None, ""} if texts else names - {None}, 1, NAME_MAX)
     attrs = [
         _values(batch.attribute(fields.map.get(name, name)), kind, texts)
         for name, kind in fields.schemas[stream].attrs.items()
@@ -137,7 +137,7 @@ def _devices(fields: RecordFields, field: Callable[[str], Sequence[Any]]) -> Ite
         return repeat(None)
     names = field(r.CLOCK)
     _only(names, str, _NONE)
-    _check_lengths(set(names) - ({None, ""} if fields.texts else {None}), 1, NAME_MAX)
+    _check_texts(set(names) - ({None, ""} if fields.texts else {None}), 1, NAME_MAX)
     return [name or "" for name in names]
 
 
@@ -149,9 +149,12 @@ def _only(values: Sequence[Any], *known: type) -> set[type]:
     return found
 
 
-def _check_lengths(texts: set[str], low: int, high: int) -> None:
+def _check_texts(texts: set[str], low: int, high: int) -> None:
     if texts and not low <= min(map(len, texts)) <= max(map(len, texts)) <= high:
         raise _NotPlain
+    for text in texts:
+        if not text.isascii():
+            text.encode()  # a ValueError: half of a surrogate pair
 
 
 def _within(values: Sequence[Any], most: int) -> None:
@@ -170,7 +173,7 @@ def _times(values: Sequence[Any], scale: int, texts: bool) -> Sequence[int] | No
         digits = "".join(values)
         if not (digits.isascii() and digits.isdecimal() and all(values)):
             raise _NotPlain
-        _check_lengths(set(values), 1, _DIGITS_MAX)
+        _check_texts(set(values), 1, _DIGITS_MAX)
         values = list(map(int, values))
     _only(values, int)
     if scale != 1:
@@ -196,7 +199,7 @@ def _values(values: Sequence[Any], kind: str, texts: bool) -> Sequence[Any]:
         values = _read(values, kind)
     if kind == "str":
         _only(values, str, _NONE)
-        _check_lengths(set(values) - {None}, 0, TEXT_MAX)
+        _check_texts(set(values) - {None}, 0, TEXT_MAX)
     elif kind == "bool":
         _only(values, bool, _NONE)
     elif kind == "int":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.errors import SettingsError, did_you_mean
 from slackwater.edge_agent.messages import NAME_MAX, StreamSchema
-from slackwater.edge_agent.packing import BadRecord, Row, checked_row
+from slackwater.edge_agent.packing import BadRecord, Row, check_characters, checked_row
 from slackwater.edge_agent.records import ATTRS
 from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Table, quantity
@@ -116,6 +116,7 @@ class RecordFields:
             return device
         if type(found) is not str or not 1 <= len(found) <= NAME_MAX:
             raise BadRecord(f"clock {found!r:.50} is not a text of 1 to {NAME_MAX} characters")
+        check_characters(found, "clock")
         return found
 
     def _field(self, record: Mapping[str, Any], name: str) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +31,8 @@ WHOLE = st.one_of(
     st.sampled_from([2**62, -(2**62), 2**63 - 1, -(2**63), 2**63, 2**1023, 2**1023 - 1, 10**400]),
 )
 VALUES = st.one_of(
-    st.none(), st.booleans(), WHOLE, st.floats(), st.sampled_from(["", "a", "x" * 5000, "1.5"]),
+    st.none(), st.booleans(), WHOLE, st.floats(),
+    st.sampled_from(["", "a", "é", "x" * 5000, "1.5", "\ud800"]),
     st.lists(st.integers(), max_size=1),
 )  # fmt: skip
 KEYS = ("stream", "ts", "te", "id", "type", "i", "f", "b", "s", "attrs")
@@ -103,6 +105,18 @@ def records(draw: Any) -> list[dict[str, Any]]:
 def test_objects(made: list[dict[str, Any]], unit: str) -> None:
     fields = RecordFields(schemas=SCHEMAS, stream="events", time_unit=unit, map={"i": "s"})
     agree(fields, JsonBatch([json.dumps(record) for record in made]))
+
+
+@pytest.mark.parametrize("name", ["type", "clock", "s"])
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\udc00\ud800é"])
+def test_half_of_a_surrogate_pair_is_no_text(name: str, text: str) -> None:
+    """Nothing writes it as UTF-8: not the outbox, nor an interval that it would name."""
+    fields = RecordFields(schemas=SCHEMAS, stream="events", devices=True)
+    lines = [json.dumps({"ts": 1, name: each}) for each in (text, "é\U0001f600")]
+    found, bad = at_once(fields, JsonBatch(lines), apart=False)
+    assert (len(found), bad) == (1, [0])
+    with pytest.raises(BadRecord, match=f"{name}.* holds half of a surrogate pair"):
+        fields.event(json.loads(lines[0]), NOW_NS)
 
 
 CELLS = st.one_of(
