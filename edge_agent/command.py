@@ -206,8 +206,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     settings = _settings(options.config)
-    if settings.tls is not None:
-        settings.tls.context()
     sys.stdout.write(settings.printed)
     names = ", ".join(each.name for each in interfaces())
     sys.stderr.write(f"{one_line(str(options.config))}: right; interfaces here: {names}\n")

@@ -31,24 +31,25 @@ class TlsFiles:
         Raises:
             SettingsError: a file that cannot be read, or holds no certificate or key.
         """
+        named, files = "authorities", [self.authorities]
         try:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.authorities)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if self.certificate is not None:
+                named, files = "certificate", [self.certificate, self.key]
                 context.load_cert_chain(self.certificate, self.key)
         except OSError as error:
-            files = ", ".join(
-                str(each) for each in (self.authorities, self.certificate, self.key) if each
-            )
-            raise SettingsError(f"[tls] {files}: {error.strerror or error}") from error
+            said = ", ".join(map(str, files))
+            raise SettingsError(f"{named}: {said}: {error.strerror or error}") from error
         return context
 
 
 def read_tls(table: Table, folder: Path) -> TlsFiles | None:
-    """The settings ``on authorities certificate key``; None: no TLS. Files are in ``folder``.
+    """The settings ``on authorities certificate key``; None: no TLS. Files are in ``folder``, and
+    are read, so that a mistake is found before anything begins.
 
     Raises:
-        SettingsError: files without ``on``, or half a pair.
+        SettingsError: files without ``on``, half a pair, or a file that is none of TLS.
     """
     on = table.flag("on", False)
     given = {name: table.text(name, "") for name in ("authorities", "certificate", "key")}
@@ -59,7 +60,13 @@ def read_tls(table: Table, folder: Path) -> TlsFiles | None:
             raise table.wrong("on", "write true: files of TLS are given")
         return None
     paths = {name: folder / value if value else None for name, value in given.items()}
-    return TlsFiles(**paths)
+    files = TlsFiles(**paths)
+    try:
+        files.context()
+    except SettingsError as error:
+        named, _, problem = str(error).partition(": ")
+        raise table.wrong(named, problem) from error
+    return files
 
 
 # Address and access of a small web server: an agent's metrics, a gateway's page.

@@ -222,9 +222,10 @@ class Table:
         """A string; ``among``: one of these; ``secret``: not to be printed."""
         value = self._take(key, default)
         if type(value) is not str:
-            raise self.wrong(key, f"write a text in quotes, not {value!r}")
+            raise self.wrong(key, f"write a text in quotes, not {value!r:.100}")
         if among and value not in among:
             raise self.wrong(key, unknown(value, among))
+        self._check_texts(key, [value])
         self.effective[key] = HIDDEN if secret and value else value
         return value
 
@@ -245,7 +246,7 @@ class Table:
         """A whole number from ``low`` to ``high``."""
         value = self._take(key, default)
         if type(value) is not int or not low <= value <= high:
-            raise self.wrong(key, f"write a whole number from {low} to {high}, not {value!r}")
+            raise self.wrong(key, f"write a whole number from {low} to {high}, not {value!r:.100}")
         self.effective[key] = value
         return value
 
@@ -253,7 +254,7 @@ class Table:
         """A number, at least ``low``."""
         value = self._take(key, default)
         if type(value) not in (int, float) or not low <= value < INT_MAX:
-            raise self.wrong(key, f"write a number of at least {low}, not {value!r}")
+            raise self.wrong(key, f"write a number of at least {low}, not {value!r:.100}")
         self.effective[key] = value
         return float(value)
 
@@ -261,7 +262,7 @@ class Table:
         """``true`` or ``false``."""
         value = self._take(key, default)
         if type(value) is not bool:
-            raise self.wrong(key, f"write true or false, not {value!r}")
+            raise self.wrong(key, f"write true or false, not {value!r:.100}")
         self.effective[key] = value
         return value
 
@@ -291,7 +292,8 @@ class Table:
         """A list of strings."""
         value = self._take(key, default)
         if not isinstance(value, list | tuple) or not all(type(each) is str for each in value):
-            raise self.wrong(key, f"write a list of texts in quotes, not {value!r}")
+            raise self.wrong(key, f"write a list of texts in quotes, not {value!r:.100}")
+        self._check_texts(key, value)
         self.effective[key] = list(value)
         return list(value)
 
@@ -299,7 +301,7 @@ class Table:
         """A list, of whatever."""
         value = self._take(key, default)
         if not isinstance(value, list):
-            raise self.wrong(key, f"write a list, not {value!r}")
+            raise self.wrong(key, f"write a list, not {value!r:.100}")
         self.effective[key] = value
         return value
 
@@ -307,7 +309,7 @@ class Table:
         """A table within; an empty one where there is none."""
         value = self._left.pop(key, {})
         if not isinstance(value, dict):
-            raise self.wrong(key, f"write a table, [{self._inner(key)}], not {value!r}")
+            raise self.wrong(key, f"write a table, [{self._inner(key)}], not {value!r:.100}")
         found = self.effective[key] = Table(
             value, self.file, self._inner(key), place=self._inner_place(key), lines=self._lines
         )
@@ -317,7 +319,7 @@ class Table:
         """A list of tables within, ``[[key]]``; empty where there is none."""
         value = self._left.pop(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise self.wrong(key, f"write tables, [[{self._inner(key)}]], not {value!r}")
+            raise self.wrong(key, f"write tables, [[{self._inner(key)}]], not {value!r:.100}")
         name = self._inner(key)
         found = [
             Table(
@@ -368,9 +370,13 @@ class Table:
             raise self.wrong(key, "must be given")
         return default
 
+    def _check_texts(self, key: str, values: Collection[str]) -> None:
+        if any("\0" in value for value in values):
+            raise self.wrong(key, "has a character NUL, which no file, address or program takes")
+
     def _quantity(self, key: str, value: Any, units: Mapping[str, int], what: str) -> int:
         if type(value) is not str:
-            raise self.wrong(key, f"write {what} in quotes, not {value!r}")
+            raise self.wrong(key, f"write {what} in quotes, not {value!r:.100}")
         try:
             return quantity(value, units, what)
         except SettingsError as error:

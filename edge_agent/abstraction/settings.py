@@ -150,7 +150,7 @@ class AbstractSettings:
             raise SettingsError('bands: write names and the edges between: ["LOW", 50, "HIGH"]')
         _check_names(names)
         for edge in edges:
-            if isinstance(edge, str | bool) or not math.isfinite(edge):
+            if type(edge) not in (int, float) or not math.isfinite(edge):
                 raise SettingsError(f"bands: {edge!r} is no edge; write a number between two names")
         if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
             raise SettingsError("bands: edges must rise")

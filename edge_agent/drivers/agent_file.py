@@ -260,7 +260,7 @@ def _session(
     source = table.text("source", "") or own_name()
     table.effective["source"] = source
     delivery = whole.table("delivery")
-    defaults = SessionSettings(source=source)
+    defaults = SessionSettings(source="any")
     # A promise says that nothing older will come: only who knows how late events are read can.
     silent = "heartbeat_lag" not in delivery
     durations: dict[str, Any] = {
@@ -296,7 +296,7 @@ def _placed(error: SettingsError, tables: Sequence[Table]) -> SettingsError:
     key = said.partition(" ")[0].rstrip(":").rpartition(".")[2].replace("_ns", "")
     for table in tables:
         if key in table.effective and not said.startswith(f"{table.file}:"):
-            return table.wrong(key, said.removeprefix(f"{key}: "))
+            return table.wrong(key, said.removeprefix(f"{key}: ").replace("_ns", ""))
     return error
 
 
@@ -331,8 +331,9 @@ def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
 
 def _servers(table: Table, key: str, port: int) -> tuple[TimeServer, ...]:
     """``port``: where a text names none."""
+    texts = table.texts(key, [])
     try:
-        return tuple(read_server(text, port) for text in table.texts(key, []))
+        return tuple(read_server(text, port) for text in texts)
     except SettingsError as error:
         raise table.wrong(key, str(error)) from error
 

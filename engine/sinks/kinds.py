@@ -16,7 +16,6 @@ from time import time
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.listening import TlsFiles, read_tls
 from slackwater.edge_agent.settings_file import HIDDEN, Table
 from slackwater.edge_agent.units import NS_PER
@@ -131,7 +130,7 @@ def http_sink(table: Table, name: str) -> HttpReceiver:
             raise given.wrong(key, "must be of printable ASCII")
     if token := table.secret("token", Path(table.file).parent):
         headers["Authorization"] = f"Bearer {token}"
-    tls = read_sink_tls(table)
+    tls = read_tls(table.table("tls"), Path(table.file).parent)
     if tls is not None and url.scheme == "http":
         raise table.wrong("tls", "an http address has no TLS; write https")
     return HttpReceiver(url, headers, read_timeout_s(table), tls)
@@ -231,14 +230,3 @@ def read_url(table: Table, schemes: Sequence[str]) -> SplitResult:
     if url.password:
         table.effective["url"] = text.replace(f":{url.password}@", f":{HIDDEN}@")
     return url
-
-
-def read_sink_tls(table: Table) -> TlsFiles | None:
-    """The table ``tls``, as of agents; its files are read now, so that a mistake is found."""
-    tls = read_tls(table.table("tls"), Path(table.file).parent)
-    if tls is not None:
-        try:
-            tls.context()
-        except SettingsError as error:
-            raise table.wrong("tls", str(error)) from error
-    return tls

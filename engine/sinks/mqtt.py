@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import Condition
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote
@@ -11,10 +12,10 @@ from urllib.parse import SplitResult, unquote
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from slackwater.edge_agent.listening import TlsFiles
+from slackwater.edge_agent.listening import TlsFiles, read_tls
 from slackwater.edge_agent.settings_file import Table
 from slackwater.engine.sinks.base import RefusedError, RetryError, SinkItem
-from slackwater.engine.sinks.kinds import read_password, read_sink_tls, read_timeout_s, read_url
+from slackwater.engine.sinks.kinds import read_password, read_timeout_s, read_url
 
 _MQTT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _MQTT_REFUSES: Final = frozenset({0x90, 0x95, 0x99})
@@ -141,7 +142,7 @@ def mqtt_sink(table: Table, name: str) -> MqttReceiver:
     if not shown or set(shown) & {"+", "#", "\0"}:
         raise table.wrong("topic", "must have a character, and none of + and #")
     protocol = table.text("protocol", "5", among=_PROTOCOLS)
-    tls = read_sink_tls(table)
+    tls = read_tls(table.table("tls"), Path(table.file).parent)
     if tls is not None and url.scheme == "mqtt":
         raise table.wrong("tls", "an mqtt address has no TLS; write mqtts")
     return MqttReceiver(url, read_password(table, url), topic, protocol, read_timeout_s(table), tls)

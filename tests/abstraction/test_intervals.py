@@ -262,6 +262,7 @@ SCHEMA = StreamSchema("climate", {"celsius": "float", "name": "str", "tag": "str
         ({"bands": ("LOW", 50, "HIGH", 50, "TOP")}, "bands: edges must rise"),
         ({"bands": ("LOW", math.nan, "HIGH")}, "bands: nan is no edge"),
         ({"bands": ("LOW", True, "HIGH")}, "bands: True is no edge"),
+        ({"bands": ("LOW", [], "HIGH")}, "bands: [] is no edge"),
         ({"bands": ("LOW", 1, "LOW")}, "bands: two have one name"),
         ({"bands": (5, 1, "LOW")}, "bands: 5 stands where a name should"),
         ({"hysteresis": -1.0}, "hysteresis: must be a number, not negative"),

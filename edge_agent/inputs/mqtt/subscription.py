@@ -297,8 +297,6 @@ def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
     """``kind = "mqtt"``; its settings are in docs/devices.md."""
     folder = Path(table.file).parent
     tls = read_tls(table.table("tls"), folder)
-    if tls is not None:
-        tls.context()  # its files are looked at before anything begins
     topics = tuple(table.texts("topics"))
     if not topics or not all(0 < len(topic.encode()) <= 65_535 for topic in topics):
         raise table.wrong("topics", 'write the topics to subscribe to: ["ward/+/vitals"]')
