@@ -150,7 +150,7 @@ class AbstractSettings:
             raise SettingsError('bands: write names and the edges between: ["LOW", 50, "HIGH"]')
         _check_names(names)
         for edge in edges:
-            if type(edge) not in (int, float) or not math.isfinite(edge):
+            if isinstance(edge, bool) or not _is_finite(edge):
                 raise SettingsError(f"bands: {edge!r} is no edge; write a number between two names")
         if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
             raise SettingsError("bands: edges must rise")
@@ -169,6 +169,10 @@ class AbstractSettings:
             raise SettingsError("value: states need one")
         if len(self.type) >= NAME_MAX:
             raise SettingsError(f"type: must be shorter than {NAME_MAX} characters")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _check_names(names: Sequence[str | float]) -> None:

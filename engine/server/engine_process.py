@@ -92,7 +92,8 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     for name in ("barrier", "spill", "window", "monitor"):
         options[name] = table.text(name, "") or None
     options["clock"] = tuple(table.texts("clock", []))
-    options["table"] = _reference_tables(whole.tables("table"), folder)
+    references = whole.tables("table")
+    options["table"] = _reference_tables(references, folder)
     options["matches_max"] = table.integer("matches_max", defaults.matches_max, low=1)
     options["late"] = table.flag("late", defaults.late)
     options["certainty"] = table.text("certainty", defaults.certainty, among=CERTAINTIES)
@@ -120,17 +121,23 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     if asked:
         try:
             settings.questions.chain_settings()
-        except UserError as error:
-            raise _placed(str(error), table, dict(zip((n for n, _ in asked), tables, strict=True))
-                          ) from error  # fmt: skip
+        except (UserError, OSError) as error:
+            said = (
+                f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            )
+            places = {f"query {name}": each for (name, _), each in zip(asked, tables, strict=True)}
+            places |= {str(folder / each.effective["path"]): each for each in references}
+            raise _placed(said, table, places) from error
     return settings if asked and settings.kind != "none" else None
 
 
-def _placed(said: str, engine: Table, queries: Mapping[str, Table]) -> Exception:
-    """The error to raise: at the query, or the option, that it is about by its first word."""
-    for name, table in queries.items():
-        if said.startswith(f"query {name}: "):
-            return table.wrong("text" if "text" in table.effective else "file", said)
+def _placed(said: str, engine: Table, tables: Mapping[str, Table]) -> Exception:
+    """The error to raise: at the query, file or option that it begins with."""
+    for name, table in tables.items():
+        if said.startswith(f"{name}: "):
+            key = next(key for key in ("text", "file", "path") if key in table.effective)
+            return table.wrong(key, said)
+    said = said.removeprefix("--")
     word = said.partition(" ")[0]
     return engine.wrong(word, said) if word in engine.effective else UserError(said)
 
@@ -144,7 +151,10 @@ def _queries(tables: list[Table], folder: Path) -> tuple[tuple[str, str], ...]:
         if bool(file) == bool(text):
             raise table.wrong("text", "give text or file, and one of them")
         path = folder / file
-        found[name] = statement_text(path, "query", f"[[query]] file: {path}") if file else text
+        try:
+            found[name] = statement_text(path, "query") if file else text
+        except UserError as error:
+            raise table.wrong("file", str(error)) from error
     return tuple(found.items())
 
 

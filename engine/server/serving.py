@@ -116,7 +116,7 @@ class _Children:
                 settings = reread()
                 _check_kind(settings)
                 _check_answers(settings)
-            except UserError as error:
+            except (UserError, OSError) as error:
                 self._tell(f"settings are not reloaded: {error}")
                 return
             before = self._settings

@@ -133,7 +133,7 @@ def test_a_site_s_tables_are_read_at_its_start_and_belong_to_its_answers(tmp_pat
         "[[query]]\ntext = 'EVENT B b'\n"
         "[[table]]\nname = 'tags'\npath = 'tags.csv'\n"
     )
-    with pytest.raises(UserError, match=r"site.toml: .*tags.csv: cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"site.toml:11: .*tags.csv: cannot be read: No such file"):
         read_site(tmp_path / "site.toml")
 
     def task(rows: str) -> Task:

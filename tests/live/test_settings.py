@@ -26,6 +26,8 @@ from slackwater.engine.server.site_file import read_site
 from tests.scenario_file.test_damage import SIGNS, WRONG
 
 INPUT = '[[input]]\nkind = "stdin"\n'
+ASKED = "[gateway]\nlog = 'a'\n[[query]]\n"
+COUNT = "text = 'SELECT count(*) FROM events WINDOW TUMBLING 1 s'\n"
 
 
 def an_agent(folder: Path, text: str) -> AgentSettings:
@@ -107,6 +109,12 @@ def test_a_mistake_of_an_agent_is_told(text: str, told: str, tmp_path: Path) -> 
         ("[gateway]\nlog = 'a'\n[log]\nunread = 'drop'\n", '"drop" is not known'),
         ("[gateway]\nlog = 'a'\n[seq_bits]\nx = 12\n", "a counter has 8, 16, 32 bits"),
         ("[gateway]\nlog = 'a'\n[tls]\nkey = 'x'\n", "certificate: must be given with TLS"),
+        (ASKED + "file = 'gone'\n", "site.toml:4: [query] file: "),
+        (ASKED + COUNT + "[[table]]\nname = 'a'\npath = 'gone.csv'\n", "toml:7: [table] path: "),
+        (ASKED + COUNT + f"[[table]]\nname = 'a'\npath = '{'a' * 300}'\n", "File name too long"),
+        (ASKED + COUNT + "[engine]\nguard = 'x'\n", "site.toml:6: [engine] guard: "),
+        (ASKED + COUNT + "[engine]\nclock = ['a']\n", "site.toml:6: [engine] clock: "),
+        (ASKED + COUNT + "[engine]\nspill = 'state'\n", "site.toml:4: [query] text: "),
     ],
 )
 def test_a_mistake_of_a_site_is_told(text: str, told: str, tmp_path: Path) -> None:

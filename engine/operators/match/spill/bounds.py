@@ -337,6 +337,6 @@ def read_spill(
     for plan in plans:
         if plan.windows or of_rows(plan):
             what = "windows" if plan.windows else "rows"
-            raise UserError(f"query {plan.name!r}: --spill is for patterns; {what} keep no events")
+            raise UserError(f"query {plan.name}: --spill is for patterns; {what} keep no events")
         spill_bounds(plan, spill)
     return spill
