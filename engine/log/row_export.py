@@ -92,7 +92,7 @@ def _writer(
         sink, schema, store_schema=False, use_dictionary=text_columns(schema),
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     )  # fmt: skip
-    plain = pa.schema([pa.field(each.name, _plain(each.type)) for each in schema])
+    plain = pa.schema([pa.field(each.name, retyped(each.type, _decoded)) for each in schema])
     # Parquet has neither durations nor zones but UTC, so a schema with texts says them.
     if any(kind in str(plain) for kind in ("duration", "tz=")):
         content = b64encode(plain.serialize().to_pybytes()).decode()
@@ -140,14 +140,19 @@ def decimal_texts(values: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(text, r"\.?0+$", "")
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
+def retyped(kind: pa.DataType, other: Callable[[pa.DataType], pa.DataType | None]) -> pa.DataType:
+    """``kind`` with what ``other`` gives in place of it and of types within; None: it stays."""
+    if (found := other(kind)) is not None:
+        return found
     if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
+        return pa.list_(retyped(kind.value_type, other))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _plain(each.type)) for each in kind])
+        return pa.struct([pa.field(each.name, retyped(each.type, other)) for each in kind])
     return kind
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType | None:
+    return kind.value_type if pa.types.is_dictionary(kind) else None
 
 
 # Frames as row-wise tables: one record a row, every default written out.

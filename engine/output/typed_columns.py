@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.row_export import retyped
 from slackwater.engine.output.json_lines import Dates, fraction_type, in_one, in_unit, in_units
 from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
 
@@ -175,7 +176,7 @@ class TypedColumns:
         for name, known in self._objects.items():
             try:
                 for fields in _fields_of(table[name]):
-                    kinds = [pa.field(each.name, _plain(each.type)) for each in fields]
+                    kinds = [pa.field(each.name, retyped(each.type, _plain)) for each in fields]
                     known = pa.unify_schemas(  # noqa: PLW2901 - grows
                         [known, pa.schema(kinds)], promote_options="permissive"
                     )
@@ -247,7 +248,7 @@ class TypedColumns:
 
     def _known(self, name: str) -> list[pa.Field]:
         """By name where events differ in them, so that rows that come first do not decide."""
-        fields = [pa.field(each.name, _known(each.type)) for each in self._objects[name]]
+        fields = [pa.field(each.name, retyped(each.type, _known)) for each in self._objects[name]]
         return sorted(fields, key=lambda f: f.name) if name in ("attrs", MORE) else fields
 
     def typed(self, table: pa.Table) -> pa.Table:
@@ -365,25 +366,17 @@ def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[p
         yield pajson.read_json(pa.BufferReader(content), whole, parse)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _plain(kind: pa.DataType) -> pa.DataType | None:
     """Texts that look like times are read as times, and are texts; ``BOUNDS`` are lists."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     if pa.types.is_struct(kind) and tuple(field.name for field in kind) == BOUNDS:
-        return pa.list_(_plain(kind.field(0).type))
-    if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _plain(each.type)) for each in kind])
+        return pa.list_(retyped(kind.field(0).type, _plain))
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_date(kind):
         return pa.string()
-    return kind
+    return None
 
 
-def _known(kind: pa.DataType) -> pa.DataType:
+def _known(kind: pa.DataType) -> pa.DataType | None:
     """What was null throughout is a number."""
-    if pa.types.is_list(kind):
-        return pa.list_(_known(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _known(each.type)) for each in kind])
-    return pa.float64() if pa.types.is_null(kind) else kind
+    return pa.float64() if pa.types.is_null(kind) else None
