@@ -21,7 +21,7 @@ from slackwater.engine.operators.match.verdict.certainty import Scopes, chances_
 from slackwater.engine.operators.match.verdict.matches import (
     Judge,
     changed,
-    of_runs,
+    of_unknown_clocks,
     verdicts,
 )
 from slackwater.engine.operators.match.verdict.probability import SCOPE_END
@@ -288,7 +288,7 @@ class RepeatJudge(Judge):
         place = np.repeat(runs.found["from_"] - starts, size) + np.arange(size.sum())
         events = runs.path["row"][place]
         by_others = compares_others(self.plan)
-        return of_runs(self.store, starts, events, runs.found["completing"], by_others)
+        return of_unknown_clocks(self.store, starts, events, runs.found["completing"], by_others)
 
     def _times(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """When the scopes of ``matches`` close, when they are known, and their last events' times.

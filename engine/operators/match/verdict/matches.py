@@ -326,7 +326,12 @@ class Judge(Struct):
         if MIXED not in self.store.columns:
             return None
         by_others = np.array([compares_others(plan) for plan in self.layout.branches])
-        return of_unknown_clocks(self.store, made.rows, made.completing, by_others[made.branch])
+        there = made.rows >= 0
+        ends = there.sum(axis=1).cumsum()
+        return of_unknown_clocks(
+            self.store, np.append(0, ends[:-1]), made.rows[there], made.completing,
+            by_others[made.branch],
+        )  # fmt: skip
 
     def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
         """The doubts about ``matches``, which get the numbers 0, 1, ..."""
@@ -462,35 +467,19 @@ class Judge(Struct):
 # clocks.
 
 
-_NEVER: Final = 2**31 - 1
-
-
 def of_unknown_clocks(
-    store: Store, rows: np.ndarray, completing: np.ndarray, by_others: np.ndarray
-) -> np.ndarray:
+    store: Store, starts: np.ndarray, events: np.ndarray, completing: np.ndarray,
+    by_others: np.ndarray | bool,
+) -> np.ndarray:  # fmt: skip
     """Which matches are unknown, where not all clocks are exact.
 
     Args:
         store: where the events are.
-        rows: (matches, steps): places of their events, -1 for none.
+        starts: match i has ``events`` from its place in ``starts`` on, to that of the next one;
+            ascending.
+        events: places in the store.
         completing: places of the events that completed them.
         by_others: of each match, ``engine.query.repeat_plan.compares_others`` of its plan.
-    """
-    mixed = store.columns[MIXED]
-    there = rows >= 0
-    clock = store.columns.get(STAMPED_BY, store.columns["clock"])[rows]
-    unknown = store.columns["epoch"][rows] == UNKNOWN_EPOCH
-    most = np.where(there, clock, -1).max(axis=1, initial=-1)
-    least = np.where(there, clock, _NEVER).min(axis=1, initial=_NEVER)
-    own = (unknown & there).any(axis=1) & (least < most)
-    return np.asarray((own | by_others) & mixed[completing])
-
-
-def of_runs(
-    store: Store, starts: np.ndarray, events: np.ndarray, completing: np.ndarray, by_others: bool
-) -> np.ndarray:
-    """As ``of_unknown_clocks``, of matches of any length: match i has ``events`` from its place in
-    ``starts`` on, which ascend, to that of the next one.
     """
     mixed = store.columns[MIXED]
     clock = store.columns.get(STAMPED_BY, store.columns["clock"])[events]
