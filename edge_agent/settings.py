@@ -45,7 +45,7 @@ class PromiseSettings:
 class PromiseRule:
     """Counts the events of one stream, and says when a promise is due.
 
-    >>> rule = Promising(PromiseSettings(share=0.4))
+    >>> rule = PromiseRule(PromiseSettings(share=0.4))
     >>> [len(rule.due(1, None)) for _ in range(10)]
     [0, 0, 1, 0, 1, 0, 0, 1, 0, 1]
     """

@@ -36,7 +36,7 @@ RATE_MAX_PPB: Final = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetStep:
+class Step:
     """At ``at_ns`` after the start, ``by_ns`` is added to the offset (positive: set back)."""
 
     at_ns: int
@@ -63,8 +63,8 @@ class ClockSettings:
     skew_ppb: int = 0
     wander_ppb: float = 0.0
     wander_period_ns: int = SECOND
-    steps: tuple[OffsetStep, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(OffsetStep, given, place))
+    steps: tuple[Step, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
     )
     resolution_ns: int = 1
 
@@ -90,8 +90,8 @@ class StampingDevice:
 
     offset_ns: int = 0
     skew_ppb: int = 0
-    steps: tuple[OffsetStep, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(OffsetStep, given, place))
+    steps: tuple[Step, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
     )
     resolution_ns: int = 1
     read_out_ns: int = 0

@@ -13,7 +13,7 @@ from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.scenarios.bookstore.alarm_scoring import score_run
 from slackwater.scenarios.bookstore.alarm_truth import BOOKS, QUERY
 from slackwater.scenarios.bookstore.network import ReaderConditions, bookstore_scenario, opened
-from slackwater.scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Book, Shop
+from slackwater.scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Shop, ShopBook
 from slackwater.scenarios.options import duration_ns, in_seconds, read_options
 from slackwater.simulation import TRUTH, simulate_to
 
@@ -119,7 +119,7 @@ def _shop(chosen: Mapping[str, Any]) -> Shop:
     return opened(opening_ns, compression)
 
 
-def _book_table(shop: Shop, books: Sequence[Book]) -> pa.Table:
+def _book_table(shop: Shop, books: Sequence[ShopBook]) -> pa.Table:
     """Fate of every book that was taken, one row each, in true time."""
 
     def starts(zone: str) -> pa.Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from slackwater.scenario import NS_PER, UserError
 from slackwater.scenarios.bookstore.readers import ShopReader, Zone
-from slackwater.scenarios.bookstore.shop import Book, Shop, plan_books
+from slackwater.scenarios.bookstore.shop import Shop, ShopBook, plan_books
 from slackwater.simulation import (
     START_NS,
     ClockSettings,
@@ -84,7 +84,7 @@ class ReaderConditions:
 
 def bookstore_scenario(
     seed: int, shop: Shop, shoppers: int, thefts: int, conditions: ReaderConditions
-) -> tuple[Scenario, tuple[Book, ...]]:
+) -> tuple[Scenario, tuple[ShopBook, ...]]:
     """The readers of a shop on one day, and the fates of its books."""
     seeds = Seeds(seed)
     books = plan_books(shop, shoppers, thefts, seeds.generator("bookstore/books"))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.scenarios.bookstore.reads import GAP_NS, presences_of
-from slackwater.scenarios.bookstore.shop import Book, Shop, Visit
+from slackwater.scenarios.bookstore.shop import Shop, ShopBook, Visit
 from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 STREAM: Final = "reads"
@@ -45,7 +45,7 @@ class ShopReader:
     place: int
     missed: float
     shop: Shop
-    books: tuple[Book, ...] = field(repr=False)
+    books: tuple[ShopBook, ...] = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -87,5 +87,5 @@ class ShopReader:
             known_ns=true_ns[order] + self.known_after_ns,
         )
 
-    def _visit(self, book: Book) -> Visit | None:
+    def _visit(self, book: ShopBook) -> Visit | None:
         return {Zone.SHELF: book.shelf, Zone.COUNTER: book.counter, Zone.EXIT: book.exit}[self.zone]

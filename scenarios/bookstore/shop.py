@@ -53,7 +53,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class ShopBook:
     """One book, with its tag, that a shopper takes from its shelf.
 
     Attributes:
@@ -107,10 +107,10 @@ class Shop:
 
 def plan_books(
     shop: Shop, shoppers: int, thefts: int, generator: np.random.Generator
-) -> tuple[Book, ...]:
+) -> tuple[ShopBook, ...]:
     """Every book that is taken, by shopper; ``thefts`` of the ``shoppers`` steal one book each."""
     thieves = set(generator.choice(shoppers, thefts, replace=False).tolist())
-    books: list[Book] = []
+    books: list[ShopBook] = []
     for shopper in range(shoppers):
         books += _books_of(shop, shopper, len(books), shopper in thieves, generator)
     return tuple(books)
@@ -118,7 +118,7 @@ def plan_books(
 
 def _books_of(
     shop: Shop, shopper: int, first_tag: int, steals: bool, generator: np.random.Generator
-) -> list[Book]:
+) -> list[ShopBook]:
     enters_ns = int(generator.integers(shop.opening_ns - LAST_ENTRY_NS))
     count = int(generator.integers(1, BOOKS_MAX + 1))
     fates = [Fate.PUT_BACK if generator.random() < _PUT_BACK else Fate.BOUGHT for _ in range(count)]
@@ -135,7 +135,7 @@ def _books_of(
         at_exit = _visit(exit_, out_ns, AT_EXIT_NS, generator)
         till_ns += _drawn(_BETWEEN_BOOKS_NS, generator)
         books.append(
-            Book(
+            ShopBook(
                 tag=first_tag + number,
                 shopper=shopper,
                 fate=fate,

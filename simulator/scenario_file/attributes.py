@@ -1,10 +1,10 @@
 """Attributes of made-up events: one small law per class, found by name in ``ATTRIBUTES``.
 
-A law draws a column: ``take(rows, generator)``. A bare value in a file is ``ConstantValue``, a list
-``ChoiceOfValues``.
+A law draws a column: ``take(rows, generator)``. A bare value in a file is ``Constant``, a list
+``Choice``.
 
 >>> parse_attributes({"room": "ward 3", "v": {"model": "uniform", "low": 1, "high": 2}}, "attrs")
-{'room': ConstantValue(value='ward 3'), 'v': UniformValue(low=1.0, high=2.0, whole=False)}
+{'room': Constant(value='ward 3'), 'v': Uniform(low=1.0, high=2.0, whole=False)}
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _column(values: Sequence[Value], kind: str) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantValue:
+class Constant:
     """The same ``value`` in every event."""
 
     value: Value = field(metadata=parsed_by(lambda given, _place: given))
@@ -99,7 +99,7 @@ def parse_weights(given: object, place: str) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceOfValues:
+class Choice:
     """One ``of`` a list, each as likely, or as ``weights`` say."""
 
     of: tuple[Value, ...] = field(metadata=parsed_by(_parse_options))
@@ -119,7 +119,7 @@ class ChoiceOfValues:
 
 
 @dataclass(frozen=True, slots=True)
-class UniformValue:
+class Uniform:
     """Evenly spread from ``low`` to ``high``; ``whole``: whole numbers, both ends among them."""
 
     low: float
@@ -185,9 +185,9 @@ class Wave:
 
 
 ATTRIBUTES: Final[dict[str, type[Any]]] = {
-    "constant": ConstantValue,
-    "choice": ChoiceOfValues,
-    "uniform": UniformValue,
+    "constant": Constant,
+    "choice": Choice,
+    "uniform": Uniform,
     "normal": Normal,
     "wave": Wave,
 }
@@ -209,8 +209,8 @@ def parse_attributes(given: object, place: str) -> dict[str, AttributeLaw]:
         if isinstance(value, Mapping):
             found[name] = parse_model(ATTRIBUTES, value, spot)
         elif isinstance(value, list):
-            found[name] = ChoiceOfValues(_parse_options(value, spot))
+            found[name] = Choice(_parse_options(value, spot))
         else:
             _kind_of(value, spot)
-            found[name] = ConstantValue(value)
+            found[name] = Constant(value)
     return found

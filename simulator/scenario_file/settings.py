@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from slackwater.edge_agent.errors import near_miss
 from slackwater.engine.core.errors import UserError
-from slackwater.simulator.clocks import ClockSettings, OffsetStep
+from slackwater.simulator.clocks import ClockSettings, Step
 from slackwater.simulator.links import LinkSettings
 from slackwater.simulator.scenario_file.generated import GENERATED
 from slackwater.simulator.seeds import Seeds
@@ -61,8 +61,8 @@ class GroupClock:
     skew_ppm_spread: float = 0.0
     wander_ppb: float = 0.0
     wander_period_ns: int = 10**9
-    steps: tuple[OffsetStep, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(OffsetStep, given, place))
+    steps: tuple[Step, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
     )
     resolution_ns: int = 1
     generator: str | None = None

@@ -12,8 +12,8 @@ from slackwater.simulator.clocks import (
     BothClocks,
     Clock,
     ClockSettings,
-    OffsetStep,
     Rates,
+    Step,
     draw_rates,
 )
 from slackwater.simulator.seeds import Seeds
@@ -42,7 +42,7 @@ def reading_twin(settings: ClockSettings, rates: Rates, origin_ns: int, true_ns:
 @st.composite
 def clocks(draw: st.DrawFn) -> tuple[Clock, Rates]:
     times = draw(st.lists(st.integers(1, 20 * SECOND), max_size=4, unique=True))
-    steps = tuple(OffsetStep(at, draw(st.integers(-SECOND, SECOND))) for at in sorted(times))
+    steps = tuple(Step(at, draw(st.integers(-SECOND, SECOND))) for at in sorted(times))
     settings = ClockSettings(
         offset_ns=draw(st.integers(-(10**15), 10**15)),
         skew_ppb=draw(st.integers(-(10**8), 10**8)),
@@ -104,7 +104,7 @@ def test_when_reads_is_the_first_instant(
 
 def test_the_monotonic_clock_shares_the_crystal_and_is_never_set() -> None:
     settings = ClockSettings(
-        offset_ns=10**12, skew_ppb=20_000, steps=(OffsetStep(SECOND, 10**9),), resolution_ns=10**6
+        offset_ns=10**12, skew_ppb=20_000, steps=(Step(SECOND, 10**9),), resolution_ns=10**6
     )
     timer = Clock(settings, NOW).monotonic()
     assert [timer.read(NOW + t) - NOW for t in (0, 2 * SECOND)] == [0, 2 * SECOND - 40_000]
@@ -128,7 +128,7 @@ def test_a_clock_that_does_not_wander_reads_as_one_with_a_row_for_each_period(
     skew_ppb: int, steps: list[int], since: list[int]
 ) -> None:
     settings = ClockSettings(
-        skew_ppb=skew_ppb, steps=tuple(OffsetStep(at, at % 1013 - 500) for at in sorted(steps))
+        skew_ppb=skew_ppb, steps=tuple(Step(at, at % 1013 - 500) for at in sorted(steps))
     )
     periods = np.arange(31, dtype=np.int64) * SECOND
     each = Clock(settings, NOW, Rates(periods, np.full(31, skew_ppb, np.int64)))
@@ -141,7 +141,7 @@ def test_a_clock_that_does_not_wander_reads_as_one_with_a_row_for_each_period(
 
 
 def test_a_clock_that_does_not_wander_has_no_row_for_each_second_of_a_year() -> None:
-    settings = ClockSettings(skew_ppb=1000, steps=(OffsetStep(1_500_000_000, 5),))
+    settings = ClockSettings(skew_ppb=1000, steps=(Step(1_500_000_000, 5),))
     rates = draw_rates(settings, 365 * 86_400 * SECOND, Seeds(1).generator("clock"))
     assert rates.starts_ns.tolist() == [0, 2 * SECOND]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slackwater.engine.core.errors import UserError
-from slackwater.simulator.clocks import SECOND, ClockSettings, OffsetStep
+from slackwater.simulator.clocks import SECOND, ClockSettings, Step
 from slackwater.simulator.delays import Exponential
 from slackwater.simulator.links import LinkSettings
 from slackwater.simulator.losses import Bernoulli, parse_loss
@@ -111,7 +111,7 @@ def test_a_wrong_setting_is_named(read: Callable[[Any], Any], given: Any, messag
 
 def test_right_settings_are_read_with_their_units() -> None:
     read = clock({"offset": "-1.5 ms", "steps": [{"at": "30 s", "by": "5 ms"}]})
-    assert read == ClockSettings(offset_ns=-1_500_000, steps=(OffsetStep(30 * SECOND, 5_000_000),))
+    assert read == ClockSettings(offset_ns=-1_500_000, steps=(Step(30 * SECOND, 5_000_000),))
     assert parse_loss(0.25, "loss") == Bernoulli(0.25)
     law = delay({"model": "exponential", "min": "1 ms", "mean_ns": 5 * MS})
     assert law == Exponential(1 * MS, 5 * MS)

@@ -163,9 +163,7 @@ def latency(run: PaperRun) -> Finding:
         "promises": [replace(usual, promised=share) for share in PROMISED],
     }
     found = counted(run, "conservative, latency", [each for row in rows.values() for each in row])
-    curves = {
-        name: [found[setup].tuples.waited_units for setup in row] for name, row in rows.items()
-    }
+    curves = {name: [_waited(found[setup]) for setup in row] for name, row in rows.items()}
     rarer = curves.pop("promises")
     waited, negative = curves.values()
     claims = (
@@ -200,12 +198,7 @@ def latency(run: PaperRun) -> Finding:
             "grows as they become fewer",
             turns(percents(PROMISED), rarer, "time units", rises=False),
             rests=_at_other_rates(
-                run,
-                counted,
-                "promises",
-                rows["promises"],
-                _waited,
-                lambda by: ascending(by[::-1]),
+                run, counted, "promises", rows["promises"], _waited, lambda by: ascending(by[::-1])
             ),
         ),
     )
