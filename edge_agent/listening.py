@@ -92,7 +92,7 @@ def read_listening(table: Table, port: int) -> Listening:
     Raises:
         SettingsError: an address that others can reach without a token, or one easily guessed.
     """
-    listen = table.text("listen", "127.0.0.1")
+    listen = table.host("listen", "127.0.0.1")
     token = table.text("token", "", secret=True)
     if token and len(token) < TOKEN_LEAST:
         raise table.wrong("token", f"can be guessed: at least {TOKEN_LEAST} characters")

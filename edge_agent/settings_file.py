@@ -229,6 +229,15 @@ class Table:
         self.effective[key] = HIDDEN if secret and value else value
         return value
 
+    def host(self, key: str, default: Any = _REQUIRED) -> str:
+        """Name or address of a host."""
+        value = self.text(key, default)
+        try:
+            check_host(value)
+        except SettingsError as error:
+            raise self.wrong(key, str(error)) from error
+        return value
+
     def secret(self, key: str, folder: Path) -> str:
         """A string that is not to be printed, or what the file ``KEY_file`` (in ``folder``) has."""
         secret = self.text(key, "", secret=True)
@@ -381,6 +390,15 @@ class Table:
             return quantity(value, units, what)
         except SettingsError as error:
             raise self.wrong(key, str(error)) from error
+
+
+def check_host(text: str) -> None:
+    """Raises SettingsError: nothing can look up ``text`` (sockets encode names by IDNA)."""
+    try:
+        text.encode("idna")
+    except UnicodeError as error:
+        said = "is no name of a host: it has 1 to 63 letters, digits or - between two dots"
+        raise SettingsError(f"{text!r:.100} {said}") from error
 
 
 def unknown(word: str, known: Collection[str]) -> str:

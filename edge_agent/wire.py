@@ -341,7 +341,7 @@ def _unpacked(body: bytes) -> object:
             max_ext_len=16,
         )
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
-        raise WireError("msgpack", str(error)[:200]) from error
+        raise WireError("msgpack", str(error)[:200] or type(error).__name__) from error
 
 
 def _read(fields: object) -> m.Message:

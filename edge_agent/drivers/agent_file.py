@@ -19,7 +19,7 @@ from slackwater.edge_agent.listening import Listening, TlsFiles, read_listening,
 from slackwater.edge_agent.messages import ATTR_TYPES, StreamSchema
 from slackwater.edge_agent.packing import check_schemas
 from slackwater.edge_agent.settings import SessionSettings
-from slackwater.edge_agent.settings_file import Table, read_toml, shown_ns, told_of
+from slackwater.edge_agent.settings_file import Table, check_host, read_toml, shown_ns, told_of
 from slackwater.edge_agent.timesync import CHRONY, GATEWAY, SyncSettings
 from slackwater.edge_agent.units import NS_PER
 
@@ -344,7 +344,7 @@ def _gateways(table: Table) -> tuple[GatewayAddress, ...]:
     has_ntp_port = "ntp_port" in table
     ntp_port = table.integer("ntp_port", port, 1, 65_535)
     if "hosts" not in table:
-        return (GatewayAddress(table.text("host", "127.0.0.1"), port, ntp_port),)
+        return (GatewayAddress(table.host("host", "127.0.0.1"), port, ntp_port),)
     if "host" in table:
         raise table.wrong("hosts", "goes without host: name all gateways in hosts")
     found = tuple(
@@ -366,7 +366,9 @@ def read_server(text: str, port: int = NTP_PORT) -> TimeServer:
     port = int(found[3] or port) if found else 0
     if found is None or not 1 <= port <= 65_535:
         raise SettingsError(f'{text!r:.100} is no server: write "name" or "name:port"')
-    return TimeServer(found[1] or found[2], port)
+    host = found[1] or found[2]
+    check_host(host)
+    return TimeServer(host, port)
 
 
 def _streams(whole: Table) -> tuple[tuple[StreamSchema, ...], dict[str, str]]:

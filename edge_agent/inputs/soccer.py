@@ -140,7 +140,7 @@ def soccer_input(table: Table, around: Surroundings) -> SoccerInput:
         type=table.text("type", ""),
         zero_ns=_zero(table),
     )
-    host, port = table.text("listen", "127.0.0.1"), table.integer("port", PORT, 0, 65_535)
+    host, port = table.host("listen", "127.0.0.1"), table.integer("port", PORT, 0, 65_535)
     stamping = read_stamping(
         table, DEVICE, delay_min_max_ns=DELAY_MIN_MAX_NS, delay_max_ns=DELAY_MAX_NS
     )

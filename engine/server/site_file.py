@@ -183,7 +183,7 @@ def read_site(path: Path, engine: str | None = None) -> SiteSettings:
 
 def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     table = whole.table("gateway")
-    listen = table.text("listen", "127.0.0.1")
+    listen = table.host("listen", "127.0.0.1")
     port = table.integer("port", PORT, 0, 65_535)
     ntp_port = table.integer("ntp_port", 0, 0, 65_535)
     log = folder / table.text("log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import ssl
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ _REFUSES: Final = frozenset({400, 413, 415, 422})
 token, a wrong path): with them no result is lost to the dead letters.
 """
 _TEXT_MAX: Final = 200
+_HEADER: Final = re.compile(r"[!#-'*+.^_`|~0-9A-Za-z-]+")
+"""Name of a header (RFC 9110, 5.1)."""
 _ANSWER_MAX: Final = 1 << 16
 """So much of an answer is read; a longer one ends its connection, not this process [bytes]."""
 _AFTER_MAX_S: Final = 3600.0
@@ -126,9 +129,13 @@ def http_sink(table: Table, name: str) -> HttpReceiver:
     given = table.table("headers")
     headers = {key: given.text(key, secret=True) for key in given.keys()}  # noqa: SIM118 - a Table
     for key, value in headers.items():
-        if not (key.isascii() and value.isascii() and key.isprintable() and value.isprintable()):
+        if not _HEADER.fullmatch(key):
+            raise given.wrong(key, "is no name of a header: letters, digits and -")
+        if not (value.isascii() and value.isprintable()):
             raise given.wrong(key, "must be of printable ASCII")
     if token := table.secret("token", Path(table.file).parent):
+        if not (token.isascii() and token.isprintable()):
+            raise table.wrong("token", "must be of printable ASCII")
         headers["Authorization"] = f"Bearer {token}"
     tls = read_tls(table.table("tls"), Path(table.file).parent)
     if tls is not None and url.scheme == "http":
@@ -222,6 +229,7 @@ def read_url(table: Table, schemes: Sequence[str]) -> SplitResult:
     try:
         url = urlsplit(text)
         host, _ = url.hostname, url.port
+        (host or "").encode("idna")  # as sockets do
     except ValueError as error:
         raise table.wrong("url", str(error)) from error
     if url.scheme not in schemes or not host or not text.isascii() or not text.isprintable():

@@ -243,7 +243,7 @@ def hl7_input(table: Table, around: Surroundings) -> Hl7Input:
         raise table.wrong("map", str(error)) from error
     settings = Hl7Settings(
         name=around.name,
-        host=table.text("listen", "127.0.0.1"),
+        host=table.host("listen", "127.0.0.1"),
         port=table.integer("port", PORT, 0, 65_535),
         connections_max=table.integer("connections", 32, 1, 1000),
         message_max=table.size("message_max", MESSAGE_MAX, low=1 << 10),

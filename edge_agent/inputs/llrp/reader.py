@@ -331,7 +331,7 @@ def llrp_input(table: Table, around: Surroundings) -> ReaderInput:
         keepalive_ms=table.duration_ns("keepalive", 5 * NS_PER["s"], NS_PER["ms"]) // NS_PER["ms"],
     )
     settings = ReaderSettings(
-        host=table.text("host"),
+        host=table.host("host"),
         port=table.integer("port", PORT, 1, 65_535),
         inventory=inventory,
         schema=schema,

@@ -302,7 +302,7 @@ def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
         raise table.wrong("topics", 'write the topics to subscribe to: ["ward/+/vitals"]')
     keepalive_ns = table.duration_ns("keepalive", 60 * NS_PER["s"], low=NS_PER["s"])
     settings = BrokerSettings(
-        host=table.text("host", "127.0.0.1"),
+        host=table.host("host", "127.0.0.1"),
         port=table.integer("port", PORT if tls is None else TLS_PORT, 1, 65_535),
         client_id=table.text("client_id", f"slackwater-{around.source}-{around.name}"),
         username=table.text("username", ""),
