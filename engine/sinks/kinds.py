@@ -194,7 +194,7 @@ def exec_sink(table: Table, name: str) -> ProgramReceiver:
     """The settings ``command`` and ``timeout``."""
     del name
     command = table.texts("command")
-    if not command or "\0" in "".join(command):
+    if not command:
         raise table.wrong("command", 'write the program and its arguments: ["./store.py", "-v"]')
     return ProgramReceiver(command, read_timeout_s(table))
 

@@ -139,7 +139,7 @@ def mqtt_sink(table: Table, name: str) -> MqttReceiver:
         shown = topic.format(query="q", site="s")
     except (KeyError, IndexError, ValueError) as error:
         raise table.wrong("topic", "may have {query} and {site}, and no other braces") from error
-    if not shown or set(shown) & {"+", "#", "\0"}:
+    if not shown or set(shown) & {"+", "#"}:
         raise table.wrong("topic", "must have a character, and none of + and #")
     protocol = table.text("protocol", "5", among=_PROTOCOLS)
     tls = read_tls(table.table("tls"), Path(table.file).parent)

@@ -81,7 +81,10 @@ def test_refusing_all_is_a_refusal() -> None:
         exec_sink(table_of(python("import sys; sys.exit(65)")), "s").deliver(items(1))
 
 
-@pytest.mark.parametrize("command", [[], "cat", ["a\0b"], [3]])
-def test_a_command_is_a_list_of_texts(command: Any) -> None:
-    with pytest.raises(SettingsError, match="command: write"):
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [([], "write"), ("cat", "write"), (["a\0b"], "has a character NUL"), ([3], "write")],
+)
+def test_a_command_is_a_list_of_texts(command: Any, said: str) -> None:
+    with pytest.raises(SettingsError, match=f"command: {said}"):
         exec_sink(table_of({"command": command}), "s")
