@@ -360,6 +360,10 @@ def _read(fields: object) -> m.Message:
     return reader(fields)
 
 
+_TLS_RECORD: Final = b"\x16\x03"
+_TLS: Final = "; this is TLS, which needs [tls] on both sides"
+
+
 class Decoder:
     """Cuts one connection's bytes into messages, keeping at most ``limit`` + 4 + one read."""
 
@@ -400,7 +404,8 @@ class Decoder:
         size = int.from_bytes(data[:PREFIX_BYTES], "big")
         if not 1 <= size <= self.limit and len(data) >= PREFIX_BYTES:
             self._broken = True
-            raise WireError("too_long", f"{size} bytes, {self.limit} are allowed")
+            tls = _TLS if data.startswith(_TLS_RECORD) else ""
+            raise WireError("too_long", f"{size} bytes, 1 to {self.limit} are allowed{tls}")
         return size
 
     def _decoded(self, body: bytes) -> m.Message:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from subprocess import DEVNULL, PIPE
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from slackwater.edge_agent import clock, ntp
 from slackwater.edge_agent.session import (
@@ -291,6 +291,7 @@ class SessionDriver:
     def received(self, link: _GatewayConnection, data: bytes) -> None:
         """Bytes of the gateway came."""
         if self._links.get(link.number) is link:
+            link.has_heard = True
             self.session.received(link.number, data, clock.read())
             self.carry_out()
 
@@ -299,6 +300,8 @@ class SessionDriver:
         if self._links.get(link.number) is link:
             del self._links[link.number]
             self.last_error = _error_text(error) if error else "the gateway closed the connection"
+            if not (error or link.has_heard or self._address.tls):
+                self.last_error += " without a word: it may want TLS ([tls])"
             self.session.disconnected(link.number, clock.read())
             self.carry_out()
 
@@ -430,6 +433,8 @@ class _GatewayConnection(StreamSocket):
         self._driver = driver
         self.peer = ""
         """Its address."""
+        self.has_heard = False
+        """Whether it has ever said anything."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -465,9 +470,15 @@ def _nothing() -> None:
     """Ignored."""
 
 
+_NO_TLS: Final = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
+"""What OpenSSL says of an answer that is no TLS."""
+
+
 def _error_text(error: Exception) -> str:
     """Text of a socket's error: a reason, where the exception has one."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "no TLS is spoken there: leave out [tls], or give the gateway [tls]"
     reason = error.strerror if isinstance(error, OSError) else None
     return reason or str(error) or type(error).__name__

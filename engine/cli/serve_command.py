@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
@@ -132,6 +133,8 @@ def serve_site(
     def read() -> SiteSettings:
         return read_site(config, None if engine is None else engine.value)
 
+    if not check:  # one that comes early waits until the gateway can read the settings again
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = read()
     if check:
         if settings.tls is not None:

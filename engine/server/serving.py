@@ -63,6 +63,7 @@ class _Children:
         self._feed = feed
         self._answers = answers
         self._reloading = asyncio.Lock()
+        self._reloads = set[asyncio.Task[None]]()
         self._engine: EngineProcess | None = None
         self._sinks: SinksProcess | None = None
         self._make(settings)
@@ -98,6 +99,7 @@ class _Children:
 
     async def stop(self) -> None:
         """They do what there is, and end."""
+        await asyncio.gather(*self._reloads)
         async with self._reloading:
             await self._stop()
 
@@ -108,6 +110,16 @@ class _Children:
     async def _stop(self) -> None:
         for child in self._running:  # the engine first: the sinks deliver its last answers
             await child.stop()
+
+    def reload_at_sighup(self, reread: Callable[[], SiteSettings]) -> None:
+        """From now on, also at one that came while it was blocked."""
+        loop = asyncio.get_running_loop()
+
+        def reload() -> None:
+            self._reloads.add(loop.create_task(self.reload(reread)))
+
+        loop.add_signal_handler(signal.SIGHUP, reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # children inherit the mask
 
     async def reload(self, reread: Callable[[], SiteSettings]) -> None:
         """They go on with what the settings say now; a mistake in these changes nothing."""
@@ -170,7 +182,8 @@ def serve(
     Args:
         settings: of the site.
         tell: takes a line for people.
-        reread: reads the settings again, at SIGHUP; None: they stay.
+        reread: reads the settings again, at SIGHUP, which the caller has blocked so that none is
+            lost; None: they stay.
 
     Raises:
         UserError: the log's folder, an address or a certificate is not as it must be.
@@ -263,15 +276,10 @@ async def _serve(
     except UserError:
         await host.stop(written)
         raise
+    if reread is not None:
+        children.reload_at_sighup(reread)
     responder.start()
     children.start()
-    reloads = set[asyncio.Task[None]]()
-    if reread is not None:
-
-        def reload() -> None:
-            reloads.add(asyncio.create_task(children.reload(reread)))
-
-        loop.add_signal_handler(signal.SIGHUP, reload)
     gc.collect()
     gc.freeze()  # what is loaded stays: nobody is to wait while it is gone through
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
@@ -289,7 +297,6 @@ async def _serve(
                 "agents will send it again"
             ) from error
         finally:
-            await asyncio.gather(*reloads)
             await children.stop()
             if page is not None:  # which shows the last answers
                 await page.stop()

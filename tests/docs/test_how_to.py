@@ -147,7 +147,7 @@ def test_the_input_of_the_how_to_is_found_and_reads(
             while len(outlet.rows) < 2:
                 await asyncio.sleep(0.001)
             (tmp_path / "temp1_input").write_text("hot\n")
-            while not outlet.told:
+            while not outlet.faults:
                 await asyncio.sleep(0.001)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -245,3 +245,18 @@ def test_a_gateway_of_another_authority_is_not_believed(tls: Field) -> None:
     )
     agent.says("certificate verify failed")
     assert agent.end() == 1
+
+
+@pytest.mark.parametrize("encrypted", [True, False], ids=["gateway", "device"])
+def test_one_side_that_speaks_tls_alone_is_named(tls: Field, encrypted: bool) -> None:
+    tls.site(SERVER if encrypted else "")
+    gateway = tls.serve()
+    more = "" if encrypted else AGENT
+    agent = tls.start(
+        "agent", "--config", tls.agent_file("door", tls.replay("d.jsonl", range(5)), more)
+    )
+    agent.says("it may want TLS ([tls])" if encrypted else "no TLS is spoken there: leave out")
+    assert agent.end() == 1
+    assert gateway.end() == 0
+    letters = (tls.folder / "site.log.refused.jsonl").read_text()
+    assert encrypted or "this is TLS, which needs [tls] on both sides" in letters

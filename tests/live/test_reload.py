@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -106,6 +107,35 @@ def test_one_that_begins_now_answers_nothing_of_before(field: Field) -> None:
     sources = {event["source"] for line in lines for event in json.loads(line)["events"]}
     assert sources == {"gate"}
     assert_all_answered(field, {"q1": COUNTS})
+
+
+@pytest.mark.slow
+def test_one_that_comes_before_the_gateway_listens_waits_and_ends_nothing(field: Field) -> None:
+    field.site(asked({"q1": COUNTS}))
+
+    def early() -> None:  # the program has begun and is far from listening
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    program = field.serve(early)
+    until(lambda: "settings are reloaded: no query" in program.text, "the settings")
+    field.run_through("door", range(200))
+    assert program.end() == 0
+    assert_all_answered(field, {"q1": COUNTS})
+
+
+def test_serve_keeps_it_from_its_settings_on(field: Field) -> None:
+    field.site()
+    late = field.folder / "late.toml"
+    os.mkfifo(late)  # the gateway reads its settings, and waits for them
+    program = field.start("serve", "--config", "late.toml")
+    with late.open("w") as settings:
+        program.process.send_signal(signal.SIGHUP)
+        settings.write((field.folder / "site.toml").read_text())
+        (field.folder / "site.toml").replace(late)
+    program.says("listening")
+    until(lambda: "settings are reloaded: no query" in program.text, "the settings")
+    assert program.end() == 0
 
 
 @pytest.mark.slow
