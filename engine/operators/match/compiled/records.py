@@ -20,7 +20,7 @@ EVENT: Final = record(
 )  # fmt: skip
 """An event held (``engine.operators.match.store`` says more). ``ref_end``: ``te`` on the
 engine's clock; ``ref`` of a point. ``unc``, ``epoch``: of the start, and of the end. ``clock``: its
-code. ``doubted``: 1: it may not have happened at all (``engine.core.timeline``)."""
+code. ``doubted``: as of ``engine.operators.match.store``."""
 
 JOIN_ORDER: Final = record(
     "branch", "step", "scope", "probes_from", "probes_to", "floors_from", "floors_to"
@@ -35,9 +35,10 @@ above the least one before is the least that can be in a match.
 """
 PROBE: Final = record(
     "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
-    "conditions_to", "bounds_from", "bounds_to", "tested", "sorted_by",
+    "conditions_to", "bounds_from", "bounds_to", "tested", "sorted_by", "negated_from",
 )  # fmt: skip
-"""Finds an event of ``step`` in ``index``. ``tested``: 1: some of its relations are implied by no
+"""Finds an event of ``step`` in ``index``. ``negated_from``: the first of its conditions that names
+the negated step from which the join order starts; they are the last ones. ``tested``: 1: some of its relations are implied by no
 range of the index, if events are no points. ``sorted_by``: BY_START or BY_END, as the index is;
 UNSORTED: all of the stack is looked through.
 """

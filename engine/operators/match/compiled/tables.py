@@ -406,12 +406,16 @@ class _Branch:
         if self.joins is not None:
             by = self.joins.sorted_by(self.places.index(step), relations, step)
         by_end = int(by != BY_START)
+        with_pivot = [p for p in ready if pivot is not None and pivot.step in self._steps_of(p)]
+        first = [p for p in ready if p not in with_pivot]
+        from_, to = self.builder.add(
+            "conditions", [self.builder.condition(p) for p in (*first, *with_pivot)]
+        )
         return (
             step, self._index(step, groups, by_end), *self._keys(step, groups, known),
-            *self.builder.pairs(step, related).pairs,
-            *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
+            *self.builder.pairs(step, related).pairs, from_, to,
             *self.builder.add("bounds", self._bounds(step, known, pivot)),
-            int(reads(START if by_end else END, step, relations)), by,
+            int(reads(START if by_end else END, step, relations)), by, to - len(with_pivot),
         )  # fmt: skip
 
     def _fewest(

@@ -286,7 +286,8 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
 @inline
 def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: bool) -> bool:
     """Whether ``mine`` can take the probe's step, as far as is known yet; ``implied``: its relation
-    is known to hold.
+    is known to hold. What is asked of a negated ``row`` whose values may be others rules nothing
+    out (``lies_in``).
     """
     if s.events[mine].expires < s.events[row].horizon:
         return False
@@ -299,7 +300,8 @@ def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: b
     if not keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, mine):
         return False
     s.partial[probe.step] = mine
-    if conditions_hold(s, probe.conditions_from, probe.conditions_to, t_a):
+    asked_to = probe.negated_from if s.events[row].doubted > 1 else probe.conditions_to
+    if conditions_hold(s, probe.conditions_from, asked_to, t_a):
         return True
     s.partial[probe.step] = -1
     return False
