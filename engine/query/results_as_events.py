@@ -251,6 +251,21 @@ def moved_columns(plan: Plan) -> frozenset[str]:
     return frozenset(found)
 
 
+def varying_columns(plan: Plan) -> frozenset[str]:
+    """Those of ``returned_columns`` whose values may be others where clocks err: ``moved_columns``,
+    aggregates, as a window may have more events or fewer, and what is made of these.
+    """
+    asked = asked_plan(plan)
+    if isinstance(asked, WindowPlan):
+        return frozenset(one.label for one in asked.aggregates)
+    read = frozenset[str]().union(*map(varying_columns, sources_of(plan)))
+    return moved_columns(plan) | frozenset(
+        name
+        for name, of in returned_columns(asked).items()
+        if any(own_attribute(one.name) in read for one in attributes_in(of))
+    )
+
+
 def ordered_columns(window: WindowPlan) -> frozenset[str]:
     """The aggregates that depend on the order of events, by name."""
     of = {default_label(each): each for each in window.worked_out.aggregates}

@@ -42,6 +42,8 @@ CASES = {
     "WITHIN 60 RETURN a.k AS k, a.ts AS t, c.ts AS u",
     "no larger count": COUNTS + "EVENT SEQ(w a, !w b, w c) WHERE a.k = b.k AND a.k = c.k "
     "AND b.n > a.n + 1 WITHIN 60 RETURN a.k AS k, a.ts AS t, c.ts AS u",
+    "none with as many": COUNTS + "EVENT SEQ(w a, !w b, w c) WHERE a.k = b.k AND a.k = c.k "
+    "AND b.n = c.n WITHIN 60 RETURN a.k AS k, a.ts AS t, c.ts AS u",
     "nothing more": COUNTS + "EVENT SEQ(w{1,2} a[], !w b, w c) WHERE b.n > c.n + 1 WITHIN 60 "
     "PARTITION BY k RETURN first(a.ts) AS t, count(a) AS n, c.ts AS u",
     "no partner": COUNTS + "SELECT a.k AS k, a.ts AS t FROM w a ANTI JOIN w b "
@@ -140,7 +142,7 @@ def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) ->
         assert sure == found.keys()
 
 
-LEFT_OUT = ("two lengths", "no partner")
+LEFT_OUT = ("two lengths", "none with as many", "no partner")
 """Conditions between steps are asked of values as they were measured."""
 
 

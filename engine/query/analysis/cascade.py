@@ -20,6 +20,7 @@ from slackwater.engine.query.language.statements import Statement, check_name, s
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
     Attribute,
+    Comparison,
     DerivedPlan,
     Drift,
     OrPlan,
@@ -32,7 +33,11 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.render import render
-from slackwater.engine.query.results_as_events import moved_columns, returned_columns
+from slackwater.engine.query.results_as_events import (
+    moved_columns,
+    returned_columns,
+    varying_columns,
+)
 from slackwater.engine.query.schema import refuse_named
 
 # From statements to plans; statements that read the results of others form a cascade.
@@ -190,8 +195,30 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         own = asked_plan(each.plan)
         if isinstance(own, WindowPlan):
             own = replace(own, moved=frozenset().union(*map(moved_columns, sources)))
+        varying = frozenset[str]().union(*map(varying_columns, sources))
+        if isinstance(own, SeqPlan):
+            own = _unkeyed(own, varying)
+        elif isinstance(own, OrPlan):
+            own = replace(own, branches=tuple(_unkeyed(one, varying) for one in own.branches))
         plans[name] = DerivedPlan(own, sources)
     return tuple(plans.values())
+
+
+def _unkeyed(plan: SeqPlan, varying: frozenset[str]) -> SeqPlan:
+    """``plan`` with equalities of negated steps on ``varying`` columns among the other conditions:
+    as a key, one would keep an event away whose value may be another.
+    """
+    negated = {step.alias for step in plan.steps if step.negated}
+    groups, others = [], list(plan.others)
+    for group in plan.equalities:
+        partners = [one for one in group if one.alias not in negated]
+        moved = {a for a in group if partners and a.alias in negated} & {
+            a for a in group if own_attribute(a.name) in varying
+        }
+        others += [Comparison("=", one, partners[0]) for one in group if one in moved]
+        left = tuple(one for one in group if one not in moved)
+        groups += [left] if len(left) > 1 else []
+    return replace(plan, equalities=tuple(groups), others=tuple(others))
 
 
 def _mixed(each: _Read, made: str, other: str) -> UserError:

@@ -38,9 +38,9 @@ PROBE: Final = record(
     "conditions_to", "bounds_from", "bounds_to", "tested", "sorted_by", "negated_from",
 )  # fmt: skip
 """Finds an event of ``step`` in ``index``. ``negated_from``: the first of its conditions that names
-the negated step from which the join order starts; they are the last ones. ``tested``: 1: some of its relations are implied by no
-range of the index, if events are no points. ``sorted_by``: BY_START or BY_END, as the index is;
-UNSORTED: all of the stack is looked through.
+the negated step from which the join order starts; they are the last ones. ``tested``: 1: some of
+its relations are implied by no range of the index, if events are no points. ``sorted_by``: BY_START
+or BY_END, as the index is; UNSORTED: all of the stack is looked through.
 """
 KEY: Final = record("register", "other", "other_register")
 """``register`` of mine equals ``other_register`` of step ``other``."""
