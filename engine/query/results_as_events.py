@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import gcd
 from typing import Final
 
@@ -39,6 +40,7 @@ from slackwater.engine.query.plan import (
     lookups_of,
 )
 from slackwater.engine.query.render import default_label, render_expression
+from slackwater.engine.query.repeat_plan import Contiguity, RepeatPlan, partitioned
 from slackwater.engine.query.schema import check_attributes as check_own
 from slackwater.engine.query.schema import value_type
 from slackwater.engine.query.shape import of_rows
@@ -258,12 +260,8 @@ def varying_columns(plan: Plan) -> frozenset[str]:
     asked = asked_plan(plan)
     if isinstance(asked, WindowPlan):
         return frozenset(one.label for one in asked.aggregates)
-    read = frozenset[str]().union(*map(varying_columns, sources_of(plan)))
-    return moved_columns(plan) | frozenset(
-        name
-        for name, of in returned_columns(asked).items()
-        if any(own_attribute(one.name) in read for one in attributes_in(of))
-    )
+    read, columns = read_varying(plan), returned_columns(asked).items()
+    return moved_columns(plan) | {name for name, of in columns if _reads(attributes_in(of), read)}
 
 
 def ordered_columns(window: WindowPlan) -> frozenset[str]:
@@ -295,6 +293,62 @@ def deciding_columns(plan: Plan) -> frozenset[str]:
         ]
         named += [Attribute(name) for name in getattr(asked, "partition", ())]
     return frozenset(own for each in named if (own := own_attribute(each.name)) is not None)
+
+
+def hides(plan: Plan) -> bool:
+    """Whether results of ``plan`` are left out that would be there if clocks erred otherwise, as
+    what decides goes by values as measured: HAVING, ORDER BY ... LIMIT, GROUP BY, conditions
+    between steps, and what partitions events.
+    """
+    asked, varying = asked_plan(plan), read_varying(plan)
+    if any(map(hides, sources_of(plan))):
+        return True
+    if isinstance(asked, WindowPlan):
+        judges = asked.having is not None or asked.ranking is not None
+        return judges or _reads(asked.group_by, varying)
+    between = [
+        each
+        for branch in asked.branches
+        for each in (*chain(*branch.equalities), *chain(*map(attributes_in, branch.others)))
+    ]
+    return _reads(between, varying) or _parts_by(asked, varying)
+
+
+def read_varying(plan: Plan) -> frozenset[str]:
+    """The columns of the results that ``plan`` reads whose values may be others."""
+    return frozenset[str]().union(*map(varying_columns, sources_of(plan)))
+
+
+def _reads(attributes: Iterable[Attribute], columns: frozenset[str]) -> bool:
+    return any(own_attribute(each.name) in columns for each in attributes)
+
+
+def _parts_by(plan: Plan, columns: frozenset[str]) -> bool:
+    """Whether it keeps events apart by one of ``columns``."""
+    parts = [
+        name for one in plan.branches if isinstance(one, RepeatPlan) for name in partitioned(one)[0]
+    ]
+    return not columns.isdisjoint(parts)
+
+
+def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
+    """The sources by name no result of which is sure to ``plan`` once clocks err, as another one
+    may be hidden that would count beside it, or rule out what it makes.
+    """
+    asked, varying = plan.plan, read_varying(plan)
+    hidden = any(map(hides, plan.sources))
+    if isinstance(asked, WindowPlan):
+        doubted = hidden or _reads(asked.group_by, varying)
+        return frozenset(one.name for one in plan.sources) if doubted else frozenset()
+    excludes = facts_of(plan).negated or any(
+        one.contiguity is not Contiguity.ANY or any(each.until for each in one.often)
+        for one in asked.branches
+        if isinstance(one, RepeatPlan)
+    )
+    if not excludes or not (hidden or _parts_by(asked, varying)):
+        return frozenset()
+    steps = [step for branch in asked.branches for step in branch.steps if not step.negated]
+    return frozenset(name for step in steps for name in step.reads)
 
 
 def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:

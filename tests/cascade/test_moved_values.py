@@ -27,6 +27,10 @@ COUNTS = (
     "FROM events GROUP BY k WINDOW TUMBLING 10;"
 )
 ROWS = "CREATE STREAM r AS SELECT n, v, ref AS t FROM events;"
+BIG = COUNTS + (
+    "CREATE STREAM big AS SELECT count(*) AS n FROM events GROUP BY k HAVING n > 2 "
+    "WINDOW TUMBLING 10;"
+)
 CASES = {
     "a length of time": PAIRS + "EVENT m p WHERE p.gap >= 4 RETURN p.x AS x, p.y AS y",
     "two lengths": PAIRS + "EVENT SEQ(m p, m q) WHERE p.gap < q.gap WITHIN 60 "
@@ -48,6 +52,12 @@ CASES = {
     "PARTITION BY k RETURN first(a.ts) AS t, count(a) AS n, c.ts AS u",
     "no partner": COUNTS + "SELECT a.k AS k, a.ts AS t FROM w a ANTI JOIN w b "
     "ON a.k = b.k AND b.n > a.n + 1 WITHIN 30",
+    "none of its number": COUNTS + "EVENT SEQ(w{1,2} a[], !w b, w c) WITHIN 60 PARTITION BY n "
+    "RETURN first(a.ts) AS t, count(a) AS m, c.ts AS u",
+    "nothing large": BIG + "EVENT SEQ(w a, !big b, w c) WHERE a.k = b.k AND a.k = c.k WITHIN 60 "
+    "RETURN a.k AS k, a.ts AS t, c.ts AS u",
+    "no large partner": BIG + "SELECT a.k AS k, a.ts AS t, b.n AS n FROM w a LEFT JOIN big b "
+    "ON a.k = b.k WITHIN 30",
     "through another": COUNTS + "CREATE STREAM z AS EVENT w p WHERE p.k >= 0 RETURN p.n AS n, "
     "p.k AS k, p.ts AS t; EVENT z q WHERE q.n > 1 RETURN q.k AS k, q.t AS t",
 }  # fmt: skip
@@ -99,6 +109,8 @@ CROWD = [
     (35, 0, "A", 1, 0), (36, 0, "A", 1, 0), (37, 0, "A", 1, 0),
 ]  # fmt: skip
 """The second window may hold as many as the fourth, or as few as the first."""
+FEWER = [(5, 0, "A", 1, 0), (15, 0, "A", 1, 0), (18, 1, "A", 1, 0), (35, 0, "A", 1, 0)]
+"""The second window may hold as few as the others."""
 ERRORS = st.sampled_from([(2, 2), (0, 3), (0, 0)])
 
 
@@ -108,6 +120,7 @@ ERRORS = st.sampled_from([(2, 2), (0, 3), (0, 0)])
 @example(events=MIXED, errors=(2, 2), seed=0)
 @example(events=BORDER, errors=(2, 2), seed=0)
 @example(events=CROWD, errors=(2, 2), seed=0)
+@example(events=FEWER, errors=(2, 2), seed=0)
 def test_what_is_confirmed_is_so_in_every_world(
     case: str, events: list[Event], errors: tuple[int, int], seed: int
 ) -> None:
@@ -142,7 +155,7 @@ def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) ->
         assert sure == found.keys()
 
 
-LEFT_OUT = ("two lengths", "none with as many", "no partner")
+LEFT_OUT = ("two lengths", "none with as many", "no partner", "no large partner")
 """Conditions between steps are asked of values as they were measured."""
 
 

@@ -42,7 +42,12 @@ from slackwater.engine.operators.cascade.result_reader import (
 from slackwater.engine.operators.cascade.schedule import Instants, Schedule, schedule
 from slackwater.engine.output.kinds import partners
 from slackwater.engine.query.plan import DerivedPlan
-from slackwater.engine.query.results_as_events import deciding_columns, facts_of, quantum_of
+from slackwater.engine.query.results_as_events import (
+    deciding_columns,
+    doubted_sources,
+    facts_of,
+    quantum_of,
+)
 
 END: Final = 2**62
 _NO_NEWS: Final = 2**61
@@ -76,6 +81,7 @@ class DerivedStage(Restorable):
         backs = [each.back_ns for each in reach]
         self._back = None if None in backs else max(back for back in backs if back is not None)
         self._quantum = quantum_of(plan)
+        self._doubted = doubted_sources(plan)
         self._deciding = [VARIES_PREFIX + name for name in sorted(deciding_columns(plan))]
         self._inbox: list[DerivedRows] = []
         self._steps: dict[int, list[ProgressSteps]] = {n: [] for n in range(len(plan.sources))}
@@ -104,6 +110,8 @@ class DerivedStage(Restorable):
         for piece in columns_in(pieces):
             columns, types = derived_events(piece, name, self.strings, errs_from)
             unsure = [columns[each] for each in self._deciding if each in columns]
+            if name in self._doubted:
+                unsure.append(columns["arrival"] >= errs_from)
             if unsure:
                 sure = (columns[CHANCE] == 1) & np.any(unsure, axis=0)
                 columns[CHANCE] = np.where(sure, np.nan, columns[CHANCE])
