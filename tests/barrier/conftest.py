@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from lifetimes import Asked, Event, Record
+from lifetimes import Event, PatternSpec, Record
 
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.frame import Frame
@@ -97,7 +97,11 @@ def _line(record: Record) -> dict[str, Any]:
 
 
 def answered(
-    folder: Path, records: Sequence[Record], asked: Asked, barrier: str, cuts: Sequence[int] = ()
+    folder: Path,
+    records: Sequence[Record],
+    asked: PatternSpec,
+    barrier: str,
+    cuts: Sequence[int] = (),
 ) -> Outcome:
     """A chain over the records, cut there, behind order ``none``."""
     path = folder / "t.jsonl"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from lifetimes import Life
 
-Given = Sequence[tuple[str, tuple[int, ...], int]]
+Changes = Sequence[tuple[str, tuple[int, ...], int]]
 
 
-def out_of_order(given: Given, lives: Sequence[Life]) -> list[tuple[int, ...]]:
+def out_of_order(given: Changes, lives: Sequence[Life]) -> list[tuple[int, ...]]:
     """Ordered output: no result's last event is earlier than that of a result before it."""
     last = {life.rows: life.last_ts for life in lives}
     found, highest = [], -1
@@ -26,7 +26,7 @@ def out_of_order(given: Given, lives: Sequence[Life]) -> list[tuple[int, ...]]:
 
 
 def not_in_time(
-    given: Given, lives: Sequence[Life], arrivals: Sequence[int]
+    given: Changes, lives: Sequence[Life], arrivals: Sequence[int]
 ) -> list[tuple[str, tuple[int, ...], int]]:
     """Immediate output: a result as soon as no negative event that has come filters it out."""
     told = {(op, rows): at for op, rows, at in given}
@@ -37,14 +37,14 @@ def not_in_time(
     ]
 
 
-def not_for_good(given: Given, lives: Sequence[Life]) -> list[tuple[str, tuple[int, ...], int]]:
+def not_for_good(given: Changes, lives: Sequence[Life]) -> list[tuple[str, tuple[int, ...], int]]:
     """Permanently valid: every result satisfies the query given the complete input."""
     right = {life.rows for life in lives if life.killed is None}
     return [one for one in given if one[0] == "-" or one[1] not in right]
 
 
 def not_valid_yet(
-    given: Given, lives: Sequence[Life], arrivals: Sequence[int]
+    given: Changes, lives: Sequence[Life], arrivals: Sequence[int]
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Eventually valid: at every instant, no event that has come filters out what stands."""
     found = []
@@ -55,7 +55,7 @@ def not_valid_yet(
 
 
 def incomplete(
-    given: Given, lives: Sequence[Life], arrivals: Sequence[int], *, at_once: bool
+    given: Changes, lives: Sequence[Life], arrivals: Sequence[int], *, at_once: bool
 ) -> list[tuple[int, tuple[int, ...]]]:
     """Complete: every match stands in the end; ``at_once``: at every instant what stands is out."""
     found = []
@@ -67,7 +67,7 @@ def incomplete(
     return found
 
 
-def net(given: Given, at: int) -> set[tuple[int, ...]]:
+def net(given: Changes, at: int) -> set[tuple[int, ...]]:
     """What was inserted and not taken back until ``at``, each once at most."""
     out: set[tuple[int, ...]] = set()
     for op, rows, when in given:
@@ -77,7 +77,7 @@ def net(given: Given, at: int) -> set[tuple[int, ...]]:
     return out
 
 
-def _instants(given: Given, arrivals: Sequence[int]) -> list[tuple[int, int]]:
+def _instants(given: Changes, arrivals: Sequence[int]) -> list[tuple[int, int]]:
     """(instant, last row that has come by then) of every arrival and result."""
     instants = sorted({*arrivals, *(at for _, _, at in given)})
     return [(at, sum(arrival <= at for arrival in arrivals) - 1) for at in instants]

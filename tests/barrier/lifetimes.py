@@ -30,7 +30,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PatternSpec:
     """``SEQ`` of ``steps`` (types; ``!`` before a negated one) on equal id within ``within``.
 
     No type stands in two steps.
@@ -79,7 +79,7 @@ class Life:
         return self.stands(self.known)
 
 
-def lives(events: Sequence[Event], asked: Asked) -> list[Life]:
+def lives(events: Sequence[Event], asked: PatternSpec) -> list[Life]:
     """Of every combination of positive events that fits, in the order in which they are known."""
     positive = [step for step in asked.steps if step[0] != "!"]
     by_type = {
@@ -108,7 +108,7 @@ def lives(events: Sequence[Event], asked: Asked) -> list[Life]:
     return sorted(found, key=lambda life: life.known)
 
 
-def _scopes(asked: Asked, times: Sequence[int]) -> list[tuple[str, int, int, bool, bool]]:
+def _scopes(asked: PatternSpec, times: Sequence[int]) -> list[tuple[str, int, int, bool, bool]]:
     """(type, lower end, upper end, in front, at the end) of each negated step.
 
     In front the lower end belongs to the scope, at the end the upper one; no other does.

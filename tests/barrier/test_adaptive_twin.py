@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lifetimes import Asked, Record, lives
+from lifetimes import PatternSpec, Record, lives
 from slow_barrier import SlowBarrier
 from slow_book import SlowBook
 
 QUERIES = [
-    Asked(("A", "!C", "B"), 12),
-    Asked(("A", "B", "!C"), 9),
-    Asked(("!D", "A", "!C", "B"), 20),
-    Asked(("A", "!C", "B"), 25, equal=False),
+    PatternSpec(("A", "!C", "B"), 12),
+    PatternSpec(("A", "B", "!C"), 9),
+    PatternSpec(("!D", "A", "!C", "B"), 20),
+    PatternSpec(("A", "!C", "B"), 25, equal=False),
 ]
 
 
@@ -25,7 +25,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("twin")
 
 
-def simulated(records: list[Record], asked: Asked, *, adapts: bool) -> SlowBarrier:
+def simulated(records: list[Record], asked: PatternSpec, *, adapts: bool) -> SlowBarrier:
     events = [record.event for record in records if record.event is not None]
     slow = SlowBarrier(lives(events, asked), SlowBook(frozenset(asked.types)), adapts)
     slow.run(records)
@@ -41,7 +41,13 @@ def simulated(records: list[Record], asked: Asked, *, adapts: bool) -> SlowBarri
     cuts=st.lists(st.integers(1, 150), max_size=4),
 )
 def test_against_the_simulation(
-    barrier: str, seed: int, asked: Asked, late: float, cuts: list[int], tools: Any, folder: Path
+    barrier: str,
+    seed: int,
+    asked: PatternSpec,
+    late: float,
+    cuts: list[int],
+    tools: Any,
+    folder: Path,
 ) -> None:
     records = tools.random_trace(seed, 90, asked.types, 0.6, late, numbered=False)
     outcome = tools.answered(folder, records, asked, barrier, cuts)

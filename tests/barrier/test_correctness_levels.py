@@ -9,18 +9,18 @@ import correctness as c
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from lifetimes import Asked, Event, Life, Record, lives
+from lifetimes import Event, Life, PatternSpec, Record, lives
 
 from tests.pattern.chain_lines import answered, event, pog, sync
 
 WITHIN = 12
 QUERIES = [
-    Asked(("A", "!C", "B"), WITHIN),
-    Asked(("!C", "A", "B"), WITHIN),
-    Asked(("A", "B", "!C"), WITHIN),
-    Asked(("A", "!C", "B", "!D"), WITHIN),
-    Asked(("A", "B"), WITHIN),
-    Asked(("!D", "A", "!C", "B"), WITHIN, equal=False),
+    PatternSpec(("A", "!C", "B"), WITHIN),
+    PatternSpec(("!C", "A", "B"), WITHIN),
+    PatternSpec(("A", "B", "!C"), WITHIN),
+    PatternSpec(("A", "!C", "B", "!D"), WITHIN),
+    PatternSpec(("A", "B"), WITHIN),
+    PatternSpec(("!D", "A", "!C", "B"), WITHIN, equal=False),
 ]
 ORDERED, IN_TIME, FOR_GOOD, VALID, COMPLETE, COMPLETE_AT_ONCE = (
     "ordered", "in time", "permanently valid", "eventually valid", "complete", "complete at once"
@@ -49,7 +49,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("levels")
 
 
-def size_of(asked: Asked, *, dense: bool) -> tuple[int, str, float, float]:
+def size_of(asked: PatternSpec, *, dense: bool) -> tuple[int, str, float, float]:
     """Events, their types, shares that are followed by a promise and that are late.
 
     ``dense``: so many matches are spoilt that ``adaptive`` begins to wait.
@@ -87,7 +87,13 @@ FIRST_PROMISES = {"dense": True, "asked": QUERIES[0], "cuts": []}
     cuts=st.lists(st.integers(1, 60), max_size=3),
 )  # fmt: skip
 def test_every_barrier_has_its_properties(
-    barrier: str, seed: int, dense: bool, asked: Asked, cuts: list[int], tools: Any, folder: Path
+    barrier: str,
+    seed: int,
+    dense: bool,
+    asked: PatternSpec,
+    cuts: list[int],
+    tools: Any,
+    folder: Path,
 ) -> None:
     records = tools.random_trace(seed, *size_of(asked, dense=dense))
     events = events_of(records)
@@ -155,7 +161,7 @@ def test_a_match_is_held_through_all_records_of_its_last_instant(folder: Path, t
         for number, (kind, ts, arrival, id_) in enumerate(made)
     ]
     for cuts in [[], [3]]:
-        outcome = tools.answered(folder, records, Asked(("A", "!C", "B"), 10), "hold:3", cuts)
+        outcome = tools.answered(folder, records, PatternSpec(("A", "!C", "B"), 10), "hold:3", cuts)
         assert outcome.given == []
         assert outcome.counters["matches_dropped"] == 1
 

@@ -78,7 +78,7 @@ def standing(rows: Sequence[Row], texts: Sequence[str]) -> list[list[Row]]:
     return found
 
 
-class Asked:
+class DuckDbTable:
     """DuckDB with the rows as its table ``t``. Integers add without end, x / 0 is null."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -100,7 +100,7 @@ def assert_same(
     rows: Sequence[Row], asked: Sequence[tuple[str, str]], shown: Callable[[Row], tuple[Any, ...]]
 ) -> None:
     """Of each (ours, theirs) the same rows, values equal to 1e-9. ``shown``: of our result."""
-    theirs, kept = Asked(rows), list[tuple[str, str]]()
+    theirs, kept = DuckDbTable(rows), list[tuple[str, str]]()
     for pair in asked:
         if _refused(pair[0]):
             if not OUTER.search(pair[0]):  # these give what has no partner, whatever ON says

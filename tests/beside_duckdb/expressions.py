@@ -9,43 +9,45 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 
-class Said(NamedTuple):
+class BothWays(NamedTuple):
     """The same in both languages."""
 
     ours: str
     theirs: str
 
 
-def both(form: str, *parts: Said) -> Said:
+def both(form: str, *parts: BothWays) -> BothWays:
     """One form for both; ``{}`` for each part."""
-    return Said(
+    return BothWays(
         form.format(*(part.ours for part in parts)), form.format(*(part.theirs for part in parts))
     )
 
 
-def _built(form: str, *parts: SearchStrategy[Said]) -> SearchStrategy[Said]:
+def _built(form: str, *parts: SearchStrategy[BothWays]) -> SearchStrategy[BothWays]:
     return st.tuples(*parts).map(lambda some: both(form, *some))
 
 
 def _differing(
-    parts: tuple[SearchStrategy[Said], ...], ours: str, theirs: str
-) -> SearchStrategy[Said]:
+    parts: tuple[SearchStrategy[BothWays], ...], ours: str, theirs: str
+) -> SearchStrategy[BothWays]:
     return st.tuples(*parts).map(
-        lambda some: Said(
+        lambda some: BothWays(
             ours.format(*(part.ours for part in some)),
             theirs.format(*(part.theirs for part in some)),
         )
     )
 
 
-def named(columns: str, of: str = "") -> SearchStrategy[Said]:
+def named(columns: str, of: str = "") -> SearchStrategy[BothWays]:
     """One of the columns, of an alias."""
-    return st.sampled_from([Said(of + name, of + name) for name in columns.split()])
+    return st.sampled_from([BothWays(of + name, of + name) for name in columns.split()])
 
 
-CONSTANTS = st.sampled_from(["0", "1", "2", "-3", "0.5", "2.25"]).map(lambda text: Said(text, text))
+CONSTANTS = st.sampled_from(["0", "1", "2", "-3", "0.5", "2.25"]).map(
+    lambda text: BothWays(text, text)
+)
 QUOTED = st.sampled_from(["''", "'a'", "'ab'", "'AB'", "'10'", "'\u00e4'"]).map(
-    lambda text: Said(text, text)
+    lambda text: BothWays(text, text)
 )
 PATTERNS = st.sampled_from(["%", "a%", "_", "%b", "a\\_b", "a\\%", ""])
 REGULAR = st.sampled_from(["^a", "b$", "[0-9]+", ".", "a|b"])
@@ -55,7 +57,7 @@ _OF_TIMES = {
 }  # fmt: skip
 
 
-def numbers(of: str = "", depth: int = 2) -> SearchStrategy[Said]:
+def numbers(of: str = "", depth: int = 2) -> SearchStrategy[BothWays]:
     """Values that are numbers, with at least one column in them."""
     leaf = named("v w x g", of)
     if depth == 0:
@@ -89,7 +91,7 @@ def numbers(of: str = "", depth: int = 2) -> SearchStrategy[Said]:
     )
 
 
-def texts(of: str = "", depth: int = 1) -> SearchStrategy[Said]:
+def texts(of: str = "", depth: int = 1) -> SearchStrategy[BothWays]:
     """Values that are texts."""
     leaf = named("s h", of)
     if depth == 0:
@@ -104,11 +106,11 @@ def texts(of: str = "", depth: int = 1) -> SearchStrategy[Said]:
     )
 
 
-def conditions(of: str = "", depth: int = 2) -> SearchStrategy[Said]:
+def conditions(of: str = "", depth: int = 2) -> SearchStrategy[BothWays]:
     """What is true, false or null."""
     values, words = numbers(of, 1), texts(of, 1)
     one = named("v w x g s h born", of)
-    single: list[SearchStrategy[Said]] = [
+    single: list[SearchStrategy[BothWays]] = [
         *(_built(f"{{}} {op} {{}}", values, values | CONSTANTS) for op in ("<", "<=", "=", "<>")),
         _built("{} > {}", words, words | QUOTED),
         _built("{} = {}", words, words | QUOTED),
@@ -121,13 +123,13 @@ def conditions(of: str = "", depth: int = 2) -> SearchStrategy[Said]:
         _built("{} IS NULL", one),
         _built("{} IS NOT NULL", values),
         st.tuples(words, PATTERNS).map(
-            lambda some: Said(
+            lambda some: BothWays(
                 f"{some[0].ours} LIKE '{some[1]}'",
                 f"{some[0].theirs} LIKE '{some[1]}' ESCAPE '\\'",
             )
         ),
         st.tuples(words, REGULAR).map(
-            lambda some: Said(
+            lambda some: BothWays(
                 f"regexp_like({some[0].ours}, '{some[1]}')",
                 f"regexp_matches({some[0].theirs}, '{some[1]}')",
             )
@@ -137,7 +139,7 @@ def conditions(of: str = "", depth: int = 2) -> SearchStrategy[Said]:
     if depth == 0:
         return leaf
     inner = conditions(of, depth - 1)
-    forms: list[Callable[[], SearchStrategy[Said]]] = [
+    forms: list[Callable[[], SearchStrategy[BothWays]]] = [
         lambda: _built("({} AND {})", inner, leaf),
         lambda: _built("({} OR {})", inner, leaf),
         lambda: _built("NOT ({})", inner),

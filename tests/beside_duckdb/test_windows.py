@@ -15,7 +15,7 @@ from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.query import query
 from tests.beside_duckdb.conftest import Row, assert_same, tables
-from tests.beside_duckdb.expressions import Said, both, conditions, numbers, texts
+from tests.beside_duckdb.expressions import BothWays, both, conditions, numbers, texts
 
 WINDOWS = {
     "TUMBLING 8": "SELECT *, ts // 8 * 8 AS began, ts // 8 AS place FROM f",
@@ -49,17 +49,17 @@ EMITS = st.sampled_from(["", "EMIT EARLY EVERY 5", "EMIT ON CHANGE"])
 
 
 @st.composite
-def aggregates(draw: st.DrawFn) -> Said:
+def aggregates(draw: st.DrawFn) -> BothWays:
     value, other = draw(numbers()), draw(numbers("", 0))
     ours = draw(st.sampled_from([
         "count", "sum", "avg", "min", "max", "median", "quantile", "stddev", "var", "distinct",
         "first", "last", "min_by", "max_by", "words", "longest",
     ]))  # fmt: skip
     if ours in {"stddev", "var"}:
-        return Said(f"{ours}({value.ours})", f"{ours}_pop({value.theirs})")
+        return BothWays(f"{ours}({value.ours})", f"{ours}_pop({value.theirs})")
     if ours == "quantile":
         share = draw(st.sampled_from(["0.1", "0.5", "0.9", "0", "1"]))
-        return Said(
+        return BothWays(
             f"quantile({value.ours}, {share})", f"quantile_cont(({value.theirs})::DOUBLE, {share})"
         )
     if ours == "distinct":
@@ -68,14 +68,14 @@ def aggregates(draw: st.DrawFn) -> Said:
         return both("count({})", draw(texts()))
     if ours in {"first", "last"}:
         one, back = draw(numbers("", 1) | texts("", 0)), " DESC" if ours == "last" else ""
-        return Said(
+        return BothWays(
             f"{ours}({one.ours})",
             f"first({one.theirs} ORDER BY n{back}) FILTER (WHERE ({one.theirs}) IS NOT NULL)",
         )
     if ours in {"min_by", "max_by", "longest"}:
         name, back = ("min_by", "") if ours == "min_by" else ("max_by", " DESC")
         one, by = draw(texts("", 0)) if ours == "longest" else value, other
-        return Said(
+        return BothWays(
             f"{name}({one.ours}, {by.ours})",
             f"first({one.theirs} ORDER BY {by.theirs}{back}, n) "
             f"FILTER (WHERE ({one.theirs}) IS NOT NULL AND ({by.theirs}) IS NOT NULL)",
@@ -84,7 +84,7 @@ def aggregates(draw: st.DrawFn) -> Said:
 
 
 @st.composite
-def selected(draw: st.DrawFn) -> Said:
+def selected(draw: st.DrawFn) -> BothWays:
     """An aggregate, or arithmetic of some."""
     one = draw(aggregates())
     if not one.ours.startswith(("sum", "avg", "max(", "min(", "count", "stddev", "median")):
@@ -102,7 +102,7 @@ def queries(draw: st.DrawFn) -> tuple[str, str]:
     kind = draw(st.sampled_from(sorted(WINDOWS)))
     keys = draw(st.sampled_from([(), ("g",), ("h",), ("g", "h"), ("stream",)]))
     where = draw(st.none() | conditions())
-    values = [Said("count(*)", "count(*)"), *draw(st.lists(selected(), max_size=4))]
+    values = [BothWays("count(*)", "count(*)"), *draw(st.lists(selected(), max_size=4))]
     having = draw(st.sampled_from([
         None, "c0 > 1", "c0 BETWEEN 1 AND 2 OR c0 = 4", "NOT c0 = 1 AND c0 IS NOT NULL",
     ]))  # fmt: skip

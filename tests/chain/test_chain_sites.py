@@ -91,33 +91,33 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass(frozen=True)
-class Told:
+class PassOutput:
     """What a pass said: results and ordered events as JSON lines, and counters per site."""
 
     results: str
     ordered: str
     counters: dict[str, Any]
 
-    def of_site(self, site: str) -> Told:
+    def of_site(self, site: str) -> PassOutput:
         """What it said of one site."""
         results, ordered = (
             "".join(line for line in text.splitlines(keepends=True)
                     if json.loads(line).get("site", "main") == site)
             for text in (self.results, self.ordered)
         )  # fmt: skip
-        return Told(results, ordered, {site: self.counters[site]})
+        return PassOutput(results, ordered, {site: self.counters[site]})
 
 
-def run(log: Path, order: str, out: Path) -> Told:
+def run(log: Path, order: str, out: Path) -> PassOutput:
     counters = run_in_process(log, settings(order), out)
     results, ordered = io.StringIO(), io.StringIO()
     export_jsonl(out, results, queries=list(QUERIES))
     export_ordered_jsonl(out, ordered)
-    return Told(results.getvalue(), ordered.getvalue(), counters["sites"])
+    return PassOutput(results.getvalue(), ordered.getvalue(), counters["sites"])
 
 
 @pytest.fixture(scope="module", name="whole")
-def _whole(log: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+def _whole(log: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, PassOutput]:
     """What each order says of the whole log."""
     return {order: run(log, order, tmp_path_factory.mktemp("whole")) for order in ORDERS}
 
@@ -143,7 +143,9 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_site_is_apart(log: Path, whole: dict[str, Told], order: str, tmp_path: Path) -> None:
+def test_every_site_is_apart(
+    log: Path, whole: dict[str, PassOutput], order: str, tmp_path: Path
+) -> None:
     together = whole[order]
     assert set(together.counters) == set(SITES)
     for site in SITES[1:]:
@@ -170,7 +172,7 @@ def test_what_an_earlier_pass_left_in_the_folder_goes(log: Path, tmp_path: Path)
 @pytest.mark.parametrize("order", ORDERS)
 def test_how_sites_mix_and_where_batches_end_has_no_effect(
     log: Path,
-    whole: dict[str, Told],
+    whole: dict[str, PassOutput],
     order: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -189,7 +191,7 @@ def test_how_sites_mix_and_where_batches_end_has_no_effect(
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_gives_the_same_alone_and_among_others(
-    log: Path, whole: dict[str, Told], name: str, tmp_path: Path
+    log: Path, whole: dict[str, PassOutput], name: str, tmp_path: Path
 ) -> None:
     """And the Parquet export holds what the JSON lines do, at the same bytes."""
     for number, order in enumerate(ORDERS[:5:2]):
@@ -215,7 +217,7 @@ def test_a_query_gives_the_same_alone_and_among_others(
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_event_is_accounted_for(log: Path, whole: dict[str, Told], order: str) -> None:
+def test_every_event_is_accounted_for(log: Path, whole: dict[str, PassOutput], order: str) -> None:
     """No event of a site is told twice, none comes from nowhere, and windows count the released."""
     arrived: dict[str, Counter[tuple[Any, ...]]] = {site: Counter() for site in SITES}
     for frame in LogReader(log):

@@ -21,7 +21,7 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
-from tests.chain.told import told
+from tests.chain.chain_text import chain_text
 from tests.order.conftest import frame
 
 Record = dict[str, Any]
@@ -135,7 +135,7 @@ def test_left_out_columns_and_nulls_mean_defaults_in_every_cut(
     frames = [bare(piece, *next(told_of)) for piece in pieces]
     batches = [frames[at : at + together] for at in range(0, len(frames), together)]
     chosen = settings_of(order)
-    assert told(batches, chosen) == told([[whole]], chosen)
+    assert chain_text(batches, chosen) == chain_text([[whole]], chosen)
 
 
 @pytest.mark.parametrize("order", ["none", "sequence", "kslack:1"])
@@ -159,8 +159,10 @@ def test_an_event_without_id_beside_others_with_one_has_none(order: str) -> None
         return frame([{"source": "a", "seq": number, "ts": number, "arrival": number, **more}])
 
     frames = [of(0, id=5), of(1, id=6), of(2), of(3, id=8)]
-    assert told([frames[:2], frames[2:]], settings_of(order)) == told([frames], settings_of(order))
-    rows = json.loads(told([frames], settings_of(order)))[0]
+    assert chain_text([frames[:2], frames[2:]], settings_of(order)) == chain_text(
+        [frames], settings_of(order)
+    )
+    rows = json.loads(chain_text([frames], settings_of(order)))[0]
     assert [row.get("id") for row in rows] == [5, 6, None, 8]
 
 
@@ -174,7 +176,7 @@ def test_a_column_of_untyped_nulls_is_one_that_is_left_out() -> None:
         {name: plain.batch.column(name) for name in ("source", "seq", "ts", "arrival", "type")}
         | nulls
     )
-    assert told([[Frame("main", batch)]], settings_of("none")) == told(
+    assert chain_text([[Frame("main", batch)]], settings_of("none")) == chain_text(
         [[plain]], settings_of("none")
     )
 

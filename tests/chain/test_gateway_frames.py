@@ -26,7 +26,7 @@ from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.simulator.run import FrameList
-from tests.chain.told import told
+from tests.chain.chain_text import chain_text
 
 ORDERS = ("sequence", "sequence:timeout=fixed:3,late=pass", "none", "kslack:5", "mp-kslack")
 QUERIES = (
@@ -155,7 +155,9 @@ def test_what_the_gateway_lets_in_every_query_answers_in_every_cut(
     many = recorded(said, frame_rows, resend)
     assert sum(frame.rows for frame in one) == sum(frame.rows for frame in many)
     batches = [many[at : at + together] for at in range(0, len(many), together)]
-    assert told(batches, settings_of(order)) == told([one] if one else [], settings_of(order))
+    assert chain_text(batches, settings_of(order)) == chain_text(
+        [one] if one else [], settings_of(order)
+    )
 
 
 @pytest.mark.slow
@@ -166,7 +168,7 @@ def test_kernels_as_plain_python_answer_what_compiled_ones_do(
 ) -> None:
     frames = recorded(said, 10**6, resend=False)
     batches = [frames] if frames else []
-    compiled = told(batches, settings_of(order))
+    compiled = chain_text(batches, settings_of(order))
     assume(len(compiled) < 2_000_000)  # plain Python takes minutes for many windows
     with plain():
-        assert told(batches, settings_of(order)) == compiled
+        assert chain_text(batches, settings_of(order)) == compiled

@@ -30,7 +30,7 @@ from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
-from tests.chain.told import told
+from tests.chain.chain_text import chain_text
 from tests.order.conftest import frame
 
 Record = dict[str, Any]
@@ -110,8 +110,8 @@ def test_values_at_the_ends_of_their_ranges_are_answered_in_every_cut(
 ) -> None:
     chosen = settings_of(order, guard)
     with np.errstate(over="raise", invalid="raise"):
-        together = told([[frame(trace)]], chosen)
-    assert told([[frame([record])] for record in without_nulls(trace)], chosen) == together
+        together = chain_text([[frame(trace)]], chosen)
+    assert chain_text([[frame([record])] for record in without_nulls(trace)], chosen) == together
 
 
 @pytest.mark.parametrize("delay", [0, DELAY_MAX_NS])
@@ -128,7 +128,9 @@ def test_three_events_behind_a_sync_at_the_end_of_its_range_are_answered(
          "attrs": {"v": n, "tag": "x"}}
         for n in range(3)
     ]  # fmt: skip
-    rows, results, *_ = json.loads(told([[frame([sync, *events])]], settings_of("sequence", None)))
+    rows, results, *_ = json.loads(
+        chain_text([[frame([sync, *events])]], settings_of("sequence", None))
+    )
     assert [row["seq"] for row in rows] == [0, 1, 2]
     assert sum(each["value"]["count(*)"] for each in results[0]) == 3
 
@@ -219,5 +221,5 @@ def test_every_kind_of_statement_answers_in_every_cut(
         monitor=parse_monitor("horizon=900 d"),
     )  # fmt: skip
     with np.errstate(over="raise", invalid="raise"):
-        together = told([[frame(trace)]], chosen)
-    assert told([[frame([record])] for record in without_nulls(trace)], chosen) == together
+        together = chain_text([[frame(trace)]], chosen)
+    assert chain_text([[frame([record])] for record in without_nulls(trace)], chosen) == together

@@ -23,7 +23,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckedQuery:
     """The results of a query, all that it gives without a CHECK, and what is asked of them."""
 
     results: Sequence[Result]
@@ -48,7 +48,7 @@ def partners(results: Sequence[Result]) -> dict[int, int]:
 
 
 class History:
-    def __init__(self, queries: dict[str, Asked]) -> None:
+    def __init__(self, queries: dict[str, CheckedQuery]) -> None:
         self.queries = queries
         self.gone = {
             name: {plus: minus for minus, plus in partners(asked.results).items()}
@@ -89,7 +89,7 @@ class History:
         return looked
 
 
-def judged(queries: dict[str, Asked], name: str, end: int) -> list[Result]:
+def judged(queries: dict[str, CheckedQuery], name: str, end: int) -> list[Result]:
     """What goes out of the results of ``name``; ``end``: the last arrival."""
     history, asked = History(queries), queries[name]
     back = partners(asked.results)

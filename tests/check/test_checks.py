@@ -26,7 +26,7 @@ from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.plan import Plan
-from tests.check.slow_checks import Asked, Look, Result, Rule, judged
+from tests.check.slow_checks import CheckedQuery, Look, Result, Rule, judged
 from tests.spark.both_hosts import answers, log_of
 
 ALARM = "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 10"
@@ -207,7 +207,7 @@ def test_results_are_those_of_the_definition(
         replace(settings(False, barrier), plans=plans(asked)) for asked in (False, True)
     )
     plain = run(plain_settings, given, 10_000)
-    asked = {name: Asked(plain[name], KEYS[name], RULES[name]) for name in plain}
+    asked = {name: CheckedQuery(plain[name], KEYS[name], RULES[name]) for name in plain}
     end = made[-1]["arrival"]
     found = run(checked, given, 10_000)
     assert found == {name: judged(asked, name, end) for name in plain}

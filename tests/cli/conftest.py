@@ -16,7 +16,7 @@ from slackwater.engine.cli.terminal import COMPILING
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandRun:
     """Exit code and output of one command; ``left``: files and folders it made or changed."""
 
     code: int
@@ -48,10 +48,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(name="cli")
-def _cli(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+def _cli(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandRun]:
     """Runs ``slackwater ARGUMENTS``; that kernels were compiled on the way is not looked at."""
 
-    def command(*arguments: str) -> Ran:
+    def command(*arguments: str) -> CommandRun:
         capsys.readouterr()
         before = content(here)
         code = run(list(arguments))
@@ -59,7 +59,7 @@ def _cli(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         err = err.replace(COMPILING, "")
         after = content(here)
         left = {name: after[name] for name in after if after[name] != before.get(name, b"\0?")}
-        return Ran(code, out, err, left)
+        return CommandRun(code, out, err, left)
 
     return command
 

@@ -14,10 +14,10 @@ from slackwater.engine.core.errors import SlackwaterError
 from slackwater.engine.sinks import program
 from slackwater.engine.sinks.base import SinkSettings
 from slackwater.engine.sinks.program import read_target, send
-from tests.cli.conftest import Ran
+from tests.cli.conftest import CommandRun
 from tests.sinks.receivers import KeptReceiver, flaky, http_server
 
-Cli = Callable[..., Ran]
+Cli = Callable[..., CommandRun]
 COUNT = "SELECT count(*) FROM events GROUP BY v WINDOW TUMBLING 1 s"
 
 

@@ -20,10 +20,10 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
-from tests.cli.conftest import Ran
+from tests.cli.conftest import CommandRun
 from tests.order.conftest import frame
 
-Cli = Callable[..., Ran]
+Cli = Callable[..., CommandRun]
 Trace = Callable[..., str]
 Row = dict[str, Any]
 EVENTS = [
@@ -34,7 +34,7 @@ EVENTS = [
 ]
 
 
-def values(ran: Ran) -> list[Any]:
+def values(ran: CommandRun) -> list[Any]:
     assert ran.code == 0, ran.err
     return [line["value"] for line in ran.lines]
 

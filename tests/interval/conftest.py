@@ -31,7 +31,7 @@ ALLEN: dict[str, tuple[Restricted, ...]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class IntervalQuery:
     """A query: each entry of ``tlist`` is a disjunction of conjunctions; ``texts``: as written."""
 
     steps: str
@@ -52,7 +52,7 @@ class Asked:
 
 
 @st.composite
-def queries(draw: st.DrawFn, *, negated: bool = True) -> Asked:
+def queries(draw: st.DrawFn, *, negated: bool = True) -> IntervalQuery:
     positive = draw(st.sampled_from(["ab", "abc", "abc"]))
     steps = positive + ("n" if negated and draw(st.booleans()) else "")
     points = [f"{s}.{end}" for s in steps for end in ("ts", "te")]
@@ -76,7 +76,7 @@ def queries(draw: st.DrawFn, *, negated: bool = True) -> Asked:
         text = " OR ".join(text for _, text in atoms)
         texts.append(f"({text})" if len(atoms) > 1 else text)
     within = draw(st.none() | st.integers(1, 20))
-    return Asked(
+    return IntervalQuery(
         steps, "n" if "n" in steps else "", tuple(tlist), tuple(texts), within, draw(st.booleans())
     )
 
@@ -108,7 +108,7 @@ def certainty_of(apart: int, op: str, error: int) -> int:
     return int(apart - error <= 0)
 
 
-def holds(asked: Asked, of: dict[str, Event], rule: str, t_a: int, about: str = "") -> int:
+def holds(asked: IntervalQuery, of: dict[str, Event], rule: str, t_a: int, about: str = "") -> int:
     """How certain it is that the restrictions hold that name ``about``, or no negated step."""
 
     def time(point: str) -> int:
@@ -143,7 +143,7 @@ def holds(asked: Asked, of: dict[str, Event], rule: str, t_a: int, about: str = 
 
 
 def truth(
-    asked: Asked, events: Sequence[Event], rule: str = "pairwise", t_a: int = 0
+    asked: IntervalQuery, events: Sequence[Event], rule: str = "pairwise", t_a: int = 0
 ) -> dict[tuple[int, ...], str]:
     """Rows of each match's positive events, and its certainty."""
     positive = [s for s in asked.steps if s not in asked.negated]

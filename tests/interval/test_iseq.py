@@ -12,11 +12,11 @@ from slackwater.engine.query import query
 from slackwater.engine.query.endpoints.joins import INDEXES
 from slackwater.engine.query.plan import SeqPlan
 from slackwater.engine.query.render import render
-from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
+from tests.interval.conftest import Event, IntervalQuery, matches, queries, streams, truth
 from tests.pattern.conftest import run
 
 
-def plan_of(asked: Asked) -> SeqPlan:
+def plan_of(asked: IntervalQuery) -> SeqPlan:
     try:
         plan = query(asked.text)
     except UserError:
@@ -26,12 +26,12 @@ def plan_of(asked: Asked) -> SeqPlan:
     return plan
 
 
-def own(*links: tuple[str, str, str]) -> Asked:
+def own(*links: tuple[str, str, str]) -> IntervalQuery:
     """A chain that names both ends of one step."""
     left = links[0][0]
     text = left + "".join(f" {sign} {right}" for _, sign, right in links)
     steps = "abn" if "n" in text else "ab"
-    return Asked(steps, steps[2:], ((links,),), (text,), None)
+    return IntervalQuery(steps, steps[2:], ((links,),), (text,), None)
 
 
 POINT_AND_LONG = [
@@ -40,7 +40,7 @@ POINT_AND_LONG = [
 ]  # fmt: skip
 
 
-FOLLOWS_OF_THE_REST = Asked(
+FOLLOWS_OF_THE_REST = IntervalQuery(
     "abn", "n",
     (((("a.ts", ">", "b.te"),), (("a.ts", "=", "b.te"), ("b.te", ">=", "n.ts"))),
      ((("a.ts", "=", "n.te"),),)),
@@ -48,18 +48,18 @@ FOLLOWS_OF_THE_REST = Asked(
 )  # fmt: skip
 
 
-LONGER_THAN_WITHIN = Asked("abn", "n", (), (), 8)
+LONGER_THAN_WITHIN = IntervalQuery("abn", "n", (), (), 8)
 """A negated event counts WITHIN with the match; by itself it is longer (found by fuzzing)."""
 
 
-SAYS_MORE_THAN_OF_N = Asked(
+SAYS_MORE_THAN_OF_N = IntervalQuery(
     "abn", "n",
     (((("a.ts", "<", "b.ts"), ("b.ts", "<", "n.ts")),
       (("a.ts", "<", "b.ts"), ("b.ts", "<", "n.te"))),),
     ("(a.ts < b.ts < n.ts OR a.ts < b.ts < n.te)",), 20,
 )  # fmt: skip
 """What all alternatives of a negated step say of other steps is asked of it, not of the match."""
-LONG_B = Asked(
+LONG_B = IntervalQuery(
     "abn", "n",
     (((("b.ts", "<", "a.ts"), ("a.te", "<", "b.te")),
       (("n.ts", "<", "b.ts"), ("b.ts", "<", "n.te"), ("n.te", "<", "b.te"))),),
@@ -83,7 +83,9 @@ LONG_B = Asked(
     st.sampled_from(INDEXES),
     st.lists(st.integers(0, 10), max_size=2),
 )
-def test_iseq_is_as_defined(asked: Asked, events: list[Event], index: str, cuts: list[int]) -> None:
+def test_iseq_is_as_defined(
+    asked: IntervalQuery, events: list[Event], index: str, cuts: list[int]
+) -> None:
     """Exact clocks, any order of arrival, restarts: the matches are those of the definition."""
     plan = plan_of(asked)
     exact = [Event(e.type, e.ref, 0, e.source, attrs=e.attrs, long=e.long) for e in events]
@@ -92,13 +94,13 @@ def test_iseq_is_as_defined(asked: Asked, events: list[Event], index: str, cuts:
     assert found == truth(asked, exact)
 
 
-BEGUN_TOGETHER = Asked(
+BEGUN_TOGETHER = IntervalQuery(
     "ab", "", (((("a.ts", "=", "b.ts"),),), ((("a.ts", "<", "a.te"),),)),
     ("a.ts = b.ts", "a.ts < a.te"), None,
 )  # fmt: skip
 
 
-HELD_BY_ANOTHER = Asked(
+HELD_BY_ANOTHER = IntervalQuery(
     "abc", "", (((("b.ts", "<", "a.ts"), ("b.te", ">", "a.te")),),), ("b CONTAINS a",), 5
 )  # fmt: skip
 """That a and c lie WITHIN follows of b where clocks are right, and not where they err."""
@@ -113,7 +115,7 @@ HELD_BY_ANOTHER = Asked(
 )  # fmt: skip
 @given(queries(), streams(most=7), st.sampled_from(INDEXES), st.sampled_from([None, 0, 2, 5]))
 def test_no_match_is_missed_where_clocks_err(
-    asked: Asked, events: list[Event], index: str, t_a: int | None
+    asked: IntervalQuery, events: list[Event], index: str, t_a: int | None
 ) -> None:
     """What is possible pair by pair bounds what is told; what holds under sampled errors is told,
     and what is confirmed holds under all of them.
@@ -141,7 +143,7 @@ def error(seed: int, row: int, event: Event, t_a: int | None) -> int:
 
 @example(own(("a.ts", ">=", "n.ts"), ("n.ts", "=", "n.te")))
 @given(queries())
-def test_a_plan_is_written_and_read_back(asked: Asked) -> None:
+def test_a_plan_is_written_and_read_back(asked: IntervalQuery) -> None:
     plan = plan_of(asked)
     text = render(plan)
     assert render(query(text)) == text

@@ -16,7 +16,7 @@ import slackwater
 from slackwater.engine.hosts.chain import Chain
 from slackwater.engine.hosts.options import QueryOptions
 from slackwater.engine.query.endpoints.joins import INDEXES
-from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
+from tests.interval.conftest import Event, IntervalQuery, matches, queries, streams, truth
 from tests.interval.test_iseq import plan_of
 from tests.order.conftest import frame
 
@@ -64,7 +64,7 @@ def records_of(
 
 
 def answered(
-    asked: Asked, records: list[Record], cuts: list[int], **options: str
+    asked: IntervalQuery, records: list[Record], cuts: list[int], **options: str
 ) -> tuple[list[Record], Record]:
     """Restarted at every cut."""
     settings = QueryOptions(guard="off", **options).answering((plan_of(asked),), "ns")
@@ -94,7 +94,7 @@ DELAYS = st.lists(st.sampled_from([0, 0, 3, 11]), max_size=5)
 )
 @settings(max_examples=20, deadline=None)
 def test_results_are_as_defined_whatever_comes_late(
-    asked: Asked, events: list[Event], delays: list[int], lost: list[int], cuts: list[int],
+    asked: IntervalQuery, events: list[Event], delays: list[int], lost: list[int], cuts: list[int],
     order: str, barrier: str | None, index: str,
 ) -> None:  # fmt: skip
     """Nothing that is late by less than keep-late is missed, and no IBP changes a result."""
@@ -108,14 +108,14 @@ def test_results_are_as_defined_whatever_comes_late(
     assert counters["dropped"] == counters["cascaded"] == 0
 
 
-LONG = Asked("ab", "", (), (), 1)
+LONG = IntervalQuery("ab", "", (), (), 1)
 
 
 LONG_A = [
     Event("A", 0, 0, "x", attrs={"k": 0}, long=9), Event("B", 2, 0, "x", attrs={"k": 0}, long=2),
     Event("C", 5, 0, "x", attrs={"k": 0}, long=1),
 ]  # fmt: skip
-AS_IN_5_4 = Asked(
+AS_IN_5_4 = IntervalQuery(
     "abc", "", (((("a.ts", "<", "b.te"), ("b.te", "<", "c.te")),),), ("a.ts < b.te < c.te",), 20,
 )  # fmt: skip
 
@@ -134,8 +134,8 @@ SHORT = Event("A", 2, 0, "x", attrs={"k": 0})
 )  # fmt: skip
 @settings(max_examples=30, deadline=None)
 def test_an_ibp_that_is_lost_or_late_or_comes_again_costs_no_match_unseen(
-    asked: Asked, events: list[Event], begins: list[list[int]], lost: list[int], cuts: list[int],
-    index: str,
+    asked: IntervalQuery, events: list[Event], begins: list[list[int]], lost: list[int],
+    cuts: list[int], index: str,
 ) -> None:  # fmt: skip
     """Under purge=promises: what is dropped as an IBP was lost or came too late is counted; copies
     of one that was in time change nothing.

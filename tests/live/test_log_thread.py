@@ -59,7 +59,7 @@ class Disk:
         return self._write(*args, **options)
 
 
-class Told:
+class ThreadReports:
     """What the thread says, in order."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Told:
 
 def played(
     folder: Path,
-    act: Callable[[LogThread, Told], Awaitable[None]],
+    act: Callable[[LogThread, ThreadReports], Awaitable[None]],
     *,
     rows_per_file: int = 1000,
     retry_ns: int = 10**7,
@@ -86,7 +86,7 @@ def played(
     """What a thread says while ``act`` has it write, until all is written."""
 
     async def run() -> list[Any]:
-        told, log = Told(), LogThread(LogWriter(folder, rows_per_file), retry_ns, tell)
+        told, log = ThreadReports(), LogThread(LogWriter(folder, rows_per_file), retry_ns, tell)
         over = log.start(told.durable, told.failed)
         await act(log, told)
         log.close()
@@ -107,7 +107,7 @@ def test_what_waits_during_a_write_goes_into_one_file(
 ) -> None:
     disk = Disk(monkeypatch)
 
-    async def act(log: LogThread, _: Told) -> None:
+    async def act(log: LogThread, _: ThreadReports) -> None:
         flushed(log, 0)
         await asyncio.to_thread(disk.begun.wait, 10)
         for first in (3, 6, 9):
@@ -125,7 +125,7 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost_or_twice(
     disk = Disk(monkeypatch, fails=True)
     lines: list[str] = []
 
-    async def act(log: LogThread, told: Told) -> None:
+    async def act(log: LogThread, told: ThreadReports) -> None:
         flushed(log, 0, 3)
         while len(told.said) < 3:  # tries
             told.came.clear()
@@ -147,7 +147,7 @@ def test_a_disk_that_is_full_at_the_end_is_told(
 ) -> None:
     Disk(monkeypatch, fails=True)
 
-    async def act(log: LogThread, told: Told) -> None:
+    async def act(log: LogThread, told: ThreadReports) -> None:
         flushed(log, 0)
         await told.came.wait()
 
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_at_the_end_is_told(
 
 
 def test_a_fault_of_ours_ends_the_thread_and_is_told(tmp_path: Path) -> None:
-    async def act(log: LogThread, _: Told) -> None:
+    async def act(log: LogThread, _: ThreadReports) -> None:
         flushed(log, 3, 0)
 
     with pytest.raises(ContractViolation, match="arrival 0 after 5"):

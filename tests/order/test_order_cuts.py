@@ -42,7 +42,7 @@ def setting(order: str, guard: int | None = 40) -> ChainSettings:
     )
 
 
-class Told:
+class ChainRecords:
     """What a chain said: the ordered stream as records, results per query, counters."""
 
     def __init__(self) -> None:
@@ -87,9 +87,11 @@ def _record(released: Any, row: int) -> dict[str, Any]:
     return record
 
 
-def chain_over(batches: Sequence[Sequence[Frame]], order: str, resumed: Sequence[int] = ()) -> Told:
+def chain_over(
+    batches: Sequence[Sequence[Frame]], order: str, resumed: Sequence[int] = ()
+) -> ChainRecords:
     """Run ``batches``; before those in ``resumed`` the chain is replaced by its snapshot."""
-    chosen, told = setting(order), Told()
+    chosen, told = setting(order), ChainRecords()
     chain = Chain(chosen, "main")
     for number, batch in enumerate(batches):
         if number in resumed:

@@ -35,7 +35,7 @@ WINDOW = 1024
 """So far above the next number one may lie; what is farther off gives those below up."""
 INT_MAX = 2**63 - 1
 """What the end of a stream promises (SPEC 1: int64)."""
-Said = tuple[int, str | None, str | None, int, int]
+EmittedRow = tuple[int, str | None, str | None, int, int]
 """(before which record, type, source, ref, at)"""
 
 
@@ -64,7 +64,7 @@ class SlowLane:
 class Slow:
     def __init__(self) -> None:
         self.lanes: dict[tuple[str, str], SlowLane] = {}
-        self.said: list[Said] = []
+        self.said: list[EmittedRow] = []
         self.given_up = 0
 
     def lane(self, source: str, stream: str, incarnation: int) -> SlowLane | None:
@@ -160,7 +160,7 @@ class Real:
     def __init__(self) -> None:
         self.strings = Strings(["events"])
         self.proof = Proof(self.strings, WAIT)
-        self.said: list[Said] = []
+        self.said: list[EmittedRow] = []
         self.rows = 0
 
     def feed(self, records: Sequence[Record]) -> None:
@@ -189,7 +189,7 @@ class Real:
         self.proof.restore(kept)
 
 
-def by_place(found: list[Said]) -> list[Said]:
+def by_place(found: list[EmittedRow]) -> list[EmittedRow]:
     """Of one instant and place no order is promised."""
     return sorted(found, key=lambda one: (one[0], one[4], str(one[1]), str(one[2]), one[3]))
 
@@ -256,7 +256,7 @@ MANY = [event(number) for number in range(2, WINDOW + 2)]
 TWO_STREAMS = [event(0), event(0, stream="more"), eos(1)]
 ENDED = [event(0), eos(2), tick(11)]
 LATE = [event(2), pog(3), event(0)]
-RULES: dict[str, tuple[list[Record], list[Said]]] = {
+RULES: dict[str, tuple[list[Record], list[EmittedRow]]] = {
     "a promise that overtook its events waits for them": (
         [event(0), pog(3), event(2), event(1)], [(4, None, "s", 7, 0)]),
     "one that follows its events counts at once": (

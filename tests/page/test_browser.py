@@ -25,7 +25,7 @@ TOKEN = "correct horse battery"
 pytestmark = MARKS
 
 
-class Shown:
+class ServedPage:
     """A page on a port of this machine, in a thread of its own."""
 
     def __init__(self, **settings: Any) -> None:
@@ -64,8 +64,8 @@ class Shown:
 
 
 @pytest.fixture(name="shown")
-def _shown() -> Iterator[Shown]:
-    made = Shown()
+def _shown() -> Iterator[ServedPage]:
+    made = ServedPage()
     yield made
     made.close()
 
@@ -101,7 +101,7 @@ def see(browser: webdriver.Chrome, selector: str, words: str) -> None:
 
 
 def test_attack_03_queries_that_are_set_aside_are_listed(
-    shown: Shown, browser: webdriver.Chrome
+    shown: ServedPage, browser: webdriver.Chrome
 ) -> None:
     answers = shown.site.overview.answers
     browser.get(shown.url)
@@ -120,7 +120,7 @@ def test_attack_03_queries_that_are_set_aside_are_listed(
     assert complaints(browser) == []
 
 
-def test_names_are_text_and_nothing_else(shown: Shown, browser: webdriver.Chrome) -> None:
+def test_names_are_text_and_nothing_else(shown: ServedPage, browser: webdriver.Chrome) -> None:
     shown.do(lambda: shown.site.source(HOSTILE, site=HOSTILE))
     event = {"source": HOSTILE, "type": HOSTILE, "seq": 1, "ts": 1, "stream": "e"}
     lines = [a_result(1, query=HOSTILE, site=HOSTILE, events=[{**event, "attrs": {"a": HOSTILE}}])]
@@ -136,7 +136,7 @@ def test_names_are_text_and_nothing_else(shown: Shown, browser: webdriver.Chrome
     assert complaints(browser) == []
 
 
-def test_sources_sums_and_clocks(shown: Shown, browser: webdriver.Chrome) -> None:
+def test_sources_sums_and_clocks(shown: ServedPage, browser: webdriver.Chrome) -> None:
     for place in range(3):
         shown.do(lambda place=place: shown.site.source(f"s{place}", offset=(place - 1) * S))
     browser.get(shown.url)
@@ -155,7 +155,7 @@ def test_sources_sums_and_clocks(shown: Shown, browser: webdriver.Chrome) -> Non
     see(browser, "tbody", "late")
 
 
-def test_headings_sort_by_keyboard(shown: Shown, browser: webdriver.Chrome) -> None:
+def test_headings_sort_by_keyboard(shown: ServedPage, browser: webdriver.Chrome) -> None:
     for place in range(3):
         shown.do(lambda place=place: shown.site.source(f"s{place}", events=place + 1))
     browser.get(shown.url)
@@ -174,7 +174,7 @@ def test_headings_sort_by_keyboard(shown: Shown, browser: webdriver.Chrome) -> N
 
 
 def test_a_result_that_is_taken_back_is_struck_through(
-    shown: Shown, browser: webdriver.Chrome
+    shown: ServedPage, browser: webdriver.Chrome
 ) -> None:
     shown.site.feed.publish([a_result(1), a_result(2, certainty="uncertain", probability=0.25)])
     browser.get(shown.url)
@@ -192,7 +192,7 @@ def test_a_result_that_is_taken_back_is_struck_through(
 
 
 def test_a_lost_connection_is_told_and_nothing_is_shown_twice(
-    shown: Shown, browser: webdriver.Chrome
+    shown: ServedPage, browser: webdriver.Chrome
 ) -> None:
     shown.site.feed.publish([a_result(n) for n in range(5)])
     browser.get(shown.url)
@@ -206,7 +206,9 @@ def test_a_lost_connection_is_told_and_nothing_is_shown_twice(
     complaints(browser)  # that nobody answered for a while is told there
 
 
-def test_a_flood_of_results_keeps_the_page_small(shown: Shown, browser: webdriver.Chrome) -> None:
+def test_a_flood_of_results_keeps_the_page_small(
+    shown: ServedPage, browser: webdriver.Chrome
+) -> None:
     browser.get(shown.url)
     see(browser, "#link", "live")
     for turn in range(20):
@@ -216,7 +218,7 @@ def test_a_flood_of_results_keeps_the_page_small(shown: Shown, browser: webdrive
     assert len(browser.find_elements(By.CSS_SELECTOR, "#results li")) <= 201
 
 
-def test_many_sources_come_in_pages(shown: Shown, browser: webdriver.Chrome) -> None:
+def test_many_sources_come_in_pages(shown: ServedPage, browser: webdriver.Chrome) -> None:
     shown.do(lambda: [shown.site.source(f"s{n:03}", events=1) for n in range(120)])
     browser.get(shown.url)
     see(browser, "#page", "page 1 of 3, 120 sources")
@@ -227,7 +229,7 @@ def test_many_sources_come_in_pages(shown: Shown, browser: webdriver.Chrome) -> 
 
 
 def test_the_token_is_asked_for(browser: webdriver.Chrome) -> None:
-    shown = Shown(token=TOKEN)
+    shown = ServedPage(token=TOKEN)
     try:
         shown.do(lambda: shown.site.source("door"))
         browser.get(shown.url)
@@ -274,7 +276,7 @@ return [...document.querySelectorAll(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_it_fits_and_can_be_read(
-    shown: Shown, browser: webdriver.Chrome, width: int, scheme: str
+    shown: ServedPage, browser: webdriver.Chrome, width: int, scheme: str
 ) -> None:
     for name in ("door", "a-source-of-a-very-long-name-" + "x" * 60, "gone"):
         shown.do(lambda name=name: shown.site.source(name))

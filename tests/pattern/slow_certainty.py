@@ -16,7 +16,7 @@ IMPOSSIBLE, POSSIBLE, CERTAIN = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Seen:
+class UncertainEvent:
     """An event with what its source's clock is wrong by; equal ``clock``: by the same error."""
 
     type: str
@@ -83,25 +83,25 @@ class Definition:
     within: int
     t_a: int | None = None
 
-    def _bound(self, e: Seen, f: Seen) -> int:
+    def _bound(self, e: UncertainEvent, f: UncertainEvent) -> int:
         if self.t_a is not None:
             return self.t_a
         return 0 if e.clock == f.clock else e.unc + f.unc
 
-    def _before(self, e: Seen, f: Seen) -> int:
+    def _before(self, e: UncertainEvent, f: UncertainEvent) -> int:
         ahead, bound = f.ref - e.ref, self._bound(e, f)
         if ahead > bound:
             return CERTAIN
         return POSSIBLE if bound and ahead >= -bound else IMPOSSIBLE
 
-    def _near(self, e: Seen, f: Seen) -> int:
+    def _near(self, e: UncertainEvent, f: UncertainEvent) -> int:
         """f is at most WITHIN after e."""
         apart, bound = f.ref - e.ref, self._bound(e, f)
         if apart <= self.within - bound:
             return CERTAIN
         return POSSIBLE if apart <= self.within + bound else IMPOSSIBLE
 
-    def answers(self, events: Sequence[Seen]) -> dict[tuple[int, ...], str]:
+    def answers(self, events: Sequence[UncertainEvent]) -> dict[tuple[int, ...], str]:
         """By rows in the order of steps: ``confirmed`` or ``uncertain``."""
         steps, before, lasts = steps_of(self.tree), ordered_pairs(self.tree), lasts_of(self.tree)
         firsts = [s for s in steps if not any(y == s for _, y in before)]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from tests.query.slow_expression import Predicate, slow
-from tests.query.slow_reader import Asked, Group, Part, asked, attributes_in
+from tests.query.slow_reader import Group, Part, ReadQuery, attributes_in, read_query
 
 Match = tuple[tuple[str, int], ...]
 """(alias, row) of each positive step, in written order."""
@@ -20,7 +20,7 @@ Times = dict[str, int]
 """By alias, of the steps that are there."""
 
 
-class Given(Protocol):
+class EventLike(Protocol):
     """What a test's event has."""
 
     type: str
@@ -35,7 +35,7 @@ def brute_matches(text: str, events: Sequence[Any]) -> set[Match]:
     A match holds distinct events, and none of them counts as an instance of a negated step. The
     aliases tell which alternatives a match took.
     """
-    query = asked(text)
+    query = read_query(text)
     return {m for tree in choices(query.pattern) for m in _of_choice(query, tree, events)}
 
 
@@ -57,7 +57,7 @@ def places(part: Part) -> list[str]:
     return [part] if isinstance(part, str) else [x for inner in part.parts for x in places(inner)]
 
 
-def _of_choice(query: Asked, tree: Part, events: Sequence[Given]) -> Iterator[Match]:
+def _of_choice(query: ReadQuery, tree: Part, events: Sequence[EventLike]) -> Iterator[Match]:
     steps = {alias: query.steps[alias] for alias in places(tree)}
     named = [(each, {str(a.alias) for a in attributes_in(each)}) for each in query.conditions]
     named = [(each, aliases) for each, aliases in named if aliases <= steps.keys()]
@@ -97,7 +97,7 @@ def _of_choice(query: Asked, tree: Part, events: Sequence[Given]) -> Iterator[Ma
             yield tuple(bound.items())
 
 
-def _record(event: Given) -> dict[str, Any]:
+def _record(event: EventLike) -> dict[str, Any]:
     end = event.ref + getattr(event, "long", 0)
     return {**event.attrs, "ts": event.ref, "te": end, "ref": event.ref, "source": event.source,
             "type": event.type}  # fmt: skip

@@ -21,8 +21,8 @@ from tests.barrier.slow_book import SlowBook
 from tests.pattern.chain_lines import Line, answered, event, pog, results_of, sync
 from tests.pattern.slow_certainty import (
     Definition,
-    Seen,
     Tree,
+    UncertainEvent,
     all_steps,
     lasts_of,
     steps_of,
@@ -54,7 +54,7 @@ class World:
     """A trace, and its events as they are to be understood."""
 
     lines: list[Line] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[UncertainEvent] = field(default_factory=list)
     late: int = 0
     """How late an event came at most, behind the largest time before it."""
     t_a: int = 0
@@ -92,7 +92,7 @@ def world_of(
             # The first sync has overtaken it, and both agree: it changes nothing.
             made.lines.append({**sync(by, unc, now + row), "ts": -1 - row})
         made.lines.append({**event(kind, ts, source, now + row), "seq": row})
-        made.seen.append(Seen(kind, ts, *clock[source]))
+        made.seen.append(UncertainEvent(kind, ts, *clock[source]))
         made.late, newest = max(made.late, newest - ts), max(newest, ts)
     return made
 

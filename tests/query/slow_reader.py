@@ -56,7 +56,7 @@ class Step:
 
 
 @dataclass
-class Asked:
+class ReadQuery:
     """A query: its steps by alias in written order, and the conditions that all must hold."""
 
     steps: dict[str, Step] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Asked:
     limit: int | None = None
 
 
-def asked(text: str) -> Asked:
+def read_query(text: str) -> ReadQuery:
     """What ``text``, with or without EVENT, asks."""
     return _Reader(text).query()
 
@@ -95,7 +95,7 @@ def step_and_role(alias: str | None) -> tuple[str, str]:
 class _Reader:
     def __init__(self, text: str) -> None:
         self.words = [*WORD.findall(text), ""]
-        self.found = Asked()
+        self.found = ReadQuery()
 
     def is_next(self, *wanted: str) -> bool:
         return self.words[0].upper() in wanted
@@ -114,7 +114,7 @@ class _Reader:
         return tuple(found)
 
     # ---- the query -----------------------------------------------------------------------------
-    def query(self) -> Asked:
+    def query(self) -> ReadQuery:
         self.take("EVENT")
         (self.found.pattern,) = self.part(negated=False)
         while clause := self.take(

@@ -17,9 +17,9 @@ from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.group_windows import OLD_GAPS_MAX
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query import query
-from tests.window.asked import Result, brief, results_of, standing
 from tests.window.conftest import Event, Stream, batch
 from tests.window.test_windows_beside_pandas import many
+from tests.window.window_results import Result, brief, results_of, standing
 
 
 def test_a_window_is_told_when_it_is_full_and_the_rest_is_counted() -> None:

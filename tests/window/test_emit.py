@@ -18,9 +18,9 @@ from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.uncertainty.bounds import NO_EPOCH
 from slackwater.engine.query import query
-from tests.window.asked import standing
 from tests.window.by_instant import KINDS, standing_at_every_instant
 from tests.window.conftest import Event, Stream, batch
+from tests.window.window_results import standing
 
 EMITS = {"": 0, "EMIT ON CLOSE": 0, "EMIT EARLY EVERY 2": 2, "EMIT EARLY EVERY 5": 5,
          "EMIT ON CHANGE": -1}  # fmt: skip

@@ -15,8 +15,8 @@ from slackwater.engine.core.released import IN_ORDER, LATE, RESIDUAL, Strings
 from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.time_windows import PaneWindows
 from slackwater.engine.query import query
-from tests.window.asked import results_of, standing
 from tests.window.conftest import Event, Stream, batch
+from tests.window.window_results import results_of, standing
 
 CALLS = (
     "first(v)", "last(v)", "first(source)", "last(source)", "min_by(source, v)", "max_by(ts, v)",

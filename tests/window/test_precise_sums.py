@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.released import IN_ORDER, LATE
-from tests.window.asked import results_of, standing
 from tests.window.conftest import Event, Stream
+from tests.window.window_results import results_of, standing
 
 CALLS = "sum(v), avg(v), var(v), stddev(v), min(v), max(v)"
 KINDS = (

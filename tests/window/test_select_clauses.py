@@ -17,8 +17,8 @@ from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query import query, to_text
 from slackwater.engine.query.results_as_events import time_labels
-from tests.window.asked import Result, chain_results, results_of
 from tests.window.conftest import Event, Stream, run
+from tests.window.window_results import Result, chain_results, results_of
 
 BARRIERS = ("immediate", "punctuation", "bounded:5", "hold:3", "hold:20", "bounded:5,ordered")
 ORDERS = ("none", "sequence:timeout=fixed:5,latency=9", "kslack:4", "mp-kslack")

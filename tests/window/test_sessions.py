@@ -14,8 +14,8 @@ from slackwater.engine.core.released import LATE, Strings
 from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query import query
-from tests.window.asked import brief, results_of, standing
 from tests.window.conftest import Event, Stream, aggregate, batch
+from tests.window.window_results import brief, results_of, standing
 
 
 def by_definition(events: tuple[Event, ...], gap: int) -> dict[Any, list[list[Event]]]:

@@ -20,8 +20,8 @@ from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.settings import parse_window
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import explain, query
-from tests.window.asked import Result, chain_results, results_of, standing
 from tests.window.conftest import Event, Stream, batch
+from tests.window.window_results import Result, chain_results, results_of, standing
 
 COUNT = "SELECT count(*) AS n WINDOW TUMBLING 10"
 KINDS = ("TUMBLING 10", "SLIDING 10 EVERY 5", "SESSION 10", "ROWS 2")

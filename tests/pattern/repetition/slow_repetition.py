@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from tests.query.slow_expression import Predicate, slow
-from tests.query.slow_reader import asked, attributes_in, step_and_role
+from tests.query.slow_reader import attributes_in, read_query, step_and_role
 
 Match = tuple[tuple[int, int], ...]
 """(step, row) of each event, in order."""
@@ -34,7 +34,7 @@ class Slow:
     def __init__(
         self, text: str, events: Sequence[Event], rule: str = "pairwise", t_a: int = 0
     ) -> None:
-        self.asked, self.events, self.rule, self.t_a = asked(text), events, rule, t_a
+        self.asked, self.events, self.rule, self.t_a = read_query(text), events, rule, t_a
         self.names, self.steps = list(self.asked.steps), list(self.asked.steps.values())
         self.places = {name: n for n, name in enumerate(self.names)}
         self.negated = [n for n, step in enumerate(self.steps) if step.negated]

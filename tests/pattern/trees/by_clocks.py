@@ -153,7 +153,7 @@ def anything(degrees: Iterator[Degree] | Sequence[Degree]) -> Degree:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Combination:
     """One combination of events for one choice of alternatives."""
 
     clocks: Clocks
@@ -242,7 +242,7 @@ class Judged:
 
     def lies(self, name: str, row: int, after: list[str], before: list[str]) -> Degree:
         """Whether the event at ``row`` begins where the negated step must not."""
-        its = Judged(self.clocks, self.within, {**self.of, name: row})
+        its = Combination(self.clocks, self.within, {**self.of, name: row})
         steps, w = [*self.of], self.within
         here, of = (row, 0), self.of
         if after and before:
@@ -275,7 +275,7 @@ def degree_of(
 ) -> Degree:
     """Of the match of ``chosen`` for one choice of alternatives."""
     of = dict(zip(names_in(node), chosen, strict=True))
-    judged = Judged(clocks, tree.within, of)
+    judged = Combination(clocks, tree.within, of)
     absent: list[tuple[str, list[str], list[str]]] = []
     found = judged.holds(node, absent)[1]
     points = [(row, end) for row in chosen for end in known(records[row])]
@@ -301,7 +301,7 @@ def degree_of(
 
 
 @dataclass(frozen=True)
-class Known:
+class CombinationFacts:
     """What is known of a combination: whether some errors make it a match, and all; what is said
     order by order (0, 1, 2); the chance, by drawing errors.
     """
@@ -314,7 +314,7 @@ class Known:
 
 def judged(
     tree: Tree, records: Sequence[Record], t_a: int | None = None
-) -> dict[tuple[int, ...], Known]:
+) -> dict[tuple[int, ...], CombinationFacts]:
     """Every combination that is a match order by order."""
     chance, found = np.random.default_rng(1), {}
     for node in choices(tree.node):
@@ -334,7 +334,7 @@ def judged(
             )  # fmt: skip
             assert singly or not whole.any()
             if singly:
-                found[chosen] = Known(
+                found[chosen] = CombinationFacts(
                     bool(whole.any()), bool(whole.all()), singly, float((real == 2).mean())
                 )
     return found

@@ -18,12 +18,12 @@ from tests.pattern.trees.definition import (
 )
 
 Key = tuple[str, str, int]
-Known = dict[Key, tuple[int | None, int | None]]
+KnownHalves = dict[Key, tuple[int | None, int | None]]
 
 
-def known_after(records: Sequence[Record]) -> Known:
+def known_after(records: Sequence[Record]) -> KnownHalves:
     """Of each interval what is known of its start and its end."""
-    found: Known = {}
+    found: KnownHalves = {}
     for record in records:
         key = record.source, record.type, record.id
         start, end = found.get(key, (None, None))
@@ -49,7 +49,7 @@ def standing(tree: Tree, records: Sequence[Record]) -> set[tuple[Key, ...]]:
 
 
 def _of(
-    node: Node, within: int, known: Known, spans: dict[Key, Span]
+    node: Node, within: int, known: KnownHalves, spans: dict[Key, Span]
 ) -> Iterator[tuple[Key, ...]]:  # fmt: skip
     names = names_in(node)
     of_type = [[key for key in known if key[1] == name[0].upper()] for name in names]

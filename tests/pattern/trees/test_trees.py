@@ -15,7 +15,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query.endpoints.joins import JOINS
 from slackwater.engine.query.endpoints.order import representation
-from tests.pattern.trees.by_clocks import Known, judged
+from tests.pattern.trees.by_clocks import CombinationFacts, judged
 from tests.pattern.trees.definition import Record, Tree, Where, by_definition
 from tests.pattern.trees.drawn import Drawn, torn, trees
 from tests.pattern.trees.five_counts import end_points
@@ -96,7 +96,7 @@ def finer(drawn: Drawn) -> Drawn:
     ]
 
 
-def as_known(known: Known | None, certainty: str, chance: float) -> bool:
+def as_known(known: CombinationFacts | None, certainty: str, chance: float) -> bool:
     """Certain order by order: confirmed. Confirmed: certain. None: impossible, where a negated step
     begins after the first of several: the plan asks this of the one that the others follow, whose
     order may be open where that of a later one is sure. It is uncertain then, with no chance.
@@ -205,7 +205,7 @@ def intervals_known(records: list[Record]) -> dict[Key, Record]:
     return found
 
 
-def known_of(drawn: Drawn, t_a: int | None) -> dict[tuple[Key, ...], Known]:
+def known_of(drawn: Drawn, t_a: int | None) -> dict[tuple[Key, ...], CombinationFacts]:
     """Every combination of intervals that is a match order by order."""
     tree, records = drawn
     of = intervals_known(records)

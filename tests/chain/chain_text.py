@@ -14,7 +14,7 @@ VARYING = ("buffered_max", "buffered_max_bytes")
 """What a batch brings is held beside what expires; its columns come from its frames."""
 
 
-def told(batches: Sequence[Sequence[Frame]], chosen: ChainSettings) -> str:
+def chain_text(batches: Sequence[Sequence[Frame]], chosen: ChainSettings) -> str:
     """The ordered stream, what is late and quarantined, results per query, and counters, as JSON;
     the chain is restored from a snapshot before each batch.
     """
