@@ -565,7 +565,9 @@ class WindowPlan(Struct, frozen=True):
     ``hidden``: aggregates that are not in results, labelled by their calls: others are ``COMPUTED``
     of them, or ``having`` and ``ranking`` name them.
 
-    ``moved``: columns of the results that are read whose values clocks' errors move.
+    ``moved``: columns of the results that are read whose values clocks' errors move. ``varying``:
+    those whose values may be others where clocks err: windows with ``ambiguous`` events have no
+    bounds of what is made of them. ``lacks``: nor of anything, as results may be hidden.
     """
 
     name: str
@@ -589,6 +591,8 @@ class WindowPlan(Struct, frozen=True):
     lookups: tuple[TableLookup, ...] = ()
     period: Period | None = None
     moved: frozenset[str] = frozenset()
+    varying: frozenset[str] = frozenset()
+    lacks: bool = False
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()

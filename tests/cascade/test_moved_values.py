@@ -182,6 +182,53 @@ def test_windows_count_what_they_may_hold(
             assert each["certain"] <= count <= each["certain"] + each["ambiguous"]
 
 
+EDGES = [(21, 1, "A", -1, 1), (22, 0, "A", 1, 0), (27, 0, "A", 2, 0), (31, 0, "A", 2, 1)]
+THREE = [
+    (5, 0, "A", 1, 0), (6, 0, "A", 1, 0), (7, 0, "A", 1, 0), (15, 0, "A", 1, 0),
+    (16, 0, "A", 1, 0), (21, 1, "A", 1, 0),
+]  # fmt: skip
+"""The second window may hold as many as the first."""
+BOUNDED = {
+    "of counts": COUNTS + "SELECT max(n) AS m, sum(s) AS s, min(n) + 1 AS l, avg(n) AS a, "
+    "count(*) AS c FROM w WINDOW TUMBLING 40",
+    "of maxima": "CREATE STREAM w AS SELECT max(v) AS v FROM events WHERE v > 0 GROUP BY k WINDOW "
+    "TUMBLING 10; SELECT sum(v) AS s, count(v) AS c FROM w WINDOW TUMBLING 40",
+    "through another": COUNTS + "CREATE STREAM z AS EVENT w p RETURN p.n AS x; "
+    "SELECT max(x) AS m FROM z WINDOW TUMBLING 40",
+    "by count": COUNTS + "SELECT count(*) AS c FROM w GROUP BY n WINDOW TUMBLING 40",
+    "of few": BIG + "SELECT count(*) AS c, max(n) AS m FROM big WINDOW TUMBLING 40",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+@settings(max_examples=1, deadline=None)
+@given(events=EVENTS, errors=ERRORS, seed=st.integers(0, 99))
+@example(events=BORDER, errors=(2, 2), seed=0)
+@example(events=CROWD, errors=(2, 2), seed=0)
+@example(events=EDGES, errors=(2, 2), seed=0)
+@example(events=THREE, errors=(2, 2), seed=0)
+@example(events=CROWD, errors=(0, 0), seed=0)
+def test_bounds_hold_in_every_world(
+    case: str, events: list[Event], errors: tuple[int, int], seed: int
+) -> None:
+    text = BOUNDED[case]
+    last = f"q{text.count(';') + 1}"
+
+    def by_group(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        found = net(cascade(text, records)[last])
+        return {json.dumps([each["window"]["start"], each["key"]]): each for each in found}
+
+    found = by_group(stream(events, errors))
+    for records in moved(events, errors, seed):
+        for group, each in by_group(records).items():
+            for name, (least, most) in found.get(group, each)["bounds"].items():
+                value = each["value"][name]
+                assert least is None or value is None or least <= value <= most, name
+    if not any(errors):
+        for each in found.values():
+            assert each["bounds"] == {name: [of, of] for name, of in each["value"].items()}
+
+
 def test_values_of_times_have_no_bounds_further_on() -> None:
     events = [(0, 0, "A", 1, 0), (7, 1, "B", 1, 0)]
     text = PAIRS + "SELECT max(gap) AS g, count(gap) AS c, max(x) AS x FROM m WINDOW TUMBLING 100"

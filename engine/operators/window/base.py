@@ -19,6 +19,7 @@ from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.assign import Agenda, Rows
 from slackwater.engine.operators.window.keys import GroupKeys
 from slackwater.engine.operators.window.output.computed import (
+    bounded_by_values,
     computed,
     holds,
     judged_plan,
@@ -327,6 +328,8 @@ class Windows(Restorable, ABC):
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             rows = self._in_order(t.in_words(self._outbox))
+            if self.plan.varying or self.plan.lacks:
+                rows = bounded_by_values(self.plan, rows)
             rows = self._judge(computed(self._judged, rows, self._keys.strings))
             if self._ranked is not None and rows.tally[0]:
                 rows = self._ranked.changes(rows)

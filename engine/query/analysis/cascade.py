@@ -34,9 +34,10 @@ from slackwater.engine.query.plan import (
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.render import render
 from slackwater.engine.query.results_as_events import (
+    doubted_sources,
     moved_columns,
+    read_varying,
     returned_columns,
-    varying_columns,
 )
 from slackwater.engine.query.schema import refuse_named
 
@@ -193,10 +194,13 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         with _at(each.place):
             _check_derived(each, sources)
         own = asked_plan(each.plan)
+        varying = read_varying(DerivedPlan(own, sources))
         if isinstance(own, WindowPlan):
-            own = replace(own, moved=frozenset().union(*map(moved_columns, sources)))
-        varying = frozenset[str]().union(*map(varying_columns, sources))
-        if isinstance(own, SeqPlan):
+            own = replace(
+                own, moved=frozenset().union(*map(moved_columns, sources)), varying=varying,
+                lacks=bool(doubted_sources(DerivedPlan(own, sources))),
+            )  # fmt: skip
+        elif isinstance(own, SeqPlan):
             own = _unkeyed(own, varying)
         elif isinstance(own, OrPlan):
             own = replace(own, branches=tuple(_unkeyed(one, varying) for one in own.branches))

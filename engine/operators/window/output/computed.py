@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from slackwater.engine.core.released import Strings
 from slackwater.engine.operators.window.emitted import ResultBuffer
 from slackwater.engine.operators.window.state.aggregate import BOUNDED
 from slackwater.engine.operators.window.state.content import (
+    COUNTS,
     HIGH_ONE,
     LEAST,
     LOW_ONE,
@@ -45,6 +47,8 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.render import default_label
 from slackwater.engine.query.values import Value, arithmetic, both_valid, present
+
+_AMBIGUOUS: Final = (COUNTS.names or ()).index("ambiguous")
 
 # Drops pairs of retraction and insertion with equal content.
 
@@ -226,6 +230,26 @@ def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
 
     assert one.argument is not None
     return known(one.argument)
+
+
+def bounded_by_values(plan: WindowPlan, outbox: ResultBuffer) -> ResultBuffer:
+    """``outbox``, in words, without bounds that count on values which may be others: of results
+    with ambiguous events, of ``plan.varying``; of all if it ``lacks`` some.
+    """
+    ends = [
+        a * NUMBERS + end
+        for a, one in enumerate(plan.aggregates)
+        if plan.lacks
+        or any(own_attribute(each.name) in plan.varying for each in attributes_in(one.argument))
+        for end in (LEAST, MOST)
+    ]
+    found = those(outbox)
+    rows = np.flatnonzero(found.counts[:, _AMBIGUOUS])
+    if not (ends and len(rows)):
+        return outbox
+    found.kinds[rows[:, None], ends] = NULL
+    found.words[rows[:, None], ends] = 0
+    return those(found, ~unchanged(found, None, np.ones(len(found.at), np.bool_)))
 
 
 def computed(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> ResultBuffer:
