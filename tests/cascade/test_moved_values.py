@@ -54,6 +54,8 @@ CASES = {
     "ON a.k = b.k AND b.n > a.n + 1 WITHIN 30",
     "none of its number": COUNTS + "EVENT SEQ(w{1,2} a[], !w b, w c) WITHIN 60 PARTITION BY n "
     "RETURN first(a.ts) AS t, count(a) AS m, c.ts AS u",
+    "a larger one next": COUNTS + "EVENT SEQ(w a, w+ b[]) WHERE b[i].n > a.n AND a.k = b[i].k "
+    "WITHIN 60 CONTIGUITY NEXT RETURN a.k AS k, a.ts AS t, first(b.ts) AS u, count(b) AS m",
     "nothing large": BIG + "EVENT SEQ(w a, !big b, w c) WHERE a.k = b.k AND a.k = c.k WITHIN 60 "
     "RETURN a.k AS k, a.ts AS t, c.ts AS u",
     "no large partner": BIG + "SELECT a.k AS k, a.ts AS t, b.n AS n FROM w a LEFT JOIN big b "
@@ -111,6 +113,11 @@ CROWD = [
 """The second window may hold as many as the fourth, or as few as the first."""
 FEWER = [(5, 0, "A", 1, 0), (15, 0, "A", 1, 0), (18, 1, "A", 1, 0), (35, 0, "A", 1, 0)]
 """The second window may hold as few as the others."""
+LARGER = [
+    (5, 0, "A", 1, 0), (15, 0, "A", 1, 0), (21, 1, "A", 1, 0), (35, 0, "A", 1, 0),
+    (36, 0, "A", 1, 0),
+]  # fmt: skip
+"""The second window may hold more than the first."""
 ERRORS = st.sampled_from([(2, 2), (0, 3), (0, 0)])
 
 
@@ -121,6 +128,7 @@ ERRORS = st.sampled_from([(2, 2), (0, 3), (0, 0)])
 @example(events=BORDER, errors=(2, 2), seed=0)
 @example(events=CROWD, errors=(2, 2), seed=0)
 @example(events=FEWER, errors=(2, 2), seed=0)
+@example(events=LARGER, errors=(2, 2), seed=0)
 def test_what_is_confirmed_is_so_in_every_world(
     case: str, events: list[Event], errors: tuple[int, int], seed: int
 ) -> None:
@@ -155,7 +163,9 @@ def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) ->
         assert sure == found.keys()
 
 
-LEFT_OUT = ("two lengths", "none with as many", "no partner", "no large partner")
+LEFT_OUT = (
+    "two lengths", "none with as many", "no partner", "no large partner", "a larger one next"
+)  # fmt: skip
 """Conditions between steps are asked of values as they were measured."""
 
 

@@ -114,6 +114,8 @@ def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: in
                 s.trial[so_far].row, s.trial[so_far].step = row, q
                 fits = min(fits, trial_holds(s, so_far + 1, t_a))
                 placed(s, s.path, from_, size)
+            if s.events[row].doubted > 1:
+                fits = max(fits, POSSIBLE)
             found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
             s.rows[here], s.rows[earlier] = own, its
     return found
