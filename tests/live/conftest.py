@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -96,13 +96,20 @@ class Program:
         return code
 
 
+_PORTS: Final = set[int]()
+"""Those that this process has: a system may give one again that nobody has bound yet."""
+
+
 def free_port() -> int:
-    """A port that neither TCP nor UDP has in use."""
-    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        port = int(tcp.getsockname()[1])
-        udp.bind(("127.0.0.1", port))
-        return port
+    """A port that neither TCP nor UDP has in use, another one each time."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            port = int(tcp.getsockname()[1])
+            udp.bind(("127.0.0.1", port))
+        if port not in _PORTS:
+            _PORTS.add(port)
+            return port
 
 
 class Field:

@@ -112,8 +112,8 @@ class Arena:
 
 # The host of the K-slack operators: events in an arena, and kernels that say when they go.
 #
-# An operator is a kernel that decides the slack, and its settings (``order/kslack.py`` is the
-# smallest). State is the events held and one row of numbers; a snapshot holds just that.
+# An operator is a kernel that decides the slack, and its settings. ``order.slack.kslack`` has the
+# smallest. State is the events held and one row of numbers; a snapshot holds just that.
 
 
 Run = Callable[[SlackBuffer, int, int, np.ndarray], None]
