@@ -1,7 +1,7 @@
 """What patterns cost as the input grows: processor time at n and at 4 n events, at most sixfold.
 
-The number of results grows no faster than n in all of these. Quick ones are small: they find what
-is quadratic with much work for each pair of events; the slow ones find the rest.
+The number of results grows no faster than n in all of these. Quick ones are few and small: they
+find what is quadratic with much work for each pair of events; the slow ones find the rest.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ CASES = [
     *((text, of_many_keys) for text in BY_KEY),
     *((text, with_uncertain_clocks) for text in UNCERTAIN),
 ]  # fmt: skip
+FEW = {APART[1], APART[6], APART[8], TIED[0], TIED[6], BY_KEY[1], BY_KEY[2]}
+"""Of each kind of search and of events."""
 
 
 def seconds(tools: Any, text: str, events: list[Any]) -> float:
@@ -113,7 +115,7 @@ def grows(tools: Any, text: str, made: Callable[[Any, int], list[Any]], n: int) 
     return min(found)
 
 
-@pytest.mark.parametrize(("text", "made"), CASES)
+@pytest.mark.parametrize(("text", "made"), [case for case in CASES if case[0] in FEW])
 def test_four_times_the_events_take_at_most_six_times_as_long(
     tools: Any, text: str, made: Callable[[Any, int], list[Any]]
 ) -> None:
