@@ -127,7 +127,7 @@ def read_toml(path: Path) -> Table:
 
 
 @contextmanager
-def told_of(path: Path) -> Iterator[None]:
+def named_in_errors(path: Path) -> Iterator[None]:
     """An error that concerns several settings names the file, too.
 
     Raises:

@@ -19,7 +19,13 @@ from slackwater.edge_agent.listening import Listening, TlsFiles, read_listening,
 from slackwater.edge_agent.messages import ATTR_TYPES, StreamSchema
 from slackwater.edge_agent.packing import check_schemas
 from slackwater.edge_agent.settings import SessionSettings
-from slackwater.edge_agent.settings_file import Table, check_host, read_toml, shown_ns, told_of
+from slackwater.edge_agent.settings_file import (
+    Table,
+    check_host,
+    named_in_errors,
+    read_toml,
+    shown_ns,
+)
 from slackwater.edge_agent.timesync import CHRONY, GATEWAY, SyncSettings
 from slackwater.edge_agent.units import NS_PER
 
@@ -170,7 +176,7 @@ def read_agent(
     Raises:
         SettingsError: a mistake in it; names the place and the remedy.
     """
-    with told_of(path):
+    with named_in_errors(path):
         return _read(read_toml(path), path.parent, wall_ns, own_name, jitter)
 
 

@@ -175,7 +175,7 @@ class LogKeeper:
         self._tell = tell
         self._now_ns = now_ns
         self._ending = threading.Event()
-        self._told = ""
+        self._last_line = ""
         self._sizes: dict[Path, int] = {}
         self._free_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="log-keeper", daemon=True)
@@ -255,6 +255,6 @@ class LogKeeper:
 
     def _say(self, line: str) -> None:
         """Once, as long as there is nothing else to say."""
-        if line != self._told:
-            self._told = line
+        if line != self._last_line:
+            self._last_line = line
             self._tell(f"log {self._log}: {line}")

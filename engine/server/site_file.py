@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.listening import Listening, is_loopback, read_listening
-from slackwater.edge_agent.settings_file import Table, read_toml, told_of
+from slackwater.edge_agent.settings_file import Table, named_in_errors, read_toml
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.gateway.settings import GatewaySettings
 from slackwater.engine.log.input.numbering import BITS
@@ -173,7 +173,7 @@ def read_site(path: Path, engine: str | None = None) -> SiteSettings:
         UserError: a mistake in it; names the place and the remedy.
     """
     try:
-        with told_of(path):
+        with named_in_errors(path):
             return _site(read_toml(path), path.parent, engine)
     except SettingsError as error:
         raise UserError(str(error)) from error

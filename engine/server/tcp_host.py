@@ -45,7 +45,7 @@ class RefusalLines:
         self.tell = tell
         self._now_s = now_s
         self._begun = now_s()
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._more = 0
 
     def closed(self, host: str, close: CloseConnection) -> None:
@@ -57,20 +57,20 @@ class RefusalLines:
             if self._more:
                 self.tell(f"refused: {self._more} more, since the lines above")
             self._begun, self._more = now_s, 0
-            self._told.clear()
+            self._reported.clear()
         key = (host, close.reason)
-        if key in self._told or len(self._told) >= LINES_MAX:
+        if key in self._reported or len(self._reported) >= LINES_MAX:
             self._more += 1
             return
-        self._told.add(key)
+        self._reported.add(key)
         name = f" {one_line(close.name, _NAME_MAX)}" if close.name else ""
         detail = one_line(close.detail, _DETAIL_MAX)
         self.tell(f"refused{name} from {host or 'nowhere'}: {close.reason}: {detail}")
 
     def found(self, lane: CountedLane) -> None:
         """Something was found of the numbers of a source, which is said once."""
-        if len(self._told) < LINES_MAX:
-            self._told.add((lane.source, lane.site))
+        if len(self._reported) < LINES_MAX:
+            self._reported.add((lane.source, lane.site))
             self.tell(one_line(found_line(lane), _DETAIL_MAX + 2 * _NAME_MAX))
 
 
@@ -184,7 +184,7 @@ class Acceptor:
         self._beginning: Counter[str] = Counter()
         self._rest_s = _REST_S[0]
         self._resting: set[asyncio.TimerHandle] = set()
-        self._told_at = -_MINUTE_S
+        self._reported_at = -_MINUTE_S
 
     async def listen(self, host: str, port: int) -> int:
         """Connections are taken from now on; gives the port.
@@ -260,8 +260,8 @@ class Acceptor:
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
         loop = asyncio.get_running_loop()
-        if loop.time() - self._told_at >= _MINUTE_S:
-            self._told_at = loop.time()
+        if loop.time() - self._reported_at >= _MINUTE_S:
+            self._reported_at = loop.time()
             self._tell(
                 f"no connection can be taken for now: {error.strerror}; tried again each second. "
                 "Raise the limit of open files (ulimit -n, LimitNOFILE)"

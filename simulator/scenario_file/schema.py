@@ -151,7 +151,7 @@ def _models(registry: Mapping[str, type[Any]]) -> list[Schema]:
 
 def _of_class(cls: type[Any], leave_out: tuple[str, ...] = ()) -> Schema:
     hints = typing.get_type_hints(cls)
-    texts = _told(cls)
+    texts = _descriptions(cls)
     properties, required = {}, []
     for field in dataclasses.fields(cls):
         if field.name in leave_out:
@@ -191,7 +191,7 @@ def _of_hint(name: str, hint: Any) -> Schema:
     return _of_class(hint)
 
 
-def _told(cls: type[Any]) -> dict[str, str]:
+def _descriptions(cls: type[Any]) -> dict[str, str]:
     """Descriptions of attributes in a class's docstring."""
     found: dict[str, str] = {}
     name = ""

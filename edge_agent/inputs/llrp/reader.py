@@ -132,7 +132,7 @@ class ReaderInput:
         if event.utc_ns is None and event.uptime_ns is not None:
             self._booted_ns = self._wall_ns() - event.uptime_ns
             self._clocks.device("").restarted()
-        await self._told_time(event, asked_ns, outlet)
+        await self._take_time(event, asked_ns, outlet)
 
         async def other(found: LlrpMessage) -> None:
             await self._take(link, found, outlet)
@@ -166,9 +166,9 @@ class ReaderInput:
                 self.counts["time_not_told"] += 1
                 await asyncio.sleep(min(every, _AGAIN_SECONDS))
                 continue
-            await self._told_time(event, asked_ns, outlet)
+            await self._take_time(event, asked_ns, outlet)
 
-    async def _told_time(self, event: ReaderEvent, asked_ns: int, outlet: Outlet) -> None:
+    async def _take_time(self, event: ReaderEvent, asked_ns: int, outlet: Outlet) -> None:
         stamp_ns, mono_ns = self._time_of(event.utc_ns, event.uptime_ns), self._mono_ns()
         if stamp_ns is None:
             return

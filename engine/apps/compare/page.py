@@ -365,7 +365,7 @@ def _order_line(
         "mode": "lines+markers",
         "line": {"color": colour, "width": 3},
         "marker": {"symbol": [_MEAN, _P99], "size": [9, 11], "color": colour},
-        "text": [_told(comparison, each, "mean"), _told(comparison, each, "p99")],
+        "text": [_label(comparison, each, "mean"), _label(comparison, each, "p99")],
         "hovertemplate": f"%{{text}}{ONE_BOX}",
     }
 
@@ -382,7 +382,7 @@ def _sweep_lines(comparison: OrdersCompared, x_axis: _Axis, y_axis: _Axis) -> li
             "mode": "lines+markers",
             "line": {"color": NEUTRAL, "width": 2, "dash": dash},
             "marker": {"symbol": f"{symbol}-open", "size": 6, "color": NEUTRAL},
-            "text": [_told(comparison, each, name) for each in swept],
+            "text": [_label(comparison, each, name) for each in swept],
             "hovertemplate": f"%{{text}}{ONE_BOX}",
         }
         for end, (name, dash, symbol) in enumerate(
@@ -405,7 +405,7 @@ def _legend() -> list[dict[str, Any]]:
     ]
 
 
-def _told(comparison: OrdersCompared, each: Measures, name: str) -> str:
+def _label(comparison: OrdersCompared, each: Measures, name: str) -> str:
     unit, unit_ns = comparison.hold_unit
     spread = _spread(comparison, each)
     duration = spread.mean_ns if name == "mean" else spread.p99_ns

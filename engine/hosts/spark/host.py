@@ -51,10 +51,7 @@ from slackwater.engine.output.run_writer import (
 )
 from slackwater.engine.output.spark_parts import BY_SPARK, KIND, SparkParts
 
-# Spark's failures and interruptions: the one cause at the end of what it says, and Ctrl-C.
-
-
-# From what Spark says of a failed query to the one cause at its end.
+# Spark's failures: from what it says of a failed query to the one cause at the end of that.
 
 
 _OURS: Final = re.compile(
@@ -127,10 +124,10 @@ def of_the_jvm(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def told_to(log: Path) -> Iterator[None]:
+def logging_to(log: Path) -> Iterator[None]:
     """Writes what py4j and PySpark log to ``log``, unless the program has handlers of its own.
 
-    After an error it stays so: their threads go on telling of a JVM that has ended.
+    After an error it stays so: their threads keep logging about the JVM that has ended.
     """
     if logging.root.handlers:
         yield
@@ -387,7 +384,7 @@ def _micro_batches(
     Returns:
         rows and seconds of each batch; and the tasks that it has, and that the master could do.
     """
-    with of_the_jvm(out / _SPARK_LOG), told_to(out / _SPARK_LOG):
+    with of_the_jvm(out / _SPARK_LOG), logging_to(out / _SPARK_LOG):
         session = spark_session(master, out / _SPARK_LOG)
         possible = max(1, min(sites, session.sparkContext.defaultParallelism))
         tasks = _tasks(out / TASKS, possible)
