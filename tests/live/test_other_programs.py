@@ -113,6 +113,7 @@ def test_every_message_is_in_the_log_once_though_agent_and_broker_are_killed(
             broker.start()
         running = field.agent(name)
     until(lambda: len(field.values("ward")) >= 1200, "all messages in the log")
+    running.says("running")  # before it, SIGTERM ends it as any program
     assert running.end() == 0
     assert sorted(field.values("ward")) == list(range(1200))
 
