@@ -36,7 +36,7 @@ from slackwater.engine.operators.match.match_results import (
 from slackwater.engine.operators.window.output.results import WindowResults, window_identities
 from slackwater.engine.operators.window.output.table import COUNTS
 from slackwater.engine.operators.window.state.content import LEAST, MOST, VALUE
-from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT, reals
 from slackwater.engine.output.kinds import identities
 from slackwater.engine.query.clocked import CLOCKED
 from slackwater.engine.query.fields import TimeValue, attributes_in, time_value
@@ -280,11 +280,8 @@ def _range(piece: WindowResults, place: int) -> tuple[np.ndarray, np.ndarray] | 
 
 def _real(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Numbers as float64, NaN where there is none, or a float would not be exact."""
-    high, low = words[:, 0], words[:, 1]
-    whole = high.astype(np.float64) * 2.0**HALF_WORD + low
-    whole = np.where(np.abs(whole) < _EXACT, whole, np.nan)
-    real = np.where(kinds == FLOAT, high.copy().view(np.float64), whole)
-    return np.where((kinds == INT) | (kinds == FLOAT), real, np.nan)
+    found = reals(kinds, words)
+    return np.where((kinds == FLOAT) | ((kinds == INT) & (abs(found) < _EXACT)), found, np.nan)
 
 
 def _key(codes: np.ndarray, kind: str) -> np.ndarray:
@@ -300,9 +297,7 @@ def _put_numbers(own: Attributes, label: str, kinds: np.ndarray, words: np.ndarr
     if (kinds == TEXT).any():
         own.put(label, "str", np.where(valid, low, -1).astype(np.int32), valid)
     elif (kinds == FLOAT).any() or (abs(high[kinds == INT]) >= _WHOLE_MAX).any():
-        whole = high.astype(np.float64) * 2.0**HALF_WORD + low
-        real = np.where(kinds == FLOAT, high.copy().view(np.float64), whole)
-        own.put(label, "float", np.where(valid, real, 0.0), valid)
+        own.put(label, "float", np.where(valid, reals(kinds, words), 0.0), valid)
     elif valid.any():
         own.put(label, "int", np.where(valid, (high << HALF_WORD) + low, 0), valid)
 

@@ -16,6 +16,7 @@ from slackwater.engine.core.clocks.stream_clocks import StreamClocks
 from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, ClockBound, Gaps, Progress, Released, Strings
 from slackwater.engine.core.timeline import LONG_AGO, REF_END, ends_of
+from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.kernels.tables import numbered
 from slackwater.engine.operators.cascade.derived_events import (
     CODED,
@@ -39,7 +40,6 @@ from slackwater.engine.query.results_as_events import ResultFacts, facts_of, sou
 # correction is.
 
 
-NEVER: Final = 2**63 - 1
 EARLIEST: Final = -(2**62)
 """Progress while there is none; what is taken off it stays within int64."""
 _ERRORS: Final = 3
@@ -108,7 +108,7 @@ class SourceProgress:
     reach: Reach
     facts: ResultFacts = field(init=False)
     frontier: int = EARLIEST
-    errs_from: int = NEVER
+    errs_from: int = INT_MAX
     """The first instant at which it read an event whose clock errs."""
     last_read: int = LONG_AGO
     steps: list[ProgressSteps] = field(default_factory=list)

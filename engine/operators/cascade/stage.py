@@ -23,6 +23,7 @@ from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import ClockBound, Progress, Released, Strings
 from slackwater.engine.core.timeline import CHANCE
+from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.kernels.tables import places_of
 from slackwater.engine.operators.cascade.derived_events import (
     DerivedRows,
@@ -53,7 +54,6 @@ END: Final = 2**62
 _NO_NEWS: Final = 2**61
 """From here on operators get no progress: the input has ended, which they learn otherwise."""
 _FEW: Final = 256
-FOREVER: Final = 2**63 - 1
 
 
 class DerivedStage(Restorable):
@@ -140,7 +140,7 @@ class DerivedStage(Restorable):
         """End of the input at instant ``at``: all that waits is read."""
         for steps in self._steps.values():
             steps.append(ProgressSteps(np.array([at]), np.array([END])))
-        results = self._read(self._until(FOREVER))
+        results = self._read(self._until(INT_MAX))
         results.extend(self._operator.operator.finish(at))
         return results
 

@@ -194,11 +194,12 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         with _at(each.place):
             _check_derived(each, sources)
         own = asked_plan(each.plan)
-        varying = read_varying(DerivedPlan(own, sources))
+        derived = DerivedPlan(own, sources)
+        varying = read_varying(derived)
         if isinstance(own, WindowPlan):
             own = replace(
                 own, moved=frozenset().union(*map(moved_columns, sources)), varying=varying,
-                lacks=bool(doubted_sources(DerivedPlan(own, sources))),
+                lacks=bool(doubted_sources(derived)),
             )  # fmt: skip
         elif isinstance(own, SeqPlan):
             own = _unkeyed(own, varying)

@@ -98,8 +98,13 @@ def are_short(high: np.ndarray) -> np.ndarray:
 def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
     """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
     high, low = words[:, 0], words[:, 1]
-    is_float = kinds == FLOAT
-    if not is_float.any() and are_short(high).all():
+    if not (kinds == FLOAT).any() and are_short(high).all():
         return np.asarray((high << HALF_WORD) | low)
+    return reals(kinds, words)
+
+
+def reals(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """A column of numbers as floats."""
+    high, low = words[:, 0], words[:, 1]
     whole = high.astype(np.float64) * float(1 << HALF_WORD) + low
-    return np.where(is_float, high.copy().view(np.float64), whole)
+    return np.where(kinds == FLOAT, high.copy().view(np.float64), whole)
