@@ -150,12 +150,12 @@ def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) ->
     found: dict[str, str] = {}
     whole = cascade(CASES[case], stream(events, errors))
     assert cascade(CASES[case], stream(events, errors), cuts=(1, 2, 5)) == whole
-    for each in net(whole[_last(case)]):
+    for each in net(whole[_last(CASES[case])]):
         found[json.dumps(each["value"])] = each["certainty"]
     sure = {value for value, certainty in found.items() if certainty == "confirmed"}
     for records in moved(events, errors, seed):
-        told = net(cascade(CASES[case], records)[_last(case)])
-        true = {json.dumps(each["value"]) for each in told}
+        final = net(cascade(CASES[case], records)[_last(CASES[case])])
+        true = {json.dumps(each["value"]) for each in final}
         assert sure <= true, "confirmed, and not so"
         if "{1,2}" not in CASES[case] and case not in LEFT_OUT:
             assert true <= found.keys(), "so, and left out"
@@ -169,8 +169,9 @@ LEFT_OUT = (
 """Conditions between steps are asked of values as they were measured."""
 
 
-def _last(case: str) -> str:
-    return f"q{CASES[case].count(';') + 1}"
+def _last(text: str) -> str:
+    """The name of the last of its statements."""
+    return f"q{text.count(';') + 1}"
 
 
 @pytest.mark.parametrize("case", WINDOWS)
@@ -179,8 +180,8 @@ def _last(case: str) -> str:
 def test_windows_count_what_they_may_hold(
     case: str, events: list[Event], errors: tuple[int, int], seed: int
 ) -> None:
-    told = net(cascade(WINDOWS[case], stream(events, errors))["q2"])
-    found = {each["window"]["start"]: each for each in told}
+    final = net(cascade(WINDOWS[case], stream(events, errors))["q2"])
+    found = {each["window"]["start"]: each for each in final}
     for records in moved(events, errors, seed):
         true = {
             each["window"]["start"]: each["value"]["c"]
@@ -222,10 +223,9 @@ def test_bounds_hold_in_every_world(
     case: str, events: list[Event], errors: tuple[int, int], seed: int
 ) -> None:
     text = BOUNDED[case]
-    last = f"q{text.count(';') + 1}"
 
     def by_group(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        found = net(cascade(text, records)[last])
+        found = net(cascade(text, records)[_last(text)])
         return {json.dumps([each["window"]["start"], each["key"]]): each for each in found}
 
     found = by_group(stream(events, errors))

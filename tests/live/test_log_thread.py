@@ -86,12 +86,12 @@ def played(
     """What a thread says while ``act`` has it write, until all is written."""
 
     async def run() -> list[Any]:
-        told, log = ThreadReports(), LogThread(LogWriter(folder, rows_per_file), retry_ns, tell)
-        over = log.start(told.durable, told.failed)
-        await act(log, told)
+        reports, log = ThreadReports(), LogThread(LogWriter(folder, rows_per_file), retry_ns, tell)
+        over = log.start(reports.durable, reports.failed)
+        await act(log, reports)
         log.close()
         await over
-        return told.said
+        return reports.said
 
     return asyncio.run(run())
 
@@ -125,11 +125,11 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost_or_twice(
     disk = Disk(monkeypatch, fails=True)
     lines: list[str] = []
 
-    async def act(log: LogThread, told: ThreadReports) -> None:
+    async def act(log: LogThread, reports: ThreadReports) -> None:
         flushed(log, 0, 3)
-        while len(told.said) < 3:  # tries
-            told.came.clear()
-            await told.came.wait()
+        while len(reports.said) < 3:  # tries
+            reports.came.clear()
+            await reports.came.wait()
         disk.fails = False
         flushed(log, 6)
 
@@ -147,9 +147,9 @@ def test_a_disk_that_is_full_at_the_end_is_told(
 ) -> None:
     Disk(monkeypatch, fails=True)
 
-    async def act(log: LogThread, told: ThreadReports) -> None:
+    async def act(log: LogThread, reports: ThreadReports) -> None:
         flushed(log, 0)
-        await told.came.wait()
+        await reports.came.wait()
 
     with pytest.raises(OSError, match="No space left"):
         played(tmp_path, act, retry_ns=10**12)

@@ -54,8 +54,8 @@ def test_every_format_goes_out_and_in_again(
 ) -> None:
     LogCommand(capsys, "import", "t.jsonl", "--out", "a.log", "--time-unit", "us")
     out = LogCommand(capsys, "export", "a.log", "--out", f"b.{suffix}", "--json")
-    told = {"log": "a.log", "out": f"b.{suffix}", "format": suffix, "records": 3}
-    assert json.loads(out.out) == told
+    summary = {"log": "a.log", "out": f"b.{suffix}", "format": suffix, "records": 3}
+    assert json.loads(out.out) == summary
     LogCommand(capsys, "import", f"b.{suffix}", "--out", "c.log")
     texts = [
         LogCommand(capsys, "export", log, "--time-unit", "us").out for log in ("a.log", "c.log")
@@ -76,12 +76,12 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     shown = LogCommand(capsys, "show", "a.log", "--time-unit", "ms")
     assert shown.code == 0
     assert "1 (50.0 %)" in shown.out
-    told = json.loads(LogCommand(capsys, "show", "a.log", "--json").out)
-    assert {name: told[name] for name in ("log", "kind", "bad", "frames", "records", "kinds")} == {
+    shown = json.loads(LogCommand(capsys, "show", "a.log", "--json").out)
+    assert {name: shown[name] for name in ("log", "kind", "bad", "frames", "records", "kinds")} == {
         "log": "a.log", "kind": "log", "bad": 0, "frames": 1, "records": 3,
         "kinds": {"event": 2, "sync": 1},
     }  # fmt: skip
-    assert told["lateness_ns"]["100%"] == 2_000_000
+    assert shown["lateness_ns"]["100%"] == 2_000_000
     assert json.loads(LogCommand(capsys, "show", "t.jsonl", "--json").out)["kind"] == "trace"
 
 

@@ -91,16 +91,16 @@ def chain_over(
     batches: Sequence[Sequence[Frame]], order: str, resumed: Sequence[int] = ()
 ) -> ChainRecords:
     """Run ``batches``; before those in ``resumed`` the chain is replaced by its snapshot."""
-    chosen, told = setting(order), ChainRecords()
+    chosen, records = setting(order), ChainRecords()
     chain = Chain(chosen, "main")
     for number, batch in enumerate(batches):
         if number in resumed:
             chain = Chain.restored(chosen, "main", chain.to_bytes())
-        told.take(chain.process(list(batch)))
-    told.take(chain.finish())
-    told.counters = chain.counters()
-    told.counters.pop("buffered_max_bytes")  # columns of a batch come from its frames
-    return told
+        records.take(chain.process(list(batch)))
+    records.take(chain.finish())
+    records.counters = chain.counters()
+    records.counters.pop("buffered_max_bytes")  # columns of a batch come from its frames
+    return records
 
 
 def cut(frame: Frame, cuts: Sequence[int]) -> list[Frame]:
@@ -172,9 +172,9 @@ def test_any_cut_any_restart_and_any_order_of_texts_give_the_same(
     per_batch = data.draw(st.integers(1, 3))
     batches = [frames[i : i + per_batch] for i in range(0, len(frames), per_batch)]
     resumed = data.draw(st.sets(st.integers(0, len(batches))) | st.just(everywhere))
-    told = chain_over(batches, order, list(resumed)).everything
+    found = chain_over(batches, order, list(resumed)).everything
     # Groups of one window come in the order of their codes' texts, not of the codes.
-    assert told == chain_over([[frame_of(trace)]], order).everything
+    assert found == chain_over([[frame_of(trace)]], order).everything
 
 
 @pytest.mark.parametrize("order", ORDERS)
