@@ -80,6 +80,16 @@ CASES = {
         "CREATE STREAM j AS EVENT SEQ(m p, !m n, m q) WHERE n.x > 4 WITHIN 30 RETURN p.x AS x, "
         "q.y AS y; SELECT count(*) AS n, sum(x) AS t FROM j WINDOW TUMBLING 20"
     ),
+    "repetition, pattern": (
+        "CREATE STREAM m AS EVENT SEQ(A+ a[], B b) WITHIN 12 SKIP PAST LAST EVENT "
+        "RETURN sum(a.v) AS x, first(a.v) AS f, count(a) AS n, b.v AS y;"
+        "EVENT SEQ(m p, m q) WHERE p.x <= q.x WITHIN 60 RETURN p.f AS first, q.n AS second"
+    ),
+    "repetition, window": (
+        "CREATE STREAM m AS EVENT SEQ(A{1,2} a[], B? b, A c) WITHIN 15 CONTIGUITY NEXT LIMIT 2 "
+        "RETURN sum(a.v) AS x, b.v AS y;"
+        "SELECT count(*) AS n, sum(x) AS s, max(y) AS y FROM m WINDOW TUMBLING 30"
+    ),
 }  # fmt: skip
 COLUMNS = {"m": _xy, "j": _xy}
 TWO_ALIKE = [(0, "A", 0, 0), (0, "A", 0, 0), (1, "B", 0, 0), (2, "A", 0, 0), (3, "B", 0, 0)]

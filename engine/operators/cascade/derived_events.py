@@ -33,6 +33,7 @@ from slackwater.engine.operators.match.match_results import (
     Matches,
     certainties_of,
 )
+from slackwater.engine.operators.match.repetition.results import RepeatMatches
 from slackwater.engine.operators.window.output.results import WindowResults, window_identities
 from slackwater.engine.operators.window.output.table import COUNTS
 from slackwater.engine.operators.window.state.content import LEAST, MOST, VALUE
@@ -413,7 +414,8 @@ def _codes(texts: pa.Array, strings: Strings) -> tuple[np.ndarray, np.ndarray]:
 
 
 _READERS: Final[dict[type, Callable[[Any, Strings, int], Found]]] = {
-    WindowResults: _of_windows, Matches: _of_matches, Alerts: _of_alerts,
+    WindowResults: _of_windows, Matches: _of_matches, RepeatMatches: _of_matches,
+    Alerts: _of_alerts,
 }  # fmt: skip
 
 
