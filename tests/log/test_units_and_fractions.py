@@ -69,6 +69,29 @@ def test_dates_of_another_unit_are_bad_lines(unit: str | None, tmp_path: Path) -
         assert read.bad_count == 1
 
 
+@pytest.mark.parametrize("many", [10, pytest.param(70_000, marks=pytest.mark.slow)])
+def test_half_a_file_in_another_unit_is_bad_lines(many: int, tmp_path: Path) -> None:
+    """Also where all of a part that is read at once are in it."""
+    texts = [*(str((MS + n) * 1000) for n in range(many)), *(str(MS + n) for n in range(many))]
+    for path in _files(tmp_path, texts):
+        read = open_input(path, InputForm("us"), "skip")
+        assert sum(frame.rows for frame in read) == many
+        assert read.bad_count == many
+
+
+def test_files_of_several_units_are_refused(tmp_path: Path) -> None:
+    fine, coarse = (tmp_path / f"{unit}.jsonl" for unit in ("us", "ms"))
+    fine.write_text(f'{{"ts": {MS * 1000}}}\n', encoding="utf-8")
+    coarse.write_text(f'{{"ts": {MS}}}\n', encoding="utf-8")
+    for paths, unit, said in (
+        ((fine, coarse), "us", "ms.jsonl:1: .* in which most are dates, .* in ms;"),
+        ((coarse, fine), "us", "us.jsonl:1: .* but those before it are dates in ms;"),
+        ((coarse, fine), "ms", "us.jsonl:1: .* in which most are dates, .* in us;"),
+    ):
+        with pytest.raises(UserError, match=said):
+            list(open_input([str(path) for path in paths], InputForm(unit)))
+
+
 @pytest.mark.parametrize(
     "times",
     [

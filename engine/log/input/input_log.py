@@ -210,7 +210,7 @@ class SeveralRead(InputRead):
                     "makes a file of it, which can be read beside others"
                 )
             self._bad.name = reader.name
-            for fields, attrs, lines in reader.rows(self._bad):
+            for fields, attrs, lines in reader.rows(self._bad, self._times.units):
                 self._times.dated = self._times.dated or reader.dated
                 for field in self.form.named_by_file:
                     fields[field] = self._named(field, path, fields, len(lines))

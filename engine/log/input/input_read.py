@@ -433,9 +433,11 @@ class InputRead(ABC):
             for start in range(0, size, CHUNK_LINES):
                 yield frame.slice(start, min(CHUNK_LINES, size - start))
 
-    def rows(self, bad: BadLines) -> Iterator[Rows]:
-        """The rows without faults, of one of several files; ``bad`` gets the others."""
-        self._bad = bad
+    def rows(self, bad: BadLines, units: dict[str, str | None]) -> Iterator[Rows]:
+        """The rows without faults, of one of several files; ``bad`` gets the others. ``units``: of
+        the times of all files so far, as ``Times`` has them.
+        """
+        self._bad, self._times.units = bad, units
         yield from self._read()
 
     @abstractmethod

@@ -237,7 +237,8 @@ class Times:
         self.dated = False
         """Whether some time so far was a date: a text or a timestamp, no number."""
         self._unit_given = unit is not None
-        self._looked_at: set[str] = set()
+        self.units: dict[str, str | None] = {}
+        """By field, the unit in which most numbers so far are dates; None: in none."""
         if zone is not None:
             check_zone(zone, "--timezone")
 
@@ -253,12 +254,12 @@ class Times:
             values = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
             odd = self._look_at(field, values, ~np.isnan(values), lines)
             ns, faults = _of_floats(field, values, self.unit_ns)
-            return ns, odd | faults
+            return ns, faults | odd
         given = column.is_valid().to_numpy(zero_copy_only=False)
         values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
         odd = self._look_at(field, values, given, lines)
         ns, faults = _scaled(field, values, given, self.unit_ns)
-        return ns, odd | faults
+        return ns, faults | odd
 
     def instants(self, field: str, column: pa.Array) -> tuple[pa.Array, Faults]:
         """A column of Arrow timestamps or dates as ns since 1970 UTC."""
@@ -403,10 +404,11 @@ class Times:
     def _look_at(
         self, field: str, values: np.ndarray, given: np.ndarray, lines: np.ndarray
     ) -> Faults:
-        """Faults of dates in another unit than most are dates in.
+        """Faults of dates in another unit than most are dates in, here or before.
 
         Raises:
-            UserError: no unit was named and the first values of ``field`` are dates in another.
+            UserError: no unit was named and the first values of ``field`` are dates in another; or
+                those before are.
         """
         rows = np.flatnonzero(given)
         if field not in (r.TS, r.ARRIVAL) or not len(rows):
@@ -416,12 +418,19 @@ class Times:
         units = {unit: _are_dates(numbers, unit) for unit in _DATE_UNITS}
         if own not in units:
             return {}
-        if 2 * units[own].sum() < len(rows):
-            if not self._unit_given and field not in self._looked_at:
-                self._refuse_unit(field, values[rows], units, lines[rows])
-            self._looked_at.add(field)
+        most = next((unit for unit in units if 2 * units[unit].sum() >= len(rows)), None)
+        before = self.units.get(field)
+        if most != own and not self._unit_given and field not in self.units:
+            self._refuse_unit(field, values[rows], units, lines[rows])
+        self.units[field] = before or most
+        if most == own and before not in (None, own):
+            raise UserError(
+                f'{self.name}:{lines[rows[0]]}: "{field}" {values[rows[0]]} is '
+                f"{_date(values[rows[0]], own)} in {own}, but those before it are dates in "
+                f"{before}; write all times in one unit"
+            )
+        if own not in (before, most):
             return {}
-        self._looked_at.add(field)
         return {
             int(rows[place]): f"would be {_date(values[rows[place]], own)} in {own}, in which most "
             f"are dates, and is {_date(values[rows[place]], unit)} in {unit}; write all times in "
