@@ -16,6 +16,7 @@ import pytest
 from slackwater.engine.cli.app import run
 
 SENSORS = ("s0", "s1")
+MS = 1_772_352_000_000
 EU = "\ufeffZeitstempel;Sensor;Temperatur\n" + "".join(
     f"01.03.2026 08:00:{second:02d},500;{SENSORS[second % 2]};2{second % 3},25\n"
     for second in range(20)
@@ -274,6 +275,31 @@ def test_what_only_the_user_knows_has_a_command_of_its_own(
         assert f"if {each['if']}:\n  {each['command']}\n" in shown
         ran = cli(*shlex.split(each["command"])[1:])
         assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [(("1", "2", "3"), "text"), (("true", "false"), "text"), ((1, "2"), "mixed"), ((1, 2), "int")],
+)
+def test_an_attribute_of_json_has_the_type_that_a_query_sees(
+    values: tuple[Any, ...], type_: str, here: Path, cli: Callable[..., Any]
+) -> None:
+    rows = [{"time": MS + n, "v": values[n % len(values)], "w": n} for n in range(12)]
+    (here / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = json.loads(cli("look", "t.jsonl", "--json").out)
+    assert {each["name"]: each["type"] for each in found["columns"]}["v"] == type_
+    assert ("avg(v)" in found["command"]) == (type_ == "int")
+    assert cli(*shlex.split(found["command"])[1:]).code == 0
+
+
+def test_numbers_that_repeat_need_a_source_to_be_of_one(
+    here: Path, cli: Callable[..., Any]
+) -> None:
+    rows = "".join(f"{n},m{n % 2},{n // 2}\n" for n in range(20))
+    for name, read in (("pump", None), ("device", "seq")):
+        (here / "t.csv").write_text(f"ts,{name},counter\n{rows}", encoding="utf-8")
+        found = json.loads(cli("look", "t.csv", "--json").out)
+        assert {each["name"]: each["read_as"] for each in found["columns"]}["counter"] == read
 
 
 def test_ids_and_constants_are_not_averaged(here: Path, cli: Callable[..., Any]) -> None:

@@ -91,7 +91,9 @@ class Column(Struct):
 
     ``attribute``: its name as an attribute. ``unit``: of times that are numbers; None: they are
     dates, or no times. ``nulls``: words among numbers. ``distinct``: how many values the sample
-    has.
+    has. ``as_attribute``: another type that it has as an attribute: texts of numbers, in a file
+    whose values have types, are texts there; "": none. ``repeats``: more than a tenth of its values
+    were there before, so without a column of sources they are no numbers of one.
     """
 
     name: str
@@ -103,6 +105,8 @@ class Column(Struct):
     nulls: tuple[str, ...] = ()
     distinct: int = 0
     attribute: str = ""
+    as_attribute: str = ""
+    repeats: bool = False
 
 
 class Look(Struct):
@@ -270,12 +274,13 @@ def _headed(source: str, form: InputForm) -> InputForm:
 
 class _Sample(NamedTuple):
     """``comma``: fractions may have one for the point, as ``ColumnTypes`` says. ``nested``: columns
-    that are keys of objects within objects.
+    that are keys of objects within objects. ``typed``: values have types, in CSV they are texts.
     """
 
     rows: dict[str, list[Any]]
     comma: bool = False
     nested: Set[str] = frozenset()
+    typed: bool = True
 
 
 def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
@@ -287,7 +292,7 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
         rows = {
             name: text.columns[key].slice(0, SAMPLE_ROWS).to_pylist() for name, key in named if name
         }
-        return _Sample(rows, csv.delimiter != ",")
+        return _Sample(rows, csv.delimiter != ",", typed=False)
     if kind is InputKind.PARQUET:
         table = ParquetParts(source, table_files(source))
         for batch in islice(table.parts(table.schema.names), 1):
@@ -335,8 +340,14 @@ def _column(name: str, sample: _Sample) -> Column:
         type_, unit = _type_of([value for value in some if value not in nulls], comma=comma)
     attribute = name.removeprefix(ATTR_PREFIX)
     attribute = attribute.replace(".", "_") if name in sample.nested else attribute
-    distinct = len(set(map(str, some)))
-    return Column(name, type_, samples, unit, nulls=nulls, distinct=distinct, attribute=attribute)
+    distinct, kept = len(set(map(str, some))), ""
+    if sample.typed and any(isinstance(value, str) for value in some):
+        texts = all(isinstance(value, str) for value in some)
+        kept = "mixed" if not texts else "text" if type_ in ("int", "number", "bool") else ""
+    return Column(
+        name, type_, samples, unit, nulls=nulls, distinct=distinct, attribute=attribute,
+        as_attribute=kept, repeats=10 * distinct < 9 * len(some),
+    )  # fmt: skip
 
 
 def _words_among(texts: Sequence[str]) -> tuple[str, ...]:
@@ -414,11 +425,15 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
             mapping[ATTR_PREFIX + r.ID] = r.ID  # only intervals have ids
         elif each.name in FIELDS and each.name not in mapping and each.field is None:
             each.field, each.why = each.name, "named so"
+
+    def of_one() -> bool:
+        return all(each.field != r.SOURCE for each in columns)
+
     fits: dict[str, Callable[[Column], bool]] = {
         r.ARRIVAL: lambda each: each.type == "time",
         r.TS: lambda each: each.type in ("time", "day", "int", "number"),
         r.SOURCE: lambda each: each.type in ("text", "int"),
-        r.SEQ: lambda each: each.type == "int",
+        r.SEQ: lambda each: each.type == "int" and not (each.repeats and of_one()),
         r.TYPE: lambda each: each.type == "text" and each.distinct <= _TYPES_MAX,
     }
     for target in (r.TS, r.ARRIVAL, r.SOURCE, r.SEQ, r.TYPE):
@@ -440,6 +455,9 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
             best.field = target
             best.why = why if best.unit is None else f"{why}, dates in {best.unit}"
             mapping[target] = best.name
+    for each in columns:
+        if each.as_attribute and each.field is None:
+            each.type, each.nulls = each.as_attribute, ()
     units = [each.unit for each in columns if each.field in (r.TS, r.ARRIVAL) and each.unit]
     unit = form.unit or next((each for each in units if each != "ns"), None)
     attrs = form.attrs
