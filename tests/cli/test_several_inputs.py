@@ -123,7 +123,7 @@ def test_what_cannot_be_one_input(here: Path, cli: Callable[..., Any]) -> None:
         (("a.csv", "b.csv"), 'b.csv: attribute "v" is text here and a number in a.csv'),
         (("a.csv", "c.jsonl"), "a.csv, c.jsonl: 1 of 2 rows give their arrival"),
         (("a.csv", "a.csv"), "a.csv: is given twice as an input"),
-        (("a.csv", "a.log"), "a.log: is an arrival log"),
+        (("a.csv", "a.log"), "a.log: is an arrival log, and is an input of its own"),
         (("x*.csv",), "x*.csv: no file is named so"),
         (("ftp://host/a.csv",), "ftp://host/a.csv: cannot be read: Unrecognized filesystem type"),
         (("a.csv", "none.csv"), "none.csv: cannot be read: No such file"),
@@ -132,6 +132,8 @@ def test_what_cannot_be_one_input(here: Path, cli: Callable[..., Any]) -> None:
         ran = cli("order", *words)
         assert (ran.code, ran.out) == (2, ""), ran
         assert said in ran.err
+    assert cli("log", "export", "a.log", "--out", "log.jsonl").code == 0  # the remedy
+    assert cli("order", "--input", "c.jsonl", "--input", "log.jsonl").code == 0
     ran = cli("order", "--input", "a.csv", "--source-from", "folder")
     assert ran.code == 2
     assert "write --source-from name" in ran.err

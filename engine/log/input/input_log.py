@@ -203,12 +203,13 @@ class SeveralRead(InputRead):
         sort = self.form.sort or (r.ARRIVAL if self._sorter is not None else None)
         form = replace(self.form, named_by_file=(), sort=sort)
         for path in self.paths:
-            reader = open_input(path, form)
-            if not isinstance(reader, InputRead):
+            if Path(path).is_dir() and input_kind(path) is InputKind.LOG:
                 raise UserError(
                     f"{path}: is an arrival log, and is an input of its own; slackwater log export "
                     "makes a file of it, which can be read beside others"
                 )
+            reader = open_input(path, form)
+            assert isinstance(reader, InputRead)
             self._bad.name = reader.name
             for fields, attrs, lines in reader.rows(self._bad, self._times.units):
                 self._times.dated = self._times.dated or reader.dated
