@@ -23,7 +23,7 @@ from slackwater.engine.apps.compare.page import (
 )
 from slackwater.engine.apps.report.numbers import as_json, plain, versions
 from slackwater.engine.apps.report.page.document import check_new_page
-from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries
+from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
 from slackwater.engine.cli.options import (
     InputOptions,
     JsonNumbers,
@@ -51,6 +51,7 @@ from slackwater.engine.hosts.options import Clock, Guard, read_guards
 from slackwater.engine.hosts.pipeline import prepare, work_folder
 from slackwater.engine.hosts.warnings import of_counted
 from slackwater.engine.log.input.input_log import files_of
+from slackwater.engine.scenario import Claim
 
 _WIDTH: Final = 220
 """Of the table when it is printed into a file or a pipe."""
@@ -141,13 +142,13 @@ def compare_orders(
         sys.stdout.write(f"{out / HTML}\n")
 
 
-def _checks(found: OrdersCompared) -> list[VerdictCase]:
+def _checks(found: OrdersCompared) -> list[Claim]:
     """What must hold of an input for one of the orders to suit it."""
     choice, excluded = found.choice, found.arrivals.excluded
     said = behind_excluded(excluded, "").strip() or "none is"
     wanted = f"An order puts {100 * found.settings.complete:.6g} % of the events in their place"
-    suits = VerdictCase(wanted, choice.suits is not None, f"{choice.headline} {choice.reason}")
-    return [suits, VerdictCase("No source is excluded", not excluded, said)]
+    suits = Claim(wanted, choice.suits is not None, f"{choice.headline} {choice.reason}")
+    return [suits, Claim("No source is excluded", not excluded, said)]
 
 
 def _print(found: OrdersCompared, *, swept: bool) -> None:

@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from slackwater.edge_agent.standard_streams import taking_name
 from slackwater.engine.apps.report.page.document import check_page_folder, check_parents
-from slackwater.engine.apps.report.verdict import VerdictCase, check_summaries, write_summaries
+from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
 from slackwater.engine.apps.scenario_run import (
     FILE,
     REPORT,
@@ -153,16 +153,12 @@ def run(
         warn=lambda line: print_stderr(f"warning: {line}\n"), command=typed(),
     )  # fmt: skip
     print_against(against, folder)
-    _summarise(summary or (), scenario.title, ran.score)
+    headline = behind_excluded(ran.score.facts["excluded"], "")
+    write_summaries(summary or (), scenario.title, headline, ran.score.claims)
     if not quiet:
         _print(ran.score, folder, ran.manifest)
     if ran.score.decisive and not all(claim.holds for claim in ran.score.claims):
         raise typer.Exit(1)
-
-
-def _summarise(files: Sequence[Path], title: str, score: Score) -> None:
-    cases = [VerdictCase(each.text, each.holds, each.detail) for each in score.claims]
-    write_summaries(files, title, behind_excluded(score.facts["excluded"], ""), cases)
 
 
 def _host(master: str | None, *, in_process: bool, quiet: bool) -> Host:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.engine.apps.report.verdict import VerdictCase, write_summaries
+from slackwater.engine.apps.report.verdict import write_summaries
 from slackwater.engine.apps.sweep import cells as sweep_cells
 from slackwater.engine.cli.app import run as command
+from slackwater.engine.scenario import Claim
 from tests.sweep.test_sweeps import TEXT
 
 SCENARIO = f'title = "Pairs & more"{TEXT}'
@@ -85,7 +86,7 @@ def test_a_name_that_cannot_be_written_is_refused_before_the_work(
 
 
 def test_texts_of_others_are_no_markup() -> None:
-    checks = [VerdictCase("<b>a|b</b>\x1b[31m", False, 'it is "]]>"\nand more')]
+    checks = [Claim("<b>a|b</b>\x1b[31m", False, 'it is "]]>"\nand more')]
     write_summaries([Path("x.xml"), Path("x.md")], "a & b", "`head`", checks)
     ((name, (holds, said)),) = read("x.xml").items()
     assert name.startswith("<b>a|b</b>")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -139,15 +138,6 @@ def _numbers(report: Mapping[str, Any]) -> str:
 # The verdict for CI: JUnit's XML, which every CI shows, or Markdown.
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictCase:
-    """A test case of a summary: what must hold, whether it does, and the measured value or why."""
-
-    text: str
-    holds: bool
-    detail: str = ""
-
-
 def check_summaries(files: Iterable[Path]) -> None:
     """Checks before the work what would fail at its end.
 
@@ -162,7 +152,7 @@ def check_summaries(files: Iterable[Path]) -> None:
 
 
 def write_summaries(
-    files: Iterable[Path], name: str, headline: str, checks: Sequence[VerdictCase]
+    files: Iterable[Path], name: str, headline: str, checks: Sequence[Claim]
 ) -> None:
     """Writes each file in the form that its ending names.
 
@@ -172,13 +162,13 @@ def write_summaries(
         headline: before the checks; may be empty.
         checks: one at least.
     """
-    said = [VerdictCase(visible(each.text), each.holds, visible(each.detail)) for each in checks]
+    said = [Claim(visible(each.text), each.holds, visible(each.detail)) for each in checks]
     for file in files:
         with whole_file(file) as sink:
             sink.write(_FORMS[file.suffix](visible(name), visible(headline), said).encode())
 
 
-def _junit(name: str, headline: str, checks: Sequence[VerdictCase]) -> str:
+def _junit(name: str, headline: str, checks: Sequence[Claim]) -> str:
     failed = str(sum(not each.holds for each in checks))
     counts = {"name": name, "tests": str(len(checks)), "failures": failed, "errors": "0"}
     suites = Element("testsuites", {**counts, "name": "slackwater"})
@@ -195,7 +185,7 @@ def _junit(name: str, headline: str, checks: Sequence[VerdictCase]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
 
 
-def _markdown(name: str, headline: str, checks: Sequence[VerdictCase]) -> str:
+def _markdown(name: str, headline: str, checks: Sequence[Claim]) -> str:
     failed = sum(not each.holds for each in checks)
     word = f"FAIL ({failed} of {len(checks)})" if failed else "PASS"
     rows = [

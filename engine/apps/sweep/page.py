@@ -13,10 +13,9 @@ from typing import Any, Final
 from slackwater.engine.apps.report.numbers import Kpi, plain, versions, with_unit
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
 from slackwater.engine.apps.report.page.figures import BAD, GOOD, NEUTRAL, ONE_BOX, Figure
-from slackwater.engine.apps.report.verdict import VerdictCase
 from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer, size_of
 from slackwater.engine.core.units import number
-from slackwater.engine.scenario import Table
+from slackwater.engine.scenario import Claim, Table
 
 # What a sweep says: where every threshold holds, and the least change that makes them hold.
 
@@ -216,14 +215,12 @@ def assess(findings: SweepFindings, own: Cell) -> tuple[bool, str]:
     )
 
 
-def checks_at(findings: SweepFindings, own: Cell) -> list[VerdictCase]:
+def checks_at(findings: SweepFindings, own: Cell) -> list[Claim]:
     """Each threshold at the file's own cell, for CI."""
     if own in findings.errors:
-        return [VerdictCase(_named(findings, own), False, findings.errors[own])]
+        return [Claim(_named(findings, own), False, findings.errors[own])]
     return [
-        VerdictCase(
-            text, held[own] == 1, f"{findings.details[text][own]} at {_named(findings, own)}"
-        )
+        Claim(text, held[own] == 1, f"{findings.details[text][own]} at {_named(findings, own)}")
         for text, held in findings.holding.items()
     ]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from slackwater.engine.apps.report.numbers import Cell, Kpi, places_of, plain, with_anchors
-from slackwater.engine.apps.report.verdict import VerdictCase
 from slackwater.engine.apps.validate.logs.two_logs import TwoLogs
 from slackwater.engine.apps.validate.quality import Setup, SourceQuality
 from slackwater.engine.apps.validate.verdict import (
@@ -25,7 +24,7 @@ from slackwater.engine.apps.validate.verdict import (
 )
 from slackwater.engine.core.units import number
 from slackwater.engine.query.plan import Plan
-from slackwater.engine.scenario import Table
+from slackwater.engine.scenario import Claim, Table
 
 # A validation as a whole: what was looked at, how good it is, and what follows for each query.
 
@@ -58,19 +57,19 @@ def validation(
     return Validation(looked_at=looked_at, kind=kind, setup=setup, wanted=wanted, verdicts=verdicts)
 
 
-def checks_of(found: Validation) -> list[VerdictCase]:
+def checks_of(found: Validation) -> list[Claim]:
     """Each query, and what is wrong besides, for CI; of neither, all together."""
     checks = [
-        VerdictCase(
+        Claim(
             f"{each.asked.name} can be decided",
             each.fitness is not Fitness.NOT_FIT,
             "; ".join([each.fitness.words, *each.reasons, each.change_first]).rstrip("; "),
         )
         for each in found.verdicts
     ]
-    checks += [VerdictCase(text, not forbids) for text, forbids in found.setup.concerns]
+    checks += [Claim(text, not forbids) for text, forbids in found.setup.concerns]
     fit = found.fitness is not Fitness.NOT_FIT
-    return checks or [VerdictCase("the clocks and links are fit", fit, found.fitness.words)]
+    return checks or [Claim("the clocks and links are fit", fit, found.fitness.words)]
 
 
 def as_plain(found: Validation, made_with: dict[str, Any]) -> dict[str, Any]:
