@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import NONE
 from slackwater.engine.operators.grouping.buckets import (
     LOST,
@@ -85,21 +85,6 @@ def take_in(b: Buckets, a: Arriving, first: int, reach: int, out: TupleChanges) 
 # passes the barrier is looked at.
 
 
-@inline
-def _is_before(b: Buckets, place: int, other: int, a: Arriving) -> bool:
-    """Whether one entry of a bucket comes before another one, not behind or equal."""
-    one, two = b.entries[place], b.entries[other]
-    if one.ref != two.ref:
-        return bool(one.ref < two.ref)
-    if one.source != two.source:
-        return bool(a.rank[one.source] < a.rank[two.source])
-    if one.seq != two.seq:
-        return bool(one.seq < two.seq)
-    if one.origin != two.origin:
-        return bool(one.origin < two.origin)
-    return bool(one.child < two.child)
-
-
 @kernel
 def take_all_in(b: Buckets, a: Arriving, out: TupleChanges, touched: np.ndarray) -> int:
     """Take all items to their buckets; those in order make their tuples at once.
@@ -140,7 +125,7 @@ def take_all_in(b: Buckets, a: Arriving, out: TupleChanges, touched: np.ndarray)
             touched[found] = bucket
             found += 1
             b.buckets[bucket].changed = changed
-        elif first == gone or (changed != NOBODY and _is_before(b, changed, first, a)):
+        elif first == gone or (changed != NOBODY and is_behind(b.entries[first], a, i)):
             b.buckets[bucket].changed = changed
     return found
 
