@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.core.released import Strings
-from slackwater.engine.kernels.jit import kernel
-from slackwater.engine.kernels.records import NONE, numbers_of
+from slackwater.engine.kernels.records import NONE, numbers_of, records_at
 from slackwater.engine.operators.constraint.traces import NODE, VIOLATION
 from slackwater.engine.output.schema import (
     ALERT_FIELDS,
@@ -39,10 +38,12 @@ class SoFar(NamedTuple):
 
 def so_far(ends: np.ndarray, pool: np.ndarray) -> SoFar:
     """Copies of the lists of ``pool`` (NODE) that end at the places ``ends``."""
-    lengths = np.empty(len(ends), np.int64)
-    nodes = np.empty(_count(ends, pool, lengths), NODE)
-    _copy(ends, numbers_of(pool), pool, lengths, numbers_of(nodes))
-    return SoFar(nodes, lengths)
+    places = [ends]
+    while (places[-1] != NONE).any():  # no list is longer than its automaton has states
+        places.append(np.where(places[-1] == NONE, NONE, pool["link"][places[-1]]))
+    of = np.column_stack(places[::-1])
+    there = of != NONE
+    return SoFar(records_at(pool, of[there]), there.sum(axis=1))
 
 
 def lists_of(found: list[SoFar], strings: Strings) -> pa.ListArray:
@@ -58,35 +59,6 @@ def lists_of(found: list[SoFar], strings: Strings) -> pa.ListArray:
     events = pa.StructArray.from_arrays([columns[name] for name in SO_FAR_FIELDS], SO_FAR_FIELDS)
     starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(starts), events)
-
-
-@kernel
-def _count(ends: np.ndarray, pool: np.ndarray, lengths: np.ndarray) -> int:
-    """Fills in ``lengths``; gives their sum."""
-    total = 0
-    for i in range(len(ends)):
-        length, place = 0, ends[i]
-        while place != NONE:
-            length += 1
-            place = pool[place].link
-        lengths[i] = length
-        total += length
-    return total
-
-
-@kernel
-def _copy(ends: np.ndarray, numbers: np.ndarray, pool: np.ndarray, lengths: np.ndarray,
-          copied: np.ndarray) -> None:  # fmt: skip
-    """Fills in ``copied``; ``numbers`` is the pool's memory as rows of int64."""
-    stop = 0
-    for i in range(len(ends)):
-        stop += lengths[i]
-        row, place = stop - 1, ends[i]
-        while place != NONE:
-            for part in range(numbers.shape[1]):
-                copied[row, part] = numbers[place, part]
-            row -= 1
-            place = pool[place].link
 
 
 # Results of a monitored pattern, as columns: alerts, what is cleared, and violations.

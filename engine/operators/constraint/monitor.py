@@ -45,7 +45,6 @@ from slackwater.engine.operators.constraint.step import (
     Moves,
     follow,
     moves_of,
-    place_of_rows,
     sweep,
 )
 from slackwater.engine.operators.constraint.traces import (
@@ -258,7 +257,7 @@ class MonitorOperator(Restorable):
         emitted = np.concatenate([rows for rows, _ in found])
         lists = lists_of([events for _, events in found], released.strings)
         at, row = np.zeros(len(emitted), np.int64), emitted["row"]
-        place, deadline, number = place_of_rows(row), np.zeros_like(row), np.zeros_like(row)
+        place, deadline, number = PLACES * row, np.zeros_like(row), np.zeros_like(row)
         later = row == LATER
         if refuted is not None:
             at[:], place[:], number = refuted.at, -1, emitted["number"]

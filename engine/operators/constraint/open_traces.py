@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import kernel
-from slackwater.engine.kernels.records import NONE, copy_of, numbers_of
+from slackwater.engine.kernels.records import NONE, copy_of, numbers_of, records_at
 from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from slackwater.engine.operators.constraint.rewrite import Rewritable, kept_of, mark_over, settle
-from slackwater.engine.operators.constraint.step import MOST_RESULTS, keep_open
+from slackwater.engine.operators.constraint.step import MOST_RESULTS
 from slackwater.engine.operators.constraint.traces import (
     EMITTED,
     FRESH,
@@ -147,11 +147,10 @@ class OpenTraces:
         count = mark_over(self.traces, self.open, limit, timeout, tables, over)
         if count <= _LEAST or 2 * count < self.open:
             return 0
-        kept = keep_open(self.traces, self._settled, self._tails, over, self.open)
-        self._tails[kept:] = NONE
-        self._settled["flags"][kept:] = FRESH
-        self._settled["path"][kept:] = NONE
-        self._take(self.traces[:kept], _room(kept))
+        kept = np.flatnonzero(~over)
+        if self._rewrites:
+            self._settled, self._tails = records_at(self._settled, kept), self._tails[kept]
+        self._take(records_at(self.traces, kept), _room(len(kept)))
         return count
 
     def over(self) -> int:

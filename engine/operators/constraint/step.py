@@ -84,11 +84,6 @@ def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
     return Moves(to, at[order], place, before)
 
 
-def place_of_rows(rows: np.ndarray) -> np.ndarray:
-    """The places of events' own results."""
-    return PLACES * rows
-
-
 # Events of a batch, in the order in which they are released: each to its trace.
 
 
@@ -124,21 +119,6 @@ def follow(
                     rows = run_out(trace, i, timeout, tables, emitted, rows)
             i += 1
     return n, rows
-
-
-@kernel
-def keep_open(traces: np.ndarray, settled: np.ndarray, tails: np.ndarray, over: np.ndarray,
-              known: int) -> int:  # fmt: skip
-    """Move what is not ``over`` to the front; gives its number. ``settled`` may be empty."""
-    kept = 0
-    for entry in range(known):
-        if not over[entry]:
-            traces[kept] = traces[entry]
-            if len(settled):
-                settled[kept] = settled[entry]
-                tails[kept] = tails[entry]
-            kept += 1
-    return kept
 
 
 # One event of a trace: a look-up in the table of automata (L10 Algorithm 2, or 1 by choice).

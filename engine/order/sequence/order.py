@@ -25,7 +25,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Gaps, Progress, Strings
 from slackwater.engine.core.units import parse_duration
-from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one, records_at
 from slackwater.engine.order.base import (
     TIMES,
     Guards,
@@ -318,7 +318,7 @@ class Sequence(Restorable):
         keep = np.empty(total, np.int64)
         keep = keep[: survivors(s, keep)]
         ordered = self._ordered(s, payload)
-        self._rows = numbers_of(rows)[keep].view(ROW).reshape(len(keep)) if len(keep) else _NO_ROWS
+        self._rows = records_at(rows, keep) if len(keep) else _NO_ROWS
         self._payload = {name: column[keep] for name, column in payload.items()}
         self._row_bytes = max(self._row_bytes, sum(c.itemsize for c in payload.values()))
         return ordered
