@@ -29,6 +29,8 @@ def earliest(*dues: int | None) -> int | None:
 
 
 _PPB: Final = 10**9
+_MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while the device sleeps: to the other one the wall clock would seem to be set."""
 
 
 class Now(NamedTuple):
@@ -53,13 +55,13 @@ class MachineClock:
 
     def read(self) -> Now:
         """Both clocks; only drivers ask (cores have the time handed in)."""
-        wall_ns, mono_ns = time.time_ns(), time.monotonic_ns()
+        wall_ns, mono_ns = time.time_ns(), time.clock_gettime_ns(_MONOTONIC)
         gained_ns = (mono_ns - self._since_ns) * self._fast_ppb // _PPB
         return Now(wall_ns + self._ahead_ns + gained_ns, mono_ns + gained_ns)
 
     def bend(self, ahead_ns: int, fast_ppb: int) -> None:
         """From now on the wall clock is ahead, and both run fast by so much; called once."""
-        self._since_ns = time.monotonic_ns()
+        self._since_ns = time.clock_gettime_ns(_MONOTONIC)
         self._ahead_ns, self._fast_ppb = ahead_ns, fast_ppb
 
 

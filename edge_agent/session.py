@@ -164,17 +164,22 @@ class SyncReports:
         self._unacked = unacked
         self._first = first
         self._newest: Outgoing | None = None
+        self._said: SyncReport | None = None
 
     def put(self, report: SyncReport, control_next: int, ended: bool, urgent: bool = False) -> int:
-        """Sends ``report``; one before it that is still unsent is replaced.
+        """Sends ``report``; one before it that is still unsent is replaced, unless the clock was
+        set in between, as events wait that need the former one.
 
-        Gives the next control number; ``ended``: no more of them may be taken; ``urgent``: it goes
-        before all that waits, as the first one does.
+        Gives the next control number; ``ended``: no more of them may be taken; ``urgent``: it is of
+        another gateway, and goes before all that waits, as the first one does.
         """
-        waiting = self._newest
+        waiting, before, self._said = self._newest, self._said, report
         if waiting is not None and waiting.tries == 0 and not waiting.done:
-            self._unacked.replace(waiting, wire.encode(_sync_message(waiting.first, report)))
-            return control_next
+            data = wire.encode(_sync_message(waiting.first, report))
+            is_same_clock = urgent or not _contradict(before, report)
+            if is_same_clock or not self._unacked.fits(len(data)):
+                self._unacked.replace(waiting, data)
+                return control_next
         if waiting is not None and ended:
             return control_next
         number = self._first if waiting is None else control_next
@@ -183,6 +188,12 @@ class SyncReports:
             m.CONTROL, number, 1, data, urgent=urgent or waiting is None
         )
         return control_next + (waiting is not None)
+
+
+def _contradict(before: SyncReport | None, after: SyncReport) -> bool:
+    if before is None or before.offset_ns is None or after.offset_ns is None:
+        return False
+    return after.contradicts(before)
 
 
 def _sync_message(number: int, report: SyncReport) -> m.Sync:
@@ -377,6 +388,8 @@ class AgentSession:
         """No more will be emitted: tell the gateway and stop when it has acked everything."""
         if self.state.ended or self._eos_made:
             return
+        self._sync.report_jump(now)  # a round that measures it may come too late
+        self._after_sync(now)
         eos = m.Eos(self._control_next, now.wall_ns, tuple(self._numbers.next))
         self._unacked.add(m.CONTROL, eos.number, 1, wire.encode(eos))
         self._control_next += 1

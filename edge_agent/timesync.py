@@ -10,7 +10,8 @@ none of the first ``silent_max`` questions of a round is answered, the round fai
 round is repeated after ``retry_ns``. If the first one fails, "never synchronised" is reported
 (offset None) so that events can flow with an unknown clock error rather than not at all;
 a later success reports the offset. A round that fails after a success reports nothing: the old
-offset stays in force and its uncertainty grows with its age.
+offset stays in force and its uncertainty grows with its age. If the clock was set meanwhile, it
+reports the old offset less the jump.
 
 A clock that was set is measured again at once, not ``resync_ns`` later. Between rounds that shows
 as a jump of the wall clock against the monotonic one, looked for every ``watch_ns``. Within a
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -125,6 +126,11 @@ class SyncReport:
         return abs(self.offset_ns - earlier.offset_ns) > self.bound_ns(0) + earlier.bound_ns(age)
 
 
+def _jump_ns(before: Now, after: Now) -> int:
+    """How far the wall clock ran ahead of the monotonic one."""
+    return (after.wall_ns - before.wall_ns) - (after.mono_ns - before.mono_ns)
+
+
 class TimeSync:
     """Sans-IO client: call ``wake`` when ``next_wake`` has come, send what ``requests`` gives."""
 
@@ -154,8 +160,8 @@ class TimeSync:
         self._active = False
         self._begun_anew = False
         self._last: SyncReport | None = None
-        self._measured_mono: int | None = None
-        """When the last report with an offset was made."""
+        self._measured: tuple[SyncReport, Now] | None = None
+        """The last report with an offset, and when it was made."""
         self._is_set = False
         """Whether the clock was found set since."""
         self._looked = Now(0, 0)
@@ -172,11 +178,11 @@ class TimeSync:
 
     def status(self, now: Now) -> ClockStatus:
         """Of the source's clock; without a sync for two rounds it is free-running."""
-        if self._measured_mono is None:
+        if self._measured is None:
             return ClockStatus.UNKNOWN
         if self._is_set:
             return ClockStatus.DISRUPTED
-        is_old = now.mono_ns - self._measured_mono > 2 * self.settings.resync_ns
+        is_old = now.mono_ns - self._measured[1].mono_ns > 2 * self.settings.resync_ns
         return ClockStatus.FREE_RUNNING if is_old else ClockStatus.SYNCHRONIZED
 
     def start(self, now: Now) -> None:
@@ -188,7 +194,7 @@ class TimeSync:
 
     def restart(self, now: Now) -> None:
         """The gateway is another one: what was measured before says nothing of its clock."""
-        self._last = self._measured_mono = None
+        self._last = self._measured = None
         self._reported = False
         self.state = SyncState.ACQUIRING
         self._begin(now)
@@ -226,6 +232,7 @@ class TimeSync:
         if self._pending is not None:
             self._pending = None
             self.counts["timeout"] += 1
+            self.report_jump(now)
             self._after_exchange(now, now.mono_ns)
             return
         if not self._active:
@@ -255,6 +262,27 @@ class TimeSync:
         self._pending = None
         self._take(ntp.NtpExchange(t1, answer.t2, answer.t3, now.wall_ns), answer)
         self._after_exchange(now, now.mono_ns + self._spacing_ns)
+
+    def report_jump(self, now: Now) -> None:
+        """Reports the offset of a clock that was set by the monotonic one, as no answer has come;
+        nothing where it was not set, or never measured.
+        """
+        if self._measured is None:
+            return
+        before, at = self._measured
+        jump_ns, age_ns = _jump_ns(at, now), now.mono_ns - at.mono_ns
+        age_ns += at.wall_ns - before.measured_at_ns
+        if abs(jump_ns) <= before.bound_ns(age_ns):
+            return
+        assert before.offset_ns is not None
+        found = replace(
+            before,
+            offset_ns=before.offset_ns - jump_ns,
+            delay_ns=2 * (before.bound_ns(age_ns) - before.precision_ns),
+            measured_at_ns=now.wall_ns,
+        )
+        self._measured, self._is_set = (found, now), True
+        self._reports.append(found)
 
     def _tracked(self, line: bytes, now: Now) -> None:
         """The answer of chrony, which is nearest to this clock."""
@@ -356,11 +384,10 @@ class TimeSync:
 
     def _was_set(self, now: Now) -> bool:
         """Whether the wall clock jumped since the last look by more than its offset's bound."""
-        assert self._last is not None
-        ran_ns = now.mono_ns - self._looked.mono_ns
-        jump_ns = now.wall_ns - self._looked.wall_ns - ran_ns
+        assert self._measured is not None
+        jump_ns, ran_ns = _jump_ns(self._looked, now), now.mono_ns - self._looked.mono_ns
         self._look(now)
-        return abs(jump_ns) > self._last.bound_ns(ran_ns)
+        return abs(jump_ns) > self._measured[0].bound_ns(ran_ns)
 
     def _after_exchange(self, now: Now, next_ask: int) -> None:
         limits = self.settings
@@ -375,7 +402,7 @@ class TimeSync:
             self._reported = True
             self._reports.append(self._best)
             self._last, self._measured_at = self._best, self.place
-            self._measured_mono, self._is_set = now.mono_ns, False
+            self._measured, self._is_set = (self._best, now), False
             if self.place != GATEWAY:
                 self.counts["from_servers"] += 1
             self.due = now.mono_ns + limits.resync_ns
@@ -387,6 +414,8 @@ class TimeSync:
             return
         self.counts["failed_rounds"] += 1
         self.due = now.mono_ns + limits.retry_ns
+        if self._measured is not None:
+            self._look(now)
         if not self._reported:
             self._reported = True
             self.state = SyncState.UNSYNCED

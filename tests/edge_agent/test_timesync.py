@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 
 from slackwater.edge_agent import messages as m
-from slackwater.edge_agent import ntp
+from slackwater.edge_agent import ntp, wire
 from slackwater.edge_agent.clock import Now
 from slackwater.edge_agent.clock_reports import ClockReports
 from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.ntp import NtpKey
+from slackwater.edge_agent.session import SyncReports
 from slackwater.edge_agent.timesync import (
     ClockStatus,
     SyncReport,
@@ -242,6 +244,49 @@ def test_a_clock_that_is_set_is_measured_at_once() -> None:
     assert counts["rounds"] == 2  # the next one is due a whole ``resync_ns`` after that
     source.run(73 * S)
     assert [report.offset_ns for report in source.reports[2:]] == [S + 200 * MS]
+
+
+@pytest.mark.parametrize("jump", [5 * S, -5 * S])
+def test_a_set_clock_that_nobody_measures_is_reported_by_the_monotonic_clock(jump: int) -> None:
+    source = line(S, chain([(MS, MS)] * 10, always(None)))
+    source.run(10 * S)
+    source.offset += jump
+    source.run(20 * S)
+    source.offset -= 2 * jump  # between rounds, and after one that failed
+    source.run(40 * S)
+    source.run(300 * S)
+    measured, *derived = source.reports
+    assert [report.offset_ns for report in derived] == [S + jump, S - jump]
+    for report in derived:
+        happened = report.measured_at_ns + (report.offset_ns or 0) - START
+        assert report.bound_ns(0) >= measured.bound_ns(happened - S)
+        assert report.contradicts(measured)
+    assert source.sync.status(source.now()) is ClockStatus.DISRUPTED
+
+
+def test_a_set_clock_is_reported_before_the_end() -> None:
+    source = line(S, chain([(MS, MS)] * 10, always(None)))
+    source.run(10 * S)
+    source.sync.report_jump(source.now())
+    source.offset += S
+    source.sync.report_jump(source.now())
+    source.carry()
+    assert [report.offset_ns for report in source.reports] == [S, 2 * S]
+
+
+def test_reports_that_wait_stay_where_the_clock_was_set_in_between() -> None:
+    unacked = UnackedMessages([m.CONTROL], 2000)
+    reports, made = SyncReports(unacked), 1
+    offsets = [0, 0, 5 * S, 5 * S, 0, *[S, 0] * 10]
+    for offset in offsets:
+        report = SyncReport(offset, 2 * MS, START, 1, 50_000)
+        made = reports.put(report, made, ended=False)
+    said = [wire.decode(each.data[wire.PREFIX_BYTES :]) for each in unacked.of_lane(m.CONTROL)]
+    found = [sync.offset for sync in said if isinstance(sync, m.Sync)]
+    assert found[:4] == [0, 5 * S, 0, S]
+    assert len(found) == made < len(offsets) // 2  # they wait in bounded memory
+    assert unacked.bytes <= 2000
+    assert found[-1] == offsets[-1]
 
 
 def test_without_a_watch_a_step_is_found_by_the_next_round() -> None:
