@@ -256,7 +256,10 @@ def _roomy(g: Generation) -> Generation:
 
 
 def _made(lanes: np.ndarray, bits: np.ndarray, lanes_room: int, bits_room: int) -> Generation:
-    """These lanes and bits, in arrays with room."""
+    """These lanes and bits, in arrays with room; for two lanes, as keys of one would be contiguous
+    and thus of another type for the kernel.
+    """
+    lanes_room = max(2, lanes_room)
     made, of = np.empty(lanes_room, LANE), np.empty(bits_room, np.int64)
     numbers_of(made)[: len(lanes)], of[: len(bits)] = numbers_of(lanes), bits
     keys, slots = numbers_of(made)[:, :_KEY], empty_slots(lanes_room)

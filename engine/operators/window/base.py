@@ -403,6 +403,6 @@ class Windows(Restorable, ABC):
 def _agenda(moves: ClockMoves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
     """``gaps``: the row and the steps before each."""
     steps = moves.steps
-    return Agenda(
-        steps.row, steps.frontier, steps.at, *gaps, moves.tick_row, moves.tick_steps, moves.tick_at
-    )
+    frontier, at = np.ascontiguousarray(steps.frontier), np.ascontiguousarray(steps.at)
+    ticks = moves.tick_row, moves.tick_steps, moves.tick_at
+    return Agenda(steps.row, frontier, at, *gaps, *ticks)  # arrays of one kind for the kernel

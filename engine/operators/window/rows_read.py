@@ -56,8 +56,9 @@ def rows_of(
     if perhaps is not None:
         reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
     codes_of_keys, nulls = keys.codes(released)
-    # An interval is known, and counts, when it ends.
-    read = {name: columns[name] for name in FIXED_COLUMNS} | {"ref": ends_of(released)}
+    # The kernel sees arrays of one kind; those of a frame may be read-only.
+    read = {name: np.require(columns[name], None, ["C", "W"]) for name in FIXED_COLUMNS}
+    read["ref"] = ends_of(released)  # an interval is known, and counts, when it ends
     exact = np.empty(0, np.int64)
     return Rows(
         **read, selected=selected, keys=codes_of_keys, nulls=nulls, reach=reach,
