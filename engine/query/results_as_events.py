@@ -238,10 +238,12 @@ def moved_columns(plan: Plan) -> frozenset[str]:
     """Those of ``returned_columns`` whose values clocks' errors move: made of ``ts``, ``te`` and
     ``ref``, or of which event is the first or the last.
     """
-    read: frozenset[str] = frozenset()
-    if isinstance(plan, DerivedPlan):
-        read = read.union(*map(moved_columns, plan.sources))
-    asked = asked_plan(plan)
+    return _moved_in(asked_plan(plan), sources_of(plan))
+
+
+def _moved_in(asked: Plan, sources: Iterable[Plan]) -> frozenset[str]:
+    """``moved_columns`` of ``asked``, which reads the results of ``sources``."""
+    read = frozenset[str]().union(*map(moved_columns, sources))
     found = {
         name
         for name, of in returned_columns(asked).items()
@@ -295,17 +297,32 @@ def deciding_columns(plan: Plan) -> frozenset[str]:
     return frozenset(own for each in named if (own := own_attribute(each.name)) is not None)
 
 
+def chooses(plan: Plan) -> bool:
+    """Whether results of ``plan`` that are there would not be if clocks erred otherwise, and do not
+    say so: another one would take their place (SKIP, LIMIT, EMIT AT MOST), or HAVING goes by a
+    value that clocks move.
+    """
+    asked = asked_plan(plan)
+    checks = getattr(asked, "checks", None)
+    if checks is not None and checks.limit is not None:
+        return True
+    if isinstance(asked, WindowPlan):
+        every = replace(asked, aggregates=(*asked.aggregates, *asked.hidden))
+        moved = _moved_in(every, sources_of(plan))
+        return asked.ranking is not None or _reads(attributes_in(asked.having), moved)
+    return any(one.chooses for one in asked.branches if isinstance(one, RepeatPlan))
+
+
 def hides(plan: Plan) -> bool:
     """Whether results of ``plan`` are left out that would be there if clocks erred otherwise, as
-    what decides goes by values as measured: HAVING, ORDER BY ... LIMIT, GROUP BY, conditions
+    what decides goes by values as measured: HAVING, a choice among results, GROUP BY, conditions
     between steps, and what partitions events.
     """
     asked, varying = asked_plan(plan), read_varying(plan)
-    if any(map(hides, sources_of(plan))):
+    if chooses(plan) or any(map(hides, sources_of(plan))):
         return True
     if isinstance(asked, WindowPlan):
-        judges = asked.having is not None or asked.ranking is not None
-        return judges or _reads(asked.group_by, varying)
+        return asked.having is not None or _reads(asked.group_by, varying)
     between = [
         each
         for branch in asked.branches
@@ -332,11 +349,13 @@ def _parts_by(plan: Plan, columns: frozenset[str]) -> bool:
 
 
 def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
-    """The sources by name no result of which is sure to ``plan`` once clocks err, as another one
-    may be hidden that would count beside it, or rule out what it makes.
+    """The sources by name no result of which is sure to ``plan`` once clocks err: it may have taken
+    the place of another one, or another one may be hidden that would count beside it, or rule out
+    what it makes.
     """
     asked, varying = plan.plan, read_varying(plan)
     hidden = any(map(hides, plan.sources))
+    choosing = frozenset(one.name for one in plan.sources if chooses(one))
     if isinstance(asked, WindowPlan):
         doubted = hidden or _reads(asked.group_by, varying)
         return frozenset(one.name for one in plan.sources) if doubted else frozenset()
@@ -346,9 +365,9 @@ def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
         if isinstance(one, RepeatPlan)
     )
     if not excludes or not (hidden or _parts_by(asked, varying)):
-        return frozenset()
+        return choosing
     steps = [step for branch in asked.branches for step in branch.steps if not step.negated]
-    return frozenset(name for step in steps for name in step.reads)
+    return choosing.union(*(step.reads for step in steps))
 
 
 def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
