@@ -78,6 +78,12 @@ CHOOSING = {
     "ORDER BY n DESC LIMIT 1 WINDOW TUMBLING 10; EVENT t p RETURN p.k AS k, p.ts AS t",
     "a long group": "CREATE STREAM t AS SELECT count(*) AS n FROM events GROUP BY k "
     "HAVING max(ref) - min(ref) > 4 WINDOW TUMBLING 10; EVENT t p RETURN p.k AS k, p.ts AS t",
+    "a shown row": "CREATE STREAM r AS SELECT n FROM events EMIT AT MOST 1 EVERY 6; "
+    "EVENT r p RETURN p.n AS n",
+    "nothing large behind": BIG + "EVENT SEQ(w a, !big b) WHERE a.k = b.k WITHIN 25 "
+    "RETURN a.k AS k, a.ts AS t",
+    "no large one behind": BIG + "SELECT a.k AS k, a.ts AS t, b.n AS n FROM w a LEFT JOIN big b "
+    "ON a.k = b.k WITHIN 25",
 }  # fmt: skip
 WINDOWS = {
     "of counts": COUNTS + "SELECT count(*) AS c FROM w WHERE n > 1 WINDOW TUMBLING 40",
@@ -145,6 +151,13 @@ OVERLAPS = [
     (31, 0, "C", 1, 0),
 ]  # fmt: skip
 """The pair of 0 and 20, which may be too long, overlaps others."""
+LATER = [
+    (8, 0, "A", 1, 0), (5, 0, "A", 1, 0), (15, 0, "A", 1, 0), (16, 0, "A", 1, 0),
+    (24, 0, "A", 1, 0), (21, 1, "A", 1, 0), (35, 0, "A", 1, 0),
+]  # fmt: skip
+"""The first window is over before a clock errs, and the second one may hold three."""
+SOONER = [(36, 0, "B", 1, 0), (28, 1, "B", 1, 0), (31, 0, "B", 1, 0), (28, 1, "A", 1, 0)]
+"""The first one comes before a clock errs, and the third one may be too close to the second."""
 ERRORS = st.sampled_from([(2, 2), (0, 3), (0, 0)])
 
 
@@ -167,7 +180,9 @@ def test_what_is_confirmed_is_so_in_every_world(
 @given(events=EVENTS, errors=ERRORS, seed=st.integers(0, 99))
 @example(events=CHOICES, errors=(2, 2), seed=0)
 @example(events=OVERLAPS, errors=(0, 3), seed=0)
-def test_what_is_made_of_chosen_results_is_so_in_every_world(
+@example(events=LATER, errors=(0, 3), seed=0)
+@example(events=SOONER, errors=(0, 3), seed=0)
+def test_what_is_made_of_choices_is_so_in_every_world(
     case: str, events: list[Event], errors: tuple[int, int], seed: int
 ) -> None:
     check(case, events, errors, seed)

@@ -9,6 +9,9 @@ as they were read before; the difference of their results is emitted (``-`` and 
 
 Hence whatever the operator is, its net results are those of a run over the net results upstream.
 Corrections further back than an upstream result may change are counted, and change nothing.
+
+Once a clock errs, a source may hide results (``doubted_sources``): its own become uncertain then,
+also those that were read before, which is a correction as others are.
 """
 
 from __future__ import annotations
@@ -82,6 +85,10 @@ class DerivedStage(Restorable):
         self._back = None if None in backs else max(back for back in backs if back is not None)
         self._quantum = quantum_of(plan)
         self._doubted = doubted_sources(plan)
+        self._errs_from = INT_MAX
+        facts = facts_of(plan)
+        self._span = facts.match_ns if facts.is_pattern else facts.window_ns or 0
+        """How far apart results may be that bear on each other [ns]; None: as far as may be."""
         self._deciding = [VARIES_PREFIX + name for name in sorted(deciding_columns(plan))]
         self._inbox: list[DerivedRows] = []
         self._steps: dict[int, list[ProgressSteps]] = {n: [] for n in range(len(plan.sources))}
@@ -110,8 +117,6 @@ class DerivedStage(Restorable):
         for piece in columns_in(pieces):
             columns, types = derived_events(piece, name, self.strings, errs_from)
             unsure = [columns[each] for each in self._deciding if each in columns]
-            if name in self._doubted:
-                unsure.append(columns["arrival"] >= errs_from)
             if unsure:
                 sure = (columns[CHANCE] == 1) & np.any(unsure, axis=0)
                 columns[CHANCE] = np.where(sure, np.nan, columns[CHANCE])
@@ -119,6 +124,8 @@ class DerivedStage(Restorable):
             self._counts["results_read"] += len(piece)
         self._steps[source] += steps
         self._bound = bound
+        if self._doubted:
+            self._errs_from = errs_from
 
     # ---- an operator ------------------------------------------------------------------------
 
@@ -174,6 +181,9 @@ class DerivedStage(Restorable):
         }
         at = [new["arrival"]] if new.n else []
         instants = np.unique(np.concatenate([*at, *(each.at for each in due.values())]))
+        begins = self._errs_from > instants[0] if len(instants) else False
+        if self._errs_from < now and (begins or self._sure_at(self._tail).any()):
+            instants = np.union1d(instants, [self._errs_from])
         value = np.full(len(instants), END)
         for source, steps in due.items():
             place = np.searchsorted(steps.at, instants, "right")
@@ -219,7 +229,8 @@ class DerivedStage(Restorable):
         plan = schedule(self._tail, self._waiting, new, instants, self._quantum, self._back)
         self._counts["results_too_late"] += plan.too_late
         start = 0
-        for at in plan.corrected_at():
+        doubting = np.flatnonzero(instants.at == self._errs_from).tolist()
+        for at in sorted({*plan.corrected_at(), *doubting}):
             self._feed(plan, start, at, instants, results)
             self._correct(plan, at, int(instants.at[at]), results)
             start = at
@@ -233,6 +244,8 @@ class DerivedStage(Restorable):
     ) -> None:  # fmt: skip
         """Hand on what is due at instants from ``start`` to before ``end``."""
         rows, steps = plan.part(start, end, instants.at)
+        if self._doubted and rows.n:
+            rows = self._doubting(rows, rows["release"] >= self._errs_from)
         news = steps.frontier < _NO_NEWS
         steps = Progress(steps.row[news], steps.frontier[news], steps.at[news])
         if not rows.n and not len(steps.row):
@@ -255,7 +268,9 @@ class DerivedStage(Restorable):
         self._counts["results_corrected"] += len(gone) + late.n
         tail = self._tail
         lost = _places(tail.contents(), gone)
-        start = int(min([tail.n, *lost]))
+        errs = now >= self._errs_from
+        sure = np.flatnonzero(self._sure_at(tail))[:1] if errs else ()
+        start = int(min([tail.n, *lost, *sure]))
         if late.n:
             start = min(start, int(np.searchsorted(tail.time, late.time.min(), "left")))
         before = tail.cut(start, tail.n)
@@ -263,6 +278,7 @@ class DerivedStage(Restorable):
         kept[lost - start] = False
         released_at = int(tail["release"][start - 1]) if start else None
         right = joined([before.take(kept), late]).in_order()
+        right = self._doubting(right, np.full(right.n, errs))
         right = _released(right, before, released_at, now)
         checkpoint = self._checkpoints.back_to(tail, start, self.strings, self._bound)
         (_, was), (self._operator, shall_be) = (
@@ -272,6 +288,20 @@ class DerivedStage(Restorable):
         results.extend(changes_between(was.pieces, shall_be.pieces, now))
         self._tail = joined([tail.cut(0, start), right])
 
+    def _sure_at(self, rows: DerivedRows) -> np.ndarray:
+        """Which of ``rows`` are certain, and of sources that may hide others."""
+        if not self._doubted or not rows.n:
+            return np.zeros(rows.n, np.bool_)
+        codes = [self.strings.find(name) for name in self._doubted]
+        return np.asarray((rows[CHANCE] == 1) & np.isin(rows["stream"], codes))
+
+    def _doubting(self, rows: DerivedRows, where: np.ndarray) -> DerivedRows:
+        """``rows``, uncertain ``where`` their source may hide others."""
+        sure = self._sure_at(rows) & where
+        if not sure.any():
+            return rows
+        return rows.having(**{CHANCE: np.where(sure, np.nan, rows[CHANCE])})
+
     def _reached_at(self, row: int, now: int) -> Progress:
         """The progress there is, behind so many rows; none if there was none yet."""
         if self._step <= EARLIEST:
@@ -280,9 +310,12 @@ class DerivedStage(Restorable):
 
     def _let_go(self) -> None:
         """What can change no more is read by the copy that is set back to; seldom, and much."""
-        if self._back is None or not self._tail.n:
+        back = self._back
+        if back is not None and self._doubted and self._errs_from == INT_MAX:
+            back = None if self._span is None else back + self._span
+        if back is None or not self._tail.n:
             return
-        final = int(np.searchsorted(self._tail.time, self._frontier - self._back, "left"))
+        final = int(np.searchsorted(self._tail.time, self._frontier - back, "left"))
         if final >= max(_FEW, self._tail.n // 2):
             self._checkpoints.let_go(self._tail, final, self.strings, self._bound)
             # What is left is a copy: as a view it would hold all of the tail.
