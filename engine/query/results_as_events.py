@@ -348,6 +348,17 @@ def _parts_by(plan: Plan, columns: frozenset[str]) -> bool:
     return not columns.isdisjoint(parts)
 
 
+def _counted_by(plan: Plan) -> tuple[Attribute, ...] | None:
+    """What tells the results of ``plan`` apart that are counted together, by rules of its CHECK or
+    by EMIT AT MOST; None: none are.
+    """
+    checks = getattr(plan, "checks", None)
+    if checks is None or not (checks.lookups or checks.limit):
+        return None
+    limited = () if checks.limit is None else checks.limit.key
+    return tuple(chain(*map(attributes_in, (*checks.key, *limited))))
+
+
 def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
     """The sources by name no result of which is sure to ``plan`` once clocks err: it may have taken
     the place of another one, or another one may be hidden that would count beside it, or rule out
@@ -359,12 +370,17 @@ def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
     if isinstance(asked, WindowPlan):
         doubted = hidden or _reads(asked.group_by, varying)
         return frozenset(one.name for one in plan.sources) if doubted else frozenset()
-    excludes = facts_of(plan).negated or any(
-        one.contiguity is not Contiguity.ANY or any(each.until for each in one.often)
-        for one in asked.branches
-        if isinstance(one, RepeatPlan)
+    counted = _counted_by(asked)
+    excludes = (
+        facts_of(plan).negated
+        or counted is not None
+        or any(
+            one.contiguity is not Contiguity.ANY or any(each.until for each in one.often)
+            for one in asked.branches
+            if isinstance(one, RepeatPlan)
+        )
     )
-    if not excludes or not (hidden or _parts_by(asked, varying)):
+    if not excludes or not (hidden or _parts_by(asked, varying) or _reads(counted or (), varying)):
         return choosing
     steps = [step for branch in asked.branches for step in branch.steps if not step.negated]
     return choosing.union(*(step.reads for step in steps))

@@ -89,6 +89,18 @@ WINDOWS = {
     "of counts": COUNTS + "SELECT count(*) AS c FROM w WHERE n > 1 WINDOW TUMBLING 40",
     "of instants": ROWS + "SELECT count(*) AS c FROM r WHERE t > 65 WINDOW TUMBLING 100",
 }  # fmt: skip
+LARGE = (
+    "CREATE STREAM t AS SELECT count(*) AS n FROM events GROUP BY k HAVING n > 1 "
+    "WINDOW TUMBLING 10; EVENT t p RETURN p.k AS k, p.ts AS t "
+)
+FIRSTS = {
+    "one of a length": PAIRS + "EVENT m p RETURN p.x AS x, p.y AS y "
+    "EMIT AT MOST 1 EVERY 1000 BY p.gap",
+    "none of its length": PAIRS + "EVENT m p RETURN p.x AS x, p.y AS y HISTORY BY p.gap "
+    "CHECK first (past_count(1000) < 1) DROP",
+    "one large": LARGE + "EMIT AT MOST 1 EVERY 1000",
+    "none large before": LARGE + "CHECK first (past_count(1000) < 1) DROP",
+}  # fmt: skip
 EVENTS = st.lists(
     st.tuples(
         st.integers(0, 38), st.integers(0, 1), st.sampled_from("AB"), st.integers(-2, 3),
@@ -158,6 +170,13 @@ LATER = [
 """The first window is over before a clock errs, and the second one may hold three."""
 SOONER = [(36, 0, "B", 1, 0), (28, 1, "B", 1, 0), (31, 0, "B", 1, 0), (28, 1, "A", 1, 0)]
 """The first one comes before a clock errs, and the third one may be too close to the second."""
+LENGTHS = [(22, 0, "A", 2, 1), (37, 0, "B", -2, 1), (18, 1, "A", 0, 1), (18, 0, "A", -1, 1)]
+"""Of the pairs of the last event, two may be as long as the one that is not."""
+FIRST = [
+    (5, 0, "A", 1, 0), (11, 1, "A", 1, 0), (22, 0, "A", 1, 0), (25, 0, "A", 1, 0),
+    (45, 0, "A", 1, 1),
+]  # fmt: skip
+"""The first window may have two as the third one has."""
 ERRORS = st.sampled_from([(2, 2), (0, 3), (0, 0)])
 
 
@@ -188,9 +207,20 @@ def test_what_is_made_of_choices_is_so_in_every_world(
     check(case, events, errors, seed)
 
 
+@pytest.mark.parametrize("case", FIRSTS)
+@settings(max_examples=1, deadline=None)
+@given(events=EVENTS, errors=ERRORS, seed=st.integers(0, 99))
+@example(events=LENGTHS, errors=(2, 2), seed=0)
+@example(events=FIRST, errors=(2, 2), seed=0)
+def test_what_is_the_first_of_some_is_so_in_every_world(
+    case: str, events: list[Event], errors: tuple[int, int], seed: int
+) -> None:
+    check(case, events, errors, seed)
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("case", CASES | CHOOSING)
+@pytest.mark.parametrize("case", CASES | CHOOSING | FIRSTS)
 @settings(max_examples=100, deadline=None)
 @given(events=EVENTS, errors=ERRORS, seed=st.integers(0, 99))
 def test_what_is_confirmed_is_so_in_very_many_worlds(
@@ -200,7 +230,7 @@ def test_what_is_confirmed_is_so_in_very_many_worlds(
 
 
 def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) -> None:
-    text, found = (CASES | CHOOSING)[case], dict[str, str]()
+    text, found = (CASES | CHOOSING | FIRSTS)[case], dict[str, str]()
     whole = cascade(text, stream(events, errors))
     assert cascade(text, stream(events, errors), cuts=(1, 2, 5)) == whole
     for each in net(whole[_last(text)]):
@@ -210,7 +240,7 @@ def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) ->
         final = net(cascade(text, records)[_last(text)])
         true = {json.dumps(each["value"]) for each in final}
         assert sure <= true, "confirmed, and not so"
-        if "{1,2}" not in text and case not in {*LEFT_OUT, *CHOOSING}:
+        if "{1,2}" not in text and case not in {*LEFT_OUT, *CHOOSING, *FIRSTS}:
             assert true <= found.keys(), "so, and left out"
     if not any(errors):
         assert sure == found.keys()
