@@ -65,6 +65,7 @@ def test_rows_as_dicts_may_lack_keys_and_have_attributes_beside_the_fields() -> 
         ([{"ts": 1, "v": "\ud800"}], "table: Arrow cannot hold it"),
         ([{1: 2, "ts": 3}], "table: Arrow cannot hold it"),
         ({"ts": 1}, "table: Arrow cannot hold it"),
+        (pl.Series("ts", [1, 2]), "table: Arrow cannot hold it"),
         (pd.DataFrame([[1, 2]], columns=["ts", "ts"]), "table: Arrow cannot hold it"),
         (pd.Series([1, 2]), "a list of dicts, not Series"),
         (np.array([1, 2]), "a list of dicts, not ndarray"),

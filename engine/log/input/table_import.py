@@ -52,8 +52,9 @@ def as_arrow(source: Any) -> pa.Table:
             counts = index.nlevels == 1 and index.name is None and index.dtype.kind in "iu"
             return pa.Table.from_pandas(source, preserve_index=False if counts else None)
         if hasattr(source, "to_arrow"):
-            found: pa.Table = source.to_arrow()
-            return found
+            source = source.to_arrow()  # of polars' series no table
+            if isinstance(source, pa.Table):
+                return source
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return _without_views(pa.table(source))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
