@@ -134,8 +134,9 @@ def test_files_of_devices_and_files_of_streams(here: Path, cli: Callable[..., An
     assert "--input c.csv --input d.csv --source-from name" in cli("look", "c.csv", "d.csv").out
     (here / "e.csv").write_text("ts,x\n1,1\n2,2\n", encoding="utf-8")
     shown = cli("look", "c.csv", "e.csv").out
-    assert "--stream-from name" in shown
+    assert "--source-from name --stream-from name" in shown
     assert cli(*shlex.split(shown.splitlines()[-1])[1:]).code == 0
+    assert "if the clock of c is off" in shown  # two files may have two clocks
 
 
 def test_what_a_user_says_is_not_guessed(here: Path, cli: Callable[..., Any]) -> None:

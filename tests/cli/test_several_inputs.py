@@ -82,7 +82,8 @@ def test_case_02_ksql_left_join_null(here: Path, cli: Callable[..., Any]) -> Non
         "ON o.order_id = i.order_id WITHIN {} s"
     )
     looked = cli("look", "orders.csv", "items.csv")
-    assert "--input orders.csv --input items.csv --stream-from name" in looked.out, looked.err
+    named = "--input orders.csv --input items.csv --source-from name --stream-from name"
+    assert named in looked.out, looked.err
     files = ("--input", "orders.csv", "--input", "items.csv", "--stream-from", "name", "--quiet")
     for within, nulls, pairs in ((3, 0, 4), (2, 0, 4), (1, 2, 0)):
         ran = cli("query", query.format(within), *files)

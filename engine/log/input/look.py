@@ -238,18 +238,20 @@ def options_of(given: InputForm, form: InputForm) -> list[str]:
 
 
 def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> InputForm:
-    """Files that are alike, or have types, are of one device each; others are streams."""
+    """Files are of one device each, with a clock of its own; those that differ, and have no types,
+    are streams, too.
+    """
     other = kind_of(files[1], given)
     if other is InputKind.LOG:
         return found.form  # the reader says what to do
     form = _headed(files[1], given) if other is InputKind.CSV and not given.header else given
     names = set(_samples(files[1], other, form).rows)
     alike = names == {each.name for each in found.columns}
-    alike = alike or any(each.field == r.TYPE for each in found.columns)
-    field = r.SOURCE if alike else r.STREAM
-    if given.named_by_file or any(each.field == field for each in found.columns):
+    known = {each.field for each in found.columns}
+    fields = (r.SOURCE,) if alike or r.TYPE in known else (r.SOURCE, r.STREAM)
+    if given.named_by_file:
         return found.form
-    return replace(found.form, named_by_file=(field,))
+    return replace(found.form, named_by_file=tuple(each for each in fields if each not in known))
 
 
 def _repaired(form: InputForm, fault: str) -> InputForm:
