@@ -303,6 +303,14 @@ def test_numbers_that_repeat_need_a_source_to_be_of_one(
         assert {each["name"]: each["read_as"] for each in found["columns"]}["counter"] == read
 
 
+def test_what_all_rows_have_is_likelier_the_source(here: Path, cli: Callable[..., Any]) -> None:
+    """As in a LoRaWAN network's export: where a place is known, ``_source`` says from where."""
+    rows = [{"time": MS + n, "dev_eui": f"d{n % 2}"} for n in range(9)]
+    rows[4]["place"] = {"_source": "object"}
+    (here / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert "--map source=dev_eui" in cli("look", "t.jsonl").out
+
+
 def test_ids_and_constants_are_not_averaged(here: Path, cli: Callable[..., Any]) -> None:
     rows = "".join(f"{n},{n % 2},7,{20 + n},{n}.5\n" for n in range(5))
     (here / "c.csv").write_text("ts,orderId,port,temp,v_no\n" + rows)

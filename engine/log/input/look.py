@@ -93,7 +93,8 @@ class Column(Struct):
     dates, or no times. ``nulls``: words among numbers. ``distinct``: how many values the sample
     has. ``as_attribute``: another type that it has as an attribute: texts of numbers, in a file
     whose values have types, are texts there; "": none. ``repeats``: more than a tenth of its values
-    were there before, so without a column of sources they are no numbers of one.
+    were there before, so without a column of sources they are no numbers of one. ``lacking``: some
+    rows have none.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Column(Struct):
     attribute: str = ""
     as_attribute: str = ""
     repeats: bool = False
+    lacking: bool = False
 
 
 class Look(Struct):
@@ -349,6 +351,7 @@ def _column(name: str, sample: _Sample) -> Column:
     return Column(
         name, type_, samples, unit, nulls=nulls, distinct=distinct, attribute=attribute,
         as_attribute=kept, repeats=10 * distinct < 9 * len(some),
+        lacking=len(some) < len(sample.rows[name]),
     )  # fmt: skip
 
 
@@ -442,10 +445,9 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
         if target in form.mapping or any(each.field == target for each in columns):
             continue
         free = [each for each in columns if each.field is None and fits[target](each)]
-        best = min(free, key=lambda each: _rank(each.name, target), default=None)
+        named = [each for each in free if _rank(each.name, target) < _NO_RANK]
+        best = min(named, key=lambda each: (each.lacking, _rank(each.name, target)), default=None)
         why = "by its name"
-        if best is not None and _rank(best.name, target) == _NO_RANK:
-            best = None
         if best is None and target == r.TS:
             best, why = _only_time(free), "the only time"
         if best is None and target == r.TS:
