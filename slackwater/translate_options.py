@@ -6,7 +6,9 @@ The engine names an option as the command line does; here each is the parameter 
 from __future__ import annotations
 
 import functools
+import json
 import re
+import shlex
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
@@ -18,7 +20,7 @@ _R = TypeVar("_R")
 _OTHERWISE: Final = {"map": "mapping", "table": "tables", "set": "settings", "spark": "master"}
 """Options whose parameters have other names."""
 _VALUES: Final = {
-    "map": r"[\w.$]+=\w[\w.]*",
+    "map": r"(?:'[\w.$]+=(?:[^']|'\"'\"')+'|[\w.$]+=\w[\w.]*)",
     "table": r"\w+=\w[\w.]*",
     "sort": r"(?:arrival|ts)\b",
     "format": r"json\b",
@@ -50,9 +52,11 @@ def _parameter(found: re.Match[str]) -> str:
     name = _OTHERWISE.get(option, option.replace("-", "_"))
     if not value:
         return name
-    of, is_what = value.split("=", 1) if option in ("map", "table") else ("", "")
-    shown = f'{{"{of}": "{is_what}"}}' if of else f'"{value}"'
-    return f"{name}={shown}"
+    if option not in ("map", "table"):
+        return f'{name}="{value}"'
+    (word,) = shlex.split(value)  # it may be quoted for a shell
+    of, is_what = word.split("=", 1)
+    return f'{name}={{"{of}": {json.dumps(is_what, ensure_ascii=False)}}}'
 
 
 def translate_options(function: Callable[_P, _R]) -> Callable[_P, _R]:

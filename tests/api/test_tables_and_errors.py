@@ -279,6 +279,8 @@ SAID = {
     "give --time-unit us (or --time-unit ns)": 'give time_unit="us" (or time_unit="ns")',
     "--map attrs.v=v makes it an attribute": 'mapping={"attrs.v": "v"} makes it an attribute',
     "as in --map ts=COLUMN (columns: a)": 'as in mapping={"ts": "COLUMN"} (columns: a)',
+    "as in --map 'ts=Phone time' (columns: a)": 'as in mapping={"ts": "Phone time"} (columns: a)',
+    """as in --map 'ts=driver'"'"'s "t"' (""": """as in mapping={"ts": "driver's \\"t\\""} (""",
     "--sort arrival puts them so": 'sort="arrival" puts them so',
     "--map, --attrs and --sort are for CSV": "mapping, attrs and sort are for CSV",
     "--spill goes with --purge late[:D] alone": 'spill goes with purge="late[:D]" alone',

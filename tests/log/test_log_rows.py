@@ -144,6 +144,7 @@ def test_mapping_prefix_and_choice_of_attributes(tmp_path: Path) -> None:
         ("ts,v\n\n,\n", {}, " no rows"),
         ("ts,v,v\n1,2,3\n", {}, '1: column "v" is there twice; rename one'),
         ("a,b\n1,2\n", {}, '1: no column is "ts", the event time; say which, as in --map ts=COLUMN (columns: a, b)'),
+        ("a time,b\n1,2\n", {}, "1: no column is \"ts\", the event time; say which, as in --map 'ts=a time' (columns: a time, b)"),
         ("time,b\n1,2\n", {"mapping": {"ts": "tme"}}, '1: no column "tme" (wanted for ts); did you mean "time"?'),
         ("ts,b\n1,2\n", {"attrs": ["c"]}, '1: no column "c"; known are ts, b'),
         ("ts,v,attrs.v\n1,2,3\n", {}, '1: columns "v" and "attrs.v" are both attribute "v"; rename one'),

@@ -7,6 +7,7 @@ attributes. All work is on whole columns.
 from __future__ import annotations
 
 import re
+import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -98,9 +99,8 @@ def plan_columns(
         named[attribute] = column
     if r.TS not in fields:
         raise UserError(
-            f'{name}:1: no column is "ts", the event time; say which, as in --map '
-            f"ts={time_hint(columns) or 'COLUMN'} "
-            f"(columns: {', '.join(columns)})"
+            f'{name}:1: no column is "ts", the event time; say which, as in '
+            f"{_map_option(r.TS, time_hint(columns) or 'COLUMN')} (columns: {', '.join(columns)})"
         )
     return ColumnPlan(fields, named)
 
@@ -116,6 +116,11 @@ def check_target(target: str, column: str) -> None:
             f'cannot map "{column}" to "{target}": not a record field'
             f"{did_you_mean(target, FIELDS)} (or attrs.NAME)"
         )
+
+
+def _map_option(target: str, column: str) -> str:
+    """``--map`` as a shell takes it."""
+    return f"--map {shlex.quote(f'{target}={column}')}"
 
 
 def time_hint(columns: Sequence[str]) -> str | None:
@@ -370,7 +375,7 @@ class Flat:
         elif value is not None and value != known:
             raise UserError(
                 f'{self.name}:{self._line}: the key "{key}" and another one are both attribute '
-                f'"{name}"; --map attrs.NAME={key} gives it another name'
+                f'"{name}"; {_map_option(ATTR_PREFIX + "NAME", key)} gives it another name'
             )
 
     def _assign(self, key: str, value: Any, record: dict[str, Any], attrs: dict[str, Any]) -> None:
@@ -408,7 +413,7 @@ class Flat:
         if events and len(events) == len(records) and not any(r.TS in each for each in records):
             raise UserError(
                 f'{self.name}:{lines[0]}: no record has "ts", the event time; say which key is, as '
-                f"in --map ts={time_hint(keys) or 'KEY'} (keys: {', '.join(keys)})"
+                f"in {_map_option(r.TS, time_hint(keys) or 'KEY')} (keys: {', '.join(keys)})"
             )
 
 
