@@ -27,7 +27,7 @@ _VALUES: Final = {
     "time-unit": r"(?:ns|us|ms|s|min|h|d)\b",
     "purge": r"(?:late|slack|promises)\b(?:\[:D\]|:[^\s;,)]+)?",
     "order": r"[a-z-]+:[^\s;,:)]+",
-    "clock": r"(?:exact\b|[^\s;,=]+=[^\s;,]+)",
+    "clock": r"(?:exact\b|'[^'=]+=[^']+'|[^\s;,=]+=[^\s;,]+)",
     "spill": r"(?:state\b|/[^\s;)]*)",
 }
 """What follows an option in a message, where it is what one would write."""
@@ -52,10 +52,11 @@ def _parameter(found: re.Match[str]) -> str:
     name = _OTHERWISE.get(option, option.replace("-", "_"))
     if not value:
         return name
+    if value.startswith("'"):
+        (value,) = shlex.split(value)
     if option not in ("map", "table"):
         return f'{name}="{value}"'
-    (word,) = shlex.split(value)  # it may be quoted for a shell
-    of, is_what = word.split("=", 1)
+    of, is_what = value.split("=", 1)
     return f'{name}={{"{of}": {json.dumps(is_what, ensure_ascii=False)}}}'
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,6 +15,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.clocks.arrivals import (
     ArrivalEstimate,
+    clock_option,
     declaration,
     estimate,
     fastest_delay,
@@ -230,6 +230,4 @@ def _why(
         return f"{said} even after its syncs; slackwater clocks shows it over time"
     if -known.most_ns > _UNIT_NS:
         return f"{said}, or --time-unit is another than you think"
-    option = declaration(of.name, *known.between(fastest))
-    is_plain = shlex.quote(of.name) == of.name or not how.endswith(" {}")
-    return f"{said}; try {how.format(option if is_plain else repr(option))}"
+    return f"{said}; try {clock_option(declaration(of.name, *known.between(fastest)), how)}"

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
+from slackwater.engine.core.clocks.arrivals import clock_option
 from slackwater.engine.core.clocks.prediction import UNSTATED_PPB
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import kinds_of
@@ -469,7 +470,7 @@ def of_clocks(counters: dict[str, Any], how: str = "--clock {}") -> list[str]:
         f"nothing is known of the {'clock' if len(names) == 1 else 'clocks'} of {shown}: what "
         "compares their events with those of another clock is unknown, as if they were right. If "
         f"one clock stamped all, say {how.format('exact')}; if one is off, "
-        f"{how.format(f'{names[0]}=-3.2s±0.1s')}; or give sync rows"
+        f"{clock_option(f'{names[0]}=-3.2s±0.1s', how)}; or give sync rows"
     )
     return [text]
 

@@ -281,6 +281,7 @@ SAID = {
     "as in --map ts=COLUMN (columns: a)": 'as in mapping={"ts": "COLUMN"} (columns: a)',
     "as in --map 'ts=Phone time' (columns: a)": 'as in mapping={"ts": "Phone time"} (columns: a)',
     """as in --map 'ts=driver'"'"'s "t"' (""": """as in mapping={"ts": "driver's \\"t\\""} (""",
+    "say --clock 'left phone=-3.2s±0.1s'; or": 'say clock="left phone=-3.2s±0.1s"; or',
     "--sort arrival puts them so": 'sort="arrival" puts them so',
     "--map, --attrs and --sort are for CSV": "mapping, attrs and sort are for CSV",
     "--spill goes with --purge late[:D] alone": 'spill goes with purge="late[:D]" alone',

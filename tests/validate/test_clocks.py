@@ -285,6 +285,29 @@ def test_a_declaration_covers_its_range() -> None:
         assert 2 * half <= 2 * (high - low) + 8
 
 
+@pytest.mark.parametrize("unit", [1, MS, S])
+@pytest.mark.parametrize("rounded", ["stamps", "arrivals", "both"])
+def test_times_of_whole_units_are_covered_by_what_they_leave_open(unit: int, rounded: str) -> None:
+    """A clock that writes seconds is known to seconds; to the nearest one or the last."""
+    chance = random.Random(unit)
+    for _ in range(200):
+        offset, n = chance.randint(-3 * S, 3 * S), chance.randint(1, 12)
+        true = [chance.randint(0, 900 * S) for _ in range(n)]
+        delays = [chance.randint(MS, 2 * MS), *(chance.randint(MS, 5 * S) for _ in true[1:])]
+        halves = chance.choice([0, unit // 2])
+
+        def whole(times: list[int], which: str, halves: int = halves) -> np.ndarray:
+            is_rounded = rounded in (which, "both")
+            return np.array([
+                (each + halves) // unit * unit if is_rounded else each for each in times
+            ])  # fmt: skip
+
+        stamps = whole([each - offset for each in true], "stamps")
+        arrivals = whole([t + d for t, d in zip(true, delays, strict=True)], "arrivals")
+        low, high = estimate(stamps, arrivals).between(MS)
+        assert low <= offset <= high
+
+
 def one_sync_a_day() -> list[dict[str, Any]]:
     """Case 14: a sync at the start, and a clock that is 1.778 s further off after 24 h."""
     rows: list[dict[str, Any]] = [

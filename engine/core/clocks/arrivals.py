@@ -11,6 +11,7 @@ measurements*, INFOCOM 1999: the line below all points that lies closest to them
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
@@ -38,8 +39,8 @@ class ArrivalEstimate(Struct, frozen=True):
 
     ``most_ns``: the largest offset (reference less clock) that it can have at its last event, and
     ``most_first_ns`` at the first after the last step. ``skew_ppb``: d(offset)/dt, None: too few
-    events. ``jitter_ns``: how far half of the events lie above the least. ``resolution_ns``: the
-    largest unit of which all times are multiples. ``steps``: (event time after it, change of the
+    events. ``jitter_ns``: how far half of the events lie above the least. ``rounded_ns``: by how
+    much stamps and arrivals together may be rounded. ``steps``: (event time after it, change of the
     offset). ``at_ns``, ``least_ns``: event times and least differences, for a figure.
     """
 
@@ -48,7 +49,7 @@ class ArrivalEstimate(Struct, frozen=True):
     most_first_ns: int
     skew_ppb: int | None
     jitter_ns: int
-    resolution_ns: int
+    rounded_ns: int
     steps: tuple[tuple[int, int], ...]
     at_ns: tuple[int, ...]
     least_ns: tuple[int, ...]
@@ -58,7 +59,7 @@ class ArrivalEstimate(Struct, frozen=True):
         fastest message took up to twice ``fastest``.
         """
         ends = (self.most_ns, self.most_first_ns)
-        return min(ends) - 2 * fastest, max(ends)
+        return min(ends) - 2 * fastest - self.rounded_ns, max(ends) + self.rounded_ns
 
 
 def estimate(ts: np.ndarray, arrival: np.ndarray) -> ArrivalEstimate:
@@ -73,8 +74,19 @@ def estimate(ts: np.ndarray, arrival: np.ndarray) -> ArrivalEstimate:
     changes = tuple((int(ts[row]), _change(difference, row)) for row in steps)
     return ArrivalEstimate(
         len(ts), last, first, skew, max(int(np.median(above)), 0),
-        int(np.gcd.reduce(ts)) or 1, changes, tuple(at.tolist()), tuple(least.tolist()),
+        sum(resolution(times) - 1 for times in (ts, arrival)), changes, tuple(at.tolist()),
+        tuple(least.tolist()),
     )  # fmt: skip
+
+
+def resolution(times: np.ndarray) -> int:
+    """The largest of 1 s, 1 ms, 1 us and 1 ns [ns] of which all times are multiples.
+
+    >>> resolution(np.array([1_500_000_000, 7_000_000_000]))
+    1000000
+    """
+    step = int(np.gcd.reduce(times))
+    return next((unit for _, unit in _UNITS if step % unit == 0), 1)
 
 
 def fastest_delay(estimates: Iterable[ArrivalEstimate]) -> int:
@@ -177,6 +189,17 @@ def declaration(name: str, low_ns: int, high_ns: int) -> str:
     step = 10 ** max(len(str(half)) - 3, 0)
     rounded = (middle + step // 2) // step * step
     return f"{name}={_written(rounded)}\N{PLUS-MINUS SIGN}{_written((half // step + 2) * step)}"
+
+
+def clock_option(said: str, how: str = "--clock {}") -> str:
+    """How to say ``said`` of a clock: ``how`` around it, quoted for a shell where it ends ``how``.
+
+    >>> clock_option("left phone=0s±2ns"), clock_option("a b=exact", 'clock = ["{}"]')
+    ("--clock 'left phone=0s±2ns'", 'clock = ["a b=exact"]')
+    """
+    name = said.partition("=")[0]
+    is_plain = shlex.quote(name) == name or not how.endswith(" {}")
+    return how.format(said if is_plain else shlex.quote(said))
 
 
 def _written(ns: int) -> str:

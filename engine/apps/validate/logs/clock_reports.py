@@ -24,9 +24,11 @@ from slackwater.engine.apps.validate.verdict import duration, nearest
 from slackwater.engine.core.clocks.arrivals import (
     SLOW_NS,
     ArrivalEstimate,
+    clock_option,
     declaration,
     estimate,
     fastest_delay,
+    resolution,
     slow_text,
 )
 from slackwater.engine.core.clocks.prediction import (
@@ -170,10 +172,9 @@ def declared_bounds(log: Log) -> dict[tuple[str, str], DeclaredBound]:
 def _report(
     of: ClockReadings, known: ArrivalEstimate | None, fastest: int, declared: DeclaredBound | None
 ) -> ClockReport:
-    resolution = int(np.gcd.reduce(of.ts)) or 1
     common: dict[str, Any] = {
         "site": of.site, "name": of.name, "sources": of.sources, "events": len(of.ts),
-        "resolution_ns": resolution, "syncs": len(of.syncs[r.TS]),
+        "resolution_ns": resolution(of.ts), "syncs": len(of.syncs[r.TS]),
     }  # fmt: skip
     if len(of.syncs[r.TS]):
         lag = None if known is None or declared is None else declared.lag
@@ -305,7 +306,7 @@ def clocks_table(found: Sequence[ClockReport]) -> Table:
             duration(each.jitter_ns), each.syncs, duration(each.age_ns),
             "unknown" if each.known_by != "syncs" else duration(each.declared_ns),
             duration(each.lag_ns),
-            None if each.clock is None else f"--clock {each.clock}",
+            None if each.clock is None else clock_option(each.clock),
         )
         for each in sorted(found, key=lambda each: -abs(each.offset_ns or 0))
     ]  # fmt: skip
