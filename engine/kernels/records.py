@@ -52,7 +52,7 @@ def copy_of(records: np.ndarray) -> np.ndarray:
 
 def records_at(records: np.ndarray, places: np.ndarray) -> np.ndarray:
     """A copy of those at ``places``."""
-    return numbers_of(records)[places].reshape(-1).view(records.dtype)
+    return np.asarray(numbers_of(records)[places].reshape(-1).view(records.dtype))
 
 
 _Arrays = TypeVar("_Arrays", bound=tuple[Any, ...])
