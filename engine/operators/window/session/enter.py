@@ -259,27 +259,6 @@ def _correct(
         ask(sessions, st, after, True)
 
 
-@kernel
-def drop(place: int, book: PassState, gap: int) -> None:
-    """Unlinks a final session, and its group's cell if it is the last one."""
-    of, one = book.own.of, book.own.of[place]
-    if one.before != NONE:
-        of[one.before].after = one.after
-    other = one.before
-    while other != NONE and one.low - of[other].far_high < gap:
-        if not is_apart(of[other], one, gap):
-            of[other].vague = 1
-        other = of[other].before
-    other = one.after
-    while other != NONE and of[other].far_low - one.high < gap:
-        if not is_apart(one, of[other], gap):
-            of[other].vague = 1
-        other = of[other].after
-    of[one.group if one.after == NONE else one.after].before = one.before
-    if of[one.group].before == NONE:
-        free_window(book.held.cells, one.group)
-
-
 # What a session says: its values, where it lies, and whether it is one under every clock error.
 
 

@@ -13,7 +13,13 @@ from slackwater.engine.operators.window.assign import PassBatch
 from slackwater.engine.operators.window.emitted import PassState, forget_emitted
 from slackwater.engine.operators.window.group_windows import OwnWindows
 from slackwater.engine.operators.window.session import state as h
-from slackwater.engine.operators.window.session.enter import ask, drop, emit_session, ends, enter
+from slackwater.engine.operators.window.session.enter import (
+    ask,
+    emit_session,
+    ends,
+    enter,
+    is_apart,
+)
 from slackwater.engine.operators.window.session.state import SPARE, Sessions, uncover
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
@@ -171,8 +177,7 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
         return
     b.take_first(sessions.open)
     if one.merged:
-        if not sessions.kept.has[place]:
-            free_window(book.held.cells, place)
+        _free_merged(place, book)
     elif closes > due:
         b.put_in(sessions.open, place, closes)
     else:
@@ -184,12 +189,14 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
 
 @kernel
 def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
+    """Forgets a final session, and its group's cell if it is the last one; others that it was not
+    apart from can say so no more.
+    """
     sessions, held = book.own, book.held
     place = b.take_first(sessions.kept)
     one = sessions.of[place]
     if one.merged:
-        if not sessions.open.has[place]:
-            free_window(held.cells, place)
+        _free_merged(place, book)
         return
     due = one.high + st.reach + 2 * gap + horizon
     if not one.emitted:
@@ -197,7 +204,22 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
     if due > sessions.kept.at[place]:
         b.put_in(sessions.kept, place, due)
         return
-    drop(place, book, gap)
+    of = sessions.of
+    if one.before != NONE:
+        of[one.before].after = one.after
+    other = one.before
+    while other != NONE and one.low - of[other].far_high < gap:
+        if not is_apart(of[other], one, gap):
+            of[other].vague = 1
+        other = of[other].before
+    other = one.after
+    while other != NONE and of[other].far_low - one.high < gap:
+        if not is_apart(one, of[other], gap):
+            of[other].vague = 1
+        other = of[other].after
+    of[one.group if one.after == NONE else one.after].before = one.before
+    if of[one.group].before == NONE:
+        free_window(held.cells, one.group)
     forget_emitted(held.cells, book.standing, place)
     forget(held.kept, held.cells, place)
     uncover(sessions, one)
