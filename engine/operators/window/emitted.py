@@ -139,17 +139,6 @@ def in_words(outbox: ResultBuffer) -> ResultBuffer:
     )  # fmt: skip
 
 
-@inline
-def _slot(cells: Cells, standing: EmittedResults, leader: int) -> int:
-    """The place of ``leader``, made if it has none."""
-    if cells.slot[leader] == NONE:
-        fresh = take_place(standing.next, standing.tally)
-        for place in range(standing.there.shape[1]):
-            standing.there[fresh, place] = False
-        cells.slot[leader] = fresh
-    return int(cells.slot[leader])
-
-
 @kernel
 def forget_emitted(cells: Cells, standing: EmittedResults, leader: int) -> None:
     """Forgets the emitted results of ``leader``."""
@@ -196,12 +185,23 @@ def _same_counts(one: Record, other: Record) -> bool:
 @inline
 def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at: int) -> None:
     """Updates the emitted result of ``leader`` from the scratch, which has its result if it is
-    ``there``. Arguments as of ``emit``.
+    ``there``.
+
+    Args:
+        book: its outbox has room for two more.
+        leader: of the key, or a header itself.
+        stage: which result.
+        place: of the stage.
+        there: whether there is a result; else the emitted one is retracted.
+        at: the instant of release.
     """
     cells, standing, scratch = book.held.cells, book.standing, book.scratch
-    if not there and cells.slot[leader] == NONE:
-        return
-    slot = _slot(cells, standing, leader)
+    if cells.slot[leader] == NONE:
+        if not there:
+            return
+        cells.slot[leader] = take_place(standing.next, standing.tally)
+        standing.there[cells.slot[leader], :] = False
+    slot = cells.slot[leader]
     stood = standing.there[slot, place]
     if stood and there:
         same = same_numbers(
@@ -220,39 +220,6 @@ def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at
         _send(book, leader, stage, place, True, at)
 
 
-@inline
-def emit(
-    book: PassState,
-    header: int,
-    leader: int,
-    stage: int,
-    extent: tuple[int, int],
-    at: int,
-    wanted: bool,
-) -> bool:
-    """Updates the emitted result of ``leader``; returns whether it has a result.
-
-    Args:
-        book: its outbox has room for two more.
-        header: of the window.
-        leader: of the key, or the header itself.
-        stage: which result.
-        extent: where the window starts and ends [ns].
-        at: the instant of release.
-        wanted: whether there may be a result; else the emitted one is retracted.
-    """
-    held, standing, scratch = book.held, book.standing, book.scratch
-    place = stage if standing.there.shape[1] == STAGES else 0
-    start, end = extent
-    there = wanted and read_content(
-        held, leader, stage, held.cells.missing[header], extent, scratch
-    )
-    if there and stage == STAGE_LAST and is_refuted(book.state[0], start, end):
-        without_bounds(held, scratch)
-    settle(book, leader, stage, place, there, at)
-    return there
-
-
 @kernel
 def emit_keys(
     book: PassState,
@@ -269,18 +236,22 @@ def emit_keys(
     header; so has one that an event may be in whose clock was refuted. ``every``: ``keys`` are all
     that the window has.
     """
-    some, held = False, book.held
-    start, end = extent
+    some, held, scratch = False, book.held, book.scratch
+    refuted = is_refuted(book.state[0], extent[0], extent[1])
     before = book.outbox.tally[0]
     for leader in keys:
         some = some or has_result(held, leader, stage)
-    perhaps = held.cells.missing[header] > 0
-    perhaps = perhaps or is_refuted(book.state[0], start, end)
-    nobody = every and not some and perhaps
+    missing = held.cells.missing[header]
+    nobody = every and not some and (missing > 0 or refuted)
+    place = stage if book.standing.there.shape[1] == STAGES else 0
     settled = nobody or ((every or some) and held.cells.slot[header] != NONE)
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
         leader = header if j < 0 else keys[j]
         if j >= 0 or settled:
-            emit(book, header, leader, stage, extent, at, j >= 0 or nobody)
+            there = j >= 0 or nobody
+            there = there and read_content(held, leader, stage, missing, extent, scratch)
+            if there and stage == STAGE_LAST and refuted:
+                without_bounds(held, scratch)
+            settle(book, leader, stage, place, there, at)
     if book.outbox.tally[0] > before:
         book.outbox.block[before] = 1

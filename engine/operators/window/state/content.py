@@ -105,23 +105,16 @@ no event happened by the bounds that its clock had."""
 
 
 @inline
-def _makes(mode: int, stage: int) -> int:
-    """A key has a result when some event has one of these bits: it is, or may be, in the window.
+def has_result(held: Held, leader: int, stage: int) -> bool:
+    """Whether ``stage`` says something of the key: some event is, or may be, in the window.
 
     LOW and HIGH make no result where nobody asks for them.
     """
-    if stage == STAGE_LOW:
-        return LOW
-    if stage == STAGE_MIDDLE:
-        return LOW | MIDDLE
-    possible = MIDDLE | CERTAIN | AMBIGUOUS
-    return possible if mode == PLAIN else possible | LOW | HIGH
-
-
-@inline
-def has_result(held: Held, leader: int, stage: int) -> bool:
-    """Whether ``stage`` says something of the key."""
-    makes, cell = _makes(held.mode, stage), leader
+    makes, cell = LOW | MIDDLE | HIGH | CERTAIN | AMBIGUOUS, leader
+    if stage != STAGE_LAST:
+        makes = LOW if stage == STAGE_LOW else LOW | MIDDLE
+    elif held.mode == PLAIN:
+        makes = MIDDLE | CERTAIN | AMBIGUOUS
     while cell != NONE:
         if held.cells.tag[cell] & makes:
             return True
