@@ -107,23 +107,24 @@ def push(b: SlackBuffer, row: int) -> None:
 
 
 @inline
-def _release_rows(b: SlackBuffer, limit: int, now: int) -> None:
+def release_until(b: SlackBuffer, limit: int, now: int) -> None:
+    """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
     s = b.state[0]
     while True:
         queued, heaped = s.head < s.tail, s.heaped > 0
         if heaped and (not queued or heap.before(b.key, b.heap[0], b.queue[s.head])):
             row = b.heap[0]
             if b.key[row] > limit:
-                return
+                break
             heap.pop(b.heap, s.heaped, b.key)
             s.heaped -= 1
         elif queued:
             row = b.queue[s.head]
             if b.key[row] > limit:
-                return
+                break
             s.head += 1
         else:
-            return
+            break
         place = s.out
         s.out = place + 1
         b.out_row[place] = row
@@ -133,13 +134,6 @@ def _release_rows(b: SlackBuffer, limit: int, now: int) -> None:
         else:
             s.last = b.key[row]
             b.out_status[place] = IN_ORDER
-
-
-@inline
-def release_until(b: SlackBuffer, limit: int, now: int) -> None:
-    """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
-    _release_rows(b, limit, now)
-    s = b.state[0]
     if limit > s.last and limit > s.limit and limit < INT_MAX:
         s.limit = limit
         step = s.steps
