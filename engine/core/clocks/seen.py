@@ -18,7 +18,7 @@ from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import LATE_DROPPED, Strings
 from slackwater.engine.core.timeline import CHANCE, UNKNOWN
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, NS_PER_S, record
+from slackwater.engine.kernels.records import NONE, NS_PER_S, Record, record
 
 # What kernels know of a site's clocks: offsets in force, and reference times by them.
 
@@ -71,6 +71,15 @@ UNANCHORED: Final = 2**62
 
 
 @inline
+def _in_force(of: Record, ts: int) -> int:
+    """Which offset of a clock that has some corrects its time ``ts``."""
+    j = of.n - 1
+    while j > 0 and ts < of.epochs[j].start:
+        j -= 1
+    return int(j)
+
+
+@inline
 def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[int, int, int]:
     """(ref, uncertainty, epoch) of event time ``ts`` at the clock of this code (R19 Eq 3.14, 3.15).
 
@@ -81,10 +90,7 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
     of = clocks[clock]
     if of.n == 0:
         return ts, default, of.unsynced
-    j = of.n - 1
-    while j > 0 and ts < of.epochs[j].start:
-        j -= 1
-    epoch = of.epochs[j]
+    epoch = of.epochs[_in_force(of, ts)]
     ident = epoch.ident
     offset, unc, rate = epoch.offset, epoch.unc, epoch.rate
     age = ts - epoch.anchor
@@ -103,24 +109,6 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
     if ts < epoch.start:
         unc = unc + of.older if of.older < UNC_MAX_NS - unc else UNC_MAX_NS
     return ts + offset, unc, ident
-
-
-@inline
-def status_of(clocks: np.ndarray, clock: int, ts: int, ident: int) -> int:
-    """Place in ``STATUSES`` of an event of this epoch; an unknown clock, which matters where it is
-    compared with another, counts as none.
-    """
-    of = clocks[clock]
-    if of.n == 0 or ident == UNKNOWN_EPOCH:
-        return 0
-    j = of.n - 1
-    while j > 0 and ts < of.epochs[j].start:
-        j -= 1
-    epoch = of.epochs[j]
-    if ident == NONE or epoch.refuted > 0:
-        return 2
-    age = abs(ts - epoch.anchor) if epoch.anchor < UNANCHORED else 0
-    return int(epoch.rate > 0 and age > FREE_RUNNING_NS)
 
 
 @inline
@@ -151,10 +139,7 @@ def first_refuted(
         ref, unc, _ = reference(clocks, 0, clock[i], ts[i])
         by = ref - unc - arrival[i]
         if REFUTES_NS <= by <= guard:
-            j = of.n - 1
-            while j > 0 and ts[i] < of.epochs[j].start:
-                j -= 1
-            return i, j, by
+            return i, _in_force(of, ts[i]), by
     return NONE, 0, 0
 
 
@@ -162,9 +147,18 @@ def first_refuted(
 def statuses_of(
     clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, epoch: np.ndarray, found: np.ndarray
 ) -> None:
-    """``status_of``, of many."""
+    """Fills in places in ``STATUSES`` of events of these epochs; an unknown clock, which matters
+    where it is compared with another, counts as none, as ``found`` has it.
+    """
     for i in range(len(clock)):
-        found[i] = status_of(clocks, clock[i], ts[i], epoch[i])
+        of = clocks[clock[i]]
+        if of.n == 0 or epoch[i] == UNKNOWN_EPOCH:
+            continue
+        in_force = of.epochs[_in_force(of, ts[i])]
+        age = abs(ts[i] - in_force.anchor) if in_force.anchor < UNANCHORED else 0
+        found[i] = in_force.rate > 0 and age > FREE_RUNNING_NS
+        if epoch[i] == NONE or in_force.refuted > 0:
+            found[i] = 2
 
 
 @kernel
