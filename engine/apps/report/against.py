@@ -18,6 +18,8 @@ from slackwater.engine.apps.report.page.document import document, write_text
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE, LATE_DROPPED, RESIDUAL
 from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.kernels.tables import numbered, places_of
 from slackwater.engine.log.whole_file import parquet_files, whole_file
 from slackwater.engine.scenario import Table
 
@@ -96,25 +98,23 @@ def _paired(old: RunRows, new: RunRows) -> tuple[np.ndarray, np.ndarray]:
     """Row of each event in both runs, in order of the new one, then of the old; -1: not there."""
     rows = together(old, new)
     nameless = rows["seq"] < 0
-    columns = [nameless, np.where(nameless, rows["ts"], rows["seq"]), rows["incarnation"]]
-    names = np.array([*columns, *(rows[name] for name in _NAMES)], np.int64)
-    olds, news = len(old), len(new)
-    by_name = np.lexsort(names)  # stable: of one name, old rows come first
-    names = names[:, by_name]
-    begins = np.ones(len(by_name), np.bool_)
-    begins[1:] = (names[:, 1:] != names[:, :-1]).any(axis=0)
-    first = np.flatnonzero(begins)[np.cumsum(begins) - 1]
-    is_old = by_name < olds
-    olds_before: np.ndarray = np.cumsum(is_old) - is_old
-    place = np.arange(len(by_name)) - (olds_before - olds_before[first])  # of a new row's old one
-    paired = ~is_old & is_old[place]
-    partner = np.full(news, -1, np.int64)
-    partner[by_name[paired] - olds] = by_name[place[paired]]
-    lost = np.setdiff1d(np.arange(olds), partner)
+    number = np.where(nameless, rows["ts"], rows["seq"])
+    name = numbered(np.column_stack([nameless, number, rows.names(("incarnation", *_NAMES))]))
+    olds, news = (np.column_stack([of, _nth(of)]) for of in np.split(name, [len(old)]))
+    partner = places_of(olds, news)
+    lost = np.setdiff1d(np.arange(len(olds)), partner)
     return (
         np.concatenate([partner, lost]),
-        np.concatenate([np.arange(news), np.full(len(lost), -1, np.int64)]),
+        np.concatenate([np.arange(len(news)), np.full(len(lost), NONE)]),
     )
+
+
+def _nth(name: np.ndarray) -> np.ndarray:
+    """How many of each one's name are before it."""
+    order = np.argsort(name, kind="stable")
+    found = np.empty_like(name)
+    found[order] = np.arange(len(name)) - np.searchsorted(name[order], name[order])
+    return found
 
 
 def _event_status(rows: RunRows, row: int) -> str:

@@ -15,6 +15,8 @@ from slackwater.edge_agent.device_clock import ARRIVAL, device_of
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 from slackwater.engine.kernels.jit import njit
+from slackwater.engine.kernels.records import NONE
+from slackwater.engine.kernels.tables import places_of
 from slackwater.engine.log.describe import group_rows
 from slackwater.engine.log.whole_file import parquet_files
 
@@ -51,6 +53,10 @@ class RunRows:
     def only(self, rows: np.ndarray) -> RunRows:
         """The rows at these places, or those where a mask is true."""
         return RunRows({name: column[rows] for name, column in self.numbers.items()}, self.texts)
+
+    def names(self, columns: Sequence[str]) -> np.ndarray:
+        """(rows, columns) int64 by which a row is known again, among rows of the same texts."""
+        return np.column_stack([self.numbers[name] for name in columns]).astype(np.int64)
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], np.ndarray]]:
         """(values, row numbers) of each combination of the columns ``names``.
@@ -385,60 +391,24 @@ def _released(rows: RunRows) -> dict[str, Any]:
 
 LANE: Final = ("site", "source", "stream")
 NUMBER: Final = ("seq", "incarnation")
-_KEYS_MAX: Final = 2**62
 
 
 class TrueTimes:
     """True times by (site, source, stream), incarnation and number; and the engine's clock."""
 
     def __init__(self, truth: Path) -> None:
-        columns = (*LANE, "incarnation", "seq", "true_ts")
-        self._rows = read_rows([truth / "events.parquet"], columns)
-        self._lanes = dict(self._rows.groups(*LANE))
+        rows = read_rows([truth / "events.parquet"], (*LANE, *NUMBER, "true_ts"))
+        rows = rows.only(rows["seq"] != NO_NUMBER)
+        self.numbered = rows.numbers.pop("true_ts")
+        """Of all events that their device gave a number."""
+        self._rows = rows
         self._engine = _engine_error(truth / "clocks.parquet")
 
     def of(self, rows: RunRows) -> tuple[np.ndarray, np.ndarray]:
         """(true time, whether it is known) of rows with the columns ``LANE`` and ``NUMBER``."""
-        true_ns = np.full(len(rows), NO_NUMBER, np.int64)
-        known = np.zeros(len(rows), bool)
-        for lane, mine in rows.groups(*LANE):
-            numbers = rows["incarnation"][mine], rows["seq"][mine]
-            true_ns[mine], known[mine] = self._look_up(lane, *numbers)
-        return true_ns, known
-
-    @property
-    def numbered(self) -> np.ndarray:
-        """True times of all events that their device gave a number."""
-        times: np.ndarray = self._rows["true_ts"][self._rows["seq"] != NO_NUMBER]
-        return times
-
-    def _look_up(
-        self, lane: tuple[str, ...], incarnation: np.ndarray, seq: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(true time, whether it is known) of one lane's events."""
-        mine = self._lanes.get(lane)
-        if mine is None:
-            return np.full(seq.size, NO_NUMBER, np.int64), np.zeros(seq.size, bool)
-        numbered = mine[self._rows["seq"][mine] != NO_NUMBER]
-        starts, of = np.unique(self._rows["incarnation"][numbered], return_inverse=True)
-        own = self._rows["seq"][numbered]
-        width = int(own.max(initial=0)) + 1
-        if width * (starts.size + 1) > _KEYS_MAX:
-            raise ContractViolation(f"truth of {'/'.join(lane)}: number {width - 1} is too large")
-        keys = of * width + own
-        order = np.argsort(keys, kind="stable")
-        keys, times = keys[order], self._rows["true_ts"][numbered][order]
-        start = np.searchsorted(starts, incarnation)
-        known = (seq >= 0) & (seq < width) & (start < starts.size)
-        known[known] = starts[start[known]] == incarnation[known]
-        wanted = start[known] * width + seq[known]
-        # One past the last key means "not there".
-        place = np.searchsorted(keys, wanted)
-        there = np.append(keys, NO_NUMBER)[place] == wanted
-        known[known] = there
-        found = np.full(seq.size, NO_NUMBER, np.int64)
-        found[known] = times[place[there]]
-        return found, known
+        names = together(self._rows, rows).names((*LANE, *NUMBER))
+        place = places_of(names[: len(self._rows)], names[len(self._rows) :])
+        return np.append(self.numbered, NO_NUMBER)[place], place != NONE
 
     def engine_reads(self, true_ns: np.ndarray) -> np.ndarray:
         """What the engine's clock reads at true times, straight lines between its samples."""
