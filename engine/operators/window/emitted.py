@@ -237,7 +237,8 @@ def emit_keys(
     that the window has.
     """
     some, held, scratch = False, book.held, book.scratch
-    refuted = is_refuted(book.state[0], extent[0], extent[1])
+    start, end = extent
+    refuted = is_refuted(book.state[0], start, end)
     before = book.outbox.tally[0]
     for leader in keys:
         some = some or has_result(held, leader, stage)
