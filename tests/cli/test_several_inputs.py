@@ -54,6 +54,35 @@ def test_a_file_for_each_device(
     assert _sums(ran) == {"d1": (5, 10), "d2": (5, 10)}
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_files_without_sources_have_a_clock_each(
+    kind: str, here: Path, cli: Callable[..., Any]
+) -> None:
+    """Nobody compared the clocks: the badge server may be 3.2 s fast."""
+    for folder, stream, at in (("a", "door", 10), ("b", "badge", 12)):
+        table = pa.table({"ts": [at, at + 100], "type": [stream] * 2})
+        (here / folder).mkdir()
+        file = here / folder / f"log.{kind}"
+        if kind == "parquet":
+            pq.write_table(table, file)
+        elif kind == "csv":
+            file.write_text(f"ts,type\n{at},{stream}\n{at + 100},{stream}\n", encoding="utf-8")
+        else:
+            file.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
+    files = ("--input", f"a/log.{kind}", f"b/log.{kind}")
+
+    def certainty(query: str, *options: str) -> list[str]:
+        ran = cli("query", query, *files, "--quiet", *options)
+        assert ran.code == 0, ran.err
+        return [json.loads(line)["certainty"] for line in ran.out.splitlines()]
+
+    pair = "EVENT SEQ(door d, badge b) WITHIN 5"
+    assert certainty(pair) == certainty("SELECT count(*) WINDOW TUMBLING 50") == ["unknown"] * 2
+    assert certainty("EVENT SEQ(door d, door e) WITHIN 100") == ["confirmed"]
+    assert certainty(pair, "--clock", "exact") == ["confirmed"] * 2
+    assert certainty(pair, "--clock", f"b/log.{kind}=-3s±0.1s") == []
+
+
 def test_rows_of_several_files_are_in_order(devices: Path, cli: Callable[..., Any]) -> None:
     del devices
     ran = cli("order", "--input", "d2.csv", "d1.csv", "--source-from", "name", "--quiet")

@@ -171,3 +171,7 @@ def test_own_files_08_door_and_badge(tmp_path: Path) -> None:
         assert net() == {"unknown": 46}
     assert net(clock="exact") == {"confirmed": 46}
     assert net(clock="badge=-3.2s±0.1s") == {"confirmed": 15}
+    files = [str(CASES / f"08_{name}.csv") for name in ("door", "badge")]
+    with pytest.warns(SlackwaterWarning, match="the clocks of 08_badge, 08_door"):
+        found = slackwater.query(files, query, mapping={"ts": "time", "type": "event"})
+    assert {each["certainty"] for each in found} == {"unknown"}

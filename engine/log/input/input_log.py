@@ -187,6 +187,7 @@ class SeveralRead(InputRead):
         self, paths: Sequence[str], form: InputForm, on_bad: str, dead_letter: str | Path | None,
     ) -> None:  # fmt: skip
         self.paths = list(paths)
+        self._names = names_of(self.paths)
         if dead_letter is not None:
             for path in self.paths:
                 check_dead_letter(Path(dead_letter), path)
@@ -215,6 +216,8 @@ class SeveralRead(InputRead):
                 self._times.dated = self._times.dated or reader.dated
                 for field in self.form.named_by_file:
                     fields[field] = self._named(field, path, fields, len(lines))
+                if len(self.paths) > 1:
+                    self._set_clocks(path, fields, len(lines))
                 texts = {
                     name: column.cast(STRING) if pa.types.is_string(column.type) else column
                     for name, column in fields.items()
@@ -223,13 +226,27 @@ class SeveralRead(InputRead):
             self.nulls += reader.nulls
 
     def _named(self, field: str, path: str, fields: dict[str, pa.Array], rows: int) -> pa.Array:
-        """The name of the file as the rows' ``field``; ticks have none."""
+        """The name of the file as the rows' ``field``."""
         if field in fields and fields[field].null_count < rows:
             raise UserError(
                 f'{path}: its rows give their "{field}"; leave out --{field}-from, or make an '
                 f"attribute of theirs: --map attrs.{field}=COLUMN"
             )
-        name = pa.array([file_name(path)] * rows, pa.string())
+        return self._name(path, fields, rows)
+
+    def _set_clocks(self, path: str, fields: dict[str, pa.Array], rows: int) -> None:
+        """Rows that name no source have the clock of their file: each may be of another device, and
+        nobody has compared the clocks of these.
+        """
+        if r.SOURCE in fields and not fields[r.SOURCE].null_count:
+            return
+        named = [fields[name].cast(pa.string()) for name in (r.CLOCK, r.SOURCE) if name in fields]
+        own = self._name(path, fields, rows).cast(pa.string())
+        fields[r.CLOCK] = pc.coalesce(*named, own).cast(STRING)
+
+    def _name(self, path: str, fields: dict[str, pa.Array], rows: int) -> pa.Array:
+        """The name of the file for each row; ticks have none."""
+        name = pa.array([self._names[path]] * rows, pa.string())
         if r.KIND in fields:
             ticks = pc.fill_null(pc.equal(fields[r.KIND], int(Kind.TICK)), fill_value=False)
             name = pc.if_else(ticks, pa.scalar(None, pa.string()), name)
@@ -251,6 +268,17 @@ class SeveralRead(InputRead):
 
     def _nothing(self) -> Exception:
         return UserError(f"{self.name}: no rows")
+
+
+def names_of(paths: Sequence[str]) -> dict[str, str]:
+    """What tells the files apart: their names, or their paths where two have the same name.
+
+    >>> names_of(["a/pump.csv", "b/pump.csv", "b/fan.csv"])
+    {'a/pump.csv': 'a/pump.csv', 'b/pump.csv': 'b/pump.csv', 'b/fan.csv': 'fan'}
+    """
+    names = {path: file_name(path) for path in paths}
+    count = Counter(names.values())
+    return {path: name if count[name] == 1 else path for path, name in names.items()}
 
 
 def file_name(path: str) -> str:
