@@ -184,9 +184,11 @@ def sampled_probability(
     more = int(doubtful.clock.max(initial=-1)) + 1 - steps
     if more > 0:
         errors = np.hstack([errors, _more_errors(more)])
-    return _share(
-        since_first, unc_ns, clock, relations, long_ns.astype(np.float64), errors, doubtful, asked
-    )
+    # Arrays of one kind, so that the kernel is compiled once.
+    by_match = (since_first, unc_ns, clock, long_ns.astype(np.float64), asked.widest)
+    since_first, unc_ns, clock, long, widest = map(np.ascontiguousarray, by_match)
+    asked = asked._replace(widest=widest)
+    return _share(since_first, unc_ns, clock, relations, long, errors, doubtful, asked)
 
 
 def errors_of(dimensions: int) -> np.ndarray:
