@@ -14,6 +14,7 @@ from slackwater.engine.query.clocked import CLOCKED
 from slackwater.engine.query.fields import (
     FIELDS,
     TimeValue,
+    asked_of_results,
     attributes_in,
     attributes_of,
     is_time,
@@ -280,11 +281,14 @@ def ordered_columns(window: WindowPlan) -> frozenset[str]:
 
 def deciding_columns(plan: Plan) -> frozenset[str]:
     """The columns of results by which ``plan`` decides which of them count, and for what: all but
-    those that it only shows or counts.
+    those that it only shows or counts. Windows of time say nothing of whether they are certain, so
+    of them HAVING and CHECK decide nothing.
     """
     asked = asked_plan(plan)
     if isinstance(asked, WindowPlan):
         named = [*attributes_in(asked.where), *asked.group_by]
+        if asked.kind is not WindowKind.TIME:
+            named += _judged_by(asked)
     elif isinstance(asked, MonitorPlan):
         named = list(attributes_of(asked))
     else:
@@ -295,6 +299,15 @@ def deciding_columns(plan: Plan) -> frozenset[str]:
         ]
         named += [Attribute(name) for name in getattr(asked, "partition", ())]
     return frozenset(own for each in named if (own := own_attribute(each.name)) is not None)
+
+
+def _judged_by(window: WindowPlan) -> Iterator[Attribute]:
+    """What the aggregates are of that HAVING and CHECK name."""
+    judges = (*attributes_in(window.having), *asked_of_results(window.checks))
+    names = {each.name for each in judges}
+    for one in (*window.aggregates, *window.hidden):
+        if one.label in names:
+            yield from attributes_in(over_events(window, one))
 
 
 def chooses(plan: Plan) -> bool:
@@ -375,7 +388,9 @@ def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
         facts_of(plan).negated
         or counted is not None
         or any(
-            one.contiguity is not Contiguity.ANY or any(each.until for each in one.often)
+            one.chooses
+            or one.contiguity is not Contiguity.ANY
+            or any(each.until for each in one.often)
             for one in asked.branches
             if isinstance(one, RepeatPlan)
         )

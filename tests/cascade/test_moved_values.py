@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -274,6 +275,64 @@ def test_windows_count_what_they_may_hold(
         for start, each in found.items():
             count = true.get(start, 0)
             assert each["certain"] <= count <= each["certain"] + each["ambiguous"]
+
+
+GROUPED = {
+    "sessions of pairs": PAIRS + "SELECT count(*) AS c, min(x) AS x, max(y) AS y FROM m "
+    "WINDOW SESSION 6",
+    "long sessions": PAIRS + "SELECT count(*) AS c, min(x) AS x FROM m HAVING max(gap) > 6 "
+    "WINDOW SESSION 6",
+    "sessions that agree": PAIRS + "SELECT count(*) AS c, min(x) AS x, max(gap) AS g FROM m "
+    "WINDOW SESSION 6 CHECK long (g > 6) DROP",
+    "sessions of windows": COUNTS + "SELECT count(*) AS c, sum(k) AS k FROM w WINDOW SESSION 12",
+    "sessions of few": BIG + "SELECT count(*) AS c, sum(k) AS k FROM big WINDOW SESSION 15",
+    "rows of pairs": PAIRS + "SELECT count(*) AS c, min(x) AS x, max(y) AS y FROM m WINDOW ROWS 2",
+    "rows of rows": ROWS + "SELECT count(*) AS c, sum(n) AS n FROM r WINDOW ROWS 2",
+    "late rows": ROWS + "SELECT count(*) AS c, sum(n) AS n FROM r HAVING max(t) > 70 WINDOW ROWS 2",
+}  # fmt: skip
+"""Of ROWS the promise is of the results that are emitted, whether or not each happened."""
+ALONE = [
+    (10, 1, "B", -2, 0), (10, 0, "B", -2, 0), (20, 0, "A", 2, 0), (28, 1, "B", 0, 0),
+    (4, 0, "B", -2, 1),
+]  # fmt: skip
+"""The length of the only pair may be less than 6."""
+EARLY = [(1, 0, "A", 1, 0), (21, 1, "B", 1, 0), (30, 0, "A", 1, 0), (36, 0, "B", 1, 0)]
+"""The second row may come before 70."""
+
+
+def grouped(text: str, records: list[dict[str, Any]]) -> tuple[Counter[str], dict[str, str]]:
+    """The results that are read, without times; and by what they say the certainty of windows."""
+    answers = {name: net(found) for name, found in cascade(text, records).items()}
+    *_, last = answers
+    read = Counter(
+        json.dumps({name: each["value"][name] for name in ("n", "x", "y") if name in each["value"]})
+        for name, found in answers.items() if name != last for each in found
+    )  # fmt: skip
+    windows = {}
+    for each in answers[last]:
+        says = {name: of for name, of in each["value"].items() if name != "g"}
+        windows[json.dumps(says)] = each["certainty"]
+    return read, windows
+
+
+@pytest.mark.parametrize("case", GROUPED)
+@settings(max_examples=1, deadline=None)
+@given(events=EVENTS, errors=ERRORS, seed=st.integers(0, 99))
+@example(events=ALONE, errors=(0, 3), seed=0)
+@example(events=EARLY, errors=(0, 3), seed=0)
+@example(events=MIXED, errors=(2, 2), seed=0)
+def test_sessions_and_rows_that_are_confirmed_are_so_in_every_world(
+    case: str, events: list[Event], errors: tuple[int, int], seed: int
+) -> None:
+    text = GROUPED[case]
+    read, windows = grouped(text, stream(events, errors))
+    sure = {says for says, certainty in windows.items() if certainty == "confirmed"}
+    for records in moved(events, errors, seed):
+        its_read, its_windows = grouped(text, records)
+        if "ROWS" not in text or its_read == read:
+            assert sure <= its_windows.keys()
+    if not any(errors):
+        assert sure == windows.keys()
 
 
 EDGES = [(21, 1, "A", -1, 1), (22, 0, "A", 1, 0), (27, 0, "A", 2, 0), (31, 0, "A", 2, 1)]
