@@ -469,3 +469,39 @@ def test_alerts_of_traces_that_mix_an_unknown_clock_are_unknown() -> None:
         certainty = {each["trace"]: each["certainty"] for each in found}
         # Any clock may have an event of any trace, as this is not FOR TRACE BY source.
         assert certainty == dict.fromkeys("123", of_two)
+
+
+@pytest.mark.parametrize(
+    ("said", "choice", "certainty"),
+    [
+        ({"precision": 1}, ClockChoice(exact=False), "unknown"),
+        ({"precision": 1}, ClockChoice(exact=True), "confirmed"),
+        ({"precision": 1, "clock": "p/monitor"}, ClockChoice(exact=False), "confirmed"),
+        ({}, ClockChoice(exact=False), "confirmed"),  # only says where its numbers start
+    ],
+)
+def test_a_start_that_cannot_compare_its_clock_makes_it_unknown(
+    said: Record, choice: ClockChoice, certainty: str
+) -> None:
+    """The clock may have been set since the start before, until a sync says whether it was."""
+    new = {"seq": 0, "incarnation": 2}
+    again = {"kind": "sync", "source": "p", "first_seq": 0, "incarnation": 2, "ts": 20, **said}
+    records = [
+        sync("p", 0, 3, first_seq=0, incarnation=1), sync("q", 0, first_seq=0),
+        event("p", "A", 7, seq=0, incarnation=1), event("q", "B", 12, seq=0),
+        again,
+        event("p", "A", 27, **new), event("q", "B", 32, seq=1),
+        sync("p", 40, 3, incarnation=2),
+        event("p", "A", 47, seq=1, incarnation=2), event("q", "B", 52, seq=2),
+    ]  # fmt: skip
+    found = matches("EVENT SEQ(A a, B b) WITHIN 5", records, clock=choice)
+    assert found == {
+        (("A", 7), ("B", 12)): "confirmed",
+        (("A", 27), ("B", 32)): certainty,
+        (("A", 47), ("B", 52)): "confirmed",
+    }
+    # Where its events are held until a sync comes, that says whether they were right.
+    for offset, by_then in ((3, "confirmed"), (9, "uncertain")):
+        later = [each if each.get("ts") != 40 else each | {"offset": offset} for each in records]
+        found = matches("EVENT SEQ(A a, B b) WITHIN 5", later, order="sequence", clock=choice)
+        assert found[("A", 27), ("B", 32)] == by_then

@@ -266,6 +266,19 @@ class SourceClocks:
             first = min(before.anchor, known.line.anchor) - step.back
             self._refute_before(code, was, first, sync.arrival)
 
+    def disown(self, name: str) -> None:
+        """The source of the clock ``name`` started again and cannot compare it: the clock may have
+        been set. It keeps its offset, as nothing better is known, and is unknown until the next
+        sync; so is what it has stamped and has not come yet.
+        """
+        is_stated = name in self._declared or self._unsynced != UNKNOWN_EPOCH
+        if name not in self._known or is_stated:
+            return
+        of = self.clocks[self.strings.code(name)]
+        of["epochs"][0] = of["epochs"][int(of["n"]) - 1]
+        of["epochs"][0]["start"], of["epochs"][0]["ident"] = INT_MIN, UNKNOWN_EPOCH
+        of["n"], of["gone"], of["older"] = 1, 0, 0
+
     def _learn_late(self, code: int, known: _Known, late: Line, at: int) -> None:
         """A sync that newer ones have overtaken says how wrong the offsets around it are: where it
         contradicts those before and after it, the clock was set in between, or ran at another rate.

@@ -224,14 +224,16 @@ class ClocksSeen(Restorable):
         self.held = [*self._clocks, *self._declared]
         """Codes of texts in use, whatever comes."""
 
-    def mark(self, columns: Columns, known: np.ndarray) -> None:
+    def mark(self, columns: Columns, clocks: np.ndarray) -> None:
         """Adds the column ``mixed``.
 
         Args:
             columns: of released events, in order.
-            known: whether an offset of a clock is known by now, by its code.
+            clocks: CLOCK, by code: what is known of them by now.
         """
         clock = columns[r.CLOCK]
+        newest = clocks["epochs"]["ident"][np.arange(len(clocks)), clocks["n"] - 1]
+        known = (clocks["n"] > 0) & (newest != UNKNOWN_EPOCH)
         self._unknown = {code for code in self._unknown if code >= len(known) or not known[code]}
         first = 0 if self._is_mixed() else len(clock)
         found, rows = np.unique(clock, return_index=True)

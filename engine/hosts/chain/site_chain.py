@@ -365,13 +365,18 @@ class Chain(Restorable):
         self._records.update(records_by_kind(frame) if has_kinds else {"event": len(arrival)})
 
     def _learn(self, record: dict[str, Any]) -> None:
-        """A sync record: where numbers start, and the source's offset unless it has none."""
+        """A sync record: where numbers start, and the source's offset unless it has none. One that
+        has a precision alone says that the source could not compare its clock.
+        """
         if record.get(r.SOURCE) is None:
             raise ContractViolation(f"site {self.site!r}: sync record without a source")
         sync = SyncPoint.of(record)
-        if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
-            self.clocks.learn(sync)
-            self._forget_seen(self.clocks.forget_closed(sync.clock_name))
+        if self.settings.order.time != "ts":
+            if record.get(r.OFFSET) is not None:
+                self.clocks.learn(sync)
+                self._forget_seen(self.clocks.forget_closed(sync.clock_name))
+            elif sync.precision:
+                self.clocks.disown(sync.clock_name)
         self._order.announce(sync)
 
     def _forget_seen(self, clocks: list[int]) -> None:
@@ -485,7 +490,7 @@ class Chain(Restorable):
         if released.n:
             if stream not in self._clocks_seen:
                 self._clocks_seen[stream] = self._new_clocks_seen()
-            self._clocks_seen[stream].mark(released.columns, self.clocks.clocks["n"] > 0)
+            self._clocks_seen[stream].mark(released.columns, self.clocks.clocks)
 
     def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
