@@ -11,6 +11,7 @@ from slackwater.engine.apps.report.numbers import versions
 from slackwater.engine.apps.validate.logs.log_quality import judged
 from slackwater.engine.apps.validate.tables import as_plain
 from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
+from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.hosts.options import QueryOptions
 from slackwater.engine.hosts.pipeline import check_plans
@@ -68,6 +69,7 @@ def validate(
             uncertain=uncertain, gap_ns=gap_ns, certainty=certainty, latency_ns=latency_ns
         )
         found = judged(
-            given.log, given.name, settings, wanted, lambda _doing: nullcontext(lambda _rows: None)
-        )
+            given.log, given.name, settings, wanted, read_clock(clock, unit),
+            lambda _doing: nullcontext(lambda _rows: None),
+        )  # fmt: skip
     return as_plain(found, versions())

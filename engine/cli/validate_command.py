@@ -77,9 +77,11 @@ from slackwater.engine.cli.terminal import (
     watched,
 )
 from slackwater.engine.cli.visible import json_out, print_stderr
+from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.hosts.live.questions import Questions, answering_time_ns
+from slackwater.engine.hosts.options import Clock
 from slackwater.engine.hosts.pipeline import check_plans, prepare, work_folder
 from slackwater.engine.log.input.input_log import files_of
 from slackwater.engine.log.whole_file import whole_file
@@ -204,7 +206,9 @@ Recording = Annotated[
 ]
 
 
+@takes_options
 def validate_setup(
+    *,
     config: Config = None,
     log: Log = None,
     two_logs: TwoLogs = None,
@@ -216,6 +220,7 @@ def validate_setup(
         str, typer.Option(metavar="SHARE", help="Share of uncertain results that is wanted.")
     ] = "5 %",
     gap: Gap = None,
+    clock: Clock = (),
     rate: Annotated[
         bool, typer.Option("--rate", help="Also 1,000 packets at once: what the path bears.")
     ] = False,
@@ -233,12 +238,14 @@ def validate_setup(
     """
     if sum(way is not None for way in (config, log, two_logs)) != 1:
         raise UserError("give one of --config FILE, --log LOG, --two-logs A B")
-    asked = _questions(site, queries or [])
+    asked = _questions(site, queries or [], tuple(clock or ()))
     wanted = _wanted(asked, uncertain, gap)
     seconds = _seconds(duration or _DURATION)
     if config is None:
         of_device = {"--duration": duration, "--rate": rate, "--server": servers}
         refuse_options(of_device, "goes with --config: a log was measured already")
+    if log is None:
+        refuse_options({"--clock": clock}, "goes with --log, of clocks that nobody measured")
     if recording is not None and scenario is None:
         raise UserError("--recording FILE goes with --scenario FILE, which names it")
     recorded = None if recording is None else read_recorded(recording, scenario)
@@ -266,16 +273,17 @@ def validate_setup(
         raise typer.Exit(_NOT_FIT)
 
 
-def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
+def _questions(site: Path | None, queries: Sequence[str], clock: tuple[str, ...]) -> Questions:
     own = tuple((f"q{n}", text) for n, text in enumerate(queries, 1))
-    if site is None:
-        return Questions(queries=own)
-    engine = read_site(site, "embedded").engine
+    engine = None if site is None else read_site(site, "embedded").engine
     if engine is None:
-        return Questions(queries=own)
+        return Questions(queries=own, clock=clock)
     taken = {name for name, _ in engine.questions.queries}
     more = tuple((name if name not in taken else f"--query {name}", text) for name, text in own)
-    return replace(engine.questions, queries=engine.questions.queries + more, late=False)
+    stated = (*engine.questions.clock, *clock)
+    return replace(
+        engine.questions, queries=engine.questions.queries + more, late=False, clock=stated
+    )
 
 
 def _wanted(asked: Questions, uncertain: str, gap: str | None) -> ResultRequirements:
@@ -328,7 +336,8 @@ def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: b
         check_plans(log, settings.plans)
         print_unseen_types(log, settings.plans, quiet=quiet)
         print_compiling(quiet=quiet)
-    return judged(log, str(log), settings, wanted, partial(watched, quiet=quiet))
+    choice = read_clock(asked.clock, asked.time_unit)
+    return judged(log, str(log), settings, wanted, choice, partial(watched, quiet=quiet))
 
 
 def _agent(config: Path) -> AgentSettings:

@@ -308,6 +308,38 @@ def test_times_of_whole_units_are_covered_by_what_they_leave_open(unit: int, rou
         assert low <= offset <= high
 
 
+def test_what_is_stated_of_clocks_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In Python, on the command line and in a site's file."""
+    trace, log, site = tmp_path / "t.jsonl", tmp_path / "t.log", tmp_path / "site.toml"
+    rows = [
+        {"source": name, "seq": n, "type": type_, "ts": 1000 * n + shift, "arrival": 1000 * n + at}
+        for n in range(40) for name, type_, shift, at in (("a", "A", 0, 30), ("b", "B", -460, 70))
+    ]  # fmt: skip
+    trace.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert run(["log", "import", str(trace), "--out", str(log), "--time-unit", "ms"]) == 0
+    asked, stated = "EVENT SEQ(A a, B b) WITHIN 200 ms", "b=500ms±5ms"
+    read = sw.read(log)
+    assert sw.validate(read, asked, clock=stated)["verdict"] == "fit"
+    assert sw.validate(read, asked)["verdict"] == "not fit"
+    words = ["validate", "--log", str(log), "--query", asked]
+    site.write_text(
+        f'[gateway]\nlog = "t.log"\n[engine]\nkind = "embedded"\nclock = ["{stated}"]\n'
+        f"[[query]]\nname = 'q'\ntext = '{asked}'\n",
+        encoding="utf-8",
+    )
+    for more, code in (
+        (["--clock", stated], 0),
+        ([], 1),
+        (["--clock", "a=exact", "--clock", stated], 0),
+        (["--site", str(site)], 0),
+    ):
+        assert run([*words, *more]) == code, more
+    assert run(["validate", "--config", "agent.toml", "--clock", "exact"]) == 2
+    assert "--clock goes with --log" in capsys.readouterr().err
+
+
 def one_sync_a_day() -> list[dict[str, Any]]:
     """Case 14: a sync at the start, and a clock that is 1.778 s further off after 24 h."""
     rows: list[dict[str, Any]] = [

@@ -16,6 +16,7 @@ from slackwater.engine.apps.report.measure.events import RunRows
 from slackwater.engine.apps.validate.logs.log_quality import setup_of_log
 from slackwater.engine.apps.validate.logs.two_logs import NONE, compare_logs, read_columns
 from slackwater.engine.cli.app import run
+from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.core.errors import UserError
 
 MS = 10**6
@@ -132,6 +133,28 @@ def test_offsets_lie_on_the_line_between_two_syncs() -> None:
     assert refs["s2"] == 6_000 - 100
     assert [each.name for each in found.synced] == ["s0", "s1"]
     assert found.t_a_ns == 4
+
+
+@pytest.mark.parametrize(
+    ("choice", "known"),
+    [
+        (ClockChoice(exact=False), {}),
+        (ClockChoice(exact=False, declared=(("s0", 40, 3),)), {"s0": (40, 3), "s1": (0, 0)}),
+        (ClockChoice(declared=(("s0", 40, 3),)), {"s0": (40, 3), "s1": (0, 0)}),
+        (ClockChoice(exact=False, declared=(("s9", 40, 3),)), {}),
+    ],
+)
+def test_a_stated_clock_counts_as_one_sync_that_does_not_age(
+    choice: ClockChoice, known: dict[str, tuple[int, int]]
+) -> None:
+    found = setup_of_log(columns([(0, 0, 100, 6_000), (1, 0, 100, 6_000)]), choice=choice)
+    assert {each.name: (each.clock.offset_ns, each.clock.bound_ns()) for each in found.synced} == (
+        known
+    )
+    for each in found.sources:
+        assert each.link is not None
+        assert each.link.most_ns == 5_900 - known.get(each.name, (0, 0))[0]
+    assert bool(found.concerns) != bool(known)
 
 
 def test_an_event_that_arrives_before_it_happened_makes_a_log_not_fit() -> None:

@@ -31,6 +31,7 @@ from slackwater.engine.core.clocks.arrivals import (
     resolution,
     slow_text,
 )
+from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.core.clocks.prediction import (
     SKEW_MAX_PPB,
     SYNCS_KEPT,
@@ -141,12 +142,17 @@ class DeclaredBound(NamedTuple):
     lag: int
 
 
-def declared_bounds(log: Log) -> dict[tuple[str, str], DeclaredBound]:
+def declared_bounds(
+    log: Log, choice: ClockChoice | None = None
+) -> dict[tuple[str, str], DeclaredBound]:
     """What the engine declares of the events of each clock, by site and name.
 
     By the engine itself, with every sync in its place among the events, and without its guard.
+    ``choice``: what the user says of clocks without a sync.
     """
-    settings = ChainSettings(parse_order("none"), guards=Guards(None), ordered="full")
+    settings = ChainSettings(
+        parse_order("none"), guards=Guards(None), ordered="full", clock=choice or ClockChoice()
+    )
     chains: dict[str, Chain] = {}
     found: dict[tuple[str, str], DeclaredBound] = {}
     for frames in by_site(opened(log).of_sites(None), _ROWS):

@@ -31,6 +31,7 @@ from slackwater.engine.apps.validate.quality import (
 from slackwater.engine.apps.validate.tables import Validation, validation
 from slackwater.engine.apps.validate.verdict import Measured, ResultRequirements
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
+from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.kernels.records import NS_PER_S
@@ -85,8 +86,9 @@ Watch = Callable[[str], AbstractContextManager[Callable[[int], None]]]
 
 
 def judged(
-    log: Path, name: str, settings: ChainSettings | None, wanted: ResultRequirements, watch: Watch
-) -> Validation:
+    log: Path, name: str, settings: ChainSettings | None, wanted: ResultRequirements,
+    choice: ClockChoice, watch: Watch,
+) -> Validation:  # fmt: skip
     """Whether the clocks and links that a log shows are good enough for the queries.
 
     Args:
@@ -94,13 +96,15 @@ def judged(
         name: of what was looked at, for people.
         settings: of the chains that answer the queries; None: there are none.
         wanted: of the results.
+        choice: what the user says of clocks without a sync.
         watch: for progress.
 
     Raises:
         UserError: the log or a query is at fault.
     """
     with watch("reading") as advanced:
-        setup = setup_of_log(read_columns(log, advanced), declared_bounds(LogReader(log)))
+        bounds = declared_bounds(LogReader(log), choice)
+        setup = setup_of_log(read_columns(log, advanced), bounds, choice)
     if settings is None:
         return validation(name, "log", setup, (), wanted)
     with TemporaryDirectory(prefix="slackwater-") as folder, watch("answering") as advanced:
@@ -124,26 +128,42 @@ _SOURCE: Final = (r.SITE, r.SOURCE)
 _LANE: Final = (*_SOURCE, r.STREAM, r.INCARNATION)
 
 
+_NOTHING_SAID: Final = ClockChoice(exact=False)
+
+
 def setup_of_log(
-    log: RunRows, declared: Mapping[tuple[str, str], DeclaredBound] | None = None
-) -> Setup:
+    log: RunRows, declared: Mapping[tuple[str, str], DeclaredBound] | None = None,
+    choice: ClockChoice = _NOTHING_SAID,
+) -> Setup:  # fmt: skip
     """Every source that sent events; those of different sites apart.
 
-    ``declared``: by (site, clock) what the engine declares of its events.
+    ``declared``: by (site, clock) what the engine declares of its events. ``choice``: what the
+    user says of clocks without a sync.
     """
     bounds = declared or {}
     events, syncs = log.only(log[r.KIND] == Kind.EVENT), _syncs(log)
     synced, ref = dict(syncs.groups(*_CLOCK)), events[r.TS].copy()
     clocks: dict[tuple[str, ...], ClockQuality] = {}
     lags: dict[str, int] = {}
+    stated = _stated(choice, [clock for clock, _ in events.groups(*_CLOCK)])
     for clock, mine in events.groups(*_CLOCK):
         own, ts = syncs.only(synced.get(clock, np.zeros(0, np.int64))), ref[mine]
         known = bounds.get(clock)
-        quality = _clock(own, int(ts.min()), int(ts.max())) if len(own) else _UNKNOWN
-        clocks[clock] = replace(quality, declared_ns=None if known is None else known.most)
         if len(own):
+            quality = _clock(own, int(ts.min()), int(ts.max()))
             ref[mine] += offsets_at(own, ts)
-            lags |= {} if known is None else {clock[1]: known.lag}
+        elif clock in stated:  # as a sync that does not age
+            offset, bound = stated[clock]
+            quality = ClockQuality(
+                offset_ns=offset, offset_bound_ns=bound, delay_ns=2 * bound, skew_error_ppb=0,
+                age_ns=0,
+            )  # fmt: skip
+            ref[mine] += offset
+        else:
+            quality = _UNKNOWN
+        clocks[clock] = replace(quality, declared_ns=None if known is None else known.most)
+        if quality is not _UNKNOWN and known is not None:
+            lags[clock[1]] = known.lag
     worst: dict[tuple[str, ...], ClockQuality] = {}
     for (site, source, clock), _ in events.groups(*_SOURCE, r.CLOCK):
         two = (clocks[site, clock], worst.get((site, source), clocks[site, clock]))
@@ -160,6 +180,22 @@ def setup_of_log(
         facts={"events": len(events), "syncs": len(syncs)},
         concerns=(*_concerns(found, len(clocks)), *_slow(lags)),
     )  # fmt: skip
+
+
+def _stated(
+    choice: ClockChoice, clocks: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Offset and bound [ns] by (site, clock). A site's one clock of which nothing is said is that
+    to which the others are behind.
+    """
+    declared = {name: (offset, bound) for name, offset, bound in choice.declared}
+    found = {clock: declared[clock[1]] for clock in clocks if clock[1] in declared}
+    for site in {clock[0] for clock in clocks}:
+        mine = [clock for clock in clocks if clock[0] == site]
+        rest = [clock for clock in mine if clock not in found]
+        if choice.exact or (len(rest) == 1 < len(mine)):
+            found |= dict.fromkeys(rest, (0, 0))
+    return found
 
 
 def _syncs(log: RunRows) -> RunRows:
