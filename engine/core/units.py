@@ -240,11 +240,6 @@ def number(value: Any) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def amount(count: int | None) -> str:
-    """A count with thousands apart."""
-    return number(count)
-
-
 def duration(time_ns: float | None) -> str:
     r"""A duration in the unit that a person would take; between them a no-break space.
 

@@ -13,7 +13,7 @@ from slackwater.engine.apps.compare.measure import Arrivals, Durations, Measures
 from slackwater.engine.apps.report.numbers import Cell, Kpi, plain, versions
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
 from slackwater.engine.apps.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
-from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.core.units import duration, number, percent
 from slackwater.engine.log.describe import readable_duration
 from slackwater.engine.scenario import Table
 
@@ -493,11 +493,11 @@ def write_comparison(
 def _kpis(comparison: OrdersCompared) -> list[Kpi]:
     """What arrived, and what the order that suits makes of it."""
     arrived = comparison.arrivals
-    sources = f"of {amount(arrived.sources)} source{'' if arrived.sources == 1 else 's'}"
+    sources = f"of {number(arrived.sources)} source{'' if arrived.sources == 1 else 's'}"
     made = [
-        Kpi("events arrived", arrived.events, "count", amount(arrived.events), sources),
+        Kpi("events arrived", arrived.events, "count", number(arrived.events), sources),
         Kpi("out of order on arrival", arrived.disorder, "count",
-            percent(arrived.disorder, arrived.events), amount(arrived.disorder), "less"),
+            percent(arrived.disorder, arrived.events), number(arrived.disorder), "less"),
     ]  # fmt: skip
     suits = comparison.choice.suits
     best = next((each for each in comparison.orders if each.order == suits), None)
@@ -513,7 +513,7 @@ def _kpis(comparison: OrdersCompared) -> list[Kpi]:
         Kpi("in their place", best.completeness, "share", in_place(best), "of the events", "more"),
         Kpi("hold time p99", hold.p99_ns, "ns", _held(comparison, hold.p99_ns),
             f"half at most {_held(comparison, hold.p50_ns)}", "less"),
-        Kpi("held at once, most", best.buffered_max, "count", amount(best.buffered_max),
+        Kpi("held at once, most", best.buffered_max, "count", number(best.buffered_max),
             "events of one site", "less"),
     ]  # fmt: skip
 

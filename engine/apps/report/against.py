@@ -17,7 +17,7 @@ from slackwater.engine.apps.report.numbers import as_json, plain, versions
 from slackwater.engine.apps.report.page.document import document, write_text
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE, LATE_DROPPED, RESIDUAL
-from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.core.units import duration, number, percent
 from slackwater.engine.kernels.records import NONE
 from slackwater.engine.kernels.tables import numbered, places_of
 from slackwater.engine.log.whole_file import parquet_files, whole_file
@@ -273,7 +273,7 @@ def _change(old: float, new: float, unit: str) -> str:
         case "share":
             size = f"{sign}{100 * more:.3g} % points"
         case _:
-            size = f"{sign}{amount(round(more))}"
+            size = f"{sign}{number(round(more))}"
     return f"{size} ({sign}{number(100 * more / old)} %)" if old and unit != "share" else size
 
 
@@ -347,8 +347,8 @@ def in_words(name: str, found: Report, what: str = "results") -> str:
     total = found["both"] + found["lost"]
     changes = {of: found[of] for of in ("lost", "new", "changed") if found[of]}
     if not changes:
-        return f"{name}: the same {amount(total)}{'' if name == what else f' {what}'}"
-    said = ", ".join(f"{amount(count)} {of}" for of, count in changes.items())
+        return f"{name}: the same {number(total)}{'' if name == what else f' {what}'}"
+    said = ", ".join(f"{number(count)} {of}" for of, count in changes.items())
     kept = percent(found["both"], total) if total else "none"
     still = "stand" if what == "results" else "are there"
     return f"{name}: {said}; {kept} of the earlier {what} {still}"

@@ -11,15 +11,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import json
 
-from slackwater.engine.core.units import (
-    amount,
-    date,
-    date_digits,
-    duration,
-    is_date,
-    number,
-    percent,
-)
+from slackwater.engine.core.units import date, date_digits, duration, is_date, number, percent
 from slackwater.engine.scenario import Tile
 
 # What a table shows, and times of a run.
@@ -377,8 +369,8 @@ def _of_events(report: Report) -> Iterator[Kpi]:
     counts = report["conservation"]["passes"][main]["total"]
     sources = report["run"]["sources"]
     yield Kpi(
-        "events arrived", counts["arrived"], "count", amount(counts["arrived"]),
-        f"of {amount(sources)} source{'' if sources == 1 else 's'}", term="arrived",
+        "events arrived", counts["arrived"], "count", number(counts["arrived"]),
+        f"of {number(sources)} source{'' if sources == 1 else 's'}", term="arrived",
     )  # fmt: skip
     yield from _lost(report, counts)
     arrived, left = report["disorder"]["arrived_ref"], report["disorder"]["released"][main]
@@ -386,13 +378,13 @@ def _of_events(report: Report) -> Iterator[Kpi]:
         before = percent(arrived["out_of_order"], arrived["events"])
         rest = left["in_time_out_of_order"]
         marked = left["late"] + left["residual"]
-        note = f"{before} on arrival" + (f"; {amount(marked)} marked late" if marked else "")
+        note = f"{before} on arrival" + (f"; {number(marked)} marked late" if marked else "")
         yield _share("out of order after ordering", rest, left["events"], note, "out of order")
         if marked:
             yield _share("came too late", marked, left["events"], "and marked so", "late passed")
     dropped = counts["late_dropped"] + counts["residual_dropped"]
     if dropped:
-        note = f"{amount(dropped)}: they are in no answer"
+        note = f"{number(dropped)}: they are in no answer"
         yield _share("dropped as too late", dropped, counts["arrived"], note, "late dropped")
     yield from _clocks(report)
     hold = report["holds"][main]["hold_ns"]
@@ -412,11 +404,11 @@ def _lost(report: Report, counts: Mapping[str, int]) -> Iterator[Kpi]:
     before = report["conservation"]["before"]["total"]
     lost = before.get("never_logged")
     if lost is not None:
-        note = f"{amount(lost)} of {amount(before['accepted'])} that were sent"
+        note = f"{number(lost)} of {number(before['accepted'])} that were sent"
         yield _share("never arrived", lost, before["accepted"], note, "never logged")
     elif counts["missing_total"] or counts["missing"]:
         known = counts["missing"] + counts["arrived"]
-        note = f"{amount(counts['missing'])} number{'s' * (counts['missing'] != 1)} never came"
+        note = f"{number(counts['missing'])} number{'s' * (counts['missing'] != 1)} never came"
         yield _share("declared lost", counts["missing"], known, note, "missing")
 
 
@@ -439,14 +431,14 @@ def _of_queries(report: Report) -> Iterator[Kpi]:
     for query, found in report["matches"].items():
         unknown = found.get("unknown", 0)  # older reports have none
         count = found["confirmed"] + found["uncertain"] + unknown
-        note = f"{amount(found['uncertain'])} of them uncertain"
+        note = f"{number(found['uncertain'])} of them uncertain"
         if found["true"]:
-            note += f"; {amount(found['true'])} in truth"
+            note += f"; {number(found['true'])} in truth"
         if unknown:
-            note += f"; {amount(unknown)} unknown, as no clock tells"
+            note += f"; {number(unknown)} unknown, as no clock tells"
         if found["taken_back"]:
-            note += f"; {amount(found['taken_back'])} taken back"
-        yield Kpi(f"{query}: matches", count, "count", amount(count), note,
+            note += f"; {number(found['taken_back'])} taken back"
+        yield Kpi(f"{query}: matches", count, "count", number(count), note,
                   term="confirmed, uncertain")  # fmt: skip
         delay = found["delay_ns"]["p95"]
         if delay is not None and report["run"]["arrival_given"]:
@@ -455,11 +447,11 @@ def _of_queries(report: Report) -> Iterator[Kpi]:
                       "time to result")  # fmt: skip
     for query, found in report["windows"].items():
         windows = found["windows"] - found["phantom"]
-        note = f"{amount(found['with_missing'])} of them miss events"
+        note = f"{number(found['with_missing'])} of them miss events"
         if found["ambiguous"]:
             share = percent(found["ambiguous"], found["certain"] + found["ambiguous"])
             note += f"; {share} of all lie near a border"
-        yield Kpi(f"{query}: windows", windows, "count", amount(windows), note,
+        yield Kpi(f"{query}: windows", windows, "count", number(windows), note,
                   term="missing in a window")  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from slackwater.edge_agent.errors import visible
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import amount, duration, percent
+from slackwater.engine.core.units import duration, number, percent
 from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.scenario import Claim
@@ -55,13 +55,13 @@ def _answered(report: Mapping[str, Any]) -> str:
     for query, found in report["matches"].items():
         unknown = found.get("unknown", 0)  # older reports have none
         count = found["confirmed"] + found["uncertain"] + unknown
-        text = f"{query}: {amount(count)} match{'' if count == 1 else 'es'}"
-        said.append(text + (f", {amount(found['uncertain'])} uncertain" if count else ""))
-        said += [f"{amount(unknown)} of them unknown"] if unknown else []
+        text = f"{query}: {number(count)} match{'' if count == 1 else 'es'}"
+        said.append(text + (f", {number(found['uncertain'])} uncertain" if count else ""))
+        said += [f"{number(unknown)} of them unknown"] if unknown else []
     for query, found in report["windows"].items():
         count = found["windows"] - found["phantom"]
-        text = f"{query}: {amount(count)} window{'' if count == 1 else 's'}"
-        said.append(text + (f", {amount(found['with_missing'])} miss events" if count else ""))
+        text = f"{query}: {number(count)} window{'' if count == 1 else 's'}"
+        said.append(text + (f", {number(found['with_missing'])} miss events" if count else ""))
     silent = [name for name in report["run"]["queries"]
               if name not in report["matches"] and name not in report["windows"]]  # fmt: skip
     said += [f"{name}: no result" for name in silent]
@@ -71,8 +71,8 @@ def _answered(report: Mapping[str, Any]) -> str:
     released = report["disorder"]["released"][main]
     left = released["in_time_out_of_order"]
     return (
-        f"{amount(released['events'])} events released, "
-        f"{amount(left) if left else 'none'} out of order."
+        f"{number(released['events'])} events released, "
+        f"{number(left) if left else 'none'} out of order."
     )
 
 
@@ -84,7 +84,7 @@ def _numbers(report: Mapping[str, Any]) -> str:
     arrived, released = disorder["arrived_ref"], disorder["released"][main]
     sources = report["run"]["sources"]
     source = "source" if sources == 1 else "sources"
-    text = f"{amount(counts['arrived'])} events of {amount(sources)} {source} arrived"
+    text = f"{number(counts['arrived'])} events of {number(sources)} {source} arrived"
     clauses = [text]
     if arrived["events"]:
         out_of_order = percent(arrived["out_of_order"], arrived["events"])
@@ -118,7 +118,7 @@ def _numbers(report: Mapping[str, Any]) -> str:
         known = counts["missing"] + counts["arrived"]
         clauses.append(f"{percent(counts['missing'], known)} are declared lost")
     clauses += [
-        f"{amount(missed)} found no row in the table {alias}"
+        f"{number(missed)} found no row in the table {alias}"
         for alias, missed in report["run"].get("lookup_missed", {}).items()
     ]
     clock = report["clock_error"]
@@ -126,9 +126,9 @@ def _numbers(report: Mapping[str, Any]) -> str:
         share = percent(clock["inside"], clock["with_truth"])
         clauses.append(f"{share} of the clock errors lie within their declared bound")
     clauses += [
-        f"{query}: {amount(found['confirmed'] + found['uncertain'] + found['unknown'])} matches, "
-        f"{amount(found['confirmed'])} confirmed and {amount(found['uncertain'])} uncertain, as "
-        f"the clocks' errors allow more than one answer (true: {amount(found['true'])})"
+        f"{query}: {number(found['confirmed'] + found['uncertain'] + found['unknown'])} matches, "
+        f"{number(found['confirmed'])} confirmed and {number(found['uncertain'])} uncertain, as "
+        f"the clocks' errors allow more than one answer (true: {number(found['true'])})"
         for query, found in report["matches"].items()
         if found["true"] and found["uncertain"]
     ]

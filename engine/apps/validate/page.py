@@ -39,7 +39,7 @@ from slackwater.engine.apps.validate.tables import (
     query_table,
 )
 from slackwater.engine.apps.validate.verdict import duration, nearest
-from slackwater.engine.core.units import amount, duration_unit, percent
+from slackwater.engine.core.units import duration_unit, number, percent
 from slackwater.engine.scenario import Table
 
 HTML: Final = "validate.html"
@@ -276,7 +276,7 @@ def _headline(found: TwoLogs) -> str:
     if not a and not b:
         return "Both received every event that one of them has."
     said = [
-        f"{name} misses {amount(count)} event{'s' * (count != 1)} that {other} has"
+        f"{name} misses {number(count)} event{'s' * (count != 1)} that {other} has"
         for name, other, count in (("A", "B", a), ("B", "A", b))
         if count
     ]
@@ -289,18 +289,18 @@ def _sum(found: TwoLogs, name: str) -> int:
 
 def _tiles(found: TwoLogs) -> Iterator[Kpi]:
     both = _sum(found, "both")
-    yield Kpi("events in both", both, "count", amount(both), f"of {len(found.sources)} sources")
+    yield Kpi("events in both", both, "count", number(both), f"of {len(found.sources)} sources")
     own = {"A": _sum(found, "missing_b"), "B": _sum(found, "missing_a")}
     whole = both + sum(own.values())
     for log, other in (("A", "B"), ("B", "A")):
-        note = f"{amount(own[other])} of {amount(whole)} that one of them has"
+        note = f"{number(own[other])} of {number(whole)} that one of them has"
         share = own[other] / whole
         yield Kpi(f"missing in {log}", share, "share", percent(own[other], whole), note, "less")
     for log, alone in own.items():
         behind, came = _sum(found, f"out_of_order_{log.lower()}"), both + alone
         yield Kpi(
             f"out of order in {log}", behind / came, "share", percent(behind, came),
-            f"{amount(behind)} came after a later one", "less",
+            f"{number(behind)} came after a later one", "less",
         )  # fmt: skip
     slowest = max(_timed(found), key=_tail)
     yield Kpi(

@@ -57,7 +57,7 @@ from slackwater.engine.apps.report.page.tables import (
     window_table,
 )
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
-from slackwater.engine.core.units import amount, duration, duration_unit, is_date, percent
+from slackwater.engine.core.units import duration, duration_unit, is_date, number, percent
 from slackwater.engine.log.record.times import instant_text
 
 # The first picture of a run's page: what was wrong on arrival, and what is left of it.
@@ -227,13 +227,13 @@ def _counts(report: Mapping[str, Any], time: TimeLine) -> Hero:
     found = report["over_time"]["reconciled"]
     bars = _bars(found["starts_ns"], found["in_place"], COLOURS[0], time, ",} events")
     said = f"in moments of {duration(found['width_ns'])}"
-    word = f"{amount(sum(found['in_place']))} events"
+    word = f"{number(sum(found['in_place']))} events"
     panel = _panel("counts", word, said, bars, time, {"title": {"text": "events"}})
     main = report["run"]["passes"][0]["label"]
     counts = report["conservation"]["passes"][main]["total"]
     aside = counts["quarantined_future"] + counts["quarantined_jump"]
     if aside:
-        title = f"{amount(aside)} of {amount(counts['arrived'])} events excluded, the rest in order"
+        title = f"{number(aside)} of {number(counts['arrived'])} events excluded, the rest in order"
         return Hero(title, (panel,), "Excluded events are in no result; the verdict says whose.")
     return Hero("All in order", (panel,), "Nothing was out of order, and no clock was corrected.")
 

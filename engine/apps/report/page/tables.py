@@ -11,7 +11,7 @@ from slackwater.engine.apps.report.measure.results import LISTED
 from slackwater.engine.apps.report.numbers import BEFORE, PASS, BalanceTerm, Cell, Report, TimeLine
 from slackwater.engine.apps.report.page.figures import CLOCKS_SHOWN, display_names, missing_of
 from slackwater.engine.apps.report.page.result_figures import match_anchor
-from slackwater.engine.core.units import amount, duration, number, percent
+from slackwater.engine.core.units import duration, number, percent
 from slackwater.engine.scenario import Table
 
 # What of a report with very many sources the page shows; ``report.json`` beside it has all.
@@ -382,7 +382,7 @@ def match_list(found: Mapping[str, Any], name: str, time: TimeLine) -> list[dict
 def how_many(found: Mapping[str, Any], listed: Sequence[object]) -> str:
     """``100 of 477 matches``, or ``3 matches`` if all are listed."""
     known = sum(found.get(kind, 0) for kind in ("confirmed", "uncertain", "unknown", "taken_back"))
-    of = f"{len(listed)} of {amount(known)}" if len(listed) < known else amount(known)
+    of = f"{len(listed)} of {number(known)}" if len(listed) < known else number(known)
     return f"{of} match{'es' if known != 1 else ''}"
 
 
@@ -422,7 +422,7 @@ def facts_table(report: Report, time: TimeLine) -> Table:
         ("scenario", run["scenario"]),
         ("done on", run["made_at"]),
         ("seed", None if run["seed"] is None else str(run["seed"])),
-        ("sites, sources", f"{amount(run['sites'])}, {amount(run['sources'])}"),
+        ("sites, sources", f"{number(run['sites'])}, {number(run['sources'])}"),
         ("from first to last", "none" if last is None else time.text(last)),
         ("hash of the log", run["log_sha256"]),
         *((f"option {name}", str(value)) for name, value in run["options"].items()),
@@ -490,7 +490,7 @@ def equations(report: Report) -> list[dict[str, Any]]:
 
 def _sums(each: Mapping[str, Any]) -> str:
     where = f"{each['pass']}: " if each["pass"] else ""
-    left, right = amount(each["left"]), amount(each["right"])
+    left, right = number(each["left"]), number(each["right"])
     if each["balanced"]:
         return f"{where}{left} {'≤' if each['at_most'] else '='} {right}"
     worst = ", ".join(f"{one['source']} by {one['off']:+,}" for one in each["worst"])
