@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.output.answer_files import SUFFIX, site_file
+from slackwater.engine.output.answer_files import site_file
+from slackwater.engine.output.answer_retention import SUFFIX, SiteFiles, site_files
 
 
 def follow(
@@ -25,7 +26,8 @@ def follow(
     """The answers in a live server's folder, one at a time, and those that come.
 
     Those of one query and site are in their order; what is taken back (``op`` is ``-``) is among
-    them. What only the end of the log would give is not.
+    them. What only the end of the log would give is not, nor what the server's ``[answers]`` has
+    removed.
 
     Args:
         answers: the folder, such as ``site.log.answers``.
@@ -33,8 +35,9 @@ def follow(
         site: likewise.
         wait: for more; else it ends with what is there.
         every: seconds between two looks while nothing comes.
-        positions: bytes read so far of each ``QUERY/SITE.jsonl``, which is kept up to date: store
-            it with what you made of the answers, and give it to the next call to go on there.
+        positions: bytes read so far of each ``QUERY/SITE.jsonl`` and the closed files before it,
+            which is kept up to date: store it with what you made of the answers, and give it to the
+            next call to go on there.
 
     Raises:
         UserError: there is no such folder, or a line is no answer.
@@ -46,11 +49,10 @@ def follow(
             "([engine] answers, or the log's name with .answers)"
         )
     read = {} if positions is None else positions
-    name = f"{'*' if site is None else site_file(site)}{SUFFIX}"
     while True:
         came = False
-        for file in sorted(folder.glob(f"{'*' if query is None else query}/{name}")):
-            for answer in _more(file, str(file.relative_to(folder)), read):
+        for files in _found(folder, query, site):
+            for answer in _more(files, str(files.path.relative_to(folder)), read):
                 came = True
                 yield answer
         if not came:
@@ -59,17 +61,31 @@ def follow(
             time.sleep(every)
 
 
-def _more(file: Path, name: str, read: dict[str, int]) -> Iterator[dict[str, Any]]:
-    """Whole lines of ``file`` behind what was read of it."""
-    with file.open("rb") as lines:
-        lines.seek(read.get(name, 0))
-        for line in lines:
-            if not line.endswith(b"\n"):
-                return  # still being written
-            try:
-                answer = json.loads(line)
-            except ValueError as error:
-                at = read.get(name, 0)
-                raise UserError(f"{file}: no answer at byte {at}: {error}") from error
-            read[name] = read.get(name, 0) + len(line)
-            yield answer
+def _found(folder: Path, query: str | None, site: str | None) -> Iterator[SiteFiles]:
+    """What there is of them, by name."""
+    for of_query in sorted(folder.glob("[!.]*" if query is None else query)):
+        files = site_files(of_query) if of_query.is_dir() else {}
+        for name in sorted(files):
+            if site is None or name == f"{site_file(site)}{SUFFIX}":
+                yield files[name]
+
+
+def _more(files: SiteFiles, name: str, read: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """Whole lines of ``files`` behind what was read of them."""
+    while read.get(name, 0) < files.end and (opened := files.open_at(read.get(name, 0))):
+        lines, begin = opened
+        with lines:
+            at = max(read.get(name, 0), begin)
+            lines.seek(at - begin)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return  # still being written
+                try:
+                    answer = json.loads(line)
+                except ValueError as error:
+                    raise UserError(
+                        f"{lines.name}: no answer at byte {at - begin}: {error}"
+                    ) from error
+                at += len(line)
+                read[name] = at
+                yield answer

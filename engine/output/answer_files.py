@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -11,14 +10,24 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.log.retention import Limits
 from slackwater.engine.log.row_export import PARQUET, write_table
-from slackwater.engine.log.whole_file import whole_file
+from slackwater.engine.log.whole_file import sync_folder, whole_file
+from slackwater.engine.output.answer_retention import (
+    SUFFIX,
+    ClosedFile,
+    TableRun,
+    closed_files,
+    count_lines,
+    table_runs,
+)
 from slackwater.engine.output.durable import AnswersDamaged, DurableBytes
 from slackwater.engine.output.kinds import KINDS, ResultKind
 from slackwater.engine.output.table_files import is_whole, table_bytes, table_of_bytes
@@ -29,14 +38,19 @@ from slackwater.engine.output.typed_columns import TypedColumns
 # The content is a function of the arrival log: a prefix of what a pass over the whole log gives for
 # that query and site. An engine that computes results again (after a crash, or after a takeover)
 # compares them with the file and writes only the new ones: no line is lost, duplicated or removed.
-# Checksums find damage at the start; the comparison repairs it.
+# Checksums find damage at the start; the comparison repairs it. Closed files stay as they are:
+# their lines are neither compared nor written again.
 
 
 Key = tuple[str, str]
 """Query, site."""
-SUFFIX: Final = ".jsonl"
 _NAME: Final = 150
 _CUT: Final = ".cut"
+_ALL: Final = Limits()
+_PARTS: Final = 16
+"""A file is closed when it has this part of what may be kept, by age or size."""
+_PART_LEAST: Final = 1 << 16
+"""Bytes of a file that is closed for its size."""
 END: Final = ".end"
 """Of the name of a file with what only the end of the log would give."""
 
@@ -57,11 +71,21 @@ def site_file(site: str) -> str:
 
 @dataclass(slots=True)
 class _File:
-    """``made``: what was made of it, in this life or before; ``size``: bytes that it has."""
+    """``made``: what was made of it, in this life or before; ``size``: bytes that it has.
+
+    ``closed``, ``begin``: lines and bytes in closed files, and before. ``number``: lines made of
+    all; of the first ``closed`` of them nothing is written. ``saved``: bytes that a saved state
+    knows of.
+    """
 
     path: Path
     size: int
+    closed: int = 0
+    begin: int = 0
+    opened_ns: int = 0
     made: DurableBytes = field(default_factory=DurableBytes)
+    number: int = 0
+    saved: int = 0
     unsynced: bool = False
     reported: bool = False
 
@@ -80,6 +104,9 @@ class AnswerLines:
         known: what ``state`` gave when the results were made so far; of what follows, some may
             be in the files, too.
         tell: takes a line for people.
+        numbers: what ``numbers`` gave then.
+        limits: of which files are closed a part at a time, so that the oldest can be removed.
+        now_ns: the clock of files' times.
 
     Raises:
         AnswersDamaged: a file is not as ``known`` says, so that all must be made again; has the
@@ -87,21 +114,32 @@ class AnswerLines:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        queries: Collection[str],
-        known: Mapping[Key, tuple[int, ...]],
+        self, folder: Path, queries: Collection[str], known: Mapping[Key, tuple[int, ...]],
         tell: Callable[[str], None],
-    ) -> None:
+        numbers: Mapping[Key, tuple[int, int | None]] = MappingProxyType({}),
+        limits: Limits = _ALL, now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._queries = queries
         self._tell = tell
+        self._limits = limits
+        self._now_ns = now_ns
+        self._closed: dict[Path, dict[str, list[ClosedFile]]] = {}
+        """Of each query's folder, when it was first looked at."""
         self._files: dict[Key, _File] = {}
         for key, made in known.items():
             file = self._file(key)
             file.made = DurableBytes.of(made)
-            if damage := file.made.damage(file.path, grows=True):
+            closed, number = numbers.get(key, (0, None))
+            if closed < file.closed and number is not None and number <= file.closed:
+                file.made = DurableBytes()  # it was closed since
+            elif closed != file.closed:
+                raise AnswersDamaged(f"{file.path}: the closed files before it are not all there")
+            elif damage := file.made.damage(file.path, grows=True):
                 raise AnswersDamaged(f"{file.path}: {damage}")
+            if number is None:  # of a version that did not keep it
+                number = count_lines(file.path, file.at) if file.at else 0
+            file.number, file.saved = number, file.at
         self.end({})
 
     def append(self, key: Key, lines: bytes) -> bytes:
@@ -112,6 +150,9 @@ class AnswerLines:
             AnswersDamaged: the file is gone.
         """
         file = self._file(key)
+        number = file.number + lines.count(b"\n")
+        if file.number < file.closed:
+            lines = lines.split(b"\n", min(file.closed, number) - file.number)[-1]
         there = _read(file.path, file.at, min(len(lines), file.size - file.at))
         same = len(there) if lines.startswith(there) else _common(there, lines)
         if same < len(there):
@@ -125,6 +166,7 @@ class AnswerLines:
                 stream.write(lines[same:])
             file.unsynced = True
         file.made.add(lines)
+        file.number = number
         file.size = max(file.size, file.at)
         return lines[lines.rfind(b"\n", 0, same) + 1 :] if same < len(lines) else b""
 
@@ -148,8 +190,14 @@ class AnswerLines:
             OSError: a file cannot be cut.
         """
         known = {file.path: file for file in self._files.values()}
-        for path in self._paths(SUFFIX):
-            file = known.get(path) or _File(path, path.stat().st_size)
+        closed = [
+            self._folder / query / name
+            for query in self._queries for name in closed_files(self._folder / query)
+        ]  # fmt: skip
+        for path in dict.fromkeys((*self._paths(SUFFIX), *closed)):
+            file = known.get(path) or self._at(path)
+            if file.number < file.closed:
+                self._reopen(file)
             if file.size > file.at:
                 self._keep(file, file.at, file.size - file.at, "had more than the log gives")
                 os.truncate(path, file.at)
@@ -171,6 +219,34 @@ class AnswerLines:
                 file.unsynced = False
         return {key: file.made.state() for key, file in self._files.items()}
 
+    def numbers(self) -> dict[Key, tuple[int, int]]:
+        """For the next life: lines in closed files, and in all."""
+        return {key: (file.closed, file.number) for key, file in self._files.items()}
+
+    def saved(self) -> None:
+        """What ``state`` gave last is saved; raises as ``close_due``."""
+        for file in self._files.values():
+            file.saved = file.at
+        self.close_due()
+
+    def close_due(self) -> None:
+        """Closes the files that are large or old enough, and wholly in the saved state.
+
+        Raises:
+            OSError: one cannot be renamed.
+        """
+        age_ns, size = self._limits.age_ns // _PARTS, self._limits.bytes
+        size //= _PARTS * max(len(self._files), 1)
+        for file in self._files.values() if self._limits.age_ns or self._limits.bytes else ():
+            is_large = self._limits.bytes and file.size >= max(size, _PART_LEAST)
+            is_old = self._limits.age_ns and self._now_ns() - file.opened_ns >= age_ns
+            if file.size and file.size == file.at == file.saved and (is_large or is_old):
+                end = file.begin + file.size
+                file.path.rename(_closed_path(file.path, file.number, end))
+                file.closed, file.begin, file.opened_ns = file.number, end, self._now_ns()
+                file.made, file.size, file.saved = DurableBytes(), 0, 0
+                sync_folder(file.path.parent)
+
     def _paths(self, ending: str) -> list[Path]:
         return [p for query in self._queries for p in (self._folder / query).glob(f"*{ending}")]
 
@@ -180,9 +256,37 @@ class AnswerLines:
             query, site = key
             path = self._folder / query / f"{site_file(site)}{SUFFIX}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            size = path.stat().st_size if path.exists() else 0
-            file = self._files[key] = _File(path, size)
+            file = self._files[key] = self._at(path)
         return file
+
+    def _at(self, path: Path) -> _File:
+        """As it is on disk, with nothing made of it."""
+        if path.parent not in self._closed:
+            self._closed[path.parent] = closed_files(path.parent)
+        closed = self._closed[path.parent].get(path.name)
+        size = path.stat().st_size if path.exists() else 0
+        if closed:
+            last = closed[-1]
+            return _File(path, size, last.lines, last.end, last.written_ns)
+        return _File(path, size, opened_ns=0 if size else self._now_ns())
+
+    def _reopen(self, file: _File) -> None:
+        """The log gives less than closed files have: the one in which that ends is open again."""
+        closed = closed_files(file.path.parent).get(file.path.name, [])
+        while file.closed > file.number and closed and closed[-1].size:
+            last = closed.pop()
+            if file.size:
+                self._keep(file, 0, file.size, "had more than the log gives")
+            file.closed, file.begin, file.size = last.first_line(), last.begin, last.size
+            last.path.rename(file.path)
+        if file.closed > file.number:  # the rest was removed
+            file.closed = file.number
+            if closed:
+                closed[-1].path.rename(_closed_path(file.path, file.closed, file.begin))
+        content = _read(file.path, 0, file.size)
+        rest = content.split(b"\n", file.number - file.closed)[-1]
+        file.made = DurableBytes()
+        file.made.add(content[: len(content) - len(rest)])
 
     def _keep(self, file: _File, at: int, size: int, why: str) -> None:
         """Saves the bytes from ``at`` on beside the file before they are cut; reports it once."""
@@ -196,6 +300,11 @@ class AnswerLines:
         if not file.reported:
             self._tell(f"{file.path}: {why}: from byte {at} on; what was there is in {kept.name}")
             file.reported = True
+
+
+def _closed_path(path: Path, lines: int, end: int) -> Path:
+    """What the open file is called when it is closed."""
+    return path.with_name(f"{path.name}.{lines:012d}-{end:015d}")
 
 
 def _read(path: Path, at: int, size: int) -> bytes:
@@ -224,18 +333,11 @@ def _common(left: bytes, right: bytes) -> int:
 # so a life that begins sees whether any was damaged, exchanged or taken away since.
 
 
-_RUN: Final = re.compile(r"(.+)\.rows-([0-9]{12,})-([0-9]{12,})\.parquet")
 _ASIDE: Final = ".damaged"
 
 
 FiledState = tuple[int, tuple[int, ...]]
 """Rows in files, and what is durable of these."""
-
-
-class _Run(NamedTuple):
-    path: Path
-    first: int
-    end: int
 
 
 class FiledTables:
@@ -260,8 +362,12 @@ class FiledTables:
         """Rows in files."""
         self._durable = DurableBytes()
         place.parent.mkdir(parents=True, exist_ok=True)
-        runs = self._runs()
-        self._follow(runs if known is None else self._behind(runs, *known))
+        runs = table_runs(place)
+        if f"{place.name}{SUFFIX}" in closed_files(place.parent):
+            # Those before were removed with the lines.
+            self.end = runs[0].first if runs else 0 if known is None else known[0]
+        is_behind = known is None or (known[0] <= self.end and self.end > 0)
+        self._follow(runs if known is None or is_behind else self._behind(runs, *known))
 
     def file_of(self, rows: int) -> Path:
         """The file for the next ``rows``."""
@@ -281,34 +387,32 @@ class FiledTables:
         """For the next life."""
         return self.end, self._durable.state()
 
-    def _runs(self) -> list[_Run]:
-        found = []
-        for path in sorted(self._place.parent.glob(f"*{PARQUET}")):
-            name = _RUN.fullmatch(path.name)
-            if name is not None and name[1] == self._place.name:
-                found.append(_Run(path, int(name[2]), int(name[3])))
-        return found
-
-    def _behind(self, runs: list[_Run], end: int, wanted: tuple[int, ...]) -> list[_Run]:
+    def _behind(self, runs: list[TableRun], end: int, wanted: tuple[int, ...]) -> list[TableRun]:
         """Those of ``runs`` that do not belong to the rows up to ``end``; these are as they were.
 
         Nothing is removed if they are not: the log may not have any more what they are made of.
         """
-        mine: list[_Run] = []
+        mine: list[TableRun] = []
+        first = self.end
         for run in runs:
             if run.first == self.end < end:
                 mine.append(run)
                 self.filed(run.path, run.end - run.first)
         if self.end != end:
             raise AnswersDamaged(f"{self._place}: the file of its rows from {self.end} on is gone")
-        if self._durable.state() != wanted:
+        if self._durable.state() == wanted:
+            return [run for run in runs if run not in mine]
+        hurt = [run for run in mine if not is_whole(run.path, run.end - run.first)]
+        if first and not hurt:  # the checksum is also of what was removed
+            self._durable = DurableBytes.of(wanted)
+        else:
             # Of files that can be read none is known to be right.
-            hurt = [run for run in mine if not is_whole(run.path, run.end - run.first)] or mine
+            hurt = hurt or mine
             names = ", ".join(_put_aside(run.path).name for run in hurt)
             raise AnswersDamaged(f"{hurt[0].path}: is not as it was written; kept: {names}")
         return [run for run in runs if run not in mine]
 
-    def _follow(self, runs: list[_Run]) -> None:
+    def _follow(self, runs: list[TableRun]) -> None:
         """Takes what follows, as another life or engine has written it, up to a gap."""
         for run in runs:
             if run.first != self.end:

@@ -28,7 +28,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Result
 from slackwater.engine.log.files.folder import retired
 from slackwater.engine.log.whole_file import whole_file
-from slackwater.engine.output.answer_files import SUFFIX, AnswerLines, AnswerTables, site_file
+from slackwater.engine.output.answer_files import AnswerLines, AnswerTables, site_file
+from slackwater.engine.output.answer_retention import SUFFIX, closed_files
 from slackwater.engine.output.durable import AnswersDamaged
 from slackwater.engine.output.json_lines import in_one_text
 from slackwater.engine.output.kinds import KINDS, ResultKind, kind_of
@@ -344,7 +345,7 @@ def check_begin(log: Path, answers: Path, queries: Iterable[str], begin: int = 0
     upto = retired(log).upto
     for name in queries if upto > begin else ():
         folder = answers / name
-        if any(folder.glob(f"*{SUFFIX}")):
+        if any(folder.glob(f"*{SUFFIX}")) or closed_files(folder):
             raise UserError(
                 f"query {name}: {folder} has answers to the log's files from the first on, "
                 f"of which those up to {upto} were retired, and the engine's state does not fit, "
@@ -453,7 +454,21 @@ class LiveAnswers:
             OSError: it cannot be brought to the disk.
         """
         tables = {} if self._tables is None else self._tables.state()
-        return {"lines": self._lines.state(), "tables": tables, "failed": self._failed.state()}
+        return {
+            "lines": self._lines.state(),
+            "numbers": self._lines.numbers(),
+            "tables": tables,
+            "failed": self._failed.state(),
+        }
+
+    def saved(self) -> None:
+        """What ``state`` gave last is saved; raises OSError: a file cannot be closed."""
+        self._lines.saved()
+
+    def idle(self) -> None:
+        """Nothing came for a while."""
+        self.rest()
+        self.patient(self._lines.close_due)
 
     def _pieces(
         self, parts: Sequence[OutputPart]

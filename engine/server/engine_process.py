@@ -25,6 +25,7 @@ from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
 from slackwater.engine.hosts.live.questions import LOG, NOW, Questions
 from slackwater.engine.hosts.options import statement_text
+from slackwater.engine.log.retention import Limits
 from slackwater.engine.server.watch.overview import AnswersState
 from slackwater.engine.sinks.program import SinkTask
 
@@ -51,6 +52,8 @@ class EngineSettings:
     master: str
     from_now: tuple[str, ...] = ()
     """Queries that begin behind the log as it is when they are added."""
+    keep: Limits = Limits()  # noqa: RUF009 - frozen
+    """What of the answers is kept."""
 
     def task(self, log: Path, durable: int) -> Task:
         """For the process that answers; ``durable``: number of the log's last file."""
@@ -64,6 +67,7 @@ class EngineSettings:
             master=self.master,
             from_now=self.from_now,
             durable=durable,
+            keep=self.keep,
         )
 
 

@@ -159,6 +159,7 @@ class LogKeeper:
             there is no engine.
         tell: takes a line for people.
         now_ns: the arrival clock, about.
+        also: is called as often, in the same thread; may raise OSError.
     """
 
     def __init__(
@@ -168,12 +169,14 @@ class LogKeeper:
         read: Callable[[], int | None],
         tell: Callable[[str], None],
         now_ns: Callable[[], int] = time.time_ns,
+        also: Callable[[], None] = lambda: None,
     ) -> None:
         self._log = log
         self._settings = settings
         self._read = read
         self._tell = tell
         self._now_ns = now_ns
+        self._also = also
         self._ending = threading.Event()
         self._last_line = ""
         self._sizes: dict[Path, int] = {}
@@ -246,10 +249,11 @@ class LogKeeper:
             self._work()
 
     def _work(self) -> None:
-        try:
-            self.step()
-        except (UserError, OSError) as error:
-            self._say(str(error))
+        for step in (self.step, self._also):
+            try:
+                step()
+            except (UserError, OSError) as error:
+                self._say(str(error))
         # Arrow keeps what merging needed, some 10 MB, unless it is asked to give it back.
         pa.default_memory_pool().release_unused()
 

@@ -43,6 +43,7 @@ from slackwater.engine.server.tcp_host import (
 )
 from slackwater.engine.server.watch.overview import AnswersState, Overview, ResultFeed
 from slackwater.engine.server.watch.source_figures import SourceFigures
+from slackwater.engine.sinks.forwarding import keeper_of
 
 if TYPE_CHECKING:
     from slackwater.engine.server.page.web_server import PageServer
@@ -66,18 +67,23 @@ class _Children:
         self._reloads = set[asyncio.Task[None]]()
         self._engine: EngineProcess | None = None
         self._sinks: SinksProcess | None = None
+        self._keep_answers: Callable[[], None] | None = None
         self._make(settings)
 
     def _make(self, settings: SiteSettings) -> None:
         self._settings = settings
         asked = settings.engine
         self._answers.running, self._answers.failed = True, []
-        self._engine = self._sinks = None
+        self._engine = self._sinks = self._keep_answers = None
         if asked is not None:
             self._feed.unit_ns = unit_ns(asked.questions.time_unit)
             task = asked.task(settings.log, self._files)
             publish = self._feed.publish
             self._engine = EngineProcess(task, self._tell, publish, self._answers)
+            follows = {} if settings.sinks is None else settings.sinks.follows
+            folders = asked.questions.folders
+            keeper = keeper_of(asked.answers, folders, asked.keep, follows, self._tell)
+            self._keep_answers = keeper.step
         if settings.sinks is not None:
             self._sinks = SinksProcess(settings.sinks, self._tell, self._answers)
 
@@ -85,6 +91,11 @@ class _Children:
     def saved(self) -> int | None:
         """The log's files up to this number are needed no more; None: nobody reads them."""
         return None if self._engine is None else self._engine.saved
+
+    def keep_answers(self) -> None:
+        """Removes those beyond the limits; raises OSError."""
+        if self._keep_answers is not None:
+            self._keep_answers()
 
     def durable(self, files: int) -> None:
         """The log is durable up to the file of that number."""
@@ -211,7 +222,10 @@ def serve(
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
         page = _page(settings, Overview(core, figures, answers), feed, tell)
-        with LogKeeper(settings.log, settings.keep, lambda: children.saved, tell):
+        keeper = LogKeeper(
+            settings.log, settings.keep, lambda: children.saved, tell, also=children.keep_answers
+        )
+        with keeper:
             asyncio.run(_serve(core, log, settings, tls, page, tell, children, reread))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from slackwater.engine.server.engine_process import EngineSettings, read_engine
 from slackwater.engine.server.log_keeper import KeepSettings
 from slackwater.engine.sinks.program import SinkTask, read_sinks
 
-# ``[log]`` of a site's settings: how its files are kept.
+# ``[log]`` and ``[answers]`` of a site's settings: how their files are kept.
 
 
 _AGE_LEAST_NS: Final = 60 * 10**9
@@ -33,6 +33,15 @@ def read_keep(table: Table) -> KeepSettings:
         SettingsError: a mistake in it.
     """
     compact = table.flag("compact", True)
+    return KeepSettings(compact=compact, limits=read_limits(table))
+
+
+def read_limits(table: Table) -> Limits:
+    """What the table says of how much is kept.
+
+    Raises:
+        SettingsError: a mistake in it.
+    """
     age_ns = table.duration_ns("keep", 0)
     if 0 < age_ns < _AGE_LEAST_NS:
         raise table.wrong("keep", 'must be at least 1 min; "0 s" keeps all')
@@ -40,7 +49,7 @@ def read_keep(table: Table) -> KeepSettings:
     if 0 < size < _BYTES_LEAST:
         raise table.wrong("keep_size", 'must be at least 1 MiB; "0 B" keeps all')
     unread = table.text("unread", "keep", among=_UNREAD) == "delete"
-    return KeepSettings(compact=compact, limits=Limits(age_ns=age_ns, bytes=size, unread=unread))
+    return Limits(age_ns=age_ns, bytes=size, unread=unread)
 
 
 # ``[page]`` of a site's settings: where the page listens, and whom it is shown to.
@@ -197,7 +206,9 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     given = "page" in whole
     page = read_page(whole.table("page"), given=given, has_tls=tls is not None)
     keep = read_keep(whole.table("log"))
+    answers = read_limits(whole.table("answers"))
     engine = read_engine(whole, folder, log, kind)
+    engine = None if engine is None else replace(engine, keep=answers)
     sinks = _sinks(whole, engine)
     whole.done()
     return SiteSettings(
@@ -230,11 +241,13 @@ def _sinks(whole: Table, engine: EngineSettings | None) -> SinkTask | None:
     found = read_sinks(tables, None if engine is None else engine.questions.folders)
     if not found or engine is None:
         return None
+    queries = engine.questions.names()
     return SinkTask(
         answers=str(engine.answers.resolve()),
         file=tables[0].file,
         tables=tuple(table.given for table in tables),
-        queries=engine.questions.names(),
+        queries=queries,
+        follows={each.name: each.queries or queries for each in found},
     )
 
 

@@ -13,15 +13,25 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from slackwater.edge_agent.inputs.base import Backoff
+from slackwater.engine.log.retention import Limits
 from slackwater.engine.log.whole_file import load, save
-from slackwater.engine.output.answer_files import SUFFIX
+from slackwater.engine.output.answer_retention import (
+    SUFFIX,
+    AnswerKeeper,
+    Delivered,
+    SiteFiles,
+    count_lines,
+    site_files,
+)
 from slackwater.engine.sinks.base import (
     RefusedError,
     RetryError,
@@ -82,10 +92,10 @@ class FollowedLine:
 
 
 class FollowedFile:
-    """``QUERY/SITE.jsonl`` from ``position`` on.
+    """``QUERY/SITE.jsonl``, with the closed files before it, from ``position`` on.
 
     Args:
-        path: of the file; it may be absent.
+        path: of the open file; it may be absent.
         query: its query.
         position: is kept up to date.
         settle_s: how long a line waits.
@@ -99,8 +109,8 @@ class FollowedFile:
     ) -> None:  # fmt: skip
         self.path = path
         self.position = position
-        self.size = 0
-        """Bytes in the file when it was last looked at."""
+        self.files = SiteFiles(path)
+        """As they were when they were last looked at."""
         self._query = query
         self._site = path.name.removesuffix(SUFFIX)
         self._settle_s = settle_s
@@ -119,12 +129,12 @@ class FollowedFile:
     @property
     def behind(self) -> int:
         """Bytes that are not done."""
-        return max(self.size - self.position.offset, 0)
+        return max(self.files.end - self.position.offset, 0)
 
     @property
     def has_unread(self) -> bool:
         """Whether there is more than was read."""
-        return self.size > self._offset
+        return self.files.end > self._offset
 
     @property
     def waits(self) -> bool:
@@ -137,16 +147,18 @@ class FollowedFile:
         Raises:
             OSError: it cannot be read.
         """
-        try:
-            stream = self.path.open("rb")
-        except FileNotFoundError:  # moved away; the engine writes it again at its next start
+        opened = self.files.open_at(self._offset)
+        if opened is None:  # if it was moved away, the engine writes it again at its next start
             return
+        stream, begin = opened
         with stream:
-            if not self._follows_a_line(stream.fileno()):
+            if begin > self._offset:
+                self._skip_to(begin)
+            if not self._follows_a_line(stream.fileno(), begin):
                 return
             size = CHUNK
             while True:
-                content = os.pread(stream.fileno(), size, self._offset)
+                content = os.pread(stream.fileno(), size, self._offset - begin)
                 end = content.rfind(b"\n") + 1
                 if end or len(content) < size:
                     break
@@ -247,18 +259,31 @@ class FollowedFile:
         if at.dropped:
             at.dropped = {number for number in at.dropped if number >= at.number}
 
-    def _follows_a_line(self, descriptor: int) -> bool:
-        """Whether the next line begins where it should; looks for it after a repair of the file.
+    def _skip_to(self, begin: int) -> None:
+        """Goes on behind what was removed."""
+        number = self.files.lines_before(begin)
+        self._tell(
+            f"{self.path}: its answers {self._number:,} to {number - 1:,} were removed, as "
+            "[answers] says, before they were sent"
+        )
+        self._offset, self._number = begin, number
+
+    def _follows_a_line(self, descriptor: int, begin: int) -> bool:
+        """Whether the next line begins where it should in the file that begins at byte ``begin``;
+        looks for it after a repair of the file.
 
         Answers only grow, and what replaces damage has the same lines with the same numbers.
         """
-        if self._offset == 0 or os.pread(descriptor, 1, self._offset - 1) == b"\n":
+        at = self._offset - begin
+        if at == 0 or os.pread(descriptor, 1, at - 1) == b"\n":
             return True
-        if self._on_the_way or os.fstat(descriptor).st_size < self._offset:
+        if self._on_the_way or os.fstat(descriptor).st_size < at:
             return False
-        at, left = 0, self.position.number
-        while left:
-            content = os.pread(descriptor, CHUNK, at)
+        at, left = begin, self.position.number - self.files.lines_before(begin)
+        if left < 0:  # it is in a file before, which is as it was
+            at = self.position.offset
+        while left > 0:
+            content = os.pread(descriptor, CHUNK, at - begin)
             if not content:
                 return False
             lines = content.count(b"\n")
@@ -323,6 +348,51 @@ def _jitter(most: int) -> int:
     return random.randint(most // 2, most)  # noqa: S311 - no secret
 
 
+def _run_in(path: Path) -> str:
+    """What answers are of, by the content of a ``QUERY_FILE``."""
+    return blake2b(path.read_bytes(), digest_size=_RUN_DIGITS // 2).hexdigest()
+
+
+def _state_file(answers: Path, sink: str) -> Path:
+    return answers / FOLDER / f"{sink}.state"
+
+
+def _positions_in(state: tuple[Any, ...]) -> dict[tuple[str, str], Position]:
+    return {(query, name): Position.of_state(one) for query, name, one in state}
+
+
+def delivered_by(answers: Path, sinks: Mapping[str, Collection[str]]) -> Delivered:
+    """How far sinks are, from what they have saved.
+
+    Args:
+        answers: folder of the answers.
+        sinks: by name, the queries that each follows.
+
+    Raises:
+        OSError: that cannot be read.
+    """
+    states = {name: load(_state_file(answers, name)) or (True, ()) for name in sinks}
+    positions = {name: _positions_in(state[1]) for name, state in states.items()}
+    runs = dict[str, str]()
+
+    def delivered(query: str, name: str) -> float:
+        of_query = [sink for sink, queries in sinks.items() if query in queries]
+        if of_query and query not in runs:
+            runs[query] = _run_in(answers / query / QUERY_FILE)
+        found = [positions[sink].get((query, name)) for sink in of_query]
+        return min((at.offset if at and at.run == runs[query] else 0 for at in found), default=inf)
+
+    return delivered
+
+
+def keeper_of(
+    answers: Path, queries: Collection[str], limits: Limits, sinks: Mapping[str, Collection[str]],
+    tell: Callable[[str], None],
+) -> AnswerKeeper:  # fmt: skip
+    """That of answers which these ``sinks`` deliver; see there."""
+    return AnswerKeeper(answers, queries, limits, partial(delivered_by, answers, sinks), tell)
+
+
 class Stopping(Protocol):
     """A ``threading.Event``, or what is used as one."""
 
@@ -358,7 +428,7 @@ class Forwarder:
         self._clock = clock
         first, most = (round(wait * 1e9) for wait in settings.retry_s)
         self._backoff = Backoff(first, most, _jitter)
-        self._state = answers / FOLDER / f"{settings.name}.state"
+        self._state = _state_file(answers, settings.name)
         self._dead = dead or answers / FOLDER / f"{settings.name}.dead.jsonl"
         self._positions: dict[tuple[str, str], Position] = {}
         self._runs: dict[str, tuple[tuple[int, int, int], str]] = {}
@@ -412,10 +482,8 @@ class Forwarder:
             run = self._run_of(query)
             if run is None:
                 continue
-            with os.scandir(self._answers / query) as entries:
-                for entry in entries:
-                    if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
-                        self._file(query, entry.name, run).size = entry.stat().st_size
+            for name, files in site_files(self._answers / query).items():
+                self._file(query, name, run, files).files = files
         behind = sum(file.behind for file in self._files.values())
         figures, now = self.figures, self._clock()
         if not behind:
@@ -440,11 +508,10 @@ class Forwarder:
         mark = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
         known = self._runs.get(query)
         if known is None or known[0] != mark:
-            content = blake2b(path.read_bytes(), digest_size=_RUN_DIGITS // 2).hexdigest()
-            known = self._runs[query] = mark, content
+            known = self._runs[query] = mark, _run_in(path)
         return known[1]
 
-    def _file(self, query: str, name: str, run: str) -> FollowedFile:
+    def _file(self, query: str, name: str, run: str, files: SiteFiles) -> FollowedFile:
         key = query, name
         file = self._files.get(key)
         if file is not None and file.position.run == run:
@@ -456,8 +523,9 @@ class Forwarder:
             position = self._positions[key] = Position(run)
         path = self._answers / query / name
         if self._forgotten and self._settings.settle_s:
-            with path.open("rb") as stream:
-                position.released = sum(1 for _ in stream)
+            position.released = files.lines_before(files.begin)
+            if files.size:
+                position.released += count_lines(path)
         file = self._files[key] = FollowedFile(
             path, query, position, self._settings.settle_s, self._wanted, self._tell
         )
@@ -474,8 +542,7 @@ class Forwarder:
             self._tell(f"{self._state} is damaged: all answers are sent again, with their keys")
         has_settled, positions = known or (True, ())
         self._forgotten = self._forgotten or not has_settled
-        for query, name, state in positions:
-            self._positions[query, name] = Position.of_state(state)
+        self._positions = _positions_in(positions)
 
     def _save(self, stopping: Stopping) -> bool:
         """Keeps where it is; tries again on a full disk. False: it was stopped before."""

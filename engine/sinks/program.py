@@ -27,7 +27,8 @@ from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.settings_file import Kind, Table, read_kinds, read_toml, unknown
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import SlackwaterError, UserError
-from slackwater.engine.output.answer_files import SUFFIX, site_file
+from slackwater.engine.output.answer_files import site_file
+from slackwater.engine.output.answer_retention import SUFFIX
 from slackwater.engine.output.part_store import wait_for_sole_use
 from slackwater.engine.sinks.base import MakeReceiver, SinkSettings
 from slackwater.engine.sinks.forwarding import FOLDER, QUERY_FILE, Forwarder, SinkFigures
@@ -101,13 +102,15 @@ class SinkTask:
     """What the process is to do.
 
     ``answers``: their folder; ``file``: of the settings; ``tables``: its ``[[sink]]`` as they are
-    written; ``queries``: what sinks follow that name none.
+    written; ``queries``: what sinks follow that name none; ``follows``: by a sink's name, what it
+    does.
     """
 
     answers: str
     file: str
     tables: tuple[Mapping[str, Any], ...]
     queries: tuple[str, ...]
+    follows: Mapping[str, tuple[str, ...]]
 
     def as_line(self) -> bytes:
         """For the process."""

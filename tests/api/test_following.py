@@ -79,3 +79,27 @@ def test_what_is_no_folder_and_no_answer_is_named(tmp_path: Path) -> None:
     (tmp_path / "q1" / "main.jsonl").write_text(_line(1) + "{\n")
     with pytest.raises(slackwater.UserError, match=r"main\.jsonl: no answer at byte 31"):
         _numbers(tmp_path)
+
+
+def test_closed_files_are_read_first_and_what_was_removed_is_left_out(tmp_path: Path) -> None:
+    positions: dict[str, int] = {}
+    sizes = [0]
+    for n in range(3):
+        file = _answers(tmp_path, "q1/main", 2 * n, 2 * n + 1)
+        sizes.append(sizes[-1] + file.stat().st_size)
+        if n < 2:
+            assert _numbers(tmp_path, positions=positions) == [2 * n, 2 * n + 1]
+            file.rename(f"{file}.{2 * n + 2:012d}-{sizes[-1]:015d}")
+    assert _numbers(tmp_path) == [*range(6)]
+    assert _numbers(tmp_path, positions=positions) == [4, 5]
+    assert positions == {"q1/main.jsonl": sizes[-1]}
+    assert _numbers(tmp_path, positions={"q1/main.jsonl": sizes[1]}) == [2, 3, 4, 5]
+    min((tmp_path / "q1").glob("*-*")).unlink()
+    assert _numbers(tmp_path) == [2, 3, 4, 5]
+    assert _numbers(tmp_path, positions=positions) == []
+
+
+def test_what_sinks_could_not_deliver_is_no_answer(tmp_path: Path) -> None:
+    _answers(tmp_path, "q1/main", 1)
+    _answers(tmp_path, ".sinks/http.dead", 2)
+    assert _numbers(tmp_path) == [1]

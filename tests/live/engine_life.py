@@ -14,7 +14,9 @@ from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
 from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark.live_engine import SparkEngine
+from slackwater.engine.log.retention import Limits
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
+from slackwater.engine.output.answer_retention import site_files
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
 from slackwater.engine.output.run_writer import Failed, FailedQueries, LiveAnswers
@@ -33,8 +35,11 @@ def state_of(folder: Path) -> Path:
 
 
 def lines_at(folder: Path, key: tuple[str, str], *endings: str) -> bytes:
-    """Of a query and site; ``.end``: what the log's end would give."""
+    """Of a query and site, with closed files; ``.end``: what the log's end would give."""
     paths = [folder / "answers" / key[0] / f"{key[1]}.jsonl{ending}" for ending in endings or [""]]
+    found = site_files(paths[0].parent).get(paths[0].name) if paths[0].parent.exists() else None
+    if found is not None and (not endings or not endings[0]):
+        paths = [*(file.path for file in found.closed), *paths]
     return b"".join(path.read_bytes() for path in paths if path.exists())
 
 
@@ -43,7 +48,7 @@ class Life:
 
     ``tables_every_s``: answers are written as tables, too, and their files closed as often.
     ``again``: the log has its first files, so that a failed query can be tried again.
-    ``master``: of Spark, whose engine it then is.
+    ``master``: of Spark, whose engine it then is. ``limits``: of the answers.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Life:
         tables_every_s: float | None = None,
         again: bool = True,
         master: str | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:
         self.said: list[str] = []
         self.fed: list[bytes] = []
@@ -64,6 +70,7 @@ class Life:
         self._left = last
         self._folder = folder
         self._tables_every_s = tables_every_s
+        self._limits = limits
         self._names = [plan.name for plan in settings.plans] + list(SIDE_OUTPUT.folders)
         self.engine: EmbeddedEngine | SparkEngine
         if master is None:
@@ -76,7 +83,8 @@ class Life:
 
     def _opened(self, known: dict[str, Any]) -> LiveAnswers:
         folder, tables = self._folder / "answers", None
-        lines = AnswerLines(folder, self._names, known.get("lines", {}), self.said.append)
+        lines = AnswerLines(folder, self._names, known.get("lines", {}), self.said.append,
+                            known.get("numbers", {}), self._limits)  # fmt: skip
         if (every_s := self._tables_every_s) is not None:
             tables = AnswerTables(folder, known.get("tables", {}), every_s, 1, {}, self.said.append)
         failed = FailedQueries(

@@ -19,6 +19,7 @@ from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import parse_duration
 from slackwater.engine.gateway.settings import GatewaySettings
+from slackwater.engine.hosts.live.program import Task
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.query import query, to_text
 from slackwater.engine.server.log_keeper import KeepSettings
@@ -112,6 +113,7 @@ def test_a_mistake_of_an_agent_is_told(text: str, told: str, tmp_path: Path) -> 
         ("[gateway]\nlog = 'a'\n[log]\nkeep = '30 s'\n", "[log] keep: must be at least 1 min"),
         ("[gateway]\nlog = 'a'\n[log]\nkeep_size = '1 KiB'\n", "must be at least 1 MiB"),
         ("[gateway]\nlog = 'a'\n[log]\nunread = 'drop'\n", '"drop" is not known'),
+        ("[gateway]\nlog = 'a'\n[answers]\nkeep = '1 s'\n", "[answers] keep: must be at least 1"),
         ("[gateway]\nlog = 'a'\n[seq_bits]\nx = 12\n", "a counter has 8, 16, 32 bits"),
         ("[gateway]\nlog = 'a'\n[tls]\nkey = 'x'\n", "certificate: must be given with TLS"),
         ("[gateway]\nlog = 'a'\nlisten = 'a..b'\n", "site.toml:3: [gateway] listen: 'a..b' is no"),
@@ -143,13 +145,21 @@ def test_a_site_of_few_words_has_the_core_s_defaults(tmp_path: Path) -> None:
     assert '"1"' not in found.printed
 
 
-def test_a_site_says_what_its_log_keeps(tmp_path: Path) -> None:
+def test_a_site_says_what_its_log_and_its_answers_keep(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(
-        "[gateway]\nlog = 'a'\n"
-        "[log]\ncompact = false\nkeep = '30 d'\nkeep_size = '5 GiB'\nunread = 'delete'\n"
+        ASKED + COUNT + "[log]\ncompact = false\nkeep = '30 d'\nkeep_size = '5 GiB'\n"
+        "unread = 'delete'\n[answers]\nkeep = '2 d'\nkeep_size = '1 GiB'\n"
+        "[[sink]]\nkind = 'exec'\ncommand = ['cat']\n"
     )
     limits = Limits(age_ns=30 * 86400 * 10**9, bytes=5 << 30, unread=True)
-    assert read_site(tmp_path / "site.toml").keep == KeepSettings(compact=False, limits=limits)
+    found = read_site(tmp_path / "site.toml")
+    assert found.keep == KeepSettings(compact=False, limits=limits)
+    assert found.engine is not None
+    task = found.engine.task(found.log, 0)
+    assert task.keep == Limits(age_ns=2 * 86400 * 10**9, bytes=1 << 30)
+    assert found.sinks is not None
+    assert found.sinks.follows == {"exec": ("q1",)}
+    assert Task.of_line(task.as_line()) == task
 
 
 def test_printed_settings_are_settings(tmp_path: Path) -> None:

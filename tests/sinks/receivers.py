@@ -127,6 +127,15 @@ class Answers:
                 line = {"op": "+", **RESULT, **result, "query": query, "site": site}
                 stream.write(json.dumps(line) + "\n")
 
+    def close(self, query: str = "q1", site: str = "main") -> Path:
+        """The open file gets the name of a closed one, as an engine gives it."""
+        path = self.folder / query / f"{site}.jsonl"
+        before = sorted(path.parent.glob(f"{site}.jsonl.*-*"))
+        lines, size = map(int, before[-1].suffix[1:].split("-")) if before else (0, 0)
+        content = path.read_bytes()
+        lines, size = lines + content.count(b"\n"), size + len(content)
+        return path.rename(f"{path}.{lines:012d}-{size:015d}")
+
     def forwarder(
         self, receiver: Any, folders: Sequence[str] = ("q1",), tell: Any = None,
         clock: Callable[[], float] = time.monotonic, **settings: Any,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from slackwater.engine.log.whole_file import load
+from slackwater.engine.output.answer_retention import closed_files
 from slackwater.engine.sinks.base import RefusedError, SinkItem, identity_of
-from slackwater.engine.sinks.forwarding import CHUNK
+from slackwater.engine.sinks.forwarding import CHUNK, delivered_by
 from tests.sinks.receivers import RESULT, Answers, KeptReceiver, flaky, run_through
 
 
@@ -258,3 +260,86 @@ def test_confirmed_only_takes_windows_without_ambiguous_events(answers: Answers)
     run_through(answers.forwarder(receiver, confirmed_only=True))
     assert values(receiver) == [0, 2]
     assert [item.number for item in receiver.items] == [0, 2]
+
+
+@pytest.mark.parametrize("settle_s", [0.0, 0.5])
+@pytest.mark.parametrize("seed", range(6))
+def test_closed_files_are_read_through_and_numbers_go_on(
+    answers: Answers, seed: int, settle_s: float
+) -> None:
+    """Over restarts and failures of the receiver; files go that all is delivered of."""
+    random, count, now = Random(seed), 0, [0.0]
+    receiver = KeptReceiver(answer=flaky(seed, 0.3))
+    forwarder = None
+    for _ in range(60):
+        some = random.randint(1, 5)
+        answers.write(*({"n": n} for n in range(count, count + some)))
+        count += some
+        if forwarder is None or random.random() < 0.3:
+            forwarder = answers.forwarder(
+                receiver, batch=random.randint(1, 9), settle_s=settle_s, clock=lambda: now[0]
+            )
+        if random.random() < 0.5:
+            run_through(forwarder)
+        if random.random() < 0.4:
+            answers.close()
+        now[0] += 0.2
+        done = delivered_by(answers.folder, {"s": ("q1",)})("q1", "main.jsonl")
+        for closed in closed_files(answers.folder / "q1").get("main.jsonl", [])[:-1]:
+            if closed.end <= done and random.random() < 0.5:
+                closed.path.unlink()
+    forwarder = answers.forwarder(receiver, settle_s=settle_s, clock=lambda: now[0])
+    for _ in range(100):  # a batch is of what has settled when it is taken
+        run_through(forwarder)
+        now[0] += 1
+    assert forwarder.figures.behind_bytes == 0
+    assert all(item.result["n"] == item.number for item in receiver.items)
+    assert list(dict.fromkeys(item.number for item in receiver.items)) == [*range(count)]
+
+
+def test_what_was_removed_before_it_was_sent_is_said_and_numbers_go_on(answers: Answers) -> None:
+    receiver, said = KeptReceiver(), list[str]()
+    for n in range(0, 12, 3):
+        answers.write(*({"n": n + more} for more in range(3)))
+        answers.close()
+    for path in sorted(answers.folder.glob("q1/*-*"))[:2]:
+        path.unlink()
+    answers.write({"n": 12})
+    run_through(answers.forwarder(receiver, tell=said.append))
+    assert values(receiver) == [item.number for item in receiver.items] == [*range(6, 13)]
+    assert len(said) == 1
+    assert "its answers 0 to 5 were removed, as [answers] says, before they were sent" in said[0]
+    path = answers.close()
+    path.write_bytes(b"")
+    answers.write({"n": 13})
+    run_through(answers.forwarder(receiver, tell=said.append))
+    assert values(receiver)[7:] == [13]
+    assert len(said) == 1
+
+
+def test_a_repair_behind_closed_files_is_found_by_number(answers: Answers) -> None:
+    receiver, said = KeptReceiver(), list[str]()
+    answers.write({"n": 0}, {"n": 1})
+    answers.close()
+    answers.write({"n": 2}, {"n": 3})
+    path = answers.folder / "q1" / "main.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"n": 2', b'"n": 22222'))
+    run_through(answers.forwarder(receiver))
+    path.write_bytes(path.read_bytes().replace(b'"n": 22222', b'"n": 2'))
+    answers.write({"n": 4})
+    run_through(answers.forwarder(receiver, tell=said.append))
+    assert values(receiver) == [0, 1, 22222, 3, 4]
+    assert "was repaired" in said[0]
+
+
+def test_how_far_sinks_are_is_that_of_the_slowest_and_of_these_answers(answers: Answers) -> None:
+    answers.write({"n": 0}, {"n": 1})
+    size = (answers.folder / "q1" / "main.jsonl").stat().st_size
+    sinks = {"s": ("q1",)}
+    assert delivered_by(answers.folder, sinks)("q1", "main.jsonl") == 0
+    run_through(answers.forwarder(KeptReceiver()))
+    assert delivered_by(answers.folder, sinks)("q1", "main.jsonl") == size
+    assert delivered_by(answers.folder, sinks | {"t": ("q1",)})("q1", "main.jsonl") == 0
+    assert delivered_by(answers.folder, sinks)("q2", "main.jsonl") == float("inf")
+    answers.query("q1", "another")
+    assert delivered_by(answers.folder, sinks)("q1", "main.jsonl") == 0

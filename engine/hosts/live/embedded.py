@@ -249,7 +249,7 @@ class EmbeddedEngine:
 
     def idle(self) -> None:
         """Nothing came for a while."""
-        self._answers.rest()
+        self._answers.idle()
         self._save_if_due()
 
     def close(self) -> None:
@@ -288,6 +288,7 @@ class EmbeddedEngine:
         self.saved = self.done
         self._saved_at = time.monotonic()
         self._saving_s = self._saved_at - begun
+        self._answers.saved()
 
     def _batches(self, number: int) -> Iterator[tuple[list[Frame], int]]:
         """Frames of some files, and the number of the last of these."""

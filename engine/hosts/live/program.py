@@ -32,6 +32,7 @@ from slackwater.engine.hosts.live.questions import (
 )
 from slackwater.engine.kernels.jit import loading, when_compiling
 from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.retention import Limits
 from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
 from slackwater.engine.output.durable import AnswersDamaged
@@ -135,6 +136,8 @@ class Task:
     """Queries that begin behind the log's file ``durable``, if they are new."""
     durable: int = 0
     """Number of the log's last file when this was asked."""
+    keep: Limits = Limits()  # noqa: RUF009 - frozen
+    """What of the answers is kept."""
 
     def as_line(self) -> bytes:
         """For the process."""
@@ -337,7 +340,9 @@ class _GroupEngine:
         names = [name for name in names if name not in silent]
         if not known:
             check_begin(log, folder, names, group.begin)
-        lines = AnswerLines(folder, names, known.get("lines", {}), tell)
+        lines = AnswerLines(
+            folder, names, known.get("lines", {}), tell, known.get("numbers", {}), task.keep
+        )
         unit, tables = unit_ns(task.questions.time_unit), None
         if task.parquet_every_s:
             tables = AnswerTables(

@@ -160,7 +160,7 @@ class SparkEngine:
         """Nothing came for a while."""
         self._check()
         with self._written:
-            self._answers.rest()
+            self._answers.idle()
 
     def close(self) -> None:
         """Returns when all is answered, and what the log's end would give is written.
@@ -221,4 +221,5 @@ class SparkEngine:
         """Raises OSError: it cannot be."""
         answers, sites = self._answers.state(), sorted(self._list.sites)
         self._progress.save(done, batch=batch, sites=sites, answers=answers)
+        self._answers.saved()
         self._last = (batch, done)
