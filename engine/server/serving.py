@@ -73,7 +73,7 @@ class _Children:
     def _make(self, settings: SiteSettings) -> None:
         self._settings = settings
         asked = settings.engine
-        self._answers.running, self._answers.failed = True, []
+        self._answers.running, self._answers.failed, self._answers.sinks = True, [], []
         self._engine = self._sinks = self._keep_answers = None
         if asked is not None:
             self._feed.unit_ns = unit_ns(asked.questions.time_unit)

@@ -96,6 +96,7 @@ class SinkSettings:
 
     name: str
     receiver: Receiver
+    kind: str = ""
     queries: tuple[str, ...] | None = None
     confirmed_only: bool = False
     settle_s: float = 0.0

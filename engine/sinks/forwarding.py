@@ -321,7 +321,11 @@ _RETRY_SAVE_S: Final = 1.0
 
 @dataclass(slots=True)
 class SinkFigures:
-    """Of one sink since its process started; ``behind_s``: so long it has not been up to date."""
+    """Of one sink since its process started; ``behind_s``: so long it has not been up to date.
+
+    ``delivered_at``: when last [s since 1970]; None: not yet. ``waits``: why nothing is delivered;
+    empty: nothing has failed lately. ``last_error``: the newest of these, also when it is over.
+    """
 
     name: str
     delivered: int = 0
@@ -330,6 +334,10 @@ class SinkFigures:
     behind_bytes: int = 0
     behind_s: float = 0.0
     is_far_behind: bool = False
+    delivered_at: float | None = None
+    waits: str = ""
+    last_error: str = ""
+    kind: str = ""
 
 
 def is_wanted(result: dict[str, Any], *, confirmed_only: bool) -> bool:
@@ -420,7 +428,7 @@ class Forwarder:
         tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
         dead: Path | None = None,
     ) -> None:  # fmt: skip
-        self.figures = SinkFigures(settings.name)
+        self.figures = SinkFigures(settings.name, kind=settings.kind)
         self._settings = settings
         self._answers = answers
         self._queries = settings.queries or tuple(queries)
@@ -437,8 +445,6 @@ class Forwarder:
         """Whether it is not known which of the lines that are there were sent."""
         self._is_unsaved = False
         self._saved_at = self._current_at = clock()
-        self.waits = ""
-        """Why nothing is delivered; empty: nothing has failed lately."""
         self._load()
 
     def run(self, stopping: Stopping) -> None:
@@ -582,6 +588,7 @@ class Forwarder:
             if not some:
                 return False
             self.figures.delivered += len(some)
+            self.figures.delivered_at = time.time()
         for file in files:
             file.done()
         self._is_unsaved = True
@@ -615,8 +622,8 @@ class Forwarder:
                     return
                 continue
             self._backoff.reset()
-            if self.waits:
-                self.waits = ""
+            if self.figures.waits:
+                self.figures.waits = ""
                 self._tell("delivers again")
             yield some
 
@@ -633,14 +640,15 @@ class Forwarder:
         if not self._patiently(written, stopping):
             return False
         self.figures.dead += 1
+        self.figures.last_error = why
         if self.figures.dead & (self.figures.dead - 1) == 0:  # 1, 2, 4, 8 ... of them
             self._tell(f"{self.figures.dead} results refused, kept in {self._dead}: {why}")
         return True
 
     def _wait_for(self, why: str) -> None:
         """Says once why nothing is delivered."""
-        if why != self.waits:
-            self.waits = why
+        if why != self.figures.waits:
+            self.figures.waits = self.figures.last_error = why
             self._tell(f"waits, and tries again: {why}")
 
     def _tell(self, line: str) -> None:

@@ -73,6 +73,7 @@ def read_sinks(
         found.append(
             SinkSettings(
                 name=name,
+                kind=table.effective["kind"],
                 queries=queries or None,
                 confirmed_only=table.flag("confirmed_only", False),
                 settle_s=table.duration_ns("settle", 0) / 1e9,
@@ -319,7 +320,7 @@ def send(results: Path, sink: SinkSettings, folder: Path, tell: Callable[[str], 
     if figures.behind_bytes:
         raise SlackwaterError(
             f"--sink: {figures.delivered:,} of {count:,} results are delivered: "
-            f"{forwarder.waits}; the same command sends all of them, with the same keys"
+            f"{figures.waits}; the same command sends all of them, with the same keys"
         )
     return figures.delivered
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from selenium.webdriver.common.keys import Keys
 
 from slackwater.engine.server.page.web_server import PageServer
 from slackwater.engine.server.site_file import PageSettings
+from slackwater.engine.sinks.forwarding import SinkFigures
 from tests.live.conftest import free_port, until
 from tests.page.chromium import MARKS, complaints, started
 from tests.page.conftest import S, Site, a_result
@@ -118,6 +120,30 @@ def test_attack_03_queries_that_are_set_aside_are_listed(
     until(lambda: text(browser, "#failed") == "", "answers again")
     assert browser.execute_script("return window.pwned") is None
     assert complaints(browser) == []
+
+
+def test_sinks_are_a_table_where_there_are_any(
+    shown: ServedPage, browser: webdriver.Chrome
+) -> None:
+    browser.get(shown.url)
+    until(lambda: text(browser, "#link") == "live", "the stream")
+    assert not browser.find_element(By.ID, "sinks").is_displayed()
+    late = SinkFigures(
+        "crm", 7, 3, 2, 1_000_000, 90.0, True, None, "crm: 503", "crm: 503", kind="http"
+    )
+    even = SinkFigures("tables", 12_000, delivered_at=time.time(), last_error=HOSTILE, kind="exec")
+    shown.site.overview.answers.sinks = [asdict(late), asdict(even)]
+    until(lambda: browser.find_element(By.ID, "sinks").is_displayed(), "the sinks")
+    first, second = [
+        [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")]
+        for row in browser.find_elements(By.CSS_SELECTOR, "#sinks-rows tr")
+    ]
+    assert first[:3] == ["crm", "http", "1,000,000 B, 2 min"]
+    assert (first[3], first[5], first[6]) == ("7", "2", "waits: crm: 503")
+    assert second[:4] == ["tables", "exec", "0", "12,000"]
+    assert second[5:] == ["0", HOSTILE]
+    assert browser.execute_script("return window.pwned") is None
+    assert not complaints(browser)
 
 
 def test_names_are_text_and_nothing_else(shown: ServedPage, browser: webdriver.Chrome) -> None:
@@ -281,6 +307,10 @@ def test_it_fits_and_can_be_read(
     for name in ("door", "a-source-of-a-very-long-name-" + "x" * 60, "gone"):
         shown.do(lambda name=name: shown.site.source(name))
     shown.do(lambda: shown.site.core.disconnected("main/gone", shown.site.now))
+    sink = SinkFigures(
+        "crm" * 20, 7, dead=2, behind_bytes=10**9, waits="no answer" * 20, kind="http"
+    )
+    shown.site.overview.answers.sinks = [asdict(sink)]
     shown.site.feed.publish([a_result(1), a_result(2, certainty="uncertain"), a_result(1, "-")])
     size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -290,6 +320,7 @@ def test_it_fits_and_can_be_read(
         browser.get(shown.url)
         see(browser, "#results", "taken back")
         see(browser, "tbody", "away")
+        see(browser, "#sinks-rows", "waits: no answer")
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         assert browser.execute_script(CONTRAST) == []
         unnamed = "return [...document.querySelectorAll('input, select, button')].filter(e => "

@@ -160,7 +160,9 @@ async def test_sources_beyond_the_limit_have_no_series(site: Site) -> None:
 
 
 async def test_each_sink_has_its_figures(site: Site) -> None:
-    figures = SinkFigures("crm", 7, 3, 2, 1000, 1.5, is_far_behind=True)
+    figures = SinkFigures(
+        "crm", 7, 3, 2, 1000, 1.5, is_far_behind=True, delivered_at=1.75e9, waits="x" * 5000
+    )
     site.overview.answers.sinks = [asdict(figures), asdict(SinkFigures("other"))]
     found = await families(site)
     values = {
@@ -176,7 +178,11 @@ async def test_each_sink_has_its_figures(site: Site) -> None:
         "slackwater_sink_behind_bytes": 1000,
         "slackwater_sink_behind_seconds": 1.5,
         "slackwater_sink_far_behind": 1,
+        "slackwater_sink_last_delivery_timestamp_seconds": 1.75e9,
     }
+    last = found["slackwater_sink_last_delivery_timestamp_seconds"].samples
+    assert [sample.labels["sink"] for sample in last] == ["crm"]
     async with site.client() as client:
         state = await (await client.get("/state")).json()
     assert [sink["name"] for sink in state["answers"]["sinks"]] == ["crm", "other"]
+    assert state["answers"]["sinks"][0]["waits"] == "x" * 199 + "…"

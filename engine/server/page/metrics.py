@@ -35,6 +35,7 @@ SINK_FIGURES: Final[dict[str, tuple[Family, str, str]]] = {
     "dead": (COUNTER, "dead", "Results that the receiver refused, kept in a file."),
     "behind_bytes": (GAUGE, "behind_bytes", "Bytes of answers not delivered yet."),
     "behind_s": (GAUGE, "behind_seconds", "So long some were not delivered yet."),
+    "delivered_at": (GAUGE, "last_delivery_timestamp_seconds", "When the last results went."),
     "is_far_behind": (GAUGE, "far_behind", "1: more than behind_max are not."),
 }
 """By name in ``engine.sinks.forwarding.SinkFigures``."""
@@ -118,7 +119,8 @@ class GatewayCollector:
     def _of_sinks(self) -> Iterator[Metric]:
         sinks = self._overview.answers.sinks
         for field, (kind, name, help_) in SINK_FIGURES.items():
-            values = [((sink["name"],), float(sink[field])) for sink in sinks]
+            known = [sink for sink in sinks if sink[field] is not None]
+            values = [((sink["name"],), float(sink[field])) for sink in known]
             yield _labelled(kind, f"sink_{name}", help_, ("sink",), values)
 
     def _of_sources(self) -> Iterator[Metric]:

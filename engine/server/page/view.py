@@ -176,7 +176,10 @@ def _answers(answers: AnswersState) -> dict[str, Any]:
             {name: each[name][:TEXT_MAX] for name in ("query", "site", "reason")}
             for each in answers.failed[:ROWS]
         ],
-        "sinks": answers.sinks,
+        "sinks": [
+            {**sink, "waits": _cut(sink["waits"]), "last_error": _cut(sink["last_error"])}
+            for sink in answers.sinks
+        ],
     }
 
 

@@ -8,6 +8,7 @@ const COLUMNS = [
   ["disorder", "Disorder", "desc"], ["missing", "Missing", "desc"], ["seen", "Last seen", "desc"],
   ["events", "Events", "desc"],
 ];
+const SINK_COLUMNS = ["Sink", "Kind", "Behind", "Delivered", "Last delivery", "Refused", "Last error"];
 const SUMS = [
   ["received", "received"], ["recorded", "recorded", "="], ["duplicate", "duplicates", "+"],
   ["refused", "refused", "+"], ["put_off", "put off", "+"], ["given_up", "numbers given up", "", "apart"],
@@ -77,6 +78,7 @@ function showState(told) {
   setText(byId("clock"), dayAndTime.format(told.at * 1000));
   showSums(told.sums);
   showFailed(told.answers);
+  showSinks(told.answers.sinks, told.at);
   const states = Object.entries(told.sums.states).filter(([, n]) => n).map(([name, n]) => `${numbers.format(n)} ${name}`);
   const back = told.sums.not_back ? `; ${numbers.format(told.sums.not_back)} of the log not back yet` : "";
   setText(byId("states"), `${numbers.format(told.total)}: ${states.join(", ") || "none yet"}${back}`);
@@ -132,6 +134,33 @@ function showFailed(answers) {
   const aside = total ? `${numbers.format(total)} set aside at a site; all others go on.` : "";
   setText(byId("failed-total"), answers.running ? aside : `The engine is not at work: no query is answered, for now. ${aside}`);
   byId("failed-rows").replaceChildren(...answers.failed.map(({query, site, reason}) => element("li", `${query} of ${site}: ${reason}`)));
+}
+
+function showSinks(sinks, now) {
+  byId("sinks").hidden = !sinks.length;
+  if (!byId("sinks-head").children.length) {
+    SINK_COLUMNS.forEach((label, place) => {
+      const cell = element("th", label, place === 0 || place === 2 || place === 3 || place === 5 ? "" : "text");
+      cell.scope = "col";
+      byId("sinks-head").append(cell);
+    });
+  }
+  byId("sinks-rows").replaceChildren(...sinks.map((sink) => {
+    const line = element("tr"), name = element("th", sink.name), age = now - sink.delivered_at;
+    name.scope = "row";
+    const behind = sink.behind_bytes ? `${numbers.format(sink.behind_bytes)} B, ${ago(sink.behind_s)}` : "0";
+    const last = sink.delivered_at === null ? "–" : age < 1.5 ? "now" : `${ago(age)} ago`;
+    const error = sink.waits ? `waits: ${sink.waits}` : sink.last_error || "–";
+    const texts = [sink.kind, behind, numbers.format(sink.delivered), last, numbers.format(sink.dead), error];
+    line.append(name, ...texts.map((text, place) => {
+      const cell = element("td", undefined, place === 1 || place === 2 || place === 4 ? "" : "text");
+      const mark = (place === 1 && sink.is_far_behind) || (place === 4 && sink.dead) || (place === 5 && sink.waits);
+      cell.dataset.label = SINK_COLUMNS[place + 1];
+      cell.append(element("span", text, mark ? "mark" : ""));
+      return cell;
+    }));
+    return line;
+  }));
 }
 
 function showHead() {
