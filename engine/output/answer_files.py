@@ -25,8 +25,8 @@ from slackwater.engine.output.answer_retention import (
     ClosedFile,
     TableRun,
     closed_files,
-    count_lines,
     table_runs,
+    whole_lines,
 )
 from slackwater.engine.output.durable import AnswersDamaged, DurableBytes
 from slackwater.engine.output.kinds import KINDS, ResultKind
@@ -138,7 +138,7 @@ class AnswerLines:
             elif damage := file.made.damage(file.path, grows=True):
                 raise AnswersDamaged(f"{file.path}: {damage}")
             if number is None:  # of a version that did not keep it
-                number = count_lines(file.path, file.at) if file.at else 0
+                number = whole_lines(file.path, file.at)[0] if file.at else 0
             file.number, file.saved = number, file.at
         self.end({})
 

@@ -44,17 +44,21 @@ class ClosedFile(NamedTuple):
 
     def first_line(self) -> int:
         """Answers before it; raises OSError."""
-        return self.lines - count_lines(self.path)
+        return self.lines - whole_lines(self.path)[0]
 
 
-def count_lines(path: Path, size: float = inf) -> int:
-    """In the first ``size`` bytes of a file, or as many as there are; raises OSError."""
-    found = 0
+def whole_lines(path: Path, size: float = inf) -> tuple[int, int]:
+    """Of the first ``size`` bytes of a file: how many lines are whole, and where the last ends.
+
+    Raises OSError.
+    """
+    count = at = end = 0
     with path.open("rb") as stream:
-        while size and (piece := stream.read(int(min(_PIECE, size)))):
-            found += piece.count(b"\n")
-            size -= len(piece)
-    return found
+        while at < size and (piece := stream.read(int(min(_PIECE, size - at)))):
+            count += piece.count(b"\n")
+            end = at + piece.rfind(b"\n") + 1 if b"\n" in piece else end
+            at += len(piece)
+    return count, end
 
 
 def closed_files(folder: Path) -> dict[str, list[ClosedFile]]:

@@ -90,7 +90,8 @@ MakeReceiver = Callable[[Table, str], Receiver]
 class SinkSettings:
     """Settings that all kinds share.
 
-    ``queries`` None: all. ``settle_s``: a result waits so long for its retraction.
+    ``queries`` None: all. ``begins_now``: a new sink leaves out the answers that are there.
+    ``settle_s``: a result waits so long for its retraction.
     ``behind_max``: bytes of answers that it may be behind without a warning.
     """
 
@@ -98,6 +99,7 @@ class SinkSettings:
     receiver: Receiver
     kind: str = ""
     queries: tuple[str, ...] | None = None
+    begins_now: bool = False
     confirmed_only: bool = False
     settle_s: float = 0.0
     batch: int = 100

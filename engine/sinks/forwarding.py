@@ -29,8 +29,8 @@ from slackwater.engine.output.answer_retention import (
     AnswerKeeper,
     Delivered,
     SiteFiles,
-    count_lines,
     site_files,
+    whole_lines,
 )
 from slackwater.engine.sinks.base import (
     RefusedError,
@@ -443,7 +443,7 @@ class Forwarder:
         self._files: dict[tuple[str, str], FollowedFile] = {}
         self._forgotten = False
         """Whether it is not known which of the lines that are there were sent."""
-        self._is_unsaved = False
+        self._is_unsaved = self._begins_now = settings.begins_now and not self._state.exists()
         self._saved_at = self._current_at = clock()
         self._load()
 
@@ -466,6 +466,7 @@ class Forwarder:
     def take(self) -> list[tuple[FollowedFile, SinkItem]]:
         """The next results to deliver; empty: none for now."""
         self._look()
+        self._begins_now = False
         now, room = self._clock(), self._settings.batch
         found: list[tuple[FollowedFile, SinkItem]] = []
         held = sum(file.held for file in self._files.values())
@@ -528,10 +529,11 @@ class Forwarder:
                 self._tell(f"{query}/{name} has answers to something else now: all are sent")
             position = self._positions[key] = Position(run)
         path = self._answers / query / name
-        if self._forgotten and self._settings.settle_s:
-            position.released = files.lines_before(files.begin)
-            if files.size:
-                position.released += count_lines(path)
+        if self._begins_now or (self._forgotten and self._settings.settle_s):
+            number, end = whole_lines(path, files.size) if files.size else (0, 0)
+            position.released = files.lines_before(files.begin) + number
+            if self._begins_now:
+                position.number, position.offset = position.released, files.begin + end
         file = self._files[key] = FollowedFile(
             path, query, position, self._settings.settle_s, self._wanted, self._tell
         )

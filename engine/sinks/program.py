@@ -44,6 +44,8 @@ OURS: Final[dict[str, Kind]] = {
     "mqtt": Kind("slackwater.engine.sinks.mqtt:mqtt_sink", ("mqtt",)),
     "postgres": Kind("slackwater.engine.sinks.postgres:postgres_sink", ("postgres",)),
 }
+_START: Final = "start"
+_NOW: Final = "now"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
@@ -75,6 +77,7 @@ def read_sinks(
                 name=name,
                 kind=table.effective["kind"],
                 queries=queries or None,
+                begins_now=table.text("begin", _START, among=(_START, _NOW)) == _NOW,
                 confirmed_only=table.flag("confirmed_only", False),
                 settle_s=table.duration_ns("settle", 0) / 1e9,
                 batch=table.integer("batch", 100, 1, 100_000),
@@ -263,7 +266,7 @@ def read_target(text: str) -> SinkSettings:
         whole.done()
     except SettingsError as error:
         raise UserError(str(error)) from error
-    return replace(sink, settle_s=0.0)  # all is there
+    return replace(sink, settle_s=0.0, begins_now=False)  # all is there
 
 
 def _values(text: str) -> dict[str, Any]:

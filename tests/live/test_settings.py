@@ -149,7 +149,7 @@ def test_a_site_says_what_its_log_and_its_answers_keep(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(
         ASKED + COUNT + "[log]\ncompact = false\nkeep = '30 d'\nkeep_size = '5 GiB'\n"
         "unread = 'delete'\n[answers]\nkeep = '2 d'\nkeep_size = '1 GiB'\n"
-        "[[sink]]\nkind = 'exec'\ncommand = ['cat']\n"
+        "[[sink]]\nkind = 'exec'\ncommand = ['cat']\nbegin = 'now'\n"
     )
     limits = Limits(age_ns=30 * 86400 * 10**9, bytes=5 << 30, unread=True)
     found = read_site(tmp_path / "site.toml")
@@ -159,6 +159,7 @@ def test_a_site_says_what_its_log_and_its_answers_keep(tmp_path: Path) -> None:
     assert task.keep == Limits(age_ns=2 * 86400 * 10**9, bytes=1 << 30)
     assert found.sinks is not None
     assert found.sinks.follows == {"exec": ("q1",)}
+    assert [(sink.kind, sink.begins_now) for sink in found.sinks.sinks()] == [("exec", True)]
     assert Task.of_line(task.as_line()) == task
 
 

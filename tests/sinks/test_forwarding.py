@@ -343,3 +343,46 @@ def test_how_far_sinks_are_is_that_of_the_slowest_and_of_these_answers(answers: 
     assert delivered_by(answers.folder, sinks)("q2", "main.jsonl") == float("inf")
     answers.query("q1", "another")
     assert delivered_by(answers.folder, sinks)("q1", "main.jsonl") == 0
+
+
+def test_a_new_sink_begins_where_it_is_to(answers: Answers) -> None:
+    """Now is when it first runs: a restart goes on, and files that come later are sent whole."""
+    answers.write({"n": 0}, {"n": 1})
+    answers.close()
+    answers.write({"n": 2})
+    path = answers.folder / "q1" / "main.jsonl"
+    line = path.read_bytes()
+    path.write_bytes(line + line[:7])  # a line that is being written
+    receiver = KeptReceiver()
+    run_through(answers.forwarder(receiver, begins_now=True))
+    assert receiver.items == []
+    path.write_bytes(line + line.replace(b'"n": 2', b'"n": 3'))
+    answers.write({"n": 4}, site="new")
+    answers.write({"n": 5}, query="q2")
+    for _ in range(2):
+        run_through(answers.forwarder(receiver, ("q1", "q2"), begins_now=True))
+    found = {(item.query, item.site, item.number, item.result["n"]) for item in receiver.items}
+    assert found == {("q1", "main", 3, 3), ("q1", "new", 0, 4), ("q2", "main", 0, 5)}
+    assert len(receiver.items) == 3
+
+
+def test_a_new_sink_that_begins_now_without_answers_gets_the_first(answers: Answers) -> None:
+    """Also if it is stopped before they come."""
+    receiver = KeptReceiver()
+    run_through(answers.forwarder(receiver, begins_now=True))
+    answers.write({"n": 0})
+    run_through(answers.forwarder(receiver, begins_now=True))
+    assert values(receiver) == [0]
+
+
+def test_a_sink_that_was_there_goes_on_whatever_begin_says(answers: Answers) -> None:
+    receiver = KeptReceiver()
+    answers.write({"n": 0})
+    run_through(answers.forwarder(receiver))
+    answers.write({"n": 1})
+    run_through(answers.forwarder(receiver, begins_now=True))
+    assert values(receiver) == [0, 1]
+    state = answers.folder / ".sinks" / "s.state"
+    state.write_bytes(state.read_bytes()[:-1])
+    run_through(answers.forwarder(receiver, begins_now=True))
+    assert values(receiver) == [0, 1, 0, 1]
