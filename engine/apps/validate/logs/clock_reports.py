@@ -157,9 +157,10 @@ def declared_bounds(
     found: dict[tuple[str, str], DeclaredBound] = {}
     for frames in by_site(opened(log).of_sites(None), _ROWS):
         for site, given in sorted(frames.items()):
-            chain = chains.setdefault(site, Chain(settings, site))
+            if site not in chains:
+                chains[site] = Chain(settings, site)
             with for_rows(sum(frame.rows for frame in given)):
-                output = chain.process(given)
+                output = chains[site].process(given)
             for released in output.ordered:
                 columns = released.columns
                 clock = columns.get(r.CLOCK, columns[r.SOURCE])
