@@ -254,6 +254,7 @@ async def answered(made: Any, content: bytes, outlet: KeptOutlet, *, whole: bool
         (a_message("pid|1").encode(), "AE", "7", "line 2 is no segment"),
         (a_message("OBX|1|NM|A||abc").encode(), "AE", "7", "no number"),
         (a_message("OBX|1|NM|A||1|||||||||2024").encode(), "AE", "7", "no time to the minute"),
+        (a_message("OBX|1|NM|A||1|||||||||202401010000+9959").encode(), "AE", "7", "a day or more"),
         (a_message("OBX|1|NM|||1").replace("2024", "9024").encode(), "AE", "7", "beyond the years"),
         (a_message("OBX|1|NM|" + "A" * 300 + "||1").encode(), "AE", "7", "type "),
         (a_message("OBX|1|ST|A||\x00").encode() + b"\xff", "AE", "7", "not of character set"),

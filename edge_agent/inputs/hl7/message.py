@@ -144,6 +144,8 @@ def zone_of(text: str | None) -> tzinfo | None:
     if found is None:
         return None
     offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    if offset >= timedelta(days=1):
+        raise ValueError(f"the offset {text} is a day or more")
     return timezone(-offset if found[1] == "-" else offset)
 
 
