@@ -654,4 +654,5 @@ class Forwarder:
             self._tell(f"waits, and tries again: {why}")
 
     def _tell(self, line: str) -> None:
-        self._say(f"sink {self._settings.name}: {line}")
+        """One line, whatever signs the receiver has sent."""
+        self._say(f"sink {self._settings.name}: {' '.join(line.split())}")

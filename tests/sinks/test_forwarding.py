@@ -11,7 +11,7 @@ import pytest
 
 from slackwater.engine.log.whole_file import load
 from slackwater.engine.output.answer_retention import closed_files
-from slackwater.engine.sinks.base import RefusedError, SinkItem, identity_of
+from slackwater.engine.sinks.base import RefusedError, RetryError, SinkItem, identity_of
 from slackwater.engine.sinks.forwarding import CHUNK, delivered_by
 from tests.sinks.receivers import RESULT, Answers, KeptReceiver, flaky, run_through
 
@@ -42,6 +42,22 @@ def test_all_is_delivered_in_order_and_not_again(answers: Answers) -> None:
     assert len(receiver.items) == 252
     assert receiver.items[-1].key == f"q1@{run}/main/250"
     assert receiver.closed
+
+
+@pytest.mark.parametrize("error", [RetryError, RefusedError])
+def test_a_receiver_writes_no_line_of_its_own(answers: Answers, error: type[Exception]) -> None:
+    class Spiteful(KeptReceiver):
+        def deliver(self, items: Sequence[SinkItem]) -> None:
+            if not said:
+                raise error("no\r\nsink other: delivers again\n")
+            super().deliver(items)
+
+    said = list[str]()
+    answers.write({"n": 1})
+    run_through(answers.forwarder(Spiteful(), tell=said.append))
+    assert said
+    assert all(line.startswith("sink ") and len(line.splitlines()) == 1 for line in said)
+    assert said[0].endswith("no sink other: delivers again")
 
 
 def test_an_item_has_key_identity_and_the_line_as_it_is() -> None:
