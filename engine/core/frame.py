@@ -25,7 +25,7 @@ attrs.NAME      int64 | float64 |   null: this record has no such attribute
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -122,6 +122,17 @@ def clock_names(batch: pa.RecordBatch) -> pa.Array:
     if r.CLOCK not in batch.schema.names or batch.column(r.CLOCK).null_count == batch.num_rows:
         return source
     return pc.coalesce(*(batch.column(name).cast(pa.string()) for name in (r.CLOCK, r.SOURCE)))
+
+
+def corrected(frame: Frame, offsets: Mapping[str, int]) -> Frame:
+    """``frame`` with the times of its events later by the offset [ns] of their clock, if any."""
+    batch = frame.batch
+    place, names = batch.schema.get_field_index(r.TS), clock_names(batch).cast(pa.string())
+    for name, offset in offsets.items():
+        ts = batch.column(place)
+        is_of = pc.fill_null(pc.equal(names, name), fill_value=False)
+        batch = batch.set_column(place, r.TS, pc.if_else(is_of, pc.add(ts, offset), ts))
+    return Frame(frame.site, batch)
 
 
 def column_ints(batch: pa.RecordBatch, name: str, absent: int) -> np.ndarray:

@@ -30,6 +30,7 @@ from slackwater.engine.core.frame import (
     Frame,
     by_site,
     clock_names,
+    corrected,
     kinds_of,
 )
 from slackwater.engine.core.units import neat
@@ -403,20 +404,21 @@ def with_default_order(
     given: Prepared, settings: ChainSettings, time_unit: str
 ) -> tuple[ChainSettings, str]:
     """The settings where no order is named, and its name: ``sequence``, or by event time for an
-    input without numbers whose events are not in order of it.
+    input without numbers whose events are not in order of it, as the clocks that the user states
+    correct it.
 
-    It stays ``sequence`` where clocks are corrected, which changes what the order of time is, and
-    where intervals come when they end, or promises between the events.
+    It stays ``sequence`` where intervals come when they end, or promises between the events.
     """
-    if given.numbered or settings.clock.declared:
+    if given.numbered:
         return settings, SEQUENCE
     intervals = False
+    offsets = {name: offset for name, offset, _ in settings.clock.declared}
 
     def looked_through() -> Iterator[Frame]:
         nonlocal intervals
         for frame in given.log.one_by_one():
             intervals = intervals or r.TE in frame.batch.schema.names
-            yield frame
+            yield corrected(frame, offsets)
 
     found = describe(looked_through())
     slack = f"kslack:{neat(found.lateness.largest_ns)}"

@@ -55,14 +55,29 @@ def test_numbers_say_the_order(here: Path, cli: Callable[..., Any]) -> None:
     assert "go by their time" not in by_default.err
 
 
-def test_events_in_order_of_time_and_corrected_clocks_need_nothing(
-    here: Path, cli: Callable[..., Any]
-) -> None:
+def test_the_order_of_time_is_that_of_corrected_clocks(here: Path, cli: Callable[..., Any]) -> None:
     (here / "t.jsonl").write_text('{"ts": 1}\n{"ts": 2}\n')
     assert "go by their time" not in cli("order", "--input", "t.jsonl").err
     _write(here)
-    ran = cli("order", "--input", "t.jsonl", "--clock", "a=-10ns±1ns")
-    assert "go by their time" not in ran.err
+    ran = cli("order", "--input", "t.jsonl", "--clock", "a=-10s±1ns", "--clock", "b=10s±1ns")
+    assert "go by their time (--order kslack:" in ran.err
+    assert [each["ts"] for each in ran.lines] == [30, 40, 60, 10, 20, 50]  # of a, then of b
+    (here / "t.jsonl").write_text('{"ts": 1, "source": "a"}\n{"ts": 2, "source": "b"}\n')
+    assert "go by their time" in cli("order", "--input", "t.jsonl", "--clock", "a=5ns±1ns").err
+
+
+def test_partners_of_a_clock_that_is_far_off_are_found(here: Path, cli: Callable[..., Any]) -> None:
+    """Two files whose rows are in the order of their stamps; one clock is 90 s fast."""
+    for name, off in (("door", 0), ("badge", 90)):
+        rows = [f"{1_772_352_000 + 20 * n + off},r{n % 4}" for n in range(30)]
+        (here / f"{name}.csv").write_text("\n".join(["ts,room", *rows]) + "\n")
+    ran = cli(
+        "query", "SELECT d.room FROM door d ANTI JOIN badge b ON d.room = b.room WITHIN 2 s",
+        *("--input", "door.csv", "--input", "badge.csv", "--time-unit", "s"),
+        *("--source-from", "name", "--stream-from", "name", "--clock", "badge=-90s±1s"),
+    )  # fmt: skip
+    assert (ran.code, ran.lines) == (0, []), ran.err
+    assert "too late" not in ran.err
 
 
 def test_intervals_and_promises_stay_in_sequence(here: Path, cli: Callable[..., Any]) -> None:
