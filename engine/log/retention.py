@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from msgspec import structs
 
 from slackwater.edge_agent import records as r
@@ -47,6 +46,7 @@ from slackwater.engine.log.files.log_files import (
 )
 from slackwater.engine.log.whole_file import (
     DAMAGED,
+    open_parquet,
     parquet_files,
     sync_folder,
     temporary,
@@ -393,7 +393,8 @@ def clear(log: Path) -> None:
 def _bytes_of(path: Path) -> int:
     """Of the rows of a file, which never changes, in memory."""
     try:
-        about = pq.read_metadata(path)
+        with open_parquet(path) as opened:
+            about = opened.metadata
     except DAMAGED as error:
         raise damaged(path, error) from error
     return sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
