@@ -122,6 +122,6 @@ def compare(
             complete,
         )
         warnings = of_counted(given.counted)
-    warnings += measured.arrivals.excluded
+    warnings += (*measured.arrivals.warnings, *measured.arrivals.excluded)
     warn([*warnings, *([] if measured.arrival_given else [NO_ARRIVALS])])
     return Comparison(measured, given.name)

@@ -128,7 +128,7 @@ def compare_orders(
         )
     name = ", ".join(files)
     write_summaries(summary or (), name, "", _checks(found))
-    for line in of_counted(given.counted):
+    for line in (*of_counted(given.counted), *found.arrivals.warnings):
         sys.stderr.write(f"warning: {line}\n")
     if not found.arrival_given:
         sys.stderr.write(f"{NO_ARRIVALS}\n")

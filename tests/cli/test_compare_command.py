@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import slackwater as sw
 from slackwater.engine.apps.compare.page import NO_ARRIVALS
 from slackwater.engine.apps.report.page.document import POLICY
 from slackwater.engine.cli.compare_command import _WIDTH
@@ -33,7 +34,7 @@ def records(arrivals: bool = True) -> list[dict[str, Any]]:
     return made
 
 
-TWO = ("--order", "none", "--order", "kslack:40ms", "--time-unit", "ms")
+TWO = ("--order", "none", "--order", "kslack:40ms", "--time-unit", "ms", "--clock", "exact")
 
 
 def cells(line: str) -> list[str]:
@@ -217,3 +218,18 @@ def test_where_no_order_is_complete_none_is_recommended(
     assert '<p class="word">NO ORDER IS RECOMMENDED</p>' in (here / "c/compare.html").read_text()
     cli(*command, "--order", f"kslack:{10**6}ms", "--guard", "off", "--out", "d")
     assert '<p class="word">RECOMMENDED</p>' in (here / "d/compare.html").read_text()
+
+
+def test_clocks_of_which_nothing_is_known_are_named(cli: Any, here: Path) -> None:
+    """What a clock is off looks like lateness, for which an order would wait."""
+    rows = [
+        {"source": name, "seq": n, "ts": 1000 * n - off, "arrival": 1000 * n + 20}
+        for n in range(9) for name, off in (("a", 0), ("b", 37_000))
+    ]  # fmt: skip
+    (here / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("compare", "--input", "two.jsonl", "--time-unit", "ms", "--order", "none")
+    assert "nothing is known of the clocks of a, b" in cli(*words).err
+    for said in ("exact", "b=37s±1ms"):
+        assert "nothing is known" not in cli(*words, "--clock", said).err
+    with pytest.warns(sw.SlackwaterWarning, match="nothing is known of the clocks of a, b"):
+        sw.compare(here / "two.jsonl", "none")

@@ -20,6 +20,7 @@ from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, Released
 from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.hosts.chain import Chain, ChainOutput, ChainSettings
 from slackwater.engine.hosts.clock_faults import excluded_lines
+from slackwater.engine.hosts.warnings import of_clocks
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.order.base import Guards, OrderSettings
@@ -271,7 +272,8 @@ class Arrivals:
 
     ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
     order by ref, by how much an earlier one exceeds it [ns], ascending. ``excluded``: a line per
-    source of which events were set aside, with the remedy.
+    source of which events were set aside, with the remedy. ``warnings``: of clocks of which nothing
+    is known, so that lateness may be theirs.
     """
 
     sites: int
@@ -281,6 +283,7 @@ class Arrivals:
     disorder: int
     lateness: np.ndarray
     excluded: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def slacks_for(self, shares: Sequence[float]) -> list[int]:
         """Least slacks [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
@@ -374,6 +377,7 @@ def arrivals(
         run.tally.out_of_order,
         np.sort(run.tally.lateness),
         tuple(excluded_lines(run.counters, log)),
+        tuple(of_clocks(run.counters)),
     )
 
 
