@@ -24,6 +24,7 @@ from slackwater.engine.log.row_export import PARQUET
 
 SUFFIX: Final = ".jsonl"
 _CLOSED: Final = re.compile(rf"(.+{re.escape(SUFFIX)})\.([0-9]{{12,}})-([0-9]{{15,}})")
+_INNER: Final = f"{SUFFIX}."
 _PIECE: Final = 1 << 20
 
 
@@ -64,8 +65,13 @@ def whole_lines(path: Path, size: float = inf) -> tuple[int, int]:
 def closed_files(folder: Path) -> dict[str, list[ClosedFile]]:
     """In the folder of a query, oldest first, by the name of the open file that follows them."""
     found: dict[str, list[ClosedFile]] = {}
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if name := _CLOSED.fullmatch(path.name):
+    if not folder.is_dir():
+        return found
+    with os.scandir(folder) as entries:
+        names = [name for name in (entry.name for entry in entries) if _INNER in name]
+    for each in names:
+        if name := _CLOSED.fullmatch(each):
+            path = folder / each
             with suppress(FileNotFoundError):  # it was removed meanwhile
                 seen = path.stat()
                 found.setdefault(name[1], []).append(
@@ -81,12 +87,18 @@ def closed_files(folder: Path) -> dict[str, list[ClosedFile]]:
 
 @dataclass(frozen=True, slots=True)
 class SiteFiles:
-    """Of a query and site, as they were at one look: ``path`` is the open file's."""
+    """Of a query and site, as they were at one look: ``name`` is the open file's."""
 
-    path: Path
+    folder: Path
+    name: str
     closed: Sequence[ClosedFile] = ()
     size: int = 0
     inode: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Of the open file."""
+        return self.folder / self.name
 
     @property
     def begin(self) -> int:
@@ -138,9 +150,9 @@ def site_files(folder: Path) -> dict[str, SiteFiles]:
     for name in {**opened, **closed}:
         files, seen = closed.get(name, []), opened.get(name)
         if seen is None or (files and files[-1].inode == seen.st_ino):  # closed since it was seen
-            found[name] = SiteFiles(folder / name, files)
+            found[name] = SiteFiles(folder, name, files)
         else:
-            found[name] = SiteFiles(folder / name, files, seen.st_size, seen.st_ino)
+            found[name] = SiteFiles(folder, name, files, seen.st_size, seen.st_ino)
     return found
 
 

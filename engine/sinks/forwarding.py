@@ -109,7 +109,7 @@ class FollowedFile:
     ) -> None:  # fmt: skip
         self.path = path
         self.position = position
-        self.files = SiteFiles(path)
+        self.files = SiteFiles(path.parent, path.name)
         """As they were when they were last looked at."""
         self._query = query
         self._site = path.name.removesuffix(SUFFIX)

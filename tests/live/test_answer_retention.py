@@ -119,6 +119,7 @@ def test_the_oldest_go_but_what_no_sink_has_delivered(limits: Limits, tmp_path: 
     files, said = grown(tmp_path), list[str]()
     for number in range(1, files + 1):
         life = life_of(tmp_path)
+        assert (life.said, life.engine.done) == ([], number - 1), "the state is of before a close"
         life.engine.upto(number)
         life.engine.save()
     life.end_at(files)
