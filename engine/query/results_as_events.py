@@ -372,14 +372,28 @@ def _counted_by(plan: Plan) -> tuple[Attribute, ...] | None:
     return tuple(chain(*map(attributes_in, (*checks.key, *limited))))
 
 
+def _ends_move(plan: Plan) -> bool:
+    """Whether the times of results of ``plan`` err by more than they say: borders of sessions and
+    ROWS are events, and say nothing of their clocks.
+    """
+    asked = asked_plan(plan)
+    if isinstance(asked, WindowPlan):
+        return asked.kind is not WindowKind.TIME
+    return any(map(_ends_move, sources_of(plan)))
+
+
 def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
     """The sources by name no result of which is sure to ``plan`` once clocks err: it may have taken
-    the place of another one, or another one may be hidden that would count beside it, or rule out
-    what it makes.
+    the place of another one, or come at another time, or another one may be hidden that would
+    count beside it, or rule out what it makes.
     """
     asked, varying = plan.plan, read_varying(plan)
-    hidden = any(map(hides, plan.sources))
-    choosing = frozenset(one.name for one in plan.sources if chooses(one))
+    alone = (
+        isinstance(asked, SeqPlan) and not isinstance(asked, RepeatPlan) and len(asked.steps) == 1
+    )
+    moving = frozenset(one.name for one in plan.sources if not alone and _ends_move(one))
+    hidden = bool(moving) or any(map(hides, plan.sources))
+    choosing = moving.union(one.name for one in plan.sources if chooses(one))
     if isinstance(asked, WindowPlan):
         doubted = hidden or _reads(asked.group_by, varying)
         return frozenset(one.name for one in plan.sources) if doubted else frozenset()

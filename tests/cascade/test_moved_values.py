@@ -94,6 +94,17 @@ LARGE = (
     "CREATE STREAM t AS SELECT count(*) AS n FROM events GROUP BY k HAVING n > 1 "
     "WINDOW TUMBLING 10; EVENT t p RETURN p.k AS k, p.ts AS t "
 )
+SESSIONS = (
+    "CREATE STREAM s AS SELECT count(*) AS n, min(n) AS l FROM events GROUP BY k WINDOW SESSION 6;"
+)
+BORDERS = {
+    "two sessions": SESSIONS + "EVENT SEQ(s p, s q) WITHIN 60 RETURN p.l AS x, q.l AS y",
+    "no session": SESSIONS + "EVENT SEQ(s p, !s r, s q) WITHIN 60 RETURN p.l AS x, q.l AS y",
+    "two of sessions": SESSIONS + "CREATE STREAM z AS EVENT s p RETURN p.l AS l; "
+    "EVENT SEQ(z p, z q) WITHIN 60 RETURN p.l AS x, q.l AS y",
+    "two rows": "CREATE STREAM s AS SELECT count(*) AS c, min(n) AS l FROM events GROUP BY k "
+    "WINDOW ROWS 2; EVENT SEQ(s p, s q) WITHIN 60 RETURN p.l AS x, q.l AS y",
+}  # fmt: skip
 FIRSTS = {
     "one of a length": PAIRS + "EVENT m p RETURN p.x AS x, p.y AS y "
     "EMIT AT MOST 1 EVERY 1000 BY p.gap",
@@ -178,6 +189,11 @@ FIRST = [
     (45, 0, "A", 1, 1),
 ]  # fmt: skip
 """The first window may have two as the third one has."""
+BESIDE = [
+    (6, 1, "A", 1, 1), (7, 1, "B", 1, 1), (8, 0, "A", 1, 0), (9, 0, "A", 1, 0),
+    (19, 1, "A", 1, 0), (25, 0, "A", 1, 1), (26, 0, "B", 1, 1), (34, 0, "A", 1, 1),
+]  # fmt: skip
+"""The first sessions of both keys, and the next ones, may come in either order."""
 ERRORS = st.sampled_from([(2, 2), (0, 3), (0, 0)])
 
 
@@ -219,9 +235,19 @@ def test_what_is_the_first_of_some_is_so_in_every_world(
     check(case, events, errors, seed)
 
 
+@pytest.mark.parametrize("case", BORDERS)
+@settings(max_examples=1, deadline=None)
+@given(events=EVENTS, errors=ERRORS, seed=st.integers(0, 99))
+@example(events=BESIDE, errors=(0, 3), seed=0)
+def test_what_is_made_of_sessions_is_so_in_every_world(
+    case: str, events: list[Event], errors: tuple[int, int], seed: int
+) -> None:
+    check(case, events, errors, seed)
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("case", CASES | CHOOSING | FIRSTS)
+@pytest.mark.parametrize("case", CASES | CHOOSING | FIRSTS | BORDERS)
 @settings(max_examples=100, deadline=None)
 @given(events=EVENTS, errors=ERRORS, seed=st.integers(0, 99))
 def test_what_is_confirmed_is_so_in_very_many_worlds(
@@ -231,7 +257,7 @@ def test_what_is_confirmed_is_so_in_very_many_worlds(
 
 
 def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) -> None:
-    text, found = (CASES | CHOOSING | FIRSTS)[case], dict[str, str]()
+    text, found = (CASES | CHOOSING | FIRSTS | BORDERS)[case], dict[str, str]()
     whole = cascade(text, stream(events, errors))
     assert cascade(text, stream(events, errors), cuts=(1, 2, 5)) == whole
     for each in net(whole[_last(text)]):
@@ -241,7 +267,7 @@ def check(case: str, events: list[Event], errors: tuple[int, int], seed: int) ->
         final = net(cascade(text, records)[_last(text)])
         true = {json.dumps(each["value"]) for each in final}
         assert sure <= true, "confirmed, and not so"
-        if "{1,2}" not in text and case not in {*LEFT_OUT, *CHOOSING, *FIRSTS}:
+        if "{1,2}" not in text and case not in {*LEFT_OUT, *CHOOSING, *FIRSTS, *BORDERS}:
             assert true <= found.keys(), "so, and left out"
     if not any(errors):
         assert sure == found.keys()
