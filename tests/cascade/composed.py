@@ -10,6 +10,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from slackwater.engine.hosts.chain import Chain, ChainSettings
@@ -19,6 +20,7 @@ from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.language.statements import statements
+from slackwater.engine.query.plan import Plan
 from tests.order.conftest import frame
 
 Records = list[dict[str, Any]]
@@ -28,8 +30,8 @@ def cascade(
     text: str, records: Records, order: str = "none", cuts: Sequence[int] = (),
     window: str = "horizon=60s", **options: Any,
 ) -> dict[str, Records]:  # fmt: skip
-    """All results by statement; the chain is restored at each cut."""
-    plans, _ = read_statements([text])
+    """All results by statement; the chain is restored at each cut, and then at the end, too."""
+    plans = plans_of(text)
     chosen = ChainSettings(
         parse_order(order), plans, guards=Guards(None), window=parse_window(window), **options
     )
@@ -40,10 +42,17 @@ def cascade(
             for plan, results in zip(plans, chain.process([frame(records[start:end])]).results,
                                      strict=True):  # fmt: skip
                 found[plan.name] += list(results)
-            chain = Chain.restored(chosen, "main", chain.to_bytes())
+            if cuts:
+                chain = Chain.restored(chosen, "main", chain.to_bytes())
     for plan, results in zip(plans, chain.finish().results, strict=True):
         found[plan.name] += list(results)
     return found
+
+
+@cache
+def plans_of(text: str) -> tuple[Plan, ...]:
+    """Of statements; worlds by the dozen are asked the same."""
+    return read_statements([text])[0]
 
 
 def single(text: str, records: Records, name: str, order: str = "none") -> Records:
