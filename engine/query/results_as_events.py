@@ -28,6 +28,7 @@ from slackwater.engine.query.plan import (
     COMPUTED,
     Aggregate,
     Attribute,
+    Checks,
     Computed,
     Constant,
     DerivedPlan,
@@ -372,6 +373,25 @@ def _counted_by(plan: Plan) -> tuple[Attribute, ...] | None:
     return tuple(chain(*map(attributes_in, (*checks.key, *limited))))
 
 
+def _is_of_one(asked: Plan) -> bool:
+    """Whether its results are matches of one event."""
+    of_one = isinstance(asked, SeqPlan) and len(asked.steps) == 1
+    return of_one and not isinstance(asked, RepeatPlan)
+
+
+def span_of(plan: Plan) -> int | None:
+    """How far apart results that ``plan`` reads may be and bear on each other [ns]; None: as far as
+    may be.
+    """
+    asked, facts = asked_plan(plan), facts_of(plan)
+    span = facts.match_ns if facts.is_pattern and not _is_of_one(asked) else facts.window_ns or 0
+    checks: Checks | None = getattr(asked, "checks", None)
+    if span is None or checks is None:
+        return span
+    counted = [one.within_ns for one in checks.lookups]
+    return span + max(*counted, checks.limit.every_ns if checks.limit else 0, 0)
+
+
 def _ends_move(plan: Plan) -> bool:
     """Whether the times of results of ``plan`` err by more than they say: borders of sessions and
     ROWS are events, and say nothing of their clocks.
@@ -388,9 +408,7 @@ def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
     count beside it, or rule out what it makes.
     """
     asked, varying = plan.plan, read_varying(plan)
-    alone = (
-        isinstance(asked, SeqPlan) and not isinstance(asked, RepeatPlan) and len(asked.steps) == 1
-    )
+    alone = _is_of_one(asked)
     moving = frozenset(one.name for one in plan.sources if not alone and _ends_move(one))
     hidden = bool(moving) or any(map(hides, plan.sources))
     choosing = moving.union(one.name for one in plan.sources if chooses(one))

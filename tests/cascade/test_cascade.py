@@ -113,6 +113,27 @@ def test_corrections_too_far_back_are_counted_and_change_nothing() -> None:
     assert first["value"]["n"] == 9 + 2 * (counts["results_corrected"] == 2)
 
 
+@pytest.mark.parametrize("clause", ["", " EMIT AT MOST 1 EVERY 500", " WITHIN 500"])
+def test_what_may_be_hidden_is_not_kept_for_ever_where_no_clock_errs(clause: str) -> None:
+    """Windows that HAVING may hide: those of the last 500 may bear on each other, no others."""
+    text = (
+        "CREATE STREAM t AS SELECT count(*) AS n FROM events HAVING n > 0 WINDOW TUMBLING 10;"
+        f"EVENT {'SEQ(t p, !t r)' if 'WITHIN' in clause else 't p'}{clause}"
+    )
+    plans, _ = read_statements([text])
+    chosen = ChainSettings(
+        parse_order("none"), plans, guards=Guards(None), window=parse_window("horizon=0")
+    )
+    chain = Chain(chosen, "main")
+    for start in range(0, 20_000, 1_000):
+        records = [{"source": "a", "seq": n, "ts": 10 * n, "arrival": 10 * n}
+                   for n in range(start, start + 1_000)]  # fmt: skip
+        chain.process([frame(records)])
+    counts = chain.counters()["queries"]["q2"]
+    assert counts["results_read"] > 19_000
+    assert counts["results_kept"] < 1_500
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

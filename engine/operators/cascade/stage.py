@@ -51,6 +51,7 @@ from slackwater.engine.query.results_as_events import (
     doubted_sources,
     facts_of,
     quantum_of,
+    span_of,
 )
 
 END: Final = 2**62
@@ -86,9 +87,7 @@ class DerivedStage(Restorable):
         self._quantum = quantum_of(plan)
         self._doubted = doubted_sources(plan)
         self._errs_from = INT_MAX
-        facts = facts_of(plan)
-        self._span = facts.match_ns if facts.is_pattern else facts.window_ns or 0
-        """How far apart results may be that bear on each other [ns]; None: as far as may be."""
+        self._span = span_of(plan)
         self._deciding = [VARIES_PREFIX + name for name in sorted(deciding_columns(plan))]
         self._inbox: list[DerivedRows] = []
         self._steps: dict[int, list[ProgressSteps]] = {n: [] for n in range(len(plan.sources))}
