@@ -122,6 +122,7 @@ def compare(
             complete,
         )
         warnings = of_counted(given.counted)
-    warnings += (*measured.arrivals.warnings, *measured.arrivals.excluded)
-    warn([*warnings, *([] if measured.arrival_given else [NO_ARRIVALS])])
+    found = measured.arrivals
+    unknown_arrivals = [] if measured.arrival_given else [NO_ARRIVALS]
+    warn([*found.excluded, *warnings, *found.warnings, *unknown_arrivals])
     return Comparison(measured, given.name)
