@@ -114,7 +114,9 @@ def test_kills_and_damage_leave_the_end_of_what_the_log_gives(seed: int) -> None
         assert closed_files(folder / "answers" / "w")
 
 
-@pytest.mark.parametrize("limits", [Limits(bytes=1), Limits(age_ns=60 * 10**9)])
+@pytest.mark.parametrize(
+    "limits", [Limits(bytes=1), pytest.param(Limits(age_ns=60 * 10**9), marks=pytest.mark.slow)]
+)
 def test_the_oldest_go_but_what_no_sink_has_delivered(limits: Limits, tmp_path: Path) -> None:
     files, said = grown(tmp_path), list[str]()
     for number in range(1, files + 1):

@@ -57,7 +57,7 @@ def rows(emissions: EmittedMatches, *, engine: bool = False) -> list[Row]:
 
 
 @pytest.mark.parametrize("method", [REALTIME, CORRECT])
-@pytest.mark.parametrize("share", [0.0, 0.18, 0.45])
+@pytest.mark.parametrize("share", [0.0, pytest.param(0.18, marks=pytest.mark.slow), 0.45])
 def test_a_memory_for_all_gives_what_the_engine_gives(
     run: PaperRun, method: str, share: float
 ) -> None:
@@ -118,7 +118,9 @@ def by_hand(
 
 @pytest.mark.parametrize("method", [REALTIME, CORRECT])
 @pytest.mark.parametrize("share", [0.1, 0.45])
-@pytest.mark.parametrize("buffer", [1, 4, 15, 60])
+@pytest.mark.parametrize(
+    "buffer", [1, 15, *(pytest.param(each, marks=pytest.mark.slow) for each in (4, 60))]
+)
 def test_each_result_leaves_when_memory_or_files_have_it(
     run: PaperRun, method: str, share: float, buffer: int
 ) -> None:
