@@ -146,13 +146,17 @@ def test_an_input_by_uri(here: Path, cli: Callable[..., Any]) -> None:
 
 def test_what_cannot_be_one_input(here: Path, cli: Callable[..., Any]) -> None:
     (here / "a.csv").write_text("ts,v\n10,1\n", encoding="utf-8")
+    (here / "link.csv").symlink_to("a.csv")
     (here / "b.csv").write_text("ts,v\n10,off\n", encoding="utf-8")
     (here / "c.jsonl").write_text('{"ts": 1, "arrival": 5}\n', encoding="utf-8")
     assert cli("log", "import", "a.csv", "--out", "a.log").code == 0
     for inputs, said in (
         (("a.csv", "b.csv"), 'b.csv: attribute "v" is text here and a number in a.csv'),
         (("a.csv", "c.jsonl"), "a.csv, c.jsonl: 1 of 2 rows give their arrival"),
-        (("a.csv", "a.csv"), "a.csv: is given twice as an input"),
+        (("a.csv", "a.csv"), "a.csv: is given twice as an input; leave out one"),
+        (("a.csv", "./a.csv"), "./a.csv: is given twice as an input, also as a.csv; leave out one"),
+        (("a.csv", "link.csv"), "link.csv: is given twice as an input, also as a.csv"),
+        (("-", "-"), "-: is given twice as an input"),
         (("a.csv", "a.log"), "a.log: is an arrival log, and is an input of its own"),
         (("x*.csv",), "x*.csv: no file is named so"),
         (("ftp://host/a.csv",), "ftp://host/a.csv: cannot be read: Unrecognized filesystem type"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import glob
+import os
 import re
 import shutil
 import tempfile
@@ -95,9 +96,13 @@ def files_of(sources: Sequence[str], copying: Copying = silent) -> list[str]:
             found += files
         else:
             found += _in_folder(source)
-    for path, times in Counter(found).items():
-        if times > 1:
-            raise UserError(f"{path}: is given twice as an input; leave out one")
+    known: dict[str, str] = {}
+    for path in found:
+        file = path if path == STDIN else os.path.realpath(path)
+        if file in known:
+            also = "" if known[file] == path else f", also as {known[file]}"
+            raise UserError(f"{path}: is given twice as an input{also}; leave out one")
+        known[file] = path
     return found
 
 
