@@ -231,6 +231,20 @@ def test_the_remedy_for_an_id_works(here: Path, cli: Callable[..., Any]) -> None
     assert [row["value"] for row in _rows(ran.out)] == [{"count(*)": 1}]
 
 
+@pytest.mark.parametrize("key", ["seq", "fcnt"])
+def test_numbers_that_json_has_as_texts(key: str, here: Path, cli: Callable[..., Any]) -> None:
+    rows = [{"ts": n, "source": n % 2, key: str(n // 2), "v": n} for n in range(6)]
+    (here / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = json.loads(cli("look", "t.jsonl", "--json").out)
+    assert f"--map seq={key}" in found["command"]
+    assert "--map source=source" in found["command"]
+    assert cli(*shlex.split(found["command"])[1:]).code == 0
+    ran = cli("order", "--input", "t.jsonl", "--map", "source=source", "--map", f"seq={key}")
+    assert [(row["source"], row["seq"]) for row in _rows(ran.out)] == [
+        (str(n % 2), n // 2) for n in range(6)
+    ]
+
+
 SYNCED = (
     '{"kind": "sync", "source": "a", "offset": 0, "delay": 1, "arrival": 1}\n'
     '{"source": "a", "ts": 1700000000000000000, "arrival": 2}\n'

@@ -42,6 +42,8 @@ CASES = {
     "float time": ('{"ts": 4.5}', '"ts" must be an integer, not 4.5; write whole numbers in a finer --time-unit, or give the --time-unit that it is in'),
     "text time": ('{"ts": "four"}', '"ts" must be an integer, not "four", nor a time such as 2026-03-01T12:00:00Z'),
     "bool time": ('{"ts": true}', '"ts" must be an integer, not true, nor a time such as 2026-03-01T12:00:00Z'),
+    "text seq": ('{"ts": 1, "seq": "7"}', '"seq" must be an integer, not "7"; --map seq=seq takes it as a number'),
+    "word seq": ('{"ts": 1, "seq": "x7"}', '"seq" must be an integer, not "x7"'),
     "bool seq": ('{"ts": 1, "seq": false}', '"seq" must be an integer, not false'),
     "number type": ('{"ts": 1, "type": 3}', '"type" must be text, not 3; --map type=type takes it as text'),
     "number source": ('{"ts": 1, "source": 3}', '"source" must be text, not 3; --map source=source takes it as text'),

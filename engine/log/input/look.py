@@ -83,6 +83,7 @@ _REMEDIES: Final = re.compile(
     rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short|format) ([a-z]+)"
 )
 """Options that a refusal names with their value."""
+_TAKES: Final = re.compile(r"--map ([a-z_]+)=([a-z_]+) takes it as")
 
 
 class Column(Struct):
@@ -262,6 +263,8 @@ def _repaired(form: InputForm, fault: str) -> InputForm:
         name = option.replace("time-", "").replace("-", "_")
         if getattr(form, name) in (None, "bad"):
             return replace(form, **{name: value})
+    for target, key in _TAKES.findall(fault):
+        return replace(form, mapping={**form.mapping, target: key})
     return form
 
 

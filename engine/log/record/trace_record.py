@@ -29,6 +29,9 @@ INT_FIELDS: Final = (
 )  # fmt: skip
 TEXT_FIELDS: Final = (r.KIND, r.SITE, r.STREAM, r.SOURCE, r.CLOCK, r.TYPE)
 _TIMES: Final = frozenset({r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION})
+COUNTS: Final = frozenset(INT_FIELDS) - _TIMES
+INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+"""A text that a count may be, where a mapping names its key."""
 BEYOND: Final = "is beyond 64 bits"
 _NO_INTEGER: Final = "is not an integer"
 INT64_MIN: Final = -(2**63)
@@ -231,7 +234,9 @@ def _field_fault(name: str, value: Any) -> str | None:
 
 def _int_fault(name: str, value: Any) -> str | None:
     if type(value) is not int:
-        return f"{quoted(name)} must be an integer, not {quoted(value)}"
+        whole = isinstance(value, str) and INTEGER.fullmatch(value)
+        remedy = f"; --map {name}={name} takes it as a number" if whole else ""
+        return f"{quoted(name)} must be an integer, not {quoted(value)}{remedy}"
     return _scalar_fault(quoted(name), value)
 
 
