@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
+from slackwater.edge_agent.timesync import ClockStatus
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.server.watch.source_figures import (
     EACH_LEAST,
@@ -198,6 +199,38 @@ def test_the_bound_grows_with_the_age_of_the_sync() -> None:
     assert figures.bound_ns(0, S) == 501 + 1001
     assert figures.bound_ns(0, 11 * S) == 501 + 1001 + 10 * 1001
     assert [tuple(point) for point in figures.history.points(0)] == [(S, 1001, 1502)]
+
+
+@pytest.mark.parametrize(
+    ("precision", "status"), [(1, ClockStatus.UNKNOWN), (None, ClockStatus.SYNCHRONIZED)]
+)
+def test_a_clock_that_a_new_start_cannot_compare_is_unknown(
+    precision: int | None, status: ClockStatus
+) -> None:
+    def sync(arrival: int, offset: int | None, precision: int | None) -> dict[str, Any]:
+        return {
+            r.KIND: Kind.SYNC.value, r.SOURCE: "a", r.TS: arrival, r.ARRIVAL: arrival,
+            r.OFFSET: offset, r.DELAY: offset and 0, r.PRECISION: precision, r.SKEW_ERROR_PPB: None,
+        }  # fmt: skip
+
+    def take(*records: dict[str, Any]) -> None:
+        batch = pa.RecordBatch.from_pylist(list(records))
+        kind = batch.schema.get_field_index(r.KIND)
+        batch = batch.set_column(kind, r.KIND, batch[kind].cast(pa.int8()))
+        source = batch.schema.get_field_index(r.SOURCE)
+        figures.append(
+            Frame("x", batch.set_column(source, r.SOURCE, batch[source].dictionary_encode()))
+        )
+
+    figures = SourceFigures(Nowhere(), 10)
+    take(sync(S, 3 * S, 1))
+    assert figures.status(0, S) is ClockStatus.SYNCHRONIZED
+    take(sync(2 * S, 3 * S, 1), sync(2 * S, None, precision))
+    assert figures.status(0, 2 * S) is status
+    events_at(figures, range(3, 4), 1)
+    assert figures.means(4 * S).lag[0] == pytest.approx(0.04 - 3)  # by the offset of before
+    take(sync(4 * S, 2 * S, 1))
+    assert figures.status(0, 4 * S) is ClockStatus.SYNCHRONIZED
 
 
 @given(

@@ -339,7 +339,9 @@ class SourceFigures:
     def _syncs(
         self, batch: pa.RecordBatch, rows: np.ndarray, arrival: np.ndarray, kind: np.ndarray
     ) -> None:
-        """Takes over what syncs say; of an announcement without an offset nothing."""
+        """Takes over what syncs say. One that has a precision alone says that the source started
+        again and cannot compare its clock, which is unknown until the next sync.
+        """
         if r.OFFSET not in batch.schema.names:
             return
         said = batch.column(r.OFFSET).is_valid().to_numpy(zero_copy_only=False)
@@ -349,8 +351,12 @@ class SourceFigures:
         if r.CLOCK in batch.schema.names:
             codes, clocks = string_codes(batch.column(r.CLOCK))
         before: tuple[int, int, int] | None = None
-        for place in np.flatnonzero(said & (kind == Kind.SYNC) & (rows >= 0)).tolist():
+        says = said | (fields[r.PRECISION] > 0)
+        for place in np.flatnonzero(says & (kind == Kind.SYNC) & (rows >= 0)).tolist():
             row = int(rows[place])
+            if not said[place]:
+                self.columns["synced"][row] = NEVER
+                continue
             sync = ClockSync(
                 offset=int(fields[r.OFFSET][place]), delay=int(fields[r.DELAY][place]),
                 precision=int(fields[r.PRECISION][place]),
@@ -394,6 +400,8 @@ class SourceFigures:
             sync = self._sync(row) if name == own else self.devices.of(key, name)
             if sync is not None:
                 offset[number], bound[number] = sync.offset, sync.bound_ns(now)
+            elif name == own:  # nothing better is known than what it had before its start
+                offset[number] = self.columns["offset"][row]
         return _Stamped(stamps, place, offset[place], bound[place])
 
     def _against_bounds(
