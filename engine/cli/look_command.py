@@ -114,11 +114,12 @@ def alternatives(sources: Sequence[str], found: Look) -> list[tuple[str, str]]:
             commands.append(("some clock may be wrong", shlex.join(words)))
         return commands
     exact = going_on(sources, found, None, "--clock", "exact")
-    off = going_on(sources, found, None, "--clock", f"{names[0]}=-3.2s±0.1s")
+    name = next(each for each in names if each != r.DEFAULT_SOURCE)  # of which files may be clocks
+    off = going_on(sources, found, None, "--clock", f"{name}=-3.2s±0.1s")
     return [
         *commands,
         ("one clock stamped all", exact),
-        (f"the clock of {names[0]} is off, as here 3.2 s fast, give or take 0.1 s", off),
+        (f"the clock of {name} is off, as here 3.2 s fast, give or take 0.1 s", off),
     ]
 
 

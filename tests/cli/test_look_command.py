@@ -139,6 +139,26 @@ def test_files_of_devices_and_files_of_streams(here: Path, cli: Callable[..., An
     assert "if the clock of c is off" in shown  # two files may have two clocks
 
 
+@pytest.mark.parametrize("names", [("a.csv", "b.csv", "c.csv"), ("c.csv", "b.csv", "a.csv")])
+def test_what_any_file_has_counts(
+    names: tuple[str, ...], here: Path, cli: Callable[..., Any]
+) -> None:
+    """Rows of one file name their source, so the names of the files are none."""
+    texts = ("ts,v,device\n1,1,d\n2,2,d\n", "ts,u\n1,5\n2,offline\n", "ts,source\n1,z\n2,\n")
+    for name, text in zip(names, texts, strict=True):
+        (here / name).write_text(text, encoding="utf-8")
+    found = json.loads(cli("look", ".", "--json").out)
+    assert found["fault"] is None
+    assert sorted(each["name"] for each in found["columns"]) == ["device", "source", "ts", "u", "v"]
+    assert "--null offline" in found["command"]
+    assert "--source-from name" not in found["command"]
+    commands = [found["command"], *(each["command"] for each in found["alternatives"])]
+    assert any("--clock 'z=" in each for each in commands)
+    for command in commands:
+        ran = cli(*shlex.split(command)[1:])
+        assert ran.code == 0, ran.err
+
+
 def test_what_a_user_says_is_not_guessed(here: Path, cli: Callable[..., Any]) -> None:
     (here / "eu.csv").write_text(EU, encoding="utf-8")
     found = json.loads(cli("look", "eu.csv", "--map", "ts=Zeitstempel", "--json").out)

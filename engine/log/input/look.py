@@ -129,7 +129,7 @@ class Look(Struct):
 
 
 def look(sources: Sequence[str], given: InputForm, copying: Copying = silent) -> Look:
-    """What is in the inputs; columns are those of the first.
+    """What is in the inputs; columns are those of all files.
 
     Args:
         sources: paths of files, a folder of Parquet files or an arrival log; globs and folders.
@@ -147,11 +147,14 @@ def look(sources: Sequence[str], given: InputForm, copying: Copying = silent) ->
         return found
     form = given if given.encoding else replace(given, encoding=_encoding_of(files, kind))
     form = form if kind is not InputKind.CSV or given.header else _headed(source, form)
-    samples = _samples(source, kind, form)
-    columns = [_column(name, samples) for name in samples.rows]
-    found = Look(str(kind), columns, _guessed(columns, form))
-    if len(files) > 1:
-        found.form = _named_by_files(found, files, form)
+    samples = [_samples(source, kind, form), *_others(files[1:], form, SAMPLE_ROWS // len(files))]
+    together = _together(samples)
+    columns = [_column(name, together) for name in together.rows]
+    shared = set[str](together.rows).intersection(*(each.rows for each in samples))
+    found = Look(str(kind), columns, _guessed(columns, form, shared))
+    if len(files) > 1 and not given.named_by_file:
+        by_file = _named_by_files(columns, alike=len(shared) == len(columns))
+        found.form = replace(found.form, named_by_file=by_file)
     found.options = options_of(given, found.form)
     for _ in range(_TRIES):
         try:
@@ -240,21 +243,13 @@ def options_of(given: InputForm, form: InputForm) -> list[str]:
     return words
 
 
-def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> InputForm:
+def _named_by_files(columns: Sequence[Column], *, alike: bool) -> tuple[str, ...]:
     """Files are of one device each, with a clock of its own; those that differ, and have no types,
     are streams, too.
     """
-    other = kind_of(files[1], given)
-    if other is InputKind.LOG:
-        return found.form  # the reader says what to do
-    form = _headed(files[1], given) if other is InputKind.CSV and not given.header else given
-    names = set(_samples(files[1], other, form).rows)
-    alike = names == {each.name for each in found.columns}
-    known = {each.field for each in found.columns}
+    known = {each.field for each in columns}
     fields = (r.SOURCE,) if alike or r.TYPE in known else (r.SOURCE, r.STREAM)
-    if given.named_by_file:
-        return found.form
-    return replace(found.form, named_by_file=tuple(each for each in fields if each not in known))
+    return tuple(each for each in fields if each not in known)
 
 
 def _repaired(form: InputForm, fault: str) -> InputForm:
@@ -288,6 +283,34 @@ class _Sample(NamedTuple):
     comma: bool = False
     nested: Set[str] = frozenset()
     typed: bool = True
+
+
+def _together(samples: Sequence[_Sample]) -> _Sample:
+    """Rows of several files as of one: a column that a file lacks has no values there."""
+    rows: dict[str, list[Any]] = {}
+    count = 0
+    for sample in samples:
+        more = max(map(len, sample.rows.values()), default=0)
+        for name in dict.fromkeys([*rows, *sample.rows]):
+            rows.setdefault(name, [None] * count).extend(sample.rows.get(name, [None] * more))
+        count += more
+    return _Sample(
+        rows,
+        any(each.comma for each in samples),
+        frozenset[str]().union(*(each.nested for each in samples)),
+        all(each.typed for each in samples),
+    )
+
+
+def _others(files: Sequence[str], given: InputForm, rows: int) -> Iterator[_Sample]:
+    """So many rows, and at least one, of each of the other files."""
+    for file in files:
+        kind = kind_of(file, given)
+        if kind is InputKind.LOG:
+            return  # the reader says what to do
+        form = _headed(file, given) if kind is InputKind.CSV and not given.header else given
+        found = _samples(file, kind, form)
+        yield found._replace(rows={name: each[: rows or 1] for name, each in found.rows.items()})
 
 
 def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
@@ -420,8 +443,10 @@ def _number_type(values: np.ndarray, *, whole: bool) -> tuple[str, str | None]:
     return ("int" if whole else "number"), None
 
 
-def _guessed(columns: list[Column], form: InputForm) -> InputForm:
-    """Marks which column is what, and gives the form that says so."""
+def _guessed(columns: list[Column], form: InputForm, shared: Set[str]) -> InputForm:
+    """Marks which column is what, and gives the form that says so; ``shared``: columns that all
+    files have, as a mapping needs.
+    """
     mapping = dict(form.mapping)
     for target, name in mapping.items():
         for each in columns:
@@ -448,7 +473,10 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
         if target in form.mapping or any(each.field == target for each in columns):
             continue
         free = [each for each in columns if each.field is None and fits[target](each)]
-        named = [each for each in free if _rank(each.name, target) < _NO_RANK]
+        named = [
+            each for each in free
+            if each.name in shared and _rank(each.name, target) < _NO_RANK
+        ]  # fmt: skip
         best = min(named, key=lambda each: (each.lacking, _rank(each.name, target)), default=None)
         why = "by its name"
         if best is None and target == r.TS:
@@ -468,8 +496,9 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
     units = [each.unit for each in columns if each.field in (r.TS, r.ARRIVAL) and each.unit]
     unit = form.unit or next((each for each in units if each != "ns"), None)
     attrs = form.attrs
-    if attrs is None and any(each.type in UNFIT for each in columns):
-        attrs = [each.name for each in columns if each.field is None and each.type not in UNFIT]
+    rest = [each for each in columns if each.field is None]
+    if attrs is None and any(each.type in UNFIT for each in rest):
+        attrs = [each.name for each in rest if each.type not in UNFIT]
     nulls = list(form.nulls)
     for each in columns:
         nulls += [word for word in each.nulls if each.field is None and word not in nulls]
