@@ -22,7 +22,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.describe import LogSummary, readable_duration
 from slackwater.engine.log.input.input_read import PLAIN_FORM
-from slackwater.engine.log.input.look import UNFIT, Column, Look, look, options_of
+from slackwater.engine.log.input.look import UNFIT, Column, Look, is_called, look, options_of
 from slackwater.engine.log.record.times import instant_text
 from slackwater.engine.query.analysis.cascade import read_statements
 
@@ -131,7 +131,7 @@ def _question(found: Look, scale: int) -> str:
         each for each in found.columns
         if each.field is None and each.type in ("number", "int") and not found.skipped
         and each.attribute
-        and not (each.type == "int" and _CODE.fullmatch(each.name.rpartition(".")[2]))
+        and not (each.type == "int" and _is_code(each.name.rpartition(".")[2]))
     ]  # fmt: skip
     numbers = [each for each in numbers if each.distinct > 1] or numbers
     numbers.sort(key=lambda each: each.type == "int")  # which may be a code or a count
@@ -141,6 +141,11 @@ def _question(found: Look, scale: int) -> str:
     values = ", ".join([*(f"avg({name})" for name in named[:_AVERAGES_MAX]), "count(*)"])
     size = _window(found.summary, scale)
     return f"SELECT {values}{group} WINDOW TUMBLING {size}"
+
+
+def _is_code(name: str) -> bool:
+    """Whether whole numbers called so name or count events."""
+    return _CODE.fullmatch(name) is not None or is_called(name, r.SEQ)
 
 
 def _name(column: Column) -> str:

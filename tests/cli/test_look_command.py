@@ -346,8 +346,8 @@ def test_what_all_rows_have_is_likelier_the_source(here: Path, cli: Callable[...
 
 
 def test_ids_and_constants_are_not_averaged(here: Path, cli: Callable[..., Any]) -> None:
-    rows = "".join(f"{n},{n % 2},7,{20 + n},{n}.5\n" for n in range(5))
-    (here / "c.csv").write_text("ts,orderId,port,temp,v_no\n" + rows)
+    rows = "".join(f"{n},{n % 2},7,{20 + n},{n}.5,{n % 2}\n" for n in range(5))
+    (here / "c.csv").write_text("ts,orderId,port,temp,v_no,FCnt\n" + rows)
     command = json.loads(cli("look", "c.csv", "--json").out)["command"]
     assert "SELECT avg(v_no), avg(temp), count(*) " in command
 

@@ -475,7 +475,7 @@ def _guessed(columns: list[Column], form: InputForm, shared: Set[str]) -> InputF
         free = [each for each in columns if each.field is None and fits[target](each)]
         named = [
             each for each in free
-            if each.name in shared and _rank(each.name, target) < _NO_RANK
+            if each.name in shared and is_called(each.name, target)
         ]  # fmt: skip
         best = min(named, key=lambda each: (each.lacking, _rank(each.name, target)), default=None)
         why = "by its name"
@@ -536,13 +536,18 @@ def _rank(name: str, target: str) -> int:
     return min(places, default=_NO_RANK)
 
 
+def is_called(name: str, target: str) -> bool:
+    """Whether devices, gateways or databases call the field ``target`` so."""
+    return _rank(name, target) < _NO_RANK
+
+
 def _like_a_time(columns: Sequence[Column]) -> Column | None:
     """A column of texts with digits that is called as event times are: the reader says which of
     them it cannot read.
     """
     texts = [
         each for each in columns
-        if each.field is None and each.type == "text" and _rank(each.name, r.TS) < _NO_RANK
+        if each.field is None and each.type == "text" and is_called(each.name, r.TS)
         and all(map(_DIGIT.search, each.samples))
     ]  # fmt: skip
     return min(texts, key=lambda each: _rank(each.name, r.TS), default=None)

@@ -61,10 +61,16 @@ def plan_columns(
     Raises:
         UserError: an unknown field or column, two columns of one name or for one attribute.
     """
-    columns = [each for each in columns if each]  # one without a name could not be asked for
-    twice = sorted({each for each in columns if columns.count(each) > 1})
-    if twice:
-        raise UserError(f'{name}:1: column "{twice[0]}" is there twice; rename one')
+    places: dict[str, int] = {}
+    for place, each in enumerate(columns, 1):
+        if each in places:
+            raise UserError(
+                f'{name}:1: column "{each}" is there twice; rename one (columns {places[each]} and '
+                f"{place}); of CSV, --header names all, and --skip-lines leaves out this line"
+            )
+        if each:  # one without a name could not be asked for
+            places[each] = place
+    columns = list(places)
     fields: dict[str, str] = {}
     named: dict[str, str] = {}
     for target, column in mapping.items():
