@@ -40,6 +40,7 @@ class Results(ClosesItself):
     """Results on disk: matches and windows of ``query``, the events of ``order``.
 
     Iterating gives each as a dict, one at a time: the fields of a line of the command's output.
+    Times with fractions are floats there; ``time_unit="ns"`` and tables have them exactly.
     A finite input gives final results, each once, in order of time; a log and Spark give changes,
     ``+`` and ``-`` for retracted. ``final()`` and ``changes()`` give the one and the other.
     A context manager; without ``with``, its temporary folder goes with it.
