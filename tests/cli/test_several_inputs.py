@@ -134,6 +134,32 @@ def test_files_of_several_kinds_and_types(
     assert _sums(ran) == {"a": (2, 3), "b": (1, 2.5), "c": (1, 4)}
 
 
+@pytest.mark.parametrize(
+    ("names", "clocks"),
+    [
+        (("part-0.parquet", "part-1.parquet"), ["s0"]),
+        (("day=1/a.parquet", "day=2/a.parquet"), ["s0"]),
+        (("door.parquet", "oven.parquet"), ["door", "oven"]),
+        (("door.parquet", "oven.csv"), ["door", "oven"]),
+        (("part-0.parquet", "oven.csv"), ["oven", "part-0"]),
+        (("DOOR.CSV", "oven.csv"), ["DOOR", "oven"]),
+        (("door/part-0.parquet", "oven/part-1.parquet"), ["part-0", "part-1"]),
+    ],
+)  # fmt: skip
+def test_a_folder_is_one_table_where_its_files_are_parts(
+    names: tuple[str, ...], clocks: list[str], here: Path, cli: Callable[..., Any]
+) -> None:
+    for count, name in enumerate(names):
+        file = here / "folder" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix.lower() == ".csv":
+            file.write_text(f"ts,v\n{count},1\n")
+        else:
+            pq.write_table(pa.table({"ts": [count], "v": [1]}), file)
+    ran = cli("clocks", "folder", "--json")
+    assert [each["name"] for each in json.loads(ran.out)["clocks"]] == clocks, ran.err
+
+
 def test_an_input_by_uri(here: Path, cli: Callable[..., Any]) -> None:
     (here / "a 1.csv").write_text("ts,v\n10,1\n", encoding="utf-8")
     query = ("query", "SELECT sum(v) AS s WINDOW TUMBLING 100", "--clock", "exact", "--quiet")

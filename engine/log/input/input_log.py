@@ -169,16 +169,30 @@ def _unreadable(source: str, error: Exception) -> UserError:
 def _in_folder(source: str) -> list[str]:
     """The files of a folder that is neither a table of Parquet nor a log; else the path itself."""
     folder = Path(source)
-    if source == STDIN or not folder.is_dir() or table_files(source) or (folder / "log").is_dir():
+    if source == STDIN or not folder.is_dir() or (folder / "log").is_dir():
         return [source]
-    files = sorted(
-        str(file)
-        for file in folder.rglob("*")
+    files = [
+        file
+        for file in sorted(folder.rglob("*"))
         if file.is_file()
-        and set(file.suffixes[-2:]) & FILE_SUFFIXES
+        and {each.lower() for each in file.suffixes[-2:]} & FILE_SUFFIXES
         and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    ]
+    parts = table_files(source)
+    if not files or (parts and _folder_kind(folder) is InputKind.LOG):
+        return [source]
+    is_table = len(parts) == len(files) and _are_parts(folder, files)
+    return [source] if is_table else list(map(str, files))
+
+
+def _are_parts(folder: Path, files: Sequence[Path]) -> bool:
+    """Whether files are named as Spark names parts of a table, and folders as its partitions."""
+    inner = [file.relative_to(folder) for file in files]
+    return all(
+        (each.name.startswith("part") or len(each.parts) > 1)
+        and all("=" in part for part in each.parts[:-1])
+        for each in inner
     )
-    return files or [source]
 
 
 class SeveralRead(InputRead):
