@@ -100,7 +100,7 @@ class SpoolPump:
             await self._send_on()
 
     async def _renew(self, received: Sequence[int]) -> None:
-        """The disk has lost events that the gateway has: what is new is sent by a new start."""
+        """The disk has lost what the gateway has: what is new is sent by a new start."""
         lost = [
             f"{self.outbox.start.streams[i].name} (the gateway has {have}, this disk {own})"
             for i, (have, own) in enumerate(zip(received, self.outbox.start.unsent, strict=True))
@@ -116,9 +116,13 @@ class SpoolPump:
         former = self.driver
         self._acked_before = self.acked_events()
         self._begin()
+        what = f"events of stream {', '.join(lost)}" if lost else "how far it was sent"
+        twice = self.outbox.counts["possible_duplicates"]
         self._tellings.tell(
-            f"{self.outbox.folder}: the disk has lost events of stream {', '.join(lost)}; what is "
-            f"new is sent as a new start, incarnation {self.outbox.start.incarnation}"
+            f"{self.outbox.folder}: the disk has lost {what}; what is new is sent as a new start, "
+            f"incarnation {self.outbox.start.incarnation}"
+            + f"; {twice} of its events may be in the log already"
+            * (twice > 0)
         )
         former.notify()
         await former.close()

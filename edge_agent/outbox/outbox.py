@@ -212,7 +212,9 @@ class Outbox:
         self.folder = folder
         """Folder of ``files``, for messages."""
         self.counts: Counter[str] = Counter()
-        """``store_failed``: times that who or how far could not be stored."""
+        """``store_failed``: times that who or how far could not be stored;
+        ``possible_duplicates``: see ``renew``.
+        """
         self._files = files
         known = load(files, POSITION) or {}
         acked = [int(known.get(stream.name, 0)) for stream in start.streams]
@@ -220,11 +222,11 @@ class Outbox:
             Spool(files, index, most, min(segment_bytes, max(most // 8, 1)), acked[index])
             for index, most in enumerate(bytes_max)
         ]
-        nexts = [spool.next for spool in self.spools]
+        self._found = nexts = [spool.next for spool in self.spools]
         self.keys = StoredKeys(files, self.spools)
         self.intervals = Journal(files, nexts, [spool.committed for spool in self.spools])
         # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
-        before = start.unsent if start.quiet else [spool.next for spool in self.spools]
+        before = start.unsent if start.quiet else nexts
         unsent = [min(old, spool.next) for old, spool in zip(before, self.spools, strict=True)]
         self.counters = start.counters
         """Of devices, as the process before left them; what a killed one knew is not there."""
@@ -260,6 +262,10 @@ class Outbox:
         does not have, are sent by it, with the numbers that they have on the disk. ``draw``: 64
         random bits.
 
+        In a copy that was made before its events were sent, the gateway has what no process of this
+        disk has sent. As a disk that lost numbers and used them again looks the same, these events
+        are sent, too, and counted as ``possible_duplicates``.
+
         Raises:
             OSError: it could not be stored, so it must not be used; may be called again.
         """
@@ -272,6 +278,8 @@ class Outbox:
         )  # fmt: skip
         store(self._files, START, start.as_dict())
         self.start = start
+        for have, ack, found in zip(received, self._acked, self._found, strict=True):
+            self.counts["possible_duplicates"] += max(min(have, found) - ack, 0)
         for spool, ack in zip(self.spools, self._acked, strict=True):
             spool.rewind(ack)
 

@@ -91,8 +91,9 @@ class SpooledSession(AgentSession):
         self.heard = False
         """Whether a gateway has welcomed this process."""
         self.received_beyond: tuple[int, ...] | None = None
-        """Per stream what the gateway has, when that is more than was sent as far as is known: the
-        disk has lost some. The session has failed then.
+        """Per stream what the gateway has, when that is more than was sent as far as is known, or
+        it has control numbers of a later process: the disk has lost some, or was restored from a
+        copy. The session has failed then.
         """
         self.intervals: SpooledIntervals = SpooledIntervals(settings.pull_back_bytes)
         self._unsent = list(resumed.unsent)
@@ -147,7 +148,13 @@ class SpooledSession(AgentSession):
     # --- inside
 
     def _take(self, link: PooledConnection, message: m.Message, now: Now) -> None:
-        if isinstance(message, m.Welcome | m.Ack) and self._beyond(message.next_seqs):
+        is_later = (
+            isinstance(message, m.Welcome)
+            and not self.heard
+            and self._is_resumed()
+            and message.control_next > self._control_first
+        )
+        if is_later or (isinstance(message, m.Welcome | m.Ack) and self._beyond(message.next_seqs)):
             self.received_beyond = message.next_seqs
             detail = "the gateway has events that this disk has lost"
             self._fail(m.ErrorMessage(NUMBERS_LOST, detail, retry=False))
@@ -156,10 +163,14 @@ class SpooledSession(AgentSession):
         if isinstance(message, m.Welcome) and link.state is LinkState.READY:
             self.heard = True
 
+    def _is_resumed(self) -> bool:
+        """Of any new start ``Numbers.foreign`` says whether the gateway knows too much."""
+        return self._numbers.welcomed or self._numbers.again
+
     def _beyond(self, received: tuple[int, ...]) -> bool:
         """Whether the gateway has numbers that no process has sent, as far as is known."""
-        if not (self._numbers.welcomed or self._numbers.again):
-            return False  # as of any new start: ``Numbers.foreign``
+        if not self._is_resumed():
+            return False
         sent = self._offered if self.heard else self._unsent
         known = map(max, sent, self.acked_seqs())
         return any(have > own for have, own in zip(received, known, strict=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import time
@@ -85,6 +86,56 @@ def test_a_disk_that_lost_what_was_sent_begins_a_new_start(field: Field) -> None
     former, new = sorted({incarnation for incarnation, _, _ in found})
     assert {v for incarnation, _, v in found if incarnation == former} == set(range(200))
     assert new > former
+
+
+def test_a_copy_from_before_its_events_were_sent_says_that_they_come_twice(field: Field) -> None:
+    """A disk that used numbers again looks the same, and its events would be lost."""
+    name = agent_with_outbox(field)
+    gateway = field.serve()
+    first = fed(field, name, range(20))
+    until(lambda: len(field.values("door")) == 20, "the events in the log")
+    first.end()
+    gateway.end()
+    second = fed(field, name, range(20, 25))
+    until(lambda: on_disk(field) == 25, "the events on the disk")
+    shutil.copytree(field.folder / "outbox", field.folder / "copy")
+    gateway = field.serve()
+    until(lambda: len(field.values("door")) == 25, "the events in the log")
+    second.end()
+    restore(field, "copy")
+    last = fed(field, name, range(100, 103))
+    end_in_order(field, last)
+    assert gateway.end() == 0
+    assert "the gateway has 25, this disk 20" in last.text
+    assert "; 5 of its events may be in the log already" in last.text
+    assert field.values("door") == [*range(25), *range(20, 25), *range(100, 103)]
+
+
+@pytest.mark.parametrize("later", [1, 3])
+def test_a_copy_from_before_other_processes_is_a_new_start(field: Field, later: int) -> None:
+    """The gateway has no events that the copy lacks, but control numbers of later processes."""
+    name = agent_with_outbox(field)
+    gateway = field.serve()
+    agent = fed(field, name, range(20))
+    until(lambda: len(field.values("door")) == 20, "the events in the log")
+    shutil.copytree(field.folder / "outbox", field.folder / "copy")
+    agent.end()
+    for _ in range(later):
+        agent = field.fed(name)
+        agent.says("running")
+        agent.end()
+    restore(field, "copy")
+    last = fed(field, name, range(100, 103))
+    end_in_order(field, last)
+    assert gateway.end() == 0
+    assert "the disk has lost how far it was sent; what is new is sent as a new start" in last.text
+    assert "already" not in last.text
+    assert field.values("door") == [*range(20), *range(100, 103)]
+
+
+def restore(field: Field, copy: str) -> None:
+    shutil.rmtree(field.folder / "outbox")
+    (field.folder / copy).rename(field.folder / "outbox")
 
 
 BAD_SECTORS = """

@@ -366,6 +366,26 @@ def test_a_renewed_start_sends_of_whole_streams_what_the_gateway_does_not_have()
     assert [record.first for record in whole.read(1 << 20)] == [2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize(("received", "twice"), [(9, 3), (6, 2), (4, 0), (3, 0)])
+def test_a_renewed_start_counts_what_was_there_before_it_and_the_gateway_has(
+    received: int, twice: int
+) -> None:
+    """Of events 4 to 6, which a process left that no gateway had welcomed."""
+    disk = FakeDisk(Random(1))
+    outbox = Outbox(disk, FIRST, [1 << 20], 300)
+    outbox.welcomed(5)
+    for count in (4, 3, 3):
+        for _ in range(count):
+            outbox.spools[0].append(Record(outbox.spools[0].next, 1, b"new"))
+        outbox.commit()
+        if outbox.spools[0].next < 10:
+            outbox = Outbox(disk, OutboxStart.from_dict(load(disk, START) or {}), [1 << 20], 300)
+    outbox.renew((received,), 7)
+    assert outbox.counts["possible_duplicates"] == twice
+    begin = min(received, 4)
+    assert [record.first for record in outbox.spools[0].read(1 << 20)] == [*range(begin, 10)]
+
+
 S = 10**9
 
 STREAM = StreamSchema("vitals", {"value": "float", "low": "float", "units": "str"})
