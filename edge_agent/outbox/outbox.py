@@ -269,8 +269,7 @@ class Outbox:
         Raises:
             OSError: it could not be stored, so it must not be used; may be called again.
         """
-        have = zip(received, self.start.unsent, strict=True)
-        self.acked([min(pair) for pair in have])
+        self.acked([min(pair) for pair in zip(received, self.start.unsent, strict=True)])
         self._store_position(self._acked)
         start = replace(
             self.start, incarnation=self.start.incarnation + 1, start=draw % (1 << 64),

@@ -148,13 +148,9 @@ class SpooledSession(AgentSession):
     # --- inside
 
     def _take(self, link: PooledConnection, message: m.Message, now: Now) -> None:
-        is_later = (
-            isinstance(message, m.Welcome)
-            and not self.heard
-            and self._is_resumed()
-            and message.control_next > self._control_first
-        )
-        if is_later or (isinstance(message, m.Welcome | m.Ack) and self._beyond(message.next_seqs)):
+        if isinstance(message, m.Welcome | m.Ack) and (
+            self._beyond(message.next_seqs) or self._is_of_later(message.control_next)
+        ):
             self.received_beyond = message.next_seqs
             detail = "the gateway has events that this disk has lost"
             self._fail(m.ErrorMessage(NUMBERS_LOST, detail, retry=False))
@@ -166,6 +162,10 @@ class SpooledSession(AgentSession):
     def _is_resumed(self) -> bool:
         """Of any new start ``Numbers.foreign`` says whether the gateway knows too much."""
         return self._numbers.welcomed or self._numbers.again
+
+    def _is_of_later(self, control_next: int) -> bool:
+        """Whether a gateway has control numbers of this process before it has sent any."""
+        return not self.heard and self._is_resumed() and control_next > self._control_first
 
     def _beyond(self, received: tuple[int, ...]) -> bool:
         """Whether the gateway has numbers that no process has sent, as far as is known."""
