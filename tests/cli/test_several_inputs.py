@@ -138,6 +138,9 @@ def test_files_of_several_kinds_and_types(
     ("names", "clocks"),
     [
         (("part-0.parquet", "part-1.parquet"), ["s0"]),
+        (("data_0.parquet", "data_1.parquet"), ["s0"]),
+        (("00000000.parquet", "00000001.parquet"), ["s0"]),
+        (("data_a.parquet", "data_b.parquet"), ["data_a", "data_b"]),
         (("day=1/a.parquet", "day=2/a.parquet"), ["s0"]),
         (("door.parquet", "oven.parquet"), ["door", "oven"]),
         (("door.parquet", "oven.csv"), ["door", "oven"]),

@@ -185,11 +185,16 @@ def _in_folder(source: str) -> list[str]:
     return [source] if is_table else list(map(str, files))
 
 
+_PART: Final = re.compile(r"part|data_[0-9]+\.|[0-9_]+\.")
+
+
 def _are_parts(folder: Path, files: Sequence[Path]) -> bool:
-    """Whether files are named as Spark names parts of a table, and folders as its partitions."""
+    """Whether files are named as Spark, DuckDB or Polars name parts of a table, and folders as its
+    partitions.
+    """
     inner = [file.relative_to(folder) for file in files]
     return all(
-        (each.name.startswith("part") or len(each.parts) > 1)
+        (_PART.match(each.name) or len(each.parts) > 1)
         and all("=" in part for part in each.parts[:-1])
         for each in inner
     )
