@@ -29,6 +29,12 @@ _CREATE_POSITIONS: Final = """
 CREATE TABLE slackwater_sinks (sink text, into_table text, query text, run text, site text,
     lines bigint NOT NULL, PRIMARY KEY (sink, into_table, query, run, site))
 """
+_COLUMNS: Final = ["id", "key", "query", "site", "certainty", "known_at", "result"]
+_POSITION_COLUMNS: Final = ["sink", "into_table", "query", "run", "site", "lines"]
+_COLUMNS_OF: Final = """
+SELECT attname FROM pg_attribute
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
 _INSERT: Final = 'INSERT INTO "{table}" VALUES (%s, %s, %s, %s, %s, %s, %s)'
 _DELETE: Final = """
 DELETE FROM "{table}" WHERE ctid = (SELECT ctid FROM "{table}" WHERE id = %s LIMIT 1)
@@ -99,16 +105,18 @@ class PostgresReceiver:
         self._connection = connection
         connection.execute(f"SET statement_timeout = {max(round(self._timeout_s * 1000), 1)}")
         forget = f"DELETE FROM slackwater_sinks WHERE into_table = '{self._table}'"  # noqa: S608
-        for table, create in (
-            (POSITIONS, _CREATE_POSITIONS),
-            (self._table, f"{_CREATE.format(table=self._table)}{forget}"),
+        for table, columns, create in (
+            (POSITIONS, _POSITION_COLUMNS, _CREATE_POSITIONS),
+            (self._table, _COLUMNS, f"{_CREATE.format(table=self._table)}{forget}"),
         ):
-            # A user who may not create tables needs none of it.
-            (is_there,) = connection.execute(
-                "SELECT to_regclass(%s) IS NOT NULL", (f'"{table}"',)
-            ).fetchone()
-            if not is_there:
+            found = [name for (name,) in connection.execute(_COLUMNS_OF, (f'"{table}"',))]
+            if not found:  # a user who may not create tables needs none of it
                 connection.execute(create)
+            elif found[: len(columns)] != columns:
+                raise psycopg.ProgrammingError(
+                    f"table {table} is of another program (its columns are {', '.join(found)}); "
+                    "rename it, or give this sink another table"
+                )
 
     def _not_written(self, items: Sequence[SinkItem]) -> list[SinkItem]:
         """Those behind the positions, which are locked until the transaction ends."""

@@ -149,6 +149,24 @@ def test_what_the_database_refuses_is_a_dead_letter(database: Database, tmp_path
 
 
 @NEEDS_POSTGRES
+def test_a_table_of_another_program_is_left_alone(database: Database) -> None:
+    """Its types would refuse every result for good. Columns of yours may follow the sink's."""
+    names = [f"c{number} integer" for number in range(7)]
+    database.rows(f"CREATE TABLE theirs ({', '.join(names)})")
+    sink = sink_to(database, "theirs")
+    for _ in range(2):
+        with pytest.raises(RetryError, match="theirs is of another program"):
+            sink.deliver(items(2))
+    database.rows("DROP TABLE theirs")
+    sink.deliver(items(2))
+    database.rows("ALTER TABLE theirs ADD seen boolean DEFAULT false")
+    sink.close()
+    sink.deliver(items(3))
+    sink.close()
+    assert database.rows("SELECT count(*), count(seen) FROM theirs") == [["3", "3"]]
+
+
+@NEEDS_POSTGRES
 def test_a_server_that_goes_and_comes_back(database: Database) -> None:
     sink = sink_to(database, "away")
     sink.deliver(items(3))
