@@ -144,7 +144,9 @@ class _Children:
                 return
             before = self._settings
             if _beside(settings) != _beside(before):
-                self._tell("of the settings, [engine], [[query]], [[table]] and [[sink]] count now")
+                self._tell(
+                    "of the settings, [engine], [answers], [[query]], [[table]] and [[sink]] count now"
+                )
             settings = replace(before, engine=settings.engine, sinks=settings.sinks)
             if settings == before:
                 self._tell("settings are reloaded: no query and no sink has changed")
