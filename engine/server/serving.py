@@ -145,7 +145,8 @@ class _Children:
             before = self._settings
             if _beside(settings) != _beside(before):
                 self._tell(
-                    "of the settings, [engine], [answers], [[query]], [[table]] and [[sink]] count now"
+                    "of the settings, [engine], [answers], [[query]], [[table]] and [[sink]] count "
+                    "now"
                 )
             settings = replace(before, engine=settings.engine, sinks=settings.sinks)
             if settings == before:
