@@ -113,10 +113,12 @@ class Broker:
         assert self.writer is not None
         self.writer.write(bytes([first]) + length + body)
 
-    def publish(self, mid: int, payload: bytes, *, dup: bool = False, qos: int = 1) -> None:
+    def publish(
+        self, mid: int, payload: bytes, *, dup: bool = False, qos: int = 1, retain: bool = False
+    ) -> None:
         topic = b"ward/3"
         number = struct.pack(">H", mid) if qos else b""
-        first = PUBLISH << 4 | (8 if dup else 0) | qos << 1
+        first = PUBLISH << 4 | (8 if dup else 0) | qos << 1 | retain
         self.send(first, struct.pack(">H", len(topic)) + topic + number + payload)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -194,6 +196,21 @@ async def test_a_message_is_acknowledged_when_it_is_durable_and_on_its_own_conne
         assert values(outlet) == [61]
         assert made.counts["repeated"] == 1
         assert broker.subscribed == 1  # the broker had kept the session
+
+
+@pytest.mark.parametrize(("retained", "taken"), [(False, [62]), (True, [61, 62])])
+async def test_an_old_value_of_the_broker_is_taken_where_the_settings_say_so(
+    retained: bool, taken: list[int]
+) -> None:
+    """It is acknowledged either way, or the broker would send it for ever."""
+    broker, outlet = Broker(), KeptOutlet()
+    async with subscribing(broker, outlet, retained=retained) as made:
+        await met(lambda: broker.subscribed)
+        broker.publish(7, b"61", retain=True)
+        broker.publish(8, b"62")
+        await met(lambda: broker.acknowledged == [7, 8])
+        assert values(outlet) == taken
+        assert made.counts["retained"] == (not retained)
 
 
 async def test_a_number_that_is_used_again_is_another_message() -> None:
