@@ -106,6 +106,15 @@ def test_files_folders_and_globs(here: Path, inputs: list[str], total: int) -> N
     assert [each["value"]["s"] for each in found] == [total]
 
 
+def test_the_clocks_of_files_of_one_name(store: pa_fs.S3FileSystem) -> None:
+    with store.open_output_stream("bucket/more/a1.csv") as sink:
+        sink.write(b"ts,v\n10,8\n")
+    with sw.read(["s3://bucket/days/a1.csv", "s3://bucket/more/a1.csv"]) as events:
+        found = list(sw.query(events, ALL, clock=["days/a1.csv=1ns±0ns", "more/a1.csv=exact"]))
+    assert [each["value"] for each in found] == [{"s": 9, "n": 2}]
+    assert "certainty" not in found[0]
+
+
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("source", "said"),

@@ -147,6 +147,7 @@ def test_files_of_several_kinds_and_types(
         (("part-0.parquet", "oven.csv"), ["oven", "part-0"]),
         (("DOOR.CSV", "oven.csv"), ["DOOR", "oven"]),
         (("door/part-0.parquet", "oven/part-1.parquet"), ["part-0", "part-1"]),
+        (("a/b/m.csv", "a/c/m.csv", "n.csv"), ["b/m.csv", "c/m.csv", "n"]),
     ],
 )  # fmt: skip
 def test_a_folder_is_one_table_where_its_files_are_parts(

@@ -295,14 +295,22 @@ class SeveralRead(InputRead):
 
 
 def names_of(paths: Sequence[str]) -> dict[str, str]:
-    """What tells the files apart: their names, or their paths where two have the same name.
+    """What tells the files apart: their names, or the ends of their paths where two have the same
+    name. A copy of a URI's file has another folder in each run.
 
-    >>> names_of(["a/pump.csv", "b/pump.csv", "b/fan.csv"])
-    {'a/pump.csv': 'a/pump.csv', 'b/pump.csv': 'b/pump.csv', 'b/fan.csv': 'fan'}
+    >>> names_of(["a/pump.csv", "/c/b/pump.csv", "b/fan.csv"])
+    {'a/pump.csv': 'a/pump.csv', '/c/b/pump.csv': 'b/pump.csv', 'b/fan.csv': 'fan'}
     """
     names = {path: file_name(path) for path in paths}
     count = Counter(names.values())
-    return {path: name if count[name] == 1 else path for path, name in names.items()}
+    alike = {path: Path(path).parts for path, name in names.items() if count[name] > 1}
+    longest = max(map(len, alike.values()), default=0)
+    for length in range(longest, 0, -1):
+        ends = {path: str(Path(*parts[-length:])) for path, parts in alike.items()}
+        if len(set(ends.values())) < len(ends):
+            break
+        names |= ends
+    return names
 
 
 def file_name(path: str) -> str:
