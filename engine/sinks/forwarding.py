@@ -616,6 +616,7 @@ class Forwarder:
                 continue
             except RetryError as error:
                 self.figures.retries += 1
+                self._look()  # how far it falls behind while the receiver is away
                 self._wait_for(str(error))
                 left.append(some)
                 wait = max(self._backoff.next_ns() / 1e9, error.after_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -226,6 +227,32 @@ def test_a_damaged_state_sends_all_again_with_the_same_keys(answers: Answers) ->
     assert keys[:2] == keys[2:]
     assert "is damaged: all answers are sent again" in said[0]
     assert load(state) is not None
+
+
+def test_how_far_behind_it_is_is_known_while_the_receiver_is_away(answers: Answers) -> None:
+    """The page said "1,026 B, 0 s" of a sink whose receiver had been away for a minute."""
+    stopping, said, now = threading.Event(), list[str](), [0.0]
+    seen: list[tuple[int, float, bool]] = []
+
+    def answer(_items: Sequence[SinkItem]) -> None:
+        figures = forwarder.figures
+        seen.append((figures.behind_bytes, figures.behind_s, figures.is_far_behind))
+        if len(seen) == 3:
+            stopping.set()
+        now[0] += 5.0
+        answers.write(*({"n": n} for n in range(40)))
+        raise RetryError("away")
+
+    answers.write({"n": 0})
+    size = (answers.folder / "q1" / "main.jsonl").stat().st_size
+    forwarder = answers.forwarder(
+        KeptReceiver(answer=answer), tell=said.append, clock=lambda: now[0], behind_max=1000
+    )
+    forwarder.run(stopping)
+    assert seen[0] == (size, 0.0, False)
+    assert seen[1][0] > 40 * size * 0.9
+    assert [each[1:] for each in seen[1:]] == [(5.0, True), (10.0, True)]
+    assert len([line for line in said if "behind_max" in line]) == 1
 
 
 def test_how_far_behind_it_is_is_known_and_said_once(answers: Answers) -> None:
