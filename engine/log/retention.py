@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -175,6 +175,19 @@ def _without(known: Mapping[str, Any], key: tuple[str, str], incarnation: int) -
 # First what must be known of them is kept (``engine.log.files.folder``), then they are removed: a
 # crash between the two leaves files that no longer count. Whole files alone go, and the newest
 # stays.
+
+
+def unrepeated(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """``tell`` for work that is done again and again: the last line is not repeated."""
+    last = ""
+
+    def say(line: str) -> None:
+        nonlocal last
+        if line != last:
+            last = line
+            tell(line)
+
+    return say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

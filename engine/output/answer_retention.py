@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from slackwater.engine.log.retention import Limits
+from slackwater.engine.log.retention import Limits, unrepeated
 from slackwater.engine.log.row_export import PARQUET
 
 # Where retention is on, a file of answers that is large or old enough is closed: it is renamed to
@@ -208,9 +208,8 @@ class AnswerKeeper:
         self._queries = queries
         self._limits = limits
         self._delivered = delivered
-        self._tell = tell
+        self._say = unrepeated(tell)
         self._now_ns = now_ns
-        self._last_line = ""
 
     def step(self) -> None:
         """Gives up what is beyond the limits; raises OSError: a file cannot be removed."""
@@ -267,9 +266,3 @@ class AnswerKeeper:
                 freed += run.path.stat().st_size
                 run.path.unlink()
         return freed
-
-    def _say(self, line: str) -> None:
-        """Once, as long as there is nothing else to say."""
-        if line != self._last_line:
-            self._last_line = line
-            self._tell(line)

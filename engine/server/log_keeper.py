@@ -19,7 +19,16 @@ from slackwater.engine.gateway.outputs import LATER
 from slackwater.engine.gateway.recall import Recalled
 from slackwater.engine.log.arrival_log import LogWriter, streamed_frames
 from slackwater.engine.log.files.folder import retired
-from slackwater.engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
+from slackwater.engine.log.retention import (
+    Limits,
+    beyond,
+    clear,
+    due,
+    merge,
+    retire,
+    swept,
+    unrepeated,
+)
 
 # The arrival log as a gateway's sink that writes in a thread: receiving never waits for the disk.
 #
@@ -175,10 +184,10 @@ class LogKeeper:
         self._settings = settings
         self._read = read
         self._tell = tell
+        self._say = unrepeated(lambda line: tell(f"log {log}: {line}"))
         self._now_ns = now_ns
         self._also = also
         self._ending = threading.Event()
-        self._last_line = ""
         self._sizes: dict[Path, int] = {}
         self._free_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="log-keeper", daemon=True)
@@ -256,9 +265,3 @@ class LogKeeper:
                 self._say(str(error))
         # Arrow keeps what merging needed, some 10 MB, unless it is asked to give it back.
         pa.default_memory_pool().release_unused()
-
-    def _say(self, line: str) -> None:
-        """Once, as long as there is nothing else to say."""
-        if line != self._last_line:
-            self._last_line = line
-            self._tell(f"log {self._log}: {line}")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -52,12 +53,15 @@ def life_of(folder: Path, last: float = NEVER, limits: Limits = SMALL) -> Life:
     return Life(folder, SETTINGS, last, tables_every_s=0.0, limits=limits)
 
 
-def keeper_of(folder: Path, limits: Limits, delivered: dict[tuple[str, str], int]) -> AnswerKeeper:
+def keeper_of(
+    folder: Path, limits: Limits, delivered: dict[tuple[str, str], int],
+    tell: Callable[[str], None] = lambda _: None,
+) -> AnswerKeeper:  # fmt: skip
     def of(query: str, name: str) -> float:
         return delivered.get((query, name.removesuffix(".jsonl")), NEVER)
 
     queries = [plan.name for plan in SETTINGS.plans]
-    return AnswerKeeper(folder / "answers", queries, limits, lambda: of, lambda _: None)
+    return AnswerKeeper(folder / "answers", queries, limits, lambda: of, tell)
 
 
 def rows_from(folder: Path, key: tuple[str, str]) -> tuple[int, int]:
@@ -128,8 +132,7 @@ def test_the_oldest_go_but_what_no_sink_has_delivered(limits: Limits, tmp_path: 
     whole = passed(tmp_path, SETTINGS)
     first = closed_files(tmp_path / "answers" / "w")["n.jsonl"][0]
     delivered = {("w", "n"): first.end}
-    keeper = keeper_of(tmp_path, limits, delivered)
-    keeper._tell = said.append
+    keeper = keeper_of(tmp_path, limits, delivered, said.append)
     now = keeper._now_ns()
     keeper._now_ns = lambda: now + 61 * 10**9
     keeper.step()

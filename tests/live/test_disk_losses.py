@@ -102,10 +102,7 @@ def test_a_copy_from_before_its_events_were_sent_says_that_they_come_twice(field
     gateway = field.serve()
     until(lambda: len(field.values("door")) == 25, "the events in the log")
     second.end()
-    restore(field, "copy")
-    last = fed(field, name, range(100, 103))
-    end_in_order(field, last)
-    assert gateway.end() == 0
+    last = after_a_restore(field, name, gateway)
     assert "the gateway has 25, this disk 20" in last.text
     assert "; 5 of its events may be in the log already" in last.text
     assert field.values("door") == [*range(25), *range(20, 25), *range(100, 103)]
@@ -124,18 +121,20 @@ def test_a_copy_from_before_other_processes_is_a_new_start(field: Field, later: 
         agent = field.fed(name)
         agent.says("running")
         agent.end()
-    restore(field, "copy")
-    last = fed(field, name, range(100, 103))
-    end_in_order(field, last)
-    assert gateway.end() == 0
+    last = after_a_restore(field, name, gateway)
     assert "the disk has lost how far it was sent; what is new is sent as a new start" in last.text
     assert "already" not in last.text
     assert field.values("door") == [*range(20), *range(100, 103)]
 
 
-def restore(field: Field, copy: str) -> None:
+def after_a_restore(field: Field, name: str, gateway: Program) -> Program:
+    """The agent that has sent three more values from the outbox's copy, to the gateway's end."""
     shutil.rmtree(field.folder / "outbox")
-    (field.folder / copy).rename(field.folder / "outbox")
+    (field.folder / "copy").rename(field.folder / "outbox")
+    last = fed(field, name, range(100, 103))
+    end_in_order(field, last)
+    assert gateway.end() == 0
+    return last
 
 
 BAD_SECTORS = """
