@@ -24,7 +24,6 @@ from slackwater.engine.core.timeline import CHANCE, UNKNOWN
 from slackwater.engine.core.units import workdays
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, copy_of
 from slackwater.engine.operators.constraint.alerts import (
-    CERTAINTIES,
     Alerts,
     SoFar,
     alert_columns,
@@ -53,6 +52,7 @@ from slackwater.engine.operators.constraint.traces import (
     NOBODY_KNOWS,
     OTHERS,
     PERHAPS,
+    Progress,
     TraceEvents,
     TraceTables,
 )
@@ -69,7 +69,12 @@ from slackwater.engine.query.monitor_plan import MonitorPlan
 
 _ROOM: Final = 1 << 12
 """Results emitted at once."""
+_KEPT_NS: Final = 1_000_000_000
+"""Without a horizon, what was given in the last so many ns may be taken back, and for longer where
+clocks err more: another one may err more than any that has been seen.
+"""
 _OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
+_NO_PROGRESS: Final = Progress(np.empty(0, np.int64), np.zeros(1, np.bool_))
 _READ: Final = {"release", "status", "ts", "te", *_OF_EVENT}
 
 
@@ -78,7 +83,7 @@ class MonitorOperator(Restorable):
 
     state_fields = (
         "held", "_counts", "_clock", "_now", "_rows", "_others", "_progress", "_widest",
-        "_settled",
+        "_settled", "_kept",
     )  # fmt: skip
 
     def __init__(
@@ -98,13 +103,13 @@ class MonitorOperator(Restorable):
         self._keys = GroupKeys((plan.trace,), plan.name)
         self.held = OpenTraces(rewrites=self._horizon is not None)
         self._clock = self._now = INT_MIN
-        self._progress, self._widest, self._settled = INT_MIN // 2, 0, INT_MIN
+        self._progress, self._widest, self._settled, self._kept = INT_MIN // 2, 0, INT_MIN, INT_MIN
         self._rows = 0
         self._by_others = plan.trace.name not in (SOURCE, CLOCK)
         """Whether any clock may have an event of a trace."""
         self._others = False
         """Whether there were several clocks, one of them unknown."""
-        self._emitted = np.zeros(_ROOM, EMITTED)
+        self._emitted = np.zeros(0, EMITTED)
         self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
 
     @property
@@ -128,22 +133,29 @@ class MonitorOperator(Restorable):
         self._rows += released.n
         widest = np.maximum.accumulate(np.append(self._widest, columns["unc"]))
         moves = moves_of(released, self._now, widest) if self._timeout else None
-        settled = self._settled_before(columns, widest)
+        settled, kept = self._settled_before(columns, widest)
         found: list[tuple[np.ndarray, SoFar]] = []
+        others = self._by_others & self._mixed(columns)
+        unknown = np.append(others, self._by_others and self._others)
+        progress = moves.progress(unknown) if moves is not None else _NO_PROGRESS
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
             read[CLOCK] = columns.get(STAMPED_BY, columns[CLOCK])
-            doubt = _doubt(columns, self._mixed(columns))
+            doubt = _doubt(columns, self._mixed(columns), others)
             events = TraceEvents(
                 symbol=symbols, number=numbers, doubt=doubt, **read, **_ends(released)
             )
-            self._follow(np.ascontiguousarray(keys[:, 0]), events, settled, moves, found)
+            key, now = np.ascontiguousarray(keys[:, 0]), np.zeros(released.n, np.int64)
+            now = now if moves is None else moves.before
+            self._follow(key, events, settled, kept, now, progress, found)
         if moves is not None and len(moves.to):
             self._now = int(moves.to[-1])
-            self._sweep(found)
+            self._sweep(progress, found)
         if self._horizon is not None and released.n:
             self._clock = max(self._clock, int(columns["ref"].max()))
-            self.held.settle(self._limit(), self._timeout, self._tables)
+            self._kept = min(self._limit(), self._settled)
+            self.held.settle(self._kept, self._timeout, self._tables)
+        self.held.settle_recent(self._kept)
         rest = (self._timeout, self._tables)
         self._counts["over"] += self.held.forget(self._ended_before(), *rest)
         results = self._results(found, released, moves)
@@ -157,6 +169,7 @@ class MonitorOperator(Restorable):
         of, held, first, wanted = released.refuted, self.held, 0, 0
         wider = WiderErrors(of.clock, of.epoch, of.by, of.low, of.high)
         self._widest = min(self._widest + int(of.by.max()), UNC_MAX_NS)
+        held.widen_recent(min(int(of.by.max()), UNC_MAX_NS))
         if self._horizon is None:
             widen(held.traces, held.open, wider)
             return ()
@@ -164,7 +177,7 @@ class MonitorOperator(Restorable):
         while first < held.open:
             held.make_room(3 * (wanted + 2))
             self._make_room(wanted)
-            rest = (self._limit(), self._now, self._timeout, self._tables, held.pool)
+            rest = (self._kept, self._now, self._timeout, self._tables, held.pool, held.recent)
             first, rows, wanted = judge_again(
                 first, held.traces, held.open, wider, *rest, held.kept(), self._emitted
             )
@@ -172,9 +185,12 @@ class MonitorOperator(Restorable):
         return self._results(found, released, None, of)
 
     def _make_room(self, events: int) -> None:
-        """For what becomes known where a trace has so many."""
-        if 2 * MOST_RESULTS * (events + 2) > len(self._emitted):
-            self._emitted = np.zeros(4 * MOST_RESULTS * (events + 2), EMITTED)
+        """For what becomes known where a trace has so many, and what it may deny."""
+        most = MOST_RESULTS * (events + 2)
+        self.held.make_recent_room(most)
+        wanted = 2 * max(most, len(self.held.recent.results) + MOST_RESULTS)
+        if wanted > len(self._emitted):
+            self._emitted = np.zeros(max(_ROOM, 2 * wanted), EMITTED)
 
     def _mixed(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Until which rows events of several clocks came, one of them unknown."""
@@ -192,53 +208,63 @@ class MonitorOperator(Restorable):
             return INT_MAX
         return self._clock - self._horizon if self._clock > INT_MIN + self._horizon else INT_MIN
 
-    def _settled_before(self, columns: Mapping[str, np.ndarray], widest: np.ndarray) -> np.ndarray:
-        """Before when no clock's error can take an event, as far as is known before each row."""
+    def _settled_before(
+        self, columns: Mapping[str, np.ndarray], widest: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Before when no clock's error can take an event, as far as is known before each row, and
+        until when what was given is not taken back.
+        """
         in_order = np.where(columns["status"] == IN_ORDER, columns["ref"], INT_MIN // 2)
         progress = np.maximum.accumulate(np.append(self._progress, in_order))
         settled = np.maximum.accumulate(np.append(self._settled, progress - 2 * widest))[1:]
+        since = progress - np.maximum(2 * widest, _KEPT_NS)
+        kept = np.maximum.accumulate(np.append(self._kept, since))[1:]
         self._progress, self._widest = int(progress[-1]), int(widest[-1])
-        self._settled = int(settled[-1])
-        return np.asarray(settled[:-1])
+        self._settled, self._kept = int(settled[-1]), int(kept[-1])
+        return np.asarray(settled[:-1]), np.asarray(kept[:-1])
 
     def _ended_before(self) -> int:
         """What ended before that leaves."""
         if self._horizon is None:
             return self._settled
-        return max(self._limit(), INT_MIN + self._widest) - self._widest
+        return min(max(self._limit(), INT_MIN + self._widest) - self._widest, self._settled)
 
     def _follow(
-        self, keys: np.ndarray, events: TraceEvents, settled: np.ndarray, moves: Moves | None,
-        found: list[tuple[np.ndarray, SoFar]],
+        self, keys: np.ndarray, events: TraceEvents, settled: np.ndarray, kept: np.ndarray,
+        now: np.ndarray, progress: Progress, found: list[tuple[np.ndarray, SoFar]],
     ) -> None:  # fmt: skip
         """Take every event to its trace."""
-        now = np.zeros(len(keys), np.int64) if moves is None else moves.before
         limits = np.empty(0, np.int64)
         if self._horizon is not None:
             clock = np.maximum.accumulate(np.append(self._clock, events.ref))[:-1]
             limits = np.maximum(clock, INT_MIN + self._horizon) - self._horizon
+            kept = np.minimum(limits, settled)
         held, first, wanted, entry = self.held, 0, 0, np.empty(len(keys), np.int32)
         while True:
             held.make_room(min(_ROOM, len(keys) - first) + 3 * (wanted + 2))
+            held.settle_recent(int(kept[first]))
             self._make_room(wanted)
             keyed = held.keyed(keys, entry)
-            rest = (self._timeout, self._tables, events, held.pool)
+            rest = (self._timeout, self._tables, events, held.pool, held.recent)
             if self._horizon is None:
-                first, rows = follow(first, keyed, now, settled, *rest, self._emitted)
+                first, rows = follow(
+                    first, keyed, now, progress, settled, kept, *rest, self._emitted
+                )
             else:
                 first, rows, wanted = follow_and_rewrite(
-                    first, keyed, now, limits, *rest, held.kept(), self._emitted
+                    first, keyed, now, progress, limits, kept, *rest, held.kept(), self._emitted
                 )
             self._drain(rows, found)
             if first == len(entry):
                 return
 
-    def _sweep(self, found: list[tuple[np.ndarray, SoFar]]) -> None:
+    def _sweep(self, progress: Progress, found: list[tuple[np.ndarray, SoFar]]) -> None:
         """End the traces whose time has run out."""
         held, first = self.held, 0
         while first < held.open:
-            rest = (self._timeout, self._tables, self._emitted, 0, first)
-            first, rows = sweep(held.traces, held.open, self._now, *rest)
+            self._make_room(0)
+            rest = (self._timeout, self._tables, held.recent, self._emitted, first)
+            first, rows = sweep(held.traces, held.open, self._now, progress, *rest)
             self._drain(rows, found)
 
     def _drain(self, rows: int, found: list[tuple[np.ndarray, SoFar]]) -> None:
@@ -268,10 +294,6 @@ class MonitorOperator(Restorable):
             passing = moves.passing(emitted["due"][later])
             at[later], place[later] = moves.at[passing], moves.place[passing]
             deadline[later], number[later] = emitted["due"][later], emitted["number"][later]
-        if self._by_others:
-            # What else a trace may have, and when, is a matter of all clocks; -1: before any row.
-            mixed = np.append(self._mixed(released.columns), self._others)
-            emitted["certainty"][mixed[place // PLACES]] = CERTAINTIES.index("unknown")
         order = np.lexsort((number, deadline, place))
         emitted, lists = emitted[order], lists.take(pa.array(order))
         traces = self._keys.columns(np.zeros(len(emitted), np.int64), emitted["key"][:, None])
@@ -316,9 +338,11 @@ def _ends(released: Released) -> dict[str, np.ndarray]:
     return {"end": end, "latest": end + unc}
 
 
-def _doubt(columns: Mapping[str, np.ndarray], mixed: np.ndarray) -> np.ndarray:
-    """Bits of each event (``constraint.traces``); ``mixed``: those of ``OTHERS``."""
-    found = np.where(mixed, OTHERS, 0).astype(np.int8)
+def _doubt(columns: Mapping[str, np.ndarray], mixed: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Bits of each event (``constraint.traces``); ``mixed``: those of ``OTHERS``; ``others``: whose
+    traces may have events of a clock that nobody knows.
+    """
+    found = (np.where(mixed, OTHERS, 0) | np.where(others, NOBODY_KNOWS, 0)).astype(np.int8)
     if CHANCE in columns:
         chance = columns[CHANCE]
         found |= np.where(

@@ -17,6 +17,7 @@ from slackwater.engine.operators.constraint.traces import (
     NODE,
     RUN_OUT,
     TRACE,
+    Recent,
     TracePool,
     TraceTables,
 )
@@ -39,6 +40,7 @@ class OpenTraces:
     Attributes:
         traces: TRACE, the first ``open`` of them in use.
         pool: the events.
+        recent: what was confirmed and may still be denied.
         kept: what late events can rewrite; None: nothing.
 
     Args:
@@ -53,6 +55,7 @@ class OpenTraces:
         self._left = 0
         """Events that the last tidying up left."""
         self.pool = TracePool(np.zeros(_LEAST, NODE), np.zeros(1, np.int64))
+        self.recent = Recent(np.zeros(0, EMITTED), np.zeros(1, np.int64))
         self._take(np.zeros(0, TRACE), _room(0))
 
     @property
@@ -108,10 +111,40 @@ class OpenTraces:
             numbers_of(nodes)[:n] = numbers_of(self.pool.nodes)[:n]
             self.pool = TracePool(nodes, np.array([n]))
 
+    def _recent(self) -> np.ndarray:
+        return self.recent.results[: int(self.recent.used[0])]
+
+    def make_recent_room(self, results: int) -> None:
+        """Room for so many confirmed results more."""
+        n = int(self.recent.used[0])
+        if n + results > len(self.recent.results):
+            room = np.zeros(2 * (n + results), EMITTED)
+            room[:n] = self.recent.results[:n]
+            self.recent = Recent(room, self.recent.used)
+
+    def settle_recent(self, limit: int) -> None:
+        """Results of what was before ``limit`` under every error of the clocks stay confirmed."""
+        before = self._recent()
+        if len(before):
+            kept = before[(before["due"] >= limit) & (before["certainty"] == 0)]
+            kept["most"] = np.maximum.accumulate(kept["due"])
+            self._take_recent(kept)
+
+    def widen_recent(self, by: int) -> None:
+        """Clocks err by so much more than was known."""
+        of = self._recent()
+        of["due"] += by
+        of["most"] += by
+
+    def _take_recent(self, results: np.ndarray) -> None:
+        room = np.zeros(max(_LEAST, 2 * len(results)), EMITTED)
+        room[: len(results)] = results
+        self.recent = Recent(room, np.array([len(results)]))
+
     def _tidy(self) -> int:
         n = int(self.pool.used[0])
         nodes, wanted = self.pool.nodes, np.zeros(n + 1, np.bool_)  # the last is NONE's
-        lists = [self.traces["path"][: self.open]]
+        lists = [self.traces["path"][: self.open], self._recent()["path"]]
         if self._rewrites:
             lists += [self._settled["path"][: self.open], self._tails[: self.open]]
         for ends in lists:
@@ -159,10 +192,11 @@ class OpenTraces:
 
     def codes(self) -> np.ndarray:
         """Codes of sources, clocks and types in use."""
-        nodes = self.pool.nodes[: int(self.pool.used[0])]
-        return np.unique(
-            np.concatenate((self.traces["clock"][: self.open], nodes["source"], nodes["type"]))
-        )
+        nodes, recent = self.pool.nodes[: int(self.pool.used[0])], self._recent()
+        of_recent = (recent[name] for name in ("clock", "source", "type"))
+        found = (self.traces["clock"][: self.open], nodes["source"], nodes["type"], *of_recent)
+        codes = np.unique(np.concatenate(found))
+        return np.asarray(codes[codes != NONE])
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
@@ -173,6 +207,7 @@ class OpenTraces:
             "nodes": copy_of(self.pool.nodes[: int(self.pool.used[0])]),
             "settled": copy_of(self._settled[:n]),
             "tails": self._tails[:n].copy(),
+            "recent": copy_of(self._recent()),
             "beyond": self.beyond,
         }
 
@@ -186,6 +221,7 @@ class OpenTraces:
         self._left = len(state["nodes"])
         self.pool = TracePool(nodes, np.array([self._left]))
         self._beyond[0] = state["beyond"]
+        self._take_recent(state["recent"])
 
 
 def _room(traces: int) -> int:

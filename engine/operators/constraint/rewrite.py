@@ -19,10 +19,16 @@ from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from slackwater.engine.operators.constraint.step import (
     MOST_RESULTS,
+    certainty_with,
     deadline,
+    denied,
     due,
+    keep_recent,
+    may_deny,
+    no_room,
     put,
     run_out,
+    run_out_later,
     step,
 )
 from slackwater.engine.operators.constraint.traces import (
@@ -30,10 +36,13 @@ from slackwater.engine.operators.constraint.traces import (
     FRESH,
     LATER,
     MIXED,
+    NOBODY_KNOWS,
     OTHERS,
     RUN_OUT,
     TRACE,
     VIOLATION,
+    Progress,
+    Recent,
     TraceEvents,
     TracePool,
     TraceTables,
@@ -109,9 +118,16 @@ def _replay(
 ) -> int:  # fmt: skip
     """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
     kept.scratch[0] = kept.settled[entry]
-    trace = kept.scratch[0]
+    trace, first = kept.scratch[0], rows
     trace.key = key
     for place in range(n - 1, -1, -1):
+        if rows > first and may_deny(trace, kept.order[place], kept.buffered):
+            for earlier in range(first, rows):
+                result = emitted[earlier]
+                if result.certainty == 0:
+                    result.certainty = certainty_with(
+                        trace, kept.order[place], result, timeout, tables, kept.buffered
+                    )
         rows = step(trace, kept.order[place], row, timeout, INT_MIN, tables, kept.buffered,
                     pool, emitted, rows)  # fmt: skip
     if due(trace, now, timeout, tables):
@@ -158,14 +174,50 @@ def _difference(
     return rows
 
 
+@inline
+def _no_room(n: int, rows: int, pool: TracePool, recent: Recent, emitted: np.ndarray) -> bool:
+    """Whether results of a trace with ``n`` events may find no place, old and new."""
+    most = MOST_RESULTS * (n + 2)
+    return bool(
+        rows + 2 * most > len(emitted)
+        or recent.used[0] + most > len(recent.results)
+        or pool.used[0] + 3 * (n + 2) > len(pool.nodes)
+    )
+
+
+@inline
+def _insert(
+    entry: int, n: int, i: int, events: TraceEvents, pool: TracePool, kept: Rewritable
+) -> None:
+    """Event ``i`` comes among the ``n`` of ``order``, behind those of its time."""
+    place = n
+    while place > 0 and pool.nodes[kept.order[place - 1]].ref <= events.ref[i]:
+        place -= 1
+    new = put(pool, i, events, kept.order[place] if place < n else NONE, 0)
+    if place > 0:
+        pool.nodes[kept.order[place - 1]].link = new
+    else:
+        kept.tails[entry] = new
+
+
+@inline
+def _renew_recent(key: int, first: int, end: int, recent: Recent, emitted: np.ndarray) -> None:
+    """The results of this key are those of the rows from ``first`` to ``end``."""
+    for place in range(recent.used[0]):
+        if recent.results[place].key == key:
+            recent.results[place].certainty = 1
+    keep_recent(emitted, first, end, recent)
+
+
 @kernel
 def follow_and_rewrite(
-    first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray,
-    timeout: int, tables: TraceTables,
-    events: TraceEvents, pool: TracePool, kept: Rewritable, emitted: np.ndarray,
+    first: int, keyed: Keyed, now: np.ndarray, progress: Progress, limits: np.ndarray,
+    since: np.ndarray, timeout: int, tables: TraceTables,
+    events: TraceEvents, pool: TracePool, recent: Recent, kept: Rewritable, emitted: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     """As ``constraint.step.follow``, but events may come late; ``limits`` are the times
-    from which on events are kept, at each.
+    from which on they rewrite their traces, at each. Events are kept from ``since`` on,
+    which is not later.
 
     Returns:
         As ``follow``, and of how many events a trace needs room.
@@ -183,42 +235,40 @@ def follow_and_rewrite(
         if ref < limits[i]:
             kept.beyond[0] += 1
             continue
-        trace = traces[mine]
-        if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] + 2 > len(pool.nodes):
+        trace, before = traces[mine], rows
+        if no_room(rows, recent, emitted) or pool.used[0] + 2 > len(pool.nodes):
             return i, rows, 0
         if timeout > 0 and due(trace, now[i], timeout, tables):
-            rows = run_out(trace, LATER, timeout, tables, emitted, rows)
+            rows = run_out_later(trace, progress, timeout, tables, emitted, rows)
         again = trace.flags & RUN_OUT != 0 and ref <= deadline(trace.last_end, timeout, tables)
-        if ref >= trace.last_ref and not again:
+        keep_recent(emitted, before, rows, recent)
+        before, place = rows, NONE
+        if may_deny(trace, i, events):
+            rest = (tables, events, recent, recent.used[0])
+            place = denied(trace, i, timeout, since[i], *rest)
+        if ref >= trace.last_ref and not again and place == NONE:
             rows = step(trace, i, i, timeout, INT_MIN, tables, events, pool, emitted, rows)
             if timeout > 0 and due(trace, now[i], timeout, tables):
                 rows = run_out(trace, i, timeout, tables, emitted, rows)
             kept.tails[mine] = put(pool, i, events, kept.tails[mine], 0)
+            keep_recent(emitted, before, rows, recent)
             continue
         n = _listed(mine, pool, kept)
-        if rows + 2 * MOST_RESULTS * (n + 2) > len(emitted) or pool.used[0] + 3 * (n + 2) > len(
-            pool.nodes
-        ):
+        if _no_room(n, rows, pool, recent, emitted):
             return i, rows, n
-        n = settle(mine, limits[i], timeout, tables, pool, kept, emitted, rows)
+        n = settle(mine, since[i], timeout, tables, pool, kept, emitted, rows)
         before = rows
         middle = _replay(
             mine, trace.key, n, i, now[i], timeout, tables, pool, kept, emitted, before
         )
-        place = n
-        while place > 0 and pool.nodes[kept.order[place - 1]].ref <= ref:
-            place -= 1
-        link = kept.order[place] if place < n else NONE
-        new = put(pool, i, events, link, 0)
-        if place > 0:
-            pool.nodes[kept.order[place - 1]].link = new
-        else:
-            kept.tails[mine] = new
+        _insert(mine, n, i, events, pool, kept)
         n = _listed(mine, pool, kept)
-        for place in range(n if events.doubt[i] & OTHERS else 0):
-            pool.nodes[kept.order[place]].doubt |= OTHERS
+        unknown = events.doubt[i] & (OTHERS | NOBODY_KNOWS)
+        for place in range(n if unknown & OTHERS else 0):
+            pool.nodes[kept.order[place]].doubt |= unknown
         end = _replay(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, emitted, middle)
         traces[mine] = kept.scratch[0]
+        _renew_recent(trace.key, middle, end, recent, emitted)
         rows = _difference(before, middle, end, tables.allowed, pool, emitted)
     return len(keyed.entry), rows, 0
 
@@ -281,7 +331,8 @@ def widen(traces: np.ndarray, known: int, wider: WiderErrors) -> None:
 @kernel
 def judge_again(
     first: int, traces: np.ndarray, known: int, wider: WiderErrors, limit: int, now: int,
-    timeout: int, tables: TraceTables, pool: TracePool, kept: Rewritable, emitted: np.ndarray,
+    timeout: int, tables: TraceTables, pool: TracePool, recent: Recent, kept: Rewritable,
+    emitted: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Goes through the traces from ``first`` on with wider errors; ``now`` is how far progress is.
 
@@ -291,9 +342,7 @@ def judge_again(
     rows = 0
     for entry in range(first, known):
         key, n = traces[entry].key, _listed(entry, pool, kept)
-        if rows + 2 * MOST_RESULTS * (n + 2) > len(emitted) or pool.used[0] + 3 * (n + 2) > len(
-            pool.nodes
-        ):
+        if _no_room(n, rows, pool, recent, emitted):
             return entry, rows, n
         n = settle(entry, limit, timeout, tables, pool, kept, emitted, rows)
         before = rows
@@ -303,6 +352,7 @@ def judge_again(
             _wider_event(pool.nodes[kept.order[place]], wider)
         end = _replay(entry, key, n, LATER, now, timeout, tables, pool, kept, emitted, middle)
         traces[entry] = kept.scratch[0]
+        _renew_recent(key, middle, end, recent, emitted)
         rows = _difference(before, middle, end, tables.allowed, pool, emitted)
     return known, rows, 0
 

@@ -27,6 +27,8 @@ from slackwater.engine.operators.constraint.traces import (
     RUN_OUT,
     UNKNOWN,
     VIOLATION,
+    Progress,
+    Recent,
     TraceEvents,
     TracePool,
     TraceTables,
@@ -50,6 +52,10 @@ class Moves(NamedTuple):
     at: np.ndarray
     place: np.ndarray
     before: np.ndarray
+
+    def progress(self, unknown: np.ndarray) -> Progress:
+        """``unknown``: at each row, and before the first (last), whether a clock was unknown."""
+        return Progress(self.to, np.append(unknown[self.place // PLACES], unknown[-1]))
 
     def passing(self, deadlines: np.ndarray) -> np.ndarray:
         """The move with which each of the ``deadlines`` was passed."""
@@ -89,12 +95,16 @@ def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
 
 @kernel
 def follow(
-    first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray,
+    first: int, keyed: Keyed, now: np.ndarray, progress: Progress, settled: np.ndarray,
+    kept: np.ndarray,
     timeout: int, tables: TraceTables,
-    events: TraceEvents, pool: TracePool, emitted: np.ndarray,
+    events: TraceEvents, pool: TracePool, recent: Recent, emitted: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
-    ``settled``: before when no clock's error can take it.
+    ``settled``: before when no clock's error can take it, ``kept``: before when no result is taken
+    back.
+
+    ``emitted`` has room for twice the results that ``recent`` has room for.
 
     Returns:
         The first event that was not taken, as there was no room (their number: all were), and how
@@ -107,16 +117,22 @@ def follow(
             return i, rows
         enter_traces(i, stop, events.symbol, keyed)
         while i < stop:
-            if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] >= len(pool.nodes):
+            if no_room(rows, recent, emitted) or pool.used[0] >= len(pool.nodes):
                 return i, rows
             entry = keyed.entry[i]
             if entry != NONE:
-                trace = keyed.traces[entry]
+                trace, before = keyed.traces[entry], rows
                 if timeout > 0 and due(trace, now[i], timeout, tables):
-                    rows = run_out(trace, LATER, timeout, tables, emitted, rows)
+                    rows = run_out_later(trace, progress, timeout, tables, emitted, rows)
+                if may_deny(trace, i, events):
+                    keep_recent(emitted, before, rows, recent)
+                    before = rows = take_back(
+                        trace, i, timeout, kept[i], tables, events, recent, emitted, rows
+                    )
                 rows = step(trace, i, i, timeout, settled[i], tables, events, pool, emitted, rows)
                 if timeout > 0 and due(trace, now[i], timeout, tables):
                     rows = run_out(trace, i, timeout, tables, emitted, rows)
+                keep_recent(emitted, before, rows, recent)
             i += 1
     return n, rows
 
@@ -220,7 +236,11 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted:
     out.key = trace.key
     out.number = trace.number
     out.ref = deadline(trace.last_end, timeout, tables)
+    out.end = out.ref + 1
     out.due = deadline(trace.until, timeout, tables)
+    moved = len(tables.day_starts) > 0  # an error of its clock may have other workdays ahead
+    out.clock = NONE if moved else trace.clock
+    out.epoch = NO_EPOCH if moved else trace.epoch
     out.seq = -1
     out.source = NONE
     out.type = NONE
@@ -233,6 +253,18 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted:
 
 
 @inline
+def run_out_later(trace: Record, progress: Progress, timeout: int, tables: TraceTables,
+                  emitted: np.ndarray, rows: int) -> int:  # fmt: skip
+    """As ``run_out``, found by progress."""
+    after = run_out(trace, LATER, timeout, tables, emitted, rows)
+    if after > rows:
+        passing = np.searchsorted(progress.to, emitted[rows].due, side="right")
+        if progress.unknown[passing]:
+            emitted[rows].certainty = 2
+    return after
+
+
+@inline
 def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, events: TraceEvents,
           emitted: np.ndarray, rows: int) -> None:  # fmt: skip
     out = emitted[rows]
@@ -240,6 +272,11 @@ def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, 
     out.key = trace.key
     out.number = events.number[i]
     out.ref = events.ref[i]
+    out.end = events.end[i]
+    out.due = max(trace.until, events.latest[i])
+    mixed = trace.flags & MIXED != 0
+    out.clock = NONE if mixed else events.clock[i]
+    out.epoch = NO_EPOCH if mixed else events.epoch[i]
     out.seq = events.seq[i]
     out.source = events.source[i]
     out.type = events.type[i]
@@ -248,6 +285,138 @@ def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, 
     out.kind = kind
     out.plus = True
     out.certainty = _certainty(trace, doubtful)
+
+
+# What was confirmed is so of the events so far. One that comes later may have happened before it:
+# where its trace would not say the same then, the result is taken back and is uncertain.
+
+
+@inline
+def no_room(rows: int, recent: Recent, emitted: np.ndarray) -> bool:
+    """Whether results of one event more may find no place."""
+    used = recent.used[0]
+    return bool(
+        used + MOST_RESULTS + 2 > len(recent.results)
+        or rows + 2 * used + MOST_RESULTS + 2 > len(emitted)
+    )
+
+
+@inline
+def keep_recent(emitted: np.ndarray, first: int, rows: int, recent: Recent) -> None:
+    """Adds what is confirmed among the rows from ``first`` on."""
+    for row in range(first, rows):
+        if emitted[row].plus and emitted[row].certainty == 0:
+            used = recent.used[0]
+            mine = recent.results[used]
+            recent.results[used] = emitted[row]
+            mine.most = mine.due if used == 0 else max(mine.due, recent.results[used - 1].most)
+            recent.used[0] = used + 1
+
+
+@inline
+def _of_one_clock(clock: int, epoch: int, exact: bool, i: int, events: TraceEvents) -> bool:
+    """Whether event ``i`` is by this clock, so that their times are in order."""
+    return bool(
+        clock == events.clock[i]
+        and epoch == events.epoch[i]
+        and (epoch != NO_EPOCH or (exact and events.unc[i] == 0))
+    )
+
+
+@inline
+def _can_be_anywhere(one_clock: bool, epoch: int, i: int, events: TraceEvents) -> bool:
+    """Whether nothing is known of the order of event ``i`` and one of ``epoch``."""
+    return not one_clock and UNKNOWN_EPOCH in (epoch, events.epoch[i])
+
+
+@inline
+def may_deny(trace: Record, i: int, events: TraceEvents) -> bool:
+    """Whether event ``i`` may have come before another one of its trace."""
+    if trace.until == INT_MIN:
+        return False
+    one_clock = _of_one_clock(trace.clock, trace.epoch, trace.until == trace.last_end, i, events)
+    if one_clock and trace.flags & MIXED == 0 and events.ref[i] >= trace.last_end:
+        return False
+    anywhere = _can_be_anywhere(one_clock, trace.epoch, i, events)
+    return bool(anywhere or events.ref[i] - events.unc[i] <= trace.until)
+
+
+@inline
+def certainty_with(
+    trace: Record, i: int, result: Record, timeout: int, tables: TraceTables, events: TraceEvents
+) -> int:
+    """Of a confirmed result of ``trace``, once event ``i`` is the next one."""
+    ref, unc = events.ref[i], events.unc[i]
+    one_clock = _of_one_clock(result.clock, result.epoch, result.due == result.end, i, events)
+    if one_clock and ref >= result.end:
+        return 0
+    if _can_be_anywhere(one_clock, result.epoch, i, events):
+        return 2 if events.doubt[i] & OTHERS else 1
+    low, before = ref - unc, _until_before(trace)
+    if low > result.due:
+        return 0
+    last = result.type != NONE and trace.number == np.uint32(result.number)
+    if not last or trace.flags & (FORKED | DOUBTFUL | RUN_OUT) != 0 or low <= before:
+        return 1
+    # Only the two last events may have changed places.
+    one_clock = _of_one_clock(trace.clock, trace.epoch, result.due == result.end, i, events)
+    if one_clock and ref >= result.end:
+        return 0
+    first = before == INT_MIN  # what was before it may be less than a timeout away
+    if timeout > 0 and (
+        first or ref + unc > deadline(2 * trace.last_end - trace.until, timeout, tables)
+    ):
+        return 1
+    state = _next(tables, _next(tables, trace.before, events.symbol[i]), trace.symbol)
+    if result.kind == VIOLATION:
+        return int(not tables.broken[state])
+    wanted = SATISFIABLE if result.kind == ALERT else UNSATISFIABLE
+    return int(tables.verdict[state] != wanted)
+
+
+@inline
+def denied(
+    trace: Record, i: int, timeout: int, kept: int, tables: TraceTables, events: TraceEvents,
+    recent: Recent, below: int,
+) -> int:  # fmt: skip
+    """The last place before ``below`` of a recent result that event ``i`` may deny; NONE."""
+    low = kept
+    if UNKNOWN_EPOCH not in (trace.epoch, events.epoch[i]):
+        low = max(low, events.ref[i] - events.unc[i])
+    for place in range(below - 1, -1, -1):
+        result = recent.results[place]
+        if result.most < low:
+            break
+        if (
+            result.key == trace.key
+            and result.certainty == 0
+            and result.due >= low
+            and certainty_with(trace, i, result, timeout, tables, events) != 0
+        ):
+            return place
+    return NONE
+
+
+@inline
+def take_back(
+    trace: Record, i: int, timeout: int, kept: int, tables: TraceTables, events: TraceEvents,
+    recent: Recent, emitted: np.ndarray, rows: int,
+) -> int:  # fmt: skip
+    """Takes back what event ``i`` may deny and gives it with the certainty that it has now; gives
+    how many rows there are then.
+    """
+    place = denied(trace, i, timeout, kept, tables, events, recent, recent.used[0])
+    while place != NONE:
+        result = recent.results[place]
+        for row in (rows, rows + 1):
+            emitted[row] = recent.results[place]
+            emitted[row].row = i
+        result.certainty = certainty_with(trace, i, result, timeout, tables, events)
+        emitted[rows].plus = False
+        emitted[rows + 1].certainty = result.certainty
+        rows += 2
+        place = denied(trace, i, timeout, kept, tables, events, recent, place)
+    return rows
 
 
 @inline
@@ -446,15 +615,18 @@ def due(trace: Record, now: int, timeout: int, tables: TraceTables) -> bool:
 
 @kernel
 def sweep(
-    traces: np.ndarray, known: int, now: int, timeout: int, tables: TraceTables,
-    emitted: np.ndarray, rows: int, first: int,
+    traces: np.ndarray, known: int, now: int, progress: Progress, timeout: int,
+    tables: TraceTables, recent: Recent, emitted: np.ndarray, first: int,
 ) -> tuple[int, int]:  # fmt: skip
     """End the traces from ``first`` on whose time has run out; gives where there was no more room
     (``known``: nowhere), and how many results there are.
     """
+    rows = 0
     for entry in range(first, known):
-        if rows == len(emitted):
+        if no_room(rows, recent, emitted):
             return entry, rows
         if due(traces[entry], now, timeout, tables):
-            rows = run_out(traces[entry], LATER, timeout, tables, emitted, rows)
+            before = rows
+            rows = run_out_later(traces[entry], progress, timeout, tables, emitted, rows)
+            keep_recent(emitted, before, rows, recent)
     return known, rows

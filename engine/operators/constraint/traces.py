@@ -94,8 +94,12 @@ EMITTED: Final = np.dtype(
         ("key", np.int64),
         ("number", np.int64),
         ("ref", np.int64),
-        ("due", np.int64),  # of a time that ran out: when no clock's error can have stopped it
+        ("end", np.int64),  # of its event; of a time that ran out, the first instant after it
+        ("due", np.int64),  # no error of a clock can have put ``end`` later
+        ("most", np.int64),  # among ``Recent``: the latest ``due`` until this one
+        ("epoch", np.int64),  # with ``clock``: of its event, or of the last before the silence
         ("seq", np.int64),
+        ("clock", np.int32),
         ("source", np.int32),
         ("type", np.int32),  # NONE: of no event; a time ran out
         ("path", np.int32),
@@ -132,6 +136,24 @@ class TraceEvents(NamedTuple):
     type: np.ndarray
     number: np.ndarray
     doubt: np.ndarray
+
+
+class Recent(NamedTuple):
+    """Confirmed results that an event to come may deny, as clocks' errors may put it before theirs:
+    ``results`` (EMITTED), of which the first ``used[0]`` are in use.
+    """
+
+    results: np.ndarray
+    used: np.ndarray
+
+
+class Progress(NamedTuple):
+    """How far time has come in a batch (``to``, ascending), and whether nobody knew a clock that
+    counts when it passed each (``unknown``, one more).
+    """
+
+    to: np.ndarray
+    unknown: np.ndarray
 
 
 class TracePool(NamedTuple):
