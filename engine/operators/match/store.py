@@ -18,7 +18,7 @@ from slackwater.engine.core.timeline import CHANCE, EPOCH_START, LONG_AGO, UNC_S
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import FAR, copy_of, numbers_of
 from slackwater.engine.operators.match.compiled.records import EVENT
-from slackwater.engine.operators.match.compiled.table_builder import Read
+from slackwater.engine.operators.match.compiled.tables import Read
 from slackwater.engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT
 from slackwater.engine.operators.match.verdict.certainty import EventTimes
 from slackwater.engine.query.expression import View, view_value

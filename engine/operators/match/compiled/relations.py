@@ -38,7 +38,7 @@ class Related(NamedTuple):
     bound: int
 
 
-def reads(end: int, step: int, relations: Iterable[Related]) -> bool:
+def reads_end(end: int, step: int, relations: Iterable[Related]) -> bool:
     """Whether one of ``relations`` is of that end point of ``step``."""
     ends = [(each.left, each.left_end) for each in relations]
     ends += [(each.right, each.right_end) for each in relations]

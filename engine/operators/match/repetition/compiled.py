@@ -20,8 +20,12 @@ from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.kernels.records import FAR, record
-from slackwater.engine.operators.match.compiled.table_builder import Builder, exact_and_clocked
-from slackwater.engine.operators.match.compiled.tables import Layout, SamePlan
+from slackwater.engine.operators.match.compiled.tables import (
+    Builder,
+    Layout,
+    SamePlan,
+    exact_and_clocked,
+)
 from slackwater.engine.operators.match.search.machine import FLOAT, INT, TEXT, Programs
 from slackwater.engine.operators.match.search.stacks import Stacks
 from slackwater.engine.query.fields import attributes_in, with_alias, with_attributes
