@@ -33,7 +33,6 @@ from slackwater.engine.operators.match.compiled.membership import (
 )
 from slackwater.engine.operators.match.compiled.tables import Layout, layout_of
 from slackwater.engine.operators.match.match_results import Matches
-from slackwater.engine.operators.match.replay import all_of, difference, one_of_each
 from slackwater.engine.operators.match.search.host import Kernel
 from slackwater.engine.operators.match.search.stacks import Stacks
 from slackwater.engine.operators.match.settings import PatternSettings, Rule
@@ -50,7 +49,7 @@ from slackwater.engine.operators.match.store import (
     widest_unc,
 )
 from slackwater.engine.operators.match.verdict.certainty import no_surer_than
-from slackwater.engine.operators.match.verdict.matches import Judge
+from slackwater.engine.operators.match.verdict.matches import Judge, all_of, difference, one_of_each
 from slackwater.engine.query.fields import attributes_of, released_columns
 from slackwater.engine.query.plan import OrPlan, SeqPlan
 from slackwater.engine.query.purge_settings import PURGES

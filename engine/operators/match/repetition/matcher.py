@@ -35,10 +35,10 @@ from slackwater.engine.operators.match.repetition.compiled import repeat_layout
 from slackwater.engine.operators.match.repetition.kernel import RepeatKernel
 from slackwater.engine.operators.match.repetition.matches import MatchTable, RepeatJudge, scopes_of
 from slackwater.engine.operators.match.repetition.results import RepeatMatches, shown_runs
-from slackwater.engine.operators.match.replay import one_of_each
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, widest_unc
+from slackwater.engine.operators.match.verdict.matches import one_of_each
 from slackwater.engine.query.repeat_plan import RepeatPlan
 
 _LEAST_MATCHES = 1 << 10
