@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import slackwater
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.released import IN_ORDER, LATE, Strings
-from slackwater.engine.operators.match.repetition import kernel
+from slackwater.engine.operators.match.repetition import matcher as matcher_module
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 from slackwater.engine.operators.match.seq import Alone
 from slackwater.engine.operators.match.settings import PatternSettings
@@ -368,7 +368,7 @@ def events_of(tools: Any, late: float, seed: int) -> list[Any]:
 def test_runs_stand_from_batch_to_batch(
     tools: Any, monkeypatch: pytest.MonkeyPatch, text: str, late: float, room: int
 ) -> None:
-    monkeypatch.setattr(kernel, "_LINKS", room)
+    monkeypatch.setattr(matcher_module, "_LINKS", room)
     plan, events = query(f"EVENT {text}"), events_of(tools, late, len(text))
     assert isinstance(plan, RepeatPlan)
     settings = PatternSettings(keep_late_ns=100)

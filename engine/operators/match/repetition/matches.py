@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from slackwater.engine.kernels.records import FAR, numbers_of, record
 from slackwater.engine.kernels.tables import mixed, numbered, places_of
 from slackwater.engine.operators.match.compiled.records import RELATION, SCOPE
 from slackwater.engine.operators.match.repetition.compiled import EVENT_OF
-from slackwater.engine.operators.match.repetition.kernel import FoundRuns
 from slackwater.engine.operators.match.verdict.certainty import Scopes, chances_of_order
 from slackwater.engine.operators.match.verdict.matches import (
     Judge,
@@ -149,6 +148,14 @@ def _gaps(size: int, within_ns: int) -> Scopes:
 
 
 # What the kernel of repetition has found, as changes in columns (``engine.barrier.base``).
+
+
+class FoundRuns(NamedTuple):
+    """What events do to matches: RUN, the EVENT_OF of all of them, DOUBT."""
+
+    found: np.ndarray
+    path: np.ndarray
+    doubts: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
