@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from slackwater.engine.core.released import IN_ORDER, Released, Strings
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
-from slackwater.engine.operators.match.repetition.results import RepeatMatches
+from slackwater.engine.operators.match.repetition.matches import RepeatMatches
 from slackwater.engine.operators.match.seq import Alone
 from slackwater.engine.query import query
 from slackwater.engine.query.repeat_plan import RepeatPlan

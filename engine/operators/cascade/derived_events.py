@@ -33,7 +33,7 @@ from slackwater.engine.operators.match.match_results import (
     Matches,
     certainties_of,
 )
-from slackwater.engine.operators.match.repetition.results import RepeatMatches
+from slackwater.engine.operators.match.repetition.matches import RepeatMatches
 from slackwater.engine.operators.window.output.results import WindowResults, window_identities
 from slackwater.engine.operators.window.output.table import COUNTS
 from slackwater.engine.operators.window.state.content import LEAST, MOST, VALUE

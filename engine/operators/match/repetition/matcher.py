@@ -52,9 +52,10 @@ from slackwater.engine.operators.match.repetition.matches import (
     FoundRuns,
     MatchTable,
     RepeatJudge,
+    RepeatMatches,
     scopes_of,
+    shown_runs,
 )
-from slackwater.engine.operators.match.repetition.results import RepeatMatches, shown_runs
 from slackwater.engine.operators.match.search.construction import DONE, DOUBT, STACKS_FULL
 from slackwater.engine.operators.match.search.host import KernelHost
 from slackwater.engine.operators.match.seq import SeqMatcher
