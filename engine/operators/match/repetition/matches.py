@@ -1,4 +1,4 @@
-"""Matches with repeated steps: as changes in columns, with certainty and probability; as results."""
+"""Matches with repeated steps: as changes in columns, judged by clocks, and as results."""
 
 from __future__ import annotations
 
