@@ -211,6 +211,6 @@ class Hold(Policy):
 
 
 class Adaptive(Punctuation):
-    """The policy of ``adaptive``; ``engine.barrier.replay`` smooths the rate."""
+    """The policy of ``adaptive``; ``engine.barrier.holding`` smooths the rate."""
 
     adapts = True
