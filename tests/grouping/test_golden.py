@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slackwater.engine.core.errors import ContractViolation, UserError
-from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.dataflow import Dataflow, SinkBarrier
 from slackwater.engine.operators.grouping.items import regular
 from slackwater.engine.operators.grouping.maps import (
     Combine,
@@ -17,7 +17,6 @@ from slackwater.engine.operators.grouping.maps import (
     TupleMap,
 )
 from slackwater.engine.operators.grouping.operations import Grouping, Map, Stateful
-from slackwater.engine.operators.grouping.sink_barrier import SinkBarrier
 
 EVEN = Grouping(3, key=lambda number: number, hash=lambda number: number % 2 == 0)
 GOLDEN = [(1,), (2,), (1, 3), (2, 4), (1, 3, 5), (2, 4, 6), (3, 5, 7), (4, 6, 8)]

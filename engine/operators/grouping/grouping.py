@@ -22,10 +22,12 @@ from slackwater.engine.operators.grouping.buckets import (
     Buckets,
     TupleChanges,
     close_ranks,
+    emit,
     keep,
     room_for,
+    take_all_in,
+    take_in,
 )
-from slackwater.engine.operators.grouping.changes import emit, take_all_in, take_in
 from slackwater.engine.operators.grouping.items import Items
 from slackwater.engine.operators.grouping.operations import Grouped
 

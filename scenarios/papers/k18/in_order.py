@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.engine.operators.grouping.dataflow import Dataflow
+from slackwater.engine.operators.grouping.dataflow import Dataflow, SinkBarrier
 from slackwater.engine.operators.grouping.items import Items, regular
-from slackwater.engine.operators.grouping.sink_barrier import SinkBarrier
 
 
 class InOrderRun:
