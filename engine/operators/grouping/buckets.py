@@ -1,4 +1,4 @@
-"""Windowed grouping: a sorted bucket per key, its tuples, and what items change of these (K18 V)."""
+"""Windowed grouping: a sorted bucket per key, its tuples, and what items change (K18 V.B, V.C)."""
 
 from __future__ import annotations
 
