@@ -19,7 +19,7 @@ ORDERS: Final = {
     "kslack-chain": "slackwater.engine.order.slack.aq_kslack:KSlackChainSettings",
     "aq-kslack": "slackwater.engine.order.slack.aq_kslack:AqKSlackSettings",
     "ldop": "slackwater.engine.order.slack.ldop:LdopSettings",
-    "none": "slackwater.engine.order.unordered.none:NoneSettings",
+    "none": "slackwater.engine.order.none:NoneSettings",
 }
 """Settings of each, loaded when they are asked for."""
 

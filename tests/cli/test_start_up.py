@@ -83,7 +83,7 @@ def test_a_query_loads_only_what_it_uses(
     assert not (NEVER - numbas | others | unused) & found
 
     assert others_parts(found) == set()
-    assert {"slackwater.engine.barrier.holding", "slackwater.engine.order.unordered.none"} <= found
+    assert {"slackwater.engine.barrier.holding", "slackwater.engine.order.none"} <= found
 
 
 OTHER_ORDERS = {

@@ -15,7 +15,7 @@ from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.released import Strings
 from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from slackwater.engine.order.unordered.none import Proof
+from slackwater.engine.order.none import Proof
 
 WAIT = 10
 

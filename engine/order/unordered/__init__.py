@@ -1,1 +1,0 @@
-"""The order ``none``, and what its punctuations prove."""
