@@ -95,12 +95,12 @@ from slackwater.engine.order.slack.buffer import (
     DELAY_BINS,
     Index,
     SlackBuffer,
+    SlackOrder,
     delay_quantile,
     learn_delay,
     push,
     release_until,
 )
-from slackwater.engine.order.slack.held_order import SlackOrder
 from slackwater.engine.order.slack.kslack import fixed_buffers
 from slackwater.engine.query.plan import Plan
 

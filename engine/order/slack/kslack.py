@@ -21,8 +21,7 @@ from slackwater.engine.order.base import (
     only_known,
     shared,
 )
-from slackwater.engine.order.slack.buffer import SlackBuffer, push, release_until
-from slackwater.engine.order.slack.held_order import SlackOrder
+from slackwater.engine.order.slack.buffer import SlackBuffer, SlackOrder, push, release_until
 
 # ``kslack``: every event waits until the event clock has passed it by K (R19 2.3.1).
 #

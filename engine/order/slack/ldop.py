@@ -55,8 +55,7 @@ from slackwater.engine.order.base import (
     span_if_given,
 )
 from slackwater.engine.order.served import longest_window, reads_of
-from slackwater.engine.order.slack.buffer import SlackBuffer, push, release_until
-from slackwater.engine.order.slack.held_order import SlackOrder
+from slackwater.engine.order.slack.buffer import SlackBuffer, SlackOrder, push, release_until
 from slackwater.engine.query.plan import Plan
 
 BUCKETS: Final = 64
