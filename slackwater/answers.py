@@ -32,8 +32,8 @@ from slackwater.engine.query import check_attributes
 from slackwater.engine.query import explain as explanation
 from slackwater.engine.query import query as parse_query
 from slackwater.engine.query.analysis.cascade import read_statements
-from slackwater.engine.query.endpoints.joins import check_index
 from slackwater.engine.query.explain import cascade_lines
+from slackwater.engine.query.joins import check_index
 from slackwater.engine.query.language.statements import expanded, is_cascade
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge

@@ -74,8 +74,8 @@ from slackwater.engine.output.ordered import SIDE_OUTPUT
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query import explain
 from slackwater.engine.query.analysis.cascade import read_statements
-from slackwater.engine.query.endpoints.joins import check_index, check_joins
 from slackwater.engine.query.explain import cascade_lines
+from slackwater.engine.query.joins import check_index, check_joins
 from slackwater.engine.query.language.statements import expanded
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.purge_settings import parse_purge

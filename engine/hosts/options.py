@@ -19,7 +19,7 @@ from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import read_window
 from slackwater.engine.order.base import Guards, OrderSettings
 from slackwater.engine.order.registry import ORDERS, parse_order
-from slackwater.engine.query.endpoints.joins import COST, IBP, check_index, check_joins
+from slackwater.engine.query.joins import COST, IBP, check_index, check_joins
 from slackwater.engine.query.language.statements import Definition, definitions
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge

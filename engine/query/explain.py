@@ -8,7 +8,6 @@ from typing import Final
 
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from slackwater.engine.query.analysis.consistency import never_counts
-from slackwater.engine.query.endpoints.joins import COST, IBP
 from slackwater.engine.query.explain_operators import (
     Section,
     counts_when,
@@ -24,6 +23,7 @@ from slackwater.engine.query.explain_operators import (
     window_sections,
 )
 from slackwater.engine.query.fields import attributes_in, bare
+from slackwater.engine.query.joins import COST, IBP
 from slackwater.engine.query.language.mistakes import listed
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import (
@@ -82,8 +82,8 @@ def explain(
         plan: of a query.
         barrier: in force; None: as the query's REALTIME says.
         purge: of events; None: the default.
-        intervals: how an ISEQ is searched (``engine.query.endpoints.joins``).
-        joins: of a SEQ/PAL tree (``engine.query.endpoints.joins``).
+        intervals: how an ISEQ is searched (``engine.query.joins``).
+        joins: of a SEQ/PAL tree (``engine.query.joins``).
     """
     sections: list[Section] = [("query", [render(plan := asked_plan(plan))])]
     if isinstance(plan, WindowPlan):

@@ -400,7 +400,7 @@ class SeqPlan(Struct, frozen=True):
     them all (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
     ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
     aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
-    order steps are found (``engine.query.endpoints.joins``); empty: neighbours first.
+    order steps are found (``engine.query.joins``); empty: neighbours first.
     """
 
     name: str

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import slackwater
 from slackwater.engine.hosts.chain import Chain
 from slackwater.engine.hosts.options import QueryOptions
-from slackwater.engine.query.endpoints.joins import INDEXES
+from slackwater.engine.query.joins import INDEXES
 from tests.interval.conftest import Event, IntervalQuery, matches, queries, streams, truth
 from tests.interval.test_iseq import plan_of
 from tests.order.conftest import frame

@@ -23,8 +23,8 @@ from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.match.spill.matcher import Spilling
 from slackwater.engine.query import query
-from slackwater.engine.query.endpoints.joins import INDEXES
 from slackwater.engine.query.explain import explain
+from slackwater.engine.query.joins import INDEXES
 from slackwater.engine.query.plan import OrPlan, SeqPlan
 from slackwater.engine.query.render import render
 from tests.constraint.test_workdays import DAY, HOUR, ZONES, at, over_after

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.query.endpoints.joins import COST, IBP
+from slackwater.engine.query.joins import COST, IBP
 from slackwater.engine.query.purge_settings import MATCHES_MAX
 
 
@@ -38,8 +38,8 @@ class PatternSettings:
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``divider``: what lies before the window is left
     out by binary search (L10 Opt. 4.3), else by a test of each; same results. ``intervals``: how an
-    ISEQ is searched (``engine.query.endpoints.joins``). ``joins``: in which order the steps of a
-    SEQ/PAL tree are found (``engine.query.endpoints.joins``). ``matches_max``: as many may one
+    ISEQ is searched (``engine.query.joins``). ``joins``: in which order the steps of a
+    SEQ/PAL tree are found (``engine.query.joins``). ``matches_max``: as many may one
     event complete or change; the events of one call, or the barrier hold back,
     ``MATCHES_TOGETHER`` times as many.
     """

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from slackwater.engine.query.analysis.pattern import Pattern, Term, placed
 from slackwater.engine.query.analysis.typed import unsupported
-from slackwater.engine.query.endpoints.order import (
+from slackwater.engine.query.endpoints import (
     KNOWN,
     LESS,
     SHORT,
@@ -167,7 +167,7 @@ class TreePattern(Pattern):
             words = []
 
 
-# What is known of the order of end points (``engine.query.endpoints.order``). A point is
+# What is known of the order of end points (``engine.query.endpoints``). A point is
 # ``2 * step`` (its start) or ``2 * step + 1`` (its end).
 
 

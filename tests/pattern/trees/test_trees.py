@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.settings import PatternSettings
-from slackwater.engine.query.endpoints.joins import JOINS
-from slackwater.engine.query.endpoints.order import representation
+from slackwater.engine.query.endpoints import representation
+from slackwater.engine.query.joins import JOINS
 from tests.pattern.trees.by_clocks import CombinationFacts, judged
 from tests.pattern.trees.definition import Record, Tree, Where, by_definition
 from tests.pattern.trees.drawn import Drawn, torn, trees

@@ -9,8 +9,8 @@ import numpy as np
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.compiled.records import BY_END, BY_START, UNSORTED
-from slackwater.engine.query.endpoints.joins import INDEXED, NAIVE, indexed_path
-from slackwater.engine.query.endpoints.order import LESS, NOTHING, UPTO, reduced
+from slackwater.engine.query.endpoints import LESS, NOTHING, UPTO, reduced
+from slackwater.engine.query.joins import INDEXED, NAIVE, indexed_path
 from slackwater.engine.query.plan import PointRelation, SeqPlan
 from slackwater.engine.query.shape import Shape, endpoint_order, of_intervals, of_streams
 
@@ -197,7 +197,7 @@ class Joins:
     Args:
         plan: an ISEQ.
         shape: of the plan.
-        index: one of ``engine.query.endpoints.joins.INDEXES``.
+        index: one of ``engine.query.joins.INDEXES``.
     """
 
     def __init__(self, plan: SeqPlan, shape: Shape, index: str) -> None:

@@ -29,8 +29,8 @@ from slackwater.engine.operators.match.compiled.relations import (
     starts_before,
 )
 from slackwater.engine.query.clocked import is_clocked
-from slackwater.engine.query.endpoints.joins import IBP, check_index, in_order
 from slackwater.engine.query.fields import attributes_in, bare, parts_of
+from slackwater.engine.query.joins import IBP, check_index, in_order
 from slackwater.engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -297,7 +297,7 @@ def relations_in(tables: Tables, scope: int) -> np.ndarray:
 def layout_of(plan: Plan, index: str = IBP) -> Layout:
     """The tables of a plan; the same ones for each of a run's sites, and never changed.
 
-    ``index``: how an ISEQ is searched (``engine.query.endpoints.joins``).
+    ``index``: how an ISEQ is searched (``engine.query.joins``).
 
     Raises:
         UserError: no such index, or negated steps without bounds.

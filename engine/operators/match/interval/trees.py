@@ -34,7 +34,7 @@ from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.store import Store
 from slackwater.engine.operators.match.verdict.matches import Judge
-from slackwater.engine.query.endpoints.joins import IBP, check_joins
+from slackwater.engine.query.joins import IBP, check_joins
 from slackwater.engine.query.plan import (
     Attribute,
     Comparison,
