@@ -29,7 +29,7 @@ from slackwater.engine.core.released import IN_ORDER, Released, Strings
 from slackwater.engine.operators.constraint.monitor import MonitorOperator
 from slackwater.engine.operators.constraint.traces import OF_LAST_EVENT, TRACE
 from slackwater.engine.query import query
-from slackwater.engine.query.automata.verdicts import automata_of
+from slackwater.engine.query.automata import automata_of
 from slackwater.engine.query.monitor_plan import MonitorPlan
 
 EVENTS = 10_000_000

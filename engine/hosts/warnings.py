@@ -426,7 +426,7 @@ def of_constraints(plans: Iterable[Plan]) -> list[str]:
     monitored = monitored_plans(plans)
     if not monitored:
         return []
-    from slackwater.engine.query.automata.verdicts import excluded  # noqa: PLC0415 - for few queries
+    from slackwater.engine.query.automata import excluded  # noqa: PLC0415 - for few queries
 
     return [f"{plan.name}: {each}" for plan in monitored for each in excluded(plan)]
 

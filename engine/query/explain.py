@@ -89,7 +89,7 @@ def explain(
     if isinstance(plan, WindowPlan):
         return _text(plan, [*sections, *window_sections(plan, barrier)])
     if isinstance(plan, MonitorPlan):
-        from slackwater.engine.query.automata.verdicts import monitor_sections  # noqa: PLC0415 - ten modules
+        from slackwater.engine.query.automata import monitor_sections  # noqa: PLC0415 - ten modules
 
         return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches

@@ -93,7 +93,7 @@ OTHER_ORDERS = {
 }  # fmt: skip
 OF_OTHERS = {
     "slackwater.engine.operators.match.spill.chunks",
-    "slackwater.engine.query.automata.verdicts", "pyarrow.csv",
+    "slackwater.engine.query.automata", "pyarrow.csv",
 }  # fmt: skip
 
 

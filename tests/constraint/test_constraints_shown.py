@@ -11,7 +11,7 @@ import slackwater
 from slackwater.engine.cli.app import run
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query import explain, query
-from slackwater.engine.query.automata.verdicts import excluded
+from slackwater.engine.query.automata import excluded
 from slackwater.engine.query.language.statements import definitions, expanded
 from slackwater.engine.query.monitor_plan import MonitorPlan
 

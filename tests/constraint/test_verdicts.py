@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query import explain, query, to_text
-from slackwater.engine.query.automata.verdicts import START, Automata, automata_of
+from slackwater.engine.query.automata import START, Automata, automata_of
 from slackwater.engine.query.monitor_plan import MonitorPlan, Occurrence, RegularGroup
 from slackwater.scenarios.papers.l10.ch3.basic import basic_of, derived
 from tests.constraint.slow_traces import FIRST, NOTHING, Seq, derivative, flow, read, verdict

@@ -14,7 +14,7 @@ import pytest
 from slackwater.engine.apps.scenario_run import load, scenario_names
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query import query
-from slackwater.engine.query.automata.verdicts import automata_of
+from slackwater.engine.query.automata import automata_of
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.scenario import RunnableScenario, Score
 from slackwater.scenarios.elder_care import ElderCare

@@ -57,7 +57,7 @@ from slackwater.engine.operators.constraint.traces import (
     TraceTables,
 )
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.query.automata.verdicts import (
+from slackwater.engine.query.automata import (
     IGNORED,
     SATISFIABLE,
     UNSATISFIABLE,

@@ -34,7 +34,7 @@ from slackwater.engine.operators.constraint.traces import (
     TraceTables,
 )
 from slackwater.engine.operators.window.settings import workdays_later
-from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
+from slackwater.engine.query.automata import OPEN, SATISFIABLE, START, UNSATISFIABLE
 
 # How far time has come at each event of a batch, and with what a given instant was passed.
 

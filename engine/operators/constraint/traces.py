@@ -164,7 +164,7 @@ class TracePool(NamedTuple):
 
 
 class TraceTables(NamedTuple):
-    """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``emits``: whether a verdict
+    """``engine.query.automata.Encoded`` as kernels read it; ``emits``: whether a verdict
     gives a result, by its number; ``allowed``: of each state, equal where C allows the same events.
 
     ``day_starts`` and ``day_ends``: of workdays [ns], if the timeout counts them; empty: it is in

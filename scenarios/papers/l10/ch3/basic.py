@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline
-from slackwater.engine.query.automata.automaton import DEAD, Dfa, classes, reaching
-from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE, Encoded
+from slackwater.engine.query.automata import OPEN, SATISFIABLE, UNSATISFIABLE, Encoded
+from slackwater.engine.query.dfa import DEAD, Dfa, classes, reaching
 
 
 class Basic(NamedTuple):

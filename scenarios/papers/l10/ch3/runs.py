@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.query import query
-from slackwater.engine.query.automata.verdicts import Automata, automata_of
+from slackwater.engine.query.automata import Automata, automata_of
 from slackwater.engine.query.fields import bare
 from slackwater.engine.query.monitor_plan import MonitorPlan
 from slackwater.engine.query.plan import Comparison, Constant, SeqPlan

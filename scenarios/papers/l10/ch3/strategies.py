@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import kernel
-from slackwater.engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE
+from slackwater.engine.query.automata import OPEN, SATISFIABLE, UNSATISFIABLE
 from slackwater.scenarios.papers.l10.ch3.basic import Basic, derived
 
 NAIVE: Final = 0

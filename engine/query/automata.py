@@ -18,7 +18,7 @@ from msgspec import Struct
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import Released
 from slackwater.engine.query.analysis.consistency import find_conflict
-from slackwater.engine.query.automata.automaton import (
+from slackwater.engine.query.dfa import (
     DEAD,
     MAX_STATES,
     Dfa,
