@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import slackwater
@@ -49,6 +50,9 @@ def tables() -> dict[str, Any]:
     return {
         "arrow": table,
         "dictionary": table.set_column(5, "tag", table["tag"].dictionary_encode()),
+        "dictionary of numbers": table.set_column(6, "v", table["v"].dictionary_encode()),
+        "run ends": table.set_column(0, "source", pc.run_end_encode(table["source"])),
+        "decimals": table.set_column(1, "seq", table["seq"].cast(pa.decimal128(38))),
         "batch": table.to_batches()[0],
         "columns": columns(),
         "foreign": Foreign(),
@@ -56,7 +60,7 @@ def tables() -> dict[str, Any]:
         "pandas": frame,
         "pandas, filtered": pd.concat([frame.head(1), frame])[1:],
         "pandas, indexed": frame.set_index("ts"),
-        "pandas, categories": frame.astype({"tag": "category", "type": "category"}),
+        "pandas, categories": frame.astype(dict.fromkeys(("tag", "type", "v"), "category")),
     }
 
 
@@ -74,6 +78,16 @@ def test_times_of_pandas_are_times() -> None:
     frame = pd.DataFrame({"ts": pd.to_datetime(["2026-11-22T08:00:00Z", "2026-11-22T08:00:01Z"])})
     found = slackwater.order(slackwater.read(frame, time_unit="ms"))
     assert [event["ts"] for event in found] == [1795334400000, 1795334401000]
+
+
+def test_results_with_lengths_of_time_go_in_again() -> None:
+    times = pd.to_datetime(["2026-03-01 08:00:00.0", "2026-03-01 08:00:02.5"])
+    events = {"ts": times, "type": ["A", "B"]}
+    found = slackwater.query(events, "EVENT SEQ(A a, B b) WITHIN 5 s RETURN b.ts - a.ts AS gap")
+    again = slackwater.query(
+        found.to_arrow(flat=True), 'SELECT "value.gap" AS gap', mapping={"ts": "event2.ts"}
+    )
+    assert [row["value"] for row in again] == [{"gap": 2_500_000_000}]
 
 
 def test_results_come_out_as_tables(trace: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -167,6 +168,15 @@ def test_what_a_user_says_is_not_guessed(here: Path, cli: Callable[..., Any]) ->
     assert ran.code == 2
     assert 'no column "Zeit" (wanted for ts); did you mean "Zeitstempel"?' in ran.out
     assert "to go on" not in ran.out
+
+
+def test_structs_and_instants_beyond_ns_are_shown(here: Path, cli: Callable[..., Any]) -> None:
+    until = pa.array([np.datetime64("9999-12-31", "us")] * 2, pa.timestamp("us"))
+    table = pa.table({"ts": [1, 2], "at": [{"x": 1}, {"x": 2}], "until": until})
+    pq.write_table(table, here / "t.parquet")
+    found = json.loads(cli("look", "t.parquet", "--json").out)
+    assert [each["name"] for each in found["columns"]] == ["ts", "at.x", "until"]
+    assert "is beyond 292 years in nanoseconds" in found["fault"]
 
 
 def test_a_log_is_looked_at_as_it_is(here: Path, cli: Callable[..., Any]) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import math
 import time
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -221,12 +223,18 @@ def test_parquet_types(tmp_path: Path) -> None:
         "u": pa.array([1, 2], pa.uint8()),
         "b": pa.array([True, False]),
         "id": pa.array([7, None]),
+        "c": pa.array([3, None]).dictionary_encode(),
+        "t": pa.array([2, None], pa.duration("ms")),
+        "n": pa.array([Decimal(2**53 + 1), None], pa.decimal128(38)),
+        "o": pa.array([{"a": 1, "p": {"x": "u"}}, None]),
     }
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     (frame,) = ParquetRead(tmp_path / "t.parquet")
     assert rows([frame]) == [
         {"site": "main", "source": "4", "seq": 0, "ts": 10**6, "arrival": 5, "id": 7,
-         "attrs.f": 1.5, "attrs.d": "a", "attrs.l": "a", "attrs.u": 1, "attrs.b": True},
+         "attrs.f": 1.5, "attrs.d": "a", "attrs.l": "a", "attrs.u": 1, "attrs.b": True,
+         "attrs.c": 3, "attrs.t": 2 * 10**6, "attrs.n": 2**53 + 1, "attrs.o_a": 1,
+         "attrs.o_p_x": "u"},
         {"site": "main", "source": "8", "seq": 1, "ts": 2 * 10**6, "arrival": 6,
          "attrs.l": "b", "attrs.u": 2, "attrs.b": False},
     ]  # fmt: skip
@@ -242,6 +250,11 @@ def test_parquet_types(tmp_path: Path) -> None:
         ({"ts": [1, 1], "kind": ["event", "x"]}, {}, '2: column "kind": "x" is no kind of record; known are event, pog, ibp, sync, tick, eos, ibe; --map attrs.kind=kind makes it an attribute'),
         ({"ts": [1, 1], "v": [1.0, math.inf]}, {}, '2: column "v": inf is infinite'),
         ({"ts": [1, 1], "v": pa.array([1, 2**63], pa.uint64())}, {}, f'2: column "v": {2**63} is beyond 64 bits'),
+        ({"ts": [1, 1], "v": pa.array([1, 2**63], pa.decimal128(38))}, {}, f'2: column "v": {2**63} is beyond 64 bits'),
+        ({"ts": [1, 1], "v": pa.array([None, np.datetime64("9999-12-31", "us")], pa.timestamp("us"))}, {}, '2: column "v": "9999-12-31 00:00:00.000000" is beyond 292 years in nanoseconds; leave it out with --attrs, or convert it to text'),
+        ({"ts": [1], "v": pa.array([date(1500, 1, 1)])}, {}, '1: column "v": "1500-01-01 00:00:00" is beyond 292 years in nanoseconds; leave it out with --attrs, or convert it to text'),
+        ({"ts": [1], "v": pa.array([2**62], pa.duration("s"))}, {}, f'1: column "v": "{2**62}" is beyond 292 years in nanoseconds; leave it out with --attrs, or convert it to text'),
+        ({"ts": [1], "v": [{"a": 1}], "v_a": [1]}, {}, '1: columns "v.a" and "v_a" are both attribute "v_a"; rename one'),
         ({"ts": [1, None]}, {}, '2: a record of kind event needs "ts"'),
         ({"ts": pa.array([], pa.int64())}, {}, " no rows"),
         ({"v": [1]}, {}, '1: no column is "ts", the event time; say which, as in --map ts=COLUMN (columns: v)'),
@@ -321,3 +334,10 @@ def test_files_of_a_folder_are_one_table_with_its_keys(tmp_path: Path) -> None:
     table = ParquetParts(str(tmp_path), [str(path) for path in sorted(tmp_path.rglob("*.parquet"))])
     found = pa.Table.from_batches(table.parts(["b", "day", "ts"])).to_pydict()
     assert found == {"b": [None, None, "x"], "day": [1, 1, 2], "ts": [1.0, 2.0, 3.5]}
+
+
+def test_fields_of_structs_are_found_in_every_file_of_a_folder(tmp_path: Path) -> None:
+    for name, value in (("part-0", {"at": 1}), ("part-1", {"at": 2, "v": 5})):
+        pq.write_table(pa.table({"h": [value]}), tmp_path / f"{name}.parquet")
+    found = ParquetRead(tmp_path, InputForm(mapping={"ts": "h.at"}))
+    assert [(row["ts"], row.get("attrs.h_v")) for row in rows(found)] == [(1, None), (2, 5)]

@@ -331,7 +331,7 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
                 each.name: _plain(column)
                 for each, column in zip(part.schema, part.columns, strict=True)
             }
-        return _Sample(rows)
+        return _Sample(rows, nested=table.within)
     nested = set[str]()
     for count, one in enumerate(islice(_objects(source, form), SAMPLE_ROWS)):
         for path, value in values_by_path(one):
@@ -345,7 +345,8 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
 def _plain(column: pa.Array) -> list[Any]:
     """Values as they are, instants as text."""
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        texts = pc.strftime(column.cast(pa.timestamp("ns")), "%Y-%m-%dT%H:%M:%SZ")
+        naive = pa.timestamp(getattr(column.type, "unit", "ms"))
+        texts = pc.strftime(column.cast(naive), "%Y-%m-%dT%H:%M:%SZ")
         return list(texts.to_pylist())
     return list(column.to_pylist())
 

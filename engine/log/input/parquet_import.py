@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from slackwater.edge_agent import records as r
+from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.columns import without_nan
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import STRING
+from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.input.csv_import import any_kind
 from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from slackwater.engine.log.input.lines import CHUNK_LINES, table_files
@@ -47,6 +49,11 @@ class TableParts(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
 
+    @property
+    def within(self) -> Collection[str]:
+        """The columns that are fields of structs, as ``header.stamp``."""
+        ...
+
     def parts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of some columns, at most ``CHUNK_LINES`` at a time, in order."""
         ...
@@ -55,7 +62,7 @@ class TableParts(Protocol):
 class ParquetParts:
     """The files as one table with the columns of all, and those of their ``KEY=VALUE`` folders.
 
-    A column that a file lacks is null in its rows.
+    A column that a file lacks is null in its rows. Columns are as ``plain_table`` has them.
 
     Args:
         path: the file, or the folder of ``files``.
@@ -71,10 +78,11 @@ class ParquetParts:
             options["partition_base_dir"] = path
         try:
             found = ds.dataset(files, format="parquet", **options)
+            schemas = [found.schema, *(pq.read_schema(file) for file in files[1:])]
             self.schema: pa.Schema = pa.unify_schemas(
-                [found.schema, *(pq.read_schema(file) for file in files[1:])],
-                promote_options="permissive",
+                [_plain_schema(each) for each in schemas], promote_options="permissive"
             )
+            self.within = set(self.schema.names).difference(*(each.names for each in schemas))
             self._files = ds.dataset(files, schema=self.schema, format="parquet", **options)
         except DAMAGED as error:
             raise UserError(f"{path}: not readable as Parquet: {error}") from error
@@ -89,10 +97,39 @@ class ParquetParts:
         for fragment in self._files.get_fragments():
             given = ds.get_partition_keys(fragment.partition_expression)
             with pq.ParquetFile(fragment.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
-                own = set(file.schema_arrow.names).difference(given)
+                own = set(_plain_schema(file.schema_arrow).names).difference(given)
                 there = [name for name in columns if name in own]
                 for batch in file.iter_batches(CHUNK_LINES, columns=there):
-                    yield _completed(batch, wanted, given)
+                    yield _completed(_plain_batch(batch), wanted, given)
+
+
+def plain_table(table: pa.Table) -> pa.Table:
+    """``table`` with the fields of structs as columns (``header.stamp``), and with values in place
+    of codes, but for texts.
+    """
+    while any(pa.types.is_struct(each.type) for each in table.schema):
+        table = table.flatten()
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        if pa.types.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)
+        if pa.types.is_dictionary(column.type) and not _is_text(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.large_string())
+        if column.type != field.type:
+            table = table.set_column(place, field.name, column)
+    return table
+
+
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    return plain_table(schema.empty_table()).schema
+
+
+def _plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    table = plain_table(pa.Table.from_batches([batch]))
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
 def _completed(
@@ -121,7 +158,9 @@ class ParquetRead(RowRead):
     def _batches(self) -> Iterator[RowBatch]:
         table = self._opened()
         names, foreign = table.schema.names, self._foreign(table)
-        plan = plan_columns(self.path, names, self.form.mapping, self.form.attrs, foreign)
+        plan = plan_columns(
+            self.path, names, self.form.mapping, self.form.attrs, foreign, table.within
+        )
         self._check_types(plan, table.schema)
         wanted = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
         number = 1
@@ -165,7 +204,7 @@ class ParquetRead(RowRead):
             elif field == r.KIND:
                 fits, wanted = _is_text(type_), "text"
             else:
-                fits, wanted = _is_text(type_) or pa.types.is_integer(type_), "text or integers"
+                fits, wanted = _is_text(type_) or _is_integer(type_), "text or integers"
             if not fits and not pa.types.is_null(type_):
                 raise UserError(
                     f'{self.path}: column "{column}" is {type_}, but {field} is {wanted}; '
@@ -176,6 +215,7 @@ class ParquetRead(RowRead):
             if not (
                 _is_text(type_) or _is_number(type_) or _is_instant(type_)
                 or pa.types.is_boolean(type_) or pa.types.is_decimal(type_)
+                or pa.types.is_duration(type_)
             ):  # fmt: skip
                 raise UserError(
                     f'{self.path}: column "{column}" is {type_}; attributes are numbers, text or '
@@ -223,8 +263,9 @@ class _HeldParts:
     """A table in memory, read in parts without a copy."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self.schema = table.schema
+        self._table = plain_table(table)
+        self.schema = self._table.schema
+        self.within = set(self.schema.names).difference(table.schema.names)
 
     def parts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         yield from self._table.select(list(columns)).to_batches(max_chunksize=CHUNK_LINES)
@@ -234,9 +275,14 @@ def _is_instant(type_: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(type_) or pa.types.is_date(type_))
 
 
+def _is_integer(type_: pa.DataType) -> bool:
+    """Integers; and decimals without a fraction, as DuckDB has sums of integers."""
+    return bool(pa.types.is_integer(type_) or (pa.types.is_decimal(type_) and type_.scale == 0))
+
+
 def _is_whole(type_: pa.DataType) -> bool:
     """Integers; and fractions, as pandas makes them of integers with gaps."""
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+    return _is_integer(type_) or bool(pa.types.is_floating(type_))
 
 
 def _is_text(type_: pa.DataType) -> bool:
@@ -250,6 +296,9 @@ def _is_number(type_: pa.DataType) -> bool:
     )
 
 
+_DIGITS_OF_INT64: Final = 19
+
+
 def _integers(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
     if pa.types.is_floating(column.type):
         nothing = pa.scalar(None, column.type)
@@ -260,22 +309,39 @@ def _integers(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
         rows = pc.fill_null(inexact, fill_value=False).to_numpy(zero_copy_only=False)
         kept = pc.if_else(pa.array(rows), pa.scalar(None, pa.float64()), wide).cast(pa.int64())
         return kept, column_faults(rows, lines, name, column, "is not an integer")
-    if column.type != pa.uint64():
-        return column.cast(pa.int64()), []
-    beyond = pc.fill_null(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())), fill_value=False)
+    if column.type == pa.uint64():
+        column = column.cast(pa.decimal128(20))
+    whole = column.cast(pa.int64(), safe=False)
+    if not pa.types.is_decimal(column.type) or column.type.precision < _DIGITS_OF_INT64:
+        return whole, []
+    beyond = pc.fill_null(pc.not_equal(whole.cast(column.type), column), fill_value=False)
+    kept = pc.if_else(beyond, pa.scalar(None, pa.int64()), whole)
     rows = beyond.to_numpy(zero_copy_only=False)
-    kept = pc.if_else(beyond, pa.scalar(None, pa.uint64()), column)
-    return kept.cast(pa.int64()), column_faults(rows, lines, name, column, "is beyond 64 bits")
+    return kept, column_faults(rows, lines, name, column, "is beyond 64 bits")
+
+
+def _nanoseconds(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
+    """Instants, since 1970 UTC, and lengths of time as numbers of ns."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
+    per = NS_PER[column.type.unit]
+    number, most = column.cast(pa.int64()), INT64_MAX // per
+    beyond = pc.or_(pc.greater(number, most), pc.less(number, -most))
+    beyond = pc.fill_null(beyond, fill_value=False)
+    kept = pc.if_else(beyond, pa.scalar(None, pa.int64()), number)
+    rows = beyond.to_numpy(zero_copy_only=False)
+    why = "is beyond 292 years in nanoseconds; leave it out with --attrs, or convert it to text"
+    return pc.multiply(kept, per), column_faults(rows, lines, name, column.cast(pa.string()), why)
 
 
 def typed_attribute(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
     """``column`` in a type that attributes have, and the rows whose values it does not hold."""
-    if _is_instant(column.type):  # as a number of ns
-        column = column.cast(pa.timestamp("ns", getattr(column.type, "tz", None))).cast(pa.int64())
+    if _is_instant(column.type) or pa.types.is_duration(column.type):
+        return _nanoseconds(column, lines, name)
+    if _is_integer(column.type):
+        return _integers(column, lines, name)
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
-    if pa.types.is_integer(column.type):
-        return _integers(column, lines, name)
     if pa.types.is_floating(column.type):
         some, infinite = without_nan(column.cast(pa.float64()))
         return some, column_faults(infinite, lines, name, column, "is infinite")

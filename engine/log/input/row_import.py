@@ -48,6 +48,7 @@ def plan_columns(
     mapping: Mapping[str, str],
     attrs: Sequence[str] | None = None,
     foreign: Collection[str] = (),
+    within: Collection[str] = (),
 ) -> ColumnPlan:
     """Which column is what.
 
@@ -57,6 +58,7 @@ def plan_columns(
         mapping: record field, or ``attrs.NAME``, -> column.
         attrs: columns that become attributes when not mapped; None = all the rest.
         foreign: columns that have the name of a field by chance.
+        within: columns ``a.b`` of objects within objects, whose attributes are ``a_b``.
 
     Raises:
         UserError: an unknown field or column, two columns of one name or for one attribute.
@@ -97,6 +99,7 @@ def plan_columns(
         if column in used:
             continue
         attribute = column.removeprefix(ATTR_PREFIX)
+        attribute = attribute.replace(".", "_") if column in within else attribute
         if attribute in named:
             raise UserError(
                 f'{name}:1: columns "{named[attribute]}" and "{column}" are both attribute '

@@ -21,6 +21,7 @@ from slackwater.engine.log.input.input_read import PLAIN_FORM, InputKind
 from slackwater.engine.log.input.lines import STDIN, table_files
 from slackwater.engine.log.input.parquet_import import (
     ParquetParts,
+    plain_table,
     typed_attribute,
 )
 from slackwater.engine.log.input.row_import import values_by_path
@@ -40,7 +41,7 @@ def as_arrow(source: Any) -> pa.Table:
         UserError: it is none of these, is an empty list, or Arrow cannot hold a column or a name.
     """
     if isinstance(source, pa.Table):
-        return _without_views(source)
+        return source
     pandas = sys.modules.get("pandas")  # who has such a frame has imported it
     try:
         if isinstance(source, Mapping):
@@ -56,7 +57,7 @@ def as_arrow(source: Any) -> pa.Table:
             if isinstance(source, pa.Table):
                 return source
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-            return _without_views(pa.table(source))
+            return pa.table(source)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{InputKind.TABLE}: Arrow cannot hold it: {error}") from error
     empty = isinstance(source, list) and not source
@@ -86,15 +87,6 @@ def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in flat] for name in names}
 
 
-def _without_views(table: pa.Table) -> pa.Table:
-    """Texts as what all of Arrow's functions take."""
-    for place, each in enumerate(table.schema):
-        if pa.types.is_string_view(each.type):
-            texts = table.column(place).cast(pa.large_string())
-            table = table.set_column(place, each.name, texts)
-    return table
-
-
 class TableRows(NamedTuple):
     """A small table: columns as attributes have them, text not encoded; ``lines``: of its rows,
     each called a ``unit``.
@@ -120,7 +112,7 @@ def read_rows(source: Any, name: str, most: int) -> TableRows:
         name = str(source)
         columns, lines, unit = _rows_of_file(name)
     else:
-        columns, lines, unit = _numbered(as_arrow(source))
+        columns, lines, unit = _numbered(plain_table(as_arrow(source)))
     if len(lines) > most:
         raise UserError(
             f"{name}: a table has at most {most:,} rows, as all of it is in memory; this one has "
