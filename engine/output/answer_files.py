@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import inf
@@ -39,11 +40,14 @@ from slackwater.engine.output.typed_columns import TypedColumns
 # that query and site. An engine that computes results again (after a crash, or after a takeover)
 # compares them with the file and writes only the new ones: no line is lost, duplicated or removed.
 # Checksums find damage at the start; the comparison repairs it. Closed files stay as they are:
-# their lines are neither compared nor written again.
+# their lines are neither compared nor written again, and each start reports damage in them.
 
 
 Key = tuple[str, str]
 """Query, site."""
+_Sums = dict[int, tuple[int, ...]]
+"""The length of a file and its checksum (the first of ``DurableBytes.state``)."""
+_SUM: Final = 3
 _NAME: Final = 150
 _CUT: Final = ".cut"
 _ALL: Final = Limits()
@@ -75,7 +79,7 @@ class _File:
 
     ``closed``, ``begin``: lines and bytes in closed files, and before. ``number``: lines made of
     all; of the first ``closed`` of them nothing is written. ``saved``: bytes that a saved state
-    knows of.
+    knows of. ``sums``: of closed files, by where they end.
     """
 
     path: Path
@@ -88,6 +92,7 @@ class _File:
     saved: int = 0
     unsynced: bool = False
     reported: bool = False
+    sums: _Sums = field(default_factory=dict)
 
     @property
     def at(self) -> int:
@@ -116,7 +121,7 @@ class AnswerLines:
     def __init__(
         self, folder: Path, queries: Collection[str], known: Mapping[Key, tuple[int, ...]],
         tell: Callable[[str], None],
-        numbers: Mapping[Key, tuple[int, int | None]] = MappingProxyType({}),
+        numbers: Mapping[Key, tuple[Any, ...]] = MappingProxyType({}),
         limits: Limits = _ALL, now_ns: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         self._folder = folder
@@ -128,9 +133,14 @@ class AnswerLines:
         """Of each query's folder, when it was first looked at."""
         self._files: dict[Key, _File] = {}
         for key, made in known.items():
+            sums: _Sums = dict(*numbers.get(key, ())[2:])
+            if made[0]:  # if it was closed since
+                sums[max(sums, default=0) + made[0]] = made[:_SUM]
+            self._file(key, sums)
+        for key, made in known.items():
             file = self._file(key)
             file.made = DurableBytes.of(made)
-            closed, number = numbers.get(key, (0, None))
+            closed, number = numbers.get(key, (0, None))[:2]
             if closed < file.closed and number is not None and number <= file.closed:
                 file.made = DurableBytes()  # it was closed since
             elif closed != file.closed:
@@ -195,7 +205,7 @@ class AnswerLines:
             for query in self._queries for name in closed_files(self._folder / query)
         ]  # fmt: skip
         for path in dict.fromkeys((*self._paths(SUFFIX), *closed)):
-            file = known.get(path) or self._at(path)
+            file = known.get(path) or self._at(path, {})
             if file.number < file.closed:
                 self._reopen(file)
             if file.size > file.at:
@@ -219,9 +229,9 @@ class AnswerLines:
                 file.unsynced = False
         return {key: file.made.state() for key, file in self._files.items()}
 
-    def numbers(self) -> dict[Key, tuple[int, int]]:
-        """For the next life: lines in closed files, and in all."""
-        return {key: (file.closed, file.number) for key, file in self._files.items()}
+    def numbers(self) -> dict[Key, tuple[int, int, _Sums]]:
+        """For the next life: lines in closed files, and in all; checksums of the former."""
+        return {key: (file.closed, file.number, file.sums) for key, file in self._files.items()}
 
     def saved(self) -> None:
         """What ``state`` gave last is saved; raises as ``close_due``."""
@@ -236,6 +246,7 @@ class AnswerLines:
             OSError: one cannot be renamed.
         """
         age_ns, size = self._limits.age_ns // _PARTS, self._limits.bytes
+        folders: set[Path] = set()
         size //= _PARTS * max(len(self._files), 1)
         for file in self._files.values() if self._limits.age_ns or self._limits.bytes else ():
             is_large = self._limits.bytes and file.size >= max(size, _PART_LEAST)
@@ -243,32 +254,64 @@ class AnswerLines:
             if file.size and file.size == file.at == file.saved and (is_large or is_old):
                 end = file.begin + file.size
                 file.path.rename(_closed_path(file.path, file.number, end))
+                file.sums[end] = file.made.state()[:_SUM]
                 file.closed, file.begin, file.opened_ns = file.number, end, self._now_ns()
                 file.made, file.size, file.saved = DurableBytes(), 0, 0
-                sync_folder(file.path.parent)
+                folders.add(file.path.parent)
+        for folder in folders:
+            sync_folder(folder)
+            self._closed[folder] = closed_files(folder)
+        for file in self._files.values() if folders else ():
+            if closed := self._closed[file.path.parent].get(file.path.name):
+                file.sums = _not_given_up(file.sums, closed)
 
     def _paths(self, ending: str) -> list[Path]:
         return [p for query in self._queries for p in (self._folder / query).glob(f"*{ending}")]
 
-    def _file(self, key: Key) -> _File:
+    def _file(self, key: Key, sums: _Sums | None = None) -> _File:
         file = self._files.get(key)
         if file is None:
             query, site = key
             path = self._folder / query / f"{site_file(site)}{SUFFIX}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = self._files[key] = self._at(path)
+            file = self._files[key] = self._at(path, sums or {})
         return file
 
-    def _at(self, path: Path) -> _File:
-        """As it is on disk, with nothing made of it."""
+    def _at(self, path: Path, sums: _Sums) -> _File:
+        """As it is on disk, with nothing made of it; ``sums``: what is known of closed files."""
         if path.parent not in self._closed:
             self._closed[path.parent] = closed_files(path.parent)
         closed = self._closed[path.parent].get(path.name)
         size = path.stat().st_size if path.exists() else 0
         if closed:
             last = closed[-1]
-            return _File(path, size, last.lines, last.end, last.written_ns)
+            sums = self._checked(path, closed, sums)
+            return _File(path, size, last.lines, last.end, last.written_ns, sums=sums)
         return _File(path, size, opened_ns=0 if size else self._now_ns())
+
+    def _checked(self, path: Path, closed: list[ClosedFile], known: _Sums) -> _Sums:
+        """Checksums of the closed files; reports those that are not as ``known`` says."""
+        sums = _not_given_up(known, closed)
+        damaged = {
+            f"{path}.*-{end:015d}": "is gone" for end in sums.keys() - {file.end for file in closed}
+        }
+        for file in closed:
+            if file.end not in sums:
+                made = DurableBytes()
+                with suppress(FileNotFoundError):  # it was given up meanwhile
+                    made.add_file(file.path)
+                sums[file.end] = made.state()[:_SUM]
+                continue
+            damage = DurableBytes.of(sums[file.end]).damage(file.path)
+            if damage and file.path.exists() and file.path.stat().st_size == file.size:
+                damaged[str(file.path)] = damage
+        for place, damage in damaged.items():
+            self._tell(
+                f"{place}: {damage}; closed files of answers are not made again: put a copy of it "
+                f"there, or stop the server and move {path.parent} away: then what the log still "
+                "has is answered again"
+            )
+        return sums
 
     def _reopen(self, file: _File) -> None:
         """The log gives less than closed files have: the one in which that ends is open again."""
@@ -278,10 +321,12 @@ class AnswerLines:
             if file.size:
                 self._keep(file, 0, file.size, "had more than the log gives")
             file.closed, file.begin, file.size = last.first_line(), last.begin, last.size
+            file.sums.pop(last.end, None)
             last.path.rename(file.path)
         if file.closed > file.number:  # the rest was removed
             file.closed = file.number
             if closed:
+                file.sums.pop(closed[-1].end, None)
                 closed[-1].path.rename(_closed_path(file.path, file.closed, file.begin))
         content = _read(file.path, 0, file.size)
         rest = content.split(b"\n", file.number - file.closed)[-1]
@@ -300,6 +345,12 @@ class AnswerLines:
         if not file.reported:
             self._tell(f"{file.path}: {why}: from byte {at} on; what was there is in {kept.name}")
             file.reported = True
+
+
+def _not_given_up(sums: _Sums, closed: list[ClosedFile]) -> _Sums:
+    """Those from the oldest closed file on; an empty one was given up with all before it."""
+    first = closed[0].end + (not closed[0].size)
+    return {end: each for end, each in sums.items() if first <= end <= closed[-1].end}
 
 
 def _closed_path(path: Path, lines: int, end: int) -> Path:

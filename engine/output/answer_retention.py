@@ -256,11 +256,11 @@ class AnswerKeeper:
         """Removes a closed file and what is before it; gives how many bytes that frees."""
         freed = file.size
         *before, newest = closed_files(file.path.parent).get(open_name) or [file]
-        if file.path == newest.path:
-            os.truncate(file.path, 0)
         for each in before:
             if each.end <= file.end:
                 each.path.unlink()
+        if file.path == newest.path:
+            os.truncate(file.path, 0)
         for run in table_runs(file.path.with_name(open_name.removesuffix(SUFFIX))):
             if run.end <= file.lines:
                 freed += run.path.stat().st_size

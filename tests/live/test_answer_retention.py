@@ -26,6 +26,7 @@ from tests.live.engine_life import (
     KilledError,
     Life,
     grown,
+    hurt,
     lines_at,
     passed,
     state_of,
@@ -210,6 +211,37 @@ def test_closed_files_that_are_gone_are_noticed(tmp_path: Path) -> None:
     again.end_at(files)
     assert again.written() == passed(tmp_path, SETTINGS)
     assert json.loads(lines_at(tmp_path, ("w", "n")).splitlines()[0])["op"] == "+"
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 60))]
+)
+def test_damage_in_closed_files_is_reported_at_each_start(seed: int, tmp_path: Path) -> None:
+    """Also of a file that was closed after the state was saved; what was given up is no damage."""
+    random = Random(seed)
+    files = grown(tmp_path)
+    for number in range(1, files + 1):
+        life = life_of(tmp_path)
+        life.engine.upto(number)
+        life.engine.save()
+        if random.random() < 0.2 and number < files / 2:
+            keeper_of(tmp_path, Limits(bytes=9000), {}).step()
+            assert life_of(tmp_path).said == []
+    _, *middle, newest = closed_files(tmp_path / "answers" / "w")["n.jsonl"]
+    victim = (random.choice(middle) if seed % 2 else newest).path
+    before = victim.read_bytes()
+    hurt(victim, random)
+    if not victim.exists() and victim == newest.path:  # then all is made again
+        victim.write_bytes(before[:-1])
+    elif victim.exists() and victim.read_bytes() == before:
+        victim.write_bytes(before.swapcase())
+    place = victim.name if victim.exists() else f"n.jsonl.*-{victim.name.split('-')[1]}: is gone"
+    for _ in range(2):
+        (said,) = life_of(tmp_path).said
+        assert place in said
+        assert f"move {victim.parent} away" in said
+    victim.write_bytes(before)
+    assert life_of(tmp_path).said == []
 
 
 @pytest.mark.slow
