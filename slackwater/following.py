@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.output.answer_files import site_file
 from slackwater.engine.output.answer_retention import SUFFIX, SiteFiles, site_files
+from slackwater.warning import SlackwaterWarning
 
 
 def follow(
@@ -27,7 +29,7 @@ def follow(
 
     Those of one query and site are in their order; what is taken back (``op`` is ``-``) is among
     them. What only the end of the log would give is not, nor what the server's ``[answers]`` has
-    removed.
+    removed: of what was removed behind ``positions`` a ``SlackwaterWarning`` says how much.
 
     Args:
         answers: the folder, such as ``site.log.answers``.
@@ -76,6 +78,10 @@ def _more(files: SiteFiles, name: str, read: dict[str, int]) -> Iterator[dict[st
         lines, begin = opened
         with lines:
             at = max(read.get(name, 0), begin)
+            if name in read and read[name] < begin:
+                lost = f"{begin - read[name]:,} bytes of answers in {name} were removed"
+                said = f"{files.folder.parent}: {lost}, as [answers] says, before they were read"
+                warnings.warn(said, SlackwaterWarning, stacklevel=2)
             lines.seek(at - begin)
             for line in lines:
                 if not line.endswith(b"\n"):

@@ -227,6 +227,11 @@ class AnswerKeeper:
             query = file.path.parent.name
             if delivered is None or file.end <= delivered(query, open_name):
                 size -= self._give_up(file, open_name)
+                if limits.bytes and file.size > max(limits.bytes, _PIECE):
+                    self._say(
+                        f"answers: {file.path} was removed as a whole, with its newest answers: "
+                        f"its {file.size:,} bytes were more than [answers] keep_size"
+                    )
             else:
                 size -= file.size
                 kept.append(file.path)

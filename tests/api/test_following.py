@@ -72,6 +72,22 @@ def test_it_waits_for_more_also_of_queries_that_are_added(tmp_path: Path) -> Non
     later.join()
 
 
+def test_what_was_removed_before_it_was_read_is_said_once(tmp_path: Path) -> None:
+    positions = dict[str, int]()
+    for number in range(1, 4):
+        file = _answers(tmp_path, "q1/main", number)
+        if number == 1:
+            assert _numbers(tmp_path, positions=positions) == [1]
+        file.rename(file.with_name(f"{file.name}.{number:012d}-{number * len(_line(1)):015d}"))
+    for removed in sorted((tmp_path / "q1").iterdir())[:2]:
+        removed.unlink()
+    _answers(tmp_path, "q1/main", 4)
+    with pytest.warns(slackwater.SlackwaterWarning, match=r"31 bytes of .* q1/main\.jsonl were"):
+        assert _numbers(tmp_path, positions=positions) == [3, 4]
+    assert _numbers(tmp_path) == [3, 4]  # one that begins has missed nothing
+    assert _numbers(tmp_path, positions=positions) == []
+
+
 def test_what_is_no_folder_and_no_answer_is_named(tmp_path: Path) -> None:
     with pytest.raises(slackwater.UserError, match=r"site\.log\.answers: no folder of answers"):
         next(slackwater.follow(tmp_path / "site.log.answers"))

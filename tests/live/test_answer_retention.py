@@ -153,6 +153,19 @@ def test_the_oldest_go_but_what_no_sink_has_delivered(limits: Limits, tmp_path: 
     assert assert_is_the_end(tmp_path, whole, delivered) == gone
 
 
+def test_a_file_larger_than_what_is_kept_goes_as_a_whole_and_that_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "answers" / "w" / f"n.jsonl.{1 << 20:012d}-{2 << 20:015d}"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"0\n" * (1 << 20))
+    said = list[str]()
+    keeper = keeper_of(tmp_path, Limits(bytes=1 << 20), {}, said.append)
+    keeper.step()
+    keeper.step()
+    assert (file.stat().st_size, len(said)) == (0, 1)
+    assert said[0].startswith(f"answers: {file} was removed as a whole")
+    assert "its 2,097,152 bytes were more than [answers] keep_size" in said[0]
+
+
 def test_a_log_that_gives_less_opens_closed_files_again(tmp_path: Path) -> None:
     """As after a restore of an older copy; what comes then is not taken for what is closed."""
     files = grown(tmp_path)
