@@ -198,19 +198,33 @@ async def test_a_message_is_acknowledged_when_it_is_durable_and_on_its_own_conne
         assert broker.subscribed == 1  # the broker had kept the session
 
 
-@pytest.mark.parametrize(("retained", "taken"), [(False, [62]), (True, [61, 62])])
+@pytest.mark.parametrize(
+    ("retained", "present", "taken"),
+    [(False, False, [62]), (True, False, [61, 62]), (True, True, [62])],
+)
 async def test_an_old_value_of_the_broker_is_taken_where_the_settings_say_so(
-    retained: bool, taken: list[int]
+    retained: bool, present: bool, taken: list[int]
 ) -> None:
-    """It is acknowledged either way, or the broker would send it for ever."""
-    broker, outlet = Broker(), KeptOutlet()
+    """Once: a session that was kept has had it. It is acknowledged either way, or the broker would
+    send it for ever.
+    """
+    broker, outlet = Broker(present=present), KeptOutlet()
     async with subscribing(broker, outlet, retained=retained) as made:
         await met(lambda: broker.subscribed)
         broker.publish(7, b"61", retain=True)
         broker.publish(8, b"62")
         await met(lambda: broker.acknowledged == [7, 8])
         assert values(outlet) == taken
-        assert made.counts["retained"] == (not retained)
+        assert made.counts["retained"] == (61 not in taken)
+
+
+async def test_an_old_value_that_was_not_acknowledged_is_taken_when_it_comes_again() -> None:
+    broker, outlet = Broker(present=True), KeptOutlet()
+    async with subscribing(broker, outlet, retained=True):
+        await met(lambda: broker.subscribed)
+        broker.publish(7, b"61", retain=True, dup=True)
+        await met(lambda: broker.acknowledged == [7])
+        assert values(outlet) == [61]
 
 
 async def test_a_number_that_is_used_again_is_another_message() -> None:

@@ -70,12 +70,12 @@ class Broker:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def publish(self, topic: str, payloads: list[str]) -> None:
+    def publish(self, topic: str, payloads: list[str], *, retain: bool = False) -> None:
         client = paho.Client(CallbackAPIVersion.VERSION2)
         client.max_queued_messages_set(0)
         client.connect("127.0.0.1", self.port)
         client.loop_start()
-        for each in [client.publish(topic, payload, 1) for payload in payloads]:
+        for each in [client.publish(topic, payload, 1, retain) for payload in payloads]:
             each.wait_for_publish(20)
         client.disconnect()
         client.loop_stop()
@@ -163,6 +163,46 @@ def test_attack2_01_mqtt_new_session_dup(field: Field, tmp_path: Path) -> None:
         broker.stop()
     assert field.values("ward") == [98, 98]
     assert counted("repeated") == 0
+
+
+@NEEDS_MOSQUITTO
+@pytest.mark.parametrize("retained", [True, False])
+def test_a_reading_that_the_broker_retains_is_in_the_log_once(
+    field: Field, broker: Broker, retained: bool
+) -> None:
+    """Over restarts of agent, broker and gateway, each of which ends a subscription or follows one;
+    what comes while the agent is away is queued, and retained, too.
+    """
+    name = field.agent_file(
+        "ward",
+        f'[[input]]\nkind = "mqtt"\nport = {broker.port}\ntopics = ["v/#"]\nvalue = "v"\n'
+        f'retained = {str(retained).lower()}\nreconnect = "20 ms"\nreconnect_max = "100 ms"\n',
+        '[outbox]\nfolder = "outbox"\n',
+    )
+    field.site()
+    gateway = field.serve()
+    broker.publish("v/0", ["0"], retain=True)
+    running = field.agent(name)
+    running.says("running")
+    time.sleep(0.5)  # it has subscribed
+    wanted = [0] if retained else []
+    for part, sign in enumerate([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL], 1):
+        broker.publish(f"v/{part}", [str(10 * part)], retain=True)
+        time.sleep(0.3)
+        running.end(sign)
+        broker.publish(f"v/{part}", [str(10 * part + 1)], retain=True)
+        wanted.extend([10 * part, 10 * part + 1])
+        if part == 2:
+            broker.stop()
+            broker.start()
+        gateway.end(signal.SIGKILL)
+        gateway = field.serve()
+        running = field.agent(name)
+        running.says("running")
+        until(lambda: set(wanted) <= set(field.values("ward")), f"all of {wanted}")
+    time.sleep(0.5)
+    assert running.end() == 0
+    assert sorted(field.values("ward")) == wanted
 
 
 HOUR_NS = 3600 * 10**9

@@ -56,14 +56,16 @@ class BrokerConnection:
         self,
         settings: BrokerSettings,
         tls: ssl.SSLContext | None,
-        welcomed: Callable[[BrokerConnection, bool], None],
+        welcomed: Callable[[BrokerConnection], None],
         received: Callable[[ReceivedMessage], None],
     ) -> None:
-        """``welcomed``: called once with whether the broker had kept the session."""
+        """``welcomed``: called once, when ``kept`` is known."""
         self.session: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The number of the session, known some time after ``welcomed``."""
         self.why = ""
         """Why it was lost."""
+        self.kept = False
+        """Whether the broker had kept the session."""
         self.subscribed = False
         """Whether the broker has confirmed all topics, on this connection."""
         self._welcomed = welcomed
@@ -187,8 +189,8 @@ class BrokerConnection:
             self._lose(f"the broker refuses: {code}")
             return
         if not self._is_welcome:
-            self._is_welcome = True
-            self._welcomed(self, bool(flags.session_present))
+            self._is_welcome, self.kept = True, bool(flags.session_present)
+            self._welcomed(self)
 
     def _on_subscribe(
         self, client: paho.Client, userdata: Any, mid: int, codes: Any, properties: Any

@@ -177,7 +177,7 @@ class MqttInput:
     # --- connections
 
     async def _connection(
-        self, context: ssl.SSLContext | None, welcome: Callable[[BrokerConnection, bool], None]
+        self, context: ssl.SSLContext | None, welcome: Callable[[BrokerConnection], None]
     ) -> str:
         """Returns when a connection is lost or could not be made, and why."""
         link = self._link = BrokerConnection(self._settings, context, welcome, self._receive)
@@ -192,22 +192,18 @@ class MqttInput:
         self.counts["lost"] += 1
         return link.why or "the broker closed the connection"
 
-    def _welcome(
-        self, tasks: asyncio.TaskGroup, outlet: Outlet, link: BrokerConnection, kept: bool
-    ) -> None:
+    def _welcome(self, tasks: asyncio.TaskGroup, outlet: Outlet, link: BrokerConnection) -> None:
         self.counts["connected"] += 1
         self._backoff.reset()
         first = self.counts["connected"] == 1
-        tasks.create_task(self._begin(outlet, link, kept=kept, first=first))
+        tasks.create_task(self._begin(outlet, link, first=first))
 
-    async def _begin(
-        self, outlet: Outlet, link: BrokerConnection, *, kept: bool, first: bool
-    ) -> None:
+    async def _begin(self, outlet: Outlet, link: BrokerConnection, *, first: bool) -> None:
         """Nothing is sent in a new session until its number is safe: it has no subscriptions. One
         that was kept has them, but settings may have others now.
         """
-        link.session.set_result(await outlet.session(self._sender, kept=kept))
-        if first or not kept:
+        link.session.set_result(await outlet.session(self._sender, kept=link.kept))
+        if first or not link.kept:
             link.subscribe()
 
     def _receive(self, delivery: ReceivedMessage) -> None:
@@ -275,7 +271,9 @@ class MqttInput:
     def _events(
         self, delivery: ReceivedMessage, outlet: Outlet, place: str
     ) -> list[tuple[str, Row]]:
-        if delivery.retained and not self._retained:
+        # A session that was kept has had them; it gets them again with each subscription.
+        is_new = self._retained and (delivery.again or not delivery.link.kept)
+        if delivery.retained and not is_new:
             self.counts["retained"] += 1
             return []
         try:
