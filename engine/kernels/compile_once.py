@@ -46,10 +46,11 @@ def _has_names() -> bool:
     """Whether this Numba has the private names that are used here."""
     from numba.core import codegen, compiler  # noqa: PLC0415 - loaded with Numba
 
+    flags = getattr(compiler, "Flags", object)()
     made = getattr(numba.njit(_nrt=False)(_has_names), "_compiler", None)
     return (
         hasattr(getattr(compiler, "CompileResult", None), "_find_referenced_environments")
-        and hasattr(compiler, "compile_extra") and hasattr(compiler, "Flags")
+        and hasattr(compiler, "compile_extra") and hasattr(flags, "_values")
         and hasattr(codegen, "JITCodeLibrary") and hasattr(made, "_compile_core")
     )  # fmt: skip
 
@@ -74,29 +75,52 @@ def as_entry(function: Callable[..., Any], *, allocates: bool) -> Any:
 def _dispatcher(function: Callable[..., Any], compiled: Callable[..., Any], **options: bool) -> Any:
     made = numba.njit(error_model="numpy", **options)(function)
     compiler = made._compiler  # noqa: SLF001 - this module is for private names
-    compiler._compile_core = partial(compiled, compiler, compiler._compile_core)  # noqa: SLF001
+    compiler._compile_core = partial(compiled, compiler)  # noqa: SLF001
     return made
 
 
-def _translate(compiler: Any, _core: Callable[..., Any], arguments: Any, result: Any) -> Any:
+def _translate(compiler: Any, arguments: Any, result: Any) -> Any:
     """A callee's function in LLVM's language, without machine code."""
-    from numba.core.compiler import Flags, compile_extra  # noqa: PLC0415 - where it is compiled
+    codegen = compiler.targetdescr.target_context.codegen()
+    library = _callee_library()(codegen, compiler.py_func.__qualname__)
+    return _compiled(compiler, arguments, result, library)
 
-    flags, target, function = Flags(), compiler.targetdescr, compiler.py_func
+
+def _compile(compiler: Any, arguments: Any, result: Any) -> Any:
+    """An entry's machine code, which needs the constants of its callees in place."""
+    made = _compiled(compiler, arguments, result, None)
+    for environment in made._find_referenced_environments():  # noqa: SLF001 - as above
+        made.library.codegen.set_env(environment.env_name, environment)
+    return made
+
+
+def _compiled(compiler: Any, arguments: Any, result: Any, library: Any) -> Any:
+    from numba.core.compiler import compile_extra  # noqa: PLC0415 - where it is compiled
+
+    flags, target = _flags()(), compiler.targetdescr
     target.options.parse_as_flags(flags, compiler.targetoptions)
-    library = _callee_library()(target.target_context.codegen(), function.__qualname__)
     return compile_extra(
-        target.typing_context, target.target_context, function, arguments, result, flags,
+        target.typing_context, target.target_context, compiler.py_func, arguments, result, flags,
         compiler.locals, library, compiler.pipeline_class,
     )  # fmt: skip
 
 
-def _compile(_compiler: Any, core: Callable[..., Any], arguments: Any, result: Any) -> Any:
-    """An entry's machine code, which needs the constants of its callees in place."""
-    made = core(arguments, result)
-    for environment in made._find_referenced_environments():  # noqa: SLF001 - as above
-        made.library.codegen.set_env(environment.env_name, environment)
-    return made
+@cache
+def _flags() -> Any:
+    from numba.core.compiler import Flags  # noqa: PLC0415 - where it is compiled
+
+    class QuickFlags(Flags):  # type: ignore[misc]  # numba is not checked here
+        """Numba looks each operation up by its flags, too: a third of the time went into lists of
+        all options, set or not, that it made to compare them.
+        """
+
+        def __hash__(self) -> int:
+            return hash(QuickFlags)
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, QuickFlags) and bool(self._values == other._values)
+
+    return QuickFlags
 
 
 @cache
