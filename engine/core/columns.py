@@ -143,7 +143,8 @@ def _integers(array: pa.Array, null: int) -> np.ndarray:
         return np.full(len(array), null, np.int64)
     if array.null_count:
         array = array.fill_null(null)
-    return np.asarray(array.to_numpy(zero_copy_only=False))
+    # Arrow's own memory is read-only: kernels would be compiled again for arrays of that type.
+    return np.require(array.to_numpy(zero_copy_only=False), None, ["C", "W"])
 
 
 def _attribute(array: pa.Array, strings: Strings) -> tuple[str, np.ndarray, np.ndarray | None]:

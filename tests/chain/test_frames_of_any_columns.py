@@ -15,8 +15,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from slackwater.engine.core.columns import decode
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
+from slackwater.engine.core.released import Strings
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
@@ -151,6 +153,23 @@ def test_events_keep_their_stream_when_another_frame_of_the_call_names_one(order
     assert [result["value"]["count(*)"] for result in found] == [6]
     streams = [s for o in results for e in o.ordered for s in e.columns["stream"].tolist()]
     assert [chain.strings.text(code) for code in streams] == ["events"] * 6 + ["other"]
+
+
+@pytest.mark.parametrize("nulls", [set(), {"te", "kind", "incarnation"}])
+def test_kernels_get_numbers_of_one_type_of_array_whatever_is_null(nulls: set[str]) -> None:
+    """Else each is compiled again: what Arrow lends is read-only, a null filled in is not."""
+    whole = frame([{"source": "a", "seq": n, "ts": n, "te": n, "arrival": n, "kind": "event",
+                    "incarnation": 0, "attrs": {"v": n}} for n in range(9)])  # fmt: skip
+    columns, _ = decode(bare(whole.slice(2, 6), set(), nulls), Strings(["events"]), None)
+    kinds = {
+        name: (str(column.dtype), column.flags.c_contiguous, column.flags.writeable)
+        for name, column in columns.items()
+        if name not in ("stream", "source")
+    }
+    whole_numbers = ("int64", True, True)
+    assert kinds.pop("kind") == ("int8", True, True)
+    assert set(kinds) == {"seq", "ts", "te", "arrival", "incarnation", "attrs.v"}
+    assert set(kinds.values()) == {whole_numbers}
 
 
 @pytest.mark.parametrize("order", ORDERS)
