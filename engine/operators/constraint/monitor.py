@@ -30,6 +30,7 @@ from slackwater.engine.operators.constraint.alerts import (
     lists_of,
     so_far,
 )
+from slackwater.engine.operators.constraint.keyed import AT_ONCE
 from slackwater.engine.operators.constraint.open_traces import OpenTraces
 from slackwater.engine.operators.constraint.rewrite import (
     WiderErrors,
@@ -187,7 +188,7 @@ class MonitorOperator(Restorable):
     def _make_room(self, events: int) -> None:
         """For what becomes known where a trace has so many, and what it may deny."""
         most = MOST_RESULTS * (events + 2)
-        self.held.make_recent_room(most)
+        self.held.make_recent_room(max(most, (MOST_RESULTS + 2) * AT_ONCE))
         wanted = 2 * max(most, len(self.held.recent.results) + MOST_RESULTS)
         if wanted > len(self._emitted):
             self._emitted = np.zeros(max(_ROOM, 2 * wanted), EMITTED)

@@ -113,11 +113,12 @@ def follow(
     i, rows, n = first, 0, len(keyed.entry)
     while i < n:
         stop = min(n, i + AT_ONCE)
-        if keyed.tally[0] + AT_ONCE > len(keyed.traces):
+        most = recent.used[0] + (MOST_RESULTS + 2) * AT_ONCE
+        if keyed.tally[0] + AT_ONCE > len(keyed.traces) or most > len(recent.results):
             return i, rows
         enter_traces(i, stop, events.symbol, keyed)
         while i < stop:
-            if no_room(rows, recent, emitted) or pool.used[0] >= len(pool.nodes):
+            if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] >= len(pool.nodes):
                 return i, rows
             entry = keyed.entry[i]
             if entry != NONE:
@@ -126,6 +127,8 @@ def follow(
                     rows = run_out_later(trace, progress, timeout, tables, emitted, rows)
                 if may_deny(trace, i, events):
                     keep_recent(emitted, before, rows, recent)
+                    if no_room(rows, recent, emitted):
+                        return i, rows
                     before = rows = take_back(
                         trace, i, timeout, kept[i], tables, events, recent, emitted, rows
                     )
@@ -332,13 +335,11 @@ def _can_be_anywhere(one_clock: bool, epoch: int, i: int, events: TraceEvents) -
 @inline
 def may_deny(trace: Record, i: int, events: TraceEvents) -> bool:
     """Whether event ``i`` may have come before another one of its trace."""
-    if trace.until == INT_MIN:
+    anywhere = UNKNOWN_EPOCH in (trace.epoch, events.epoch[i])
+    if trace.until == INT_MIN or not (anywhere or events.ref[i] - events.unc[i] <= trace.until):
         return False
     one_clock = _of_one_clock(trace.clock, trace.epoch, trace.until == trace.last_end, i, events)
-    if one_clock and trace.flags & MIXED == 0 and events.ref[i] >= trace.last_end:
-        return False
-    anywhere = _can_be_anywhere(one_clock, trace.epoch, i, events)
-    return bool(anywhere or events.ref[i] - events.unc[i] <= trace.until)
+    return not (one_clock and trace.flags & MIXED == 0 and events.ref[i] >= trace.last_end)
 
 
 @inline
