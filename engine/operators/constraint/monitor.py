@@ -53,8 +53,8 @@ from slackwater.engine.operators.constraint.traces import (
     NOBODY_KNOWS,
     OTHERS,
     PERHAPS,
-    Progress,
     TraceEvents,
+    TraceProgress,
     TraceTables,
 )
 from slackwater.engine.operators.window.keys import GroupKeys
@@ -75,7 +75,7 @@ _KEPT_NS: Final = 1_000_000_000
 clocks err more: another one may err more than any that has been seen.
 """
 _OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
-_NO_PROGRESS: Final = Progress(np.empty(0, np.int64), np.zeros(1, np.bool_))
+_NO_PROGRESS: Final = TraceProgress(np.empty(0, np.int64), np.zeros(1, np.bool_))
 _READ: Final = {"release", "status", "ts", "te", *_OF_EVENT}
 
 
@@ -232,7 +232,7 @@ class MonitorOperator(Restorable):
 
     def _follow(
         self, keys: np.ndarray, events: TraceEvents, settled: np.ndarray, kept: np.ndarray,
-        now: np.ndarray, progress: Progress, found: list[tuple[np.ndarray, SoFar]],
+        now: np.ndarray, progress: TraceProgress, found: list[tuple[np.ndarray, SoFar]],
     ) -> None:  # fmt: skip
         """Take every event to its trace."""
         limits = np.empty(0, np.int64)
@@ -259,7 +259,7 @@ class MonitorOperator(Restorable):
             if first == len(entry):
                 return
 
-    def _sweep(self, progress: Progress, found: list[tuple[np.ndarray, SoFar]]) -> None:
+    def _sweep(self, progress: TraceProgress, found: list[tuple[np.ndarray, SoFar]]) -> None:
         """End the traces whose time has run out."""
         held, first = self.held, 0
         while first < held.open:

@@ -41,10 +41,10 @@ from slackwater.engine.operators.constraint.traces import (
     RUN_OUT,
     TRACE,
     VIOLATION,
-    Progress,
     Recent,
     TraceEvents,
     TracePool,
+    TraceProgress,
     TraceTables,
     events_of,
 )
@@ -211,7 +211,7 @@ def _renew_recent(key: int, first: int, end: int, recent: Recent, emitted: np.nd
 
 @kernel
 def follow_and_rewrite(
-    first: int, keyed: Keyed, now: np.ndarray, progress: Progress, limits: np.ndarray,
+    first: int, keyed: Keyed, now: np.ndarray, progress: TraceProgress, limits: np.ndarray,
     since: np.ndarray, timeout: int, tables: TraceTables,
     events: TraceEvents, pool: TracePool, recent: Recent, kept: Rewritable, emitted: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip

@@ -27,10 +27,10 @@ from slackwater.engine.operators.constraint.traces import (
     RUN_OUT,
     UNKNOWN,
     VIOLATION,
-    Progress,
     Recent,
     TraceEvents,
     TracePool,
+    TraceProgress,
     TraceTables,
 )
 from slackwater.engine.operators.window.settings import workdays_later
@@ -53,9 +53,9 @@ class Moves(NamedTuple):
     place: np.ndarray
     before: np.ndarray
 
-    def progress(self, unknown: np.ndarray) -> Progress:
+    def progress(self, unknown: np.ndarray) -> TraceProgress:
         """``unknown``: at each row, and before the first (last), whether a clock was unknown."""
-        return Progress(self.to, np.append(unknown[self.place // PLACES], unknown[-1]))
+        return TraceProgress(self.to, np.append(unknown[self.place // PLACES], unknown[-1]))
 
     def passing(self, deadlines: np.ndarray) -> np.ndarray:
         """The move with which each of the ``deadlines`` was passed."""
@@ -95,7 +95,7 @@ def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
 
 @kernel
 def follow(
-    first: int, keyed: Keyed, now: np.ndarray, progress: Progress, settled: np.ndarray,
+    first: int, keyed: Keyed, now: np.ndarray, progress: TraceProgress, settled: np.ndarray,
     kept: np.ndarray,
     timeout: int, tables: TraceTables,
     events: TraceEvents, pool: TracePool, recent: Recent, emitted: np.ndarray,
@@ -256,7 +256,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted:
 
 
 @inline
-def run_out_later(trace: Record, progress: Progress, timeout: int, tables: TraceTables,
+def run_out_later(trace: Record, progress: TraceProgress, timeout: int, tables: TraceTables,
                   emitted: np.ndarray, rows: int) -> int:  # fmt: skip
     """As ``run_out``, found by progress."""
     after = run_out(trace, LATER, timeout, tables, emitted, rows)
@@ -616,7 +616,7 @@ def due(trace: Record, now: int, timeout: int, tables: TraceTables) -> bool:
 
 @kernel
 def sweep(
-    traces: np.ndarray, known: int, now: int, progress: Progress, timeout: int,
+    traces: np.ndarray, known: int, now: int, progress: TraceProgress, timeout: int,
     tables: TraceTables, recent: Recent, emitted: np.ndarray, first: int,
 ) -> tuple[int, int]:  # fmt: skip
     """End the traces from ``first`` on whose time has run out; gives where there was no more room

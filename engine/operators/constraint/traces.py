@@ -147,7 +147,7 @@ class Recent(NamedTuple):
     used: np.ndarray
 
 
-class Progress(NamedTuple):
+class TraceProgress(NamedTuple):
     """How far time has come in a batch (``to``, ascending), and whether nobody knew a clock that
     counts when it passed each (``unknown``, one more).
     """
