@@ -377,6 +377,7 @@ def of_counted(lanes: Sequence[CountedLane]) -> list[str]:
         "another time or content; they are kept, without a number. Say how the device counts: "
         "--seq-bits 8, 16 or 32 if its counter wraps around, a column incarnation if it begins "
         "again, or --map attrs.number=COLUMN if these are no numbers of events"
+        + ", or --source-from name if each file is of one device" * (of.source == r.DEFAULT_SOURCE)
         for of, name in found if of.reused
     ]  # fmt: skip
     return [*_few(wrapped), *_few(restarted), *_few(reused)]

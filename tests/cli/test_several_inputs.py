@@ -244,3 +244,18 @@ def test_an_option_of_one_value_is_given_once(
     assert ran.code == 2
     assert f"{option} is given 2 times and takes one value; leave out one" in ran.err
     assert ran.left == {}
+
+
+def test_files_whose_numbers_clash_may_be_of_a_device_each(
+    here: Path, cli: Callable[..., Any]
+) -> None:
+    for name in ("x", "y"):
+        rows = "".join(f"{n},a,{100 * n},{name}\n" for n in range(3))
+        (here / f"{name}.csv").write_text("seq,type,ts,v\n" + rows, encoding="utf-8")
+    files = ("order", "--input", "x.csv", "y.csv", "--time-unit", "s")
+    found = cli(*files)
+    assert "3 reused numbers" in found.err
+    assert "--source-from name if each file is of one device" in found.err
+    followed = cli(*files, "--source-from", "name")
+    assert "reused" not in followed.err
+    assert len(followed.out.splitlines()) == 6
