@@ -107,20 +107,20 @@ def _compiled(compiler: Any, arguments: Any, result: Any, library: Any) -> Any:
 
 @cache
 def _flags() -> Any:
-    from numba.core.compiler import Flags  # noqa: PLC0415 - where it is compiled
+    from numba.core import compiler  # noqa: PLC0415 - where it is compiled
 
-    class QuickFlags(Flags):  # type: ignore[misc]  # numba is not checked here
+    class Flags(compiler.Flags):  # type: ignore[misc]  # numba is not checked here
         """Numba looks each operation up by its flags, too: a third of the time went into lists of
         all options, set or not, that it made to compare them.
         """
 
         def __hash__(self) -> int:
-            return hash(QuickFlags)
+            return hash(Flags)
 
         def __eq__(self, other: object) -> bool:
-            return isinstance(other, QuickFlags) and bool(self._values == other._values)
+            return isinstance(other, Flags) and bool(self._values == other._values)
 
-    return QuickFlags
+    return Flags
 
 
 @cache
