@@ -12,6 +12,7 @@ Spark: a JVM fills a machine. These begin first, as they take longest. Slow test
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -49,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for found in pkgutil.walk_packages(slackwater.__path__, "slackwater."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
+    gc.freeze()  # modules stay: a tenth of compiling was looking for garbage among them
+    gc.set_threshold(50_000)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
