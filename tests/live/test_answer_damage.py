@@ -39,7 +39,12 @@ def _damaged(right: tuple[Path, int, Answered], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 100))]
+    "seed",
+    [
+        *range(3),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6)),
+        *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 100)),
+    ],
 )
 @pytest.mark.parametrize("kind", ["*.jsonl", "*.parquet"])
 def test_damage_is_told_and_answers_are_made_again(
