@@ -250,6 +250,8 @@ class Released(Struct):
     what it is; in no order.
     ``moved``: how the stream's clocks move with this batch, for operators that go by them.
     ``refuted``: by how much more events released before this batch may err.
+    ``known_at``: by code of a clock, the arrival of the sync that made it known [ns]; ``LATEST``,
+    or beyond the last: it is unknown.
     """
 
     n: int
@@ -265,6 +267,7 @@ class Released(Struct):
     delays: np.ndarray = field(default_factory=_no_ints)
     moved: Moved | None = None
     refuted: Refuted = field(default_factory=Refuted)
+    known_at: np.ndarray = field(default_factory=_no_ints)
 
     def __post_init__(self) -> None:
         if "source" in self.columns:

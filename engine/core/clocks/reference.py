@@ -139,6 +139,7 @@ class SourceClocks:
         table["first_lane"] = NONE
         table["max_ts"] = INT_MIN
         table["unsynced"] = self._unsynced
+        table["known_at"] = LATEST
         return table
 
     @property
@@ -239,7 +240,8 @@ class SourceClocks:
                 # Events went out as they were stamped; those of this clock keep its own order.
                 known.doubt_until = newest_ts + max(0, -sync.offset) + 1
         known.delay = sync.delay
-        if known.syncs and known.report == report and sync.ts in (None, known.line.anchor):
+        before_it = known.line.anchor if self.clocks["known_at"][code] == LATEST else None
+        if known.syncs and known.report == report and sync.ts in (before_it, known.line.anchor):
             return  # the same report for another stream of this source
         newest, is_timed = known.line, sync.ts is not None and known.samples
         if is_timed and line.anchor + line.offset < newest.anchor + newest.offset:
@@ -259,6 +261,11 @@ class SourceClocks:
         self._enter_doubts(code, known, before, step, start)
         start = max(start, known.doubt_until)
         self._enter(code, start, known.line, self.next_epoch, known.clock_steps)
+        of = self.clocks[code]
+        if of["known_at"] == LATEST:
+            # A step, if there was one, is found: what it stamped before errs as offsets say now.
+            of["known_at"], idents = sync.arrival, of["epochs"]["ident"]
+            idents[idents == UNKNOWN_EPOCH] = NONE
         if known.line.anchor == UNANCHORED:
             self.unanchored.add(code)
         self.next_epoch += 1
@@ -277,7 +284,7 @@ class SourceClocks:
         of = self.clocks[self.strings.code(name)]
         of["epochs"][0] = of["epochs"][int(of["n"]) - 1]
         of["epochs"][0]["start"], of["epochs"][0]["ident"] = INT_MIN, UNKNOWN_EPOCH
-        of["n"], of["gone"], of["older"] = 1, 0, 0
+        of["n"], of["gone"], of["older"], of["known_at"] = 1, 0, 0, LATEST
 
     def _learn_late(self, code: int, known: _Known, late: Line, at: int) -> None:
         """A sync that newer ones have overtaken says how wrong the offsets around it are: where it

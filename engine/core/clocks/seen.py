@@ -15,8 +15,8 @@ from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.clocks.choice import ClockChoice, Lane
 from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.operator import Restorable
-from slackwater.engine.core.released import LATE_DROPPED, Strings
-from slackwater.engine.core.timeline import CHANCE, UNKNOWN
+from slackwater.engine.core.released import LATE_DROPPED, LATEST, Released, Strings
+from slackwater.engine.core.timeline import CHANCE, LONG_AGO, REF_END, UNKNOWN
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, NS_PER_S, Record, record
 
@@ -47,13 +47,15 @@ CLOCK: Final = np.dtype(
         ("older", "i8"),
         ("max_ts", "i8"),
         ("unsynced", "i8"),
+        ("known_at", "i8"),
         ("epochs", EPOCH, (EPOCHS_KEPT,)),
     ]
 )
 """A clock's ``n`` offsets, oldest first. ``gone``: events released by the newest. ``older``: what
 steps before the oldest one add to the uncertainty of events before its start. ``max_ts``: the
 largest time that it stamped, of the events that are trusted. ``unsynced``: the epoch of
-its events while it has no offset. ``first_lane``: of the source of this code.
+its events while it has no offset. ``known_at``: arrival of the sync that made it known;
+``LATEST``: it is unknown. ``first_lane``: of the source of this code.
 """
 UNKNOWN_EPOCH: Final = -2
 """Of events of a clock of which nothing is known: no sync, and nothing that the user says."""
@@ -166,13 +168,13 @@ def widen_released(
     clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, ts: np.ndarray, ref: np.ndarray,
     unc: np.ndarray, epoch: np.ndarray, counts: bool,
 ) -> None:  # fmt: skip
-    """Count what the newest offset of a clock released; widen what an offset in doubt did, so as
-    to cover what is known of that stamp now.
+    """Count what the newest offset of a clock released; widen what an offset in doubt did, or none
+    that was known, so as to cover what is known of that stamp now.
     """
     for i in range(len(clock)):
         of = clocks[clock[i]]
         j = of.n - 1
-        if j < 0 or epoch[i] == UNKNOWN_EPOCH:
+        if j < 0 or of.known_at == LATEST:
             continue
         mine = epoch_of(epoch[i])
         if mine == of.epochs[j].ident:
@@ -199,12 +201,16 @@ def widen_released(
 
 
 MIXED: Final = "mixed"
-"""Column of released events: until here events of several clocks came, of which one is unknown.
-Left out where the user says that clocks are exact."""
+"""Column of released events: until when [ns] an event of an unknown clock may lie, of those until
+here, where events of several clocks came: ``LATEST`` while one is unknown, -``LATEST``: none was.
+``LATEST - 1``: none is any more, but arrivals do not bound it. Left out where the user says that
+clocks are exact."""
 
 STAMPED_BY: Final = "stamped_by"
 """Column of results that others read as events: the clock of their own events. Their ``clock`` is
 that of their source."""
+SPANS_KEPT: Final = 256
+"""Spans of time in which clocks were unknown, of which an operator knows."""
 _NEVER: Final = 2**62
 _Name = TypeVar("_Name", int, str)
 NO_CLOCK: Final = -1
@@ -214,58 +220,76 @@ NO_CLOCK: Final = -1
 class ClocksSeen(Restorable):
     """The clocks of one released stream, row by row."""
 
-    state_fields = ("_clocks", "_unknown")
+    state_fields = ("_clocks", "_unknown", "_mixed", "_until")
 
     def __init__(self, choice: ClockChoice, site: str, strings: Strings) -> None:
         self._declared = {strings.code(name) for name, _, _ in choice.declared}
         clocks, unknown = _upcoming(choice, site)
         self._clocks = set(map(strings.code, clocks))
         self._unknown = set(map(strings.code, unknown))
+        """Those that were unknown at an event, too."""
+        self._until = -LATEST
+        self._mixed = self._is_mixed()
         self.held = [*self._clocks, *self._declared]
         """Codes of texts in use, whatever comes."""
 
-    def mark(self, columns: Columns, clocks: np.ndarray) -> None:
+    def mark(self, columns: Columns, known_at: np.ndarray, *, causal: bool) -> None:
         """Adds the column ``mixed``.
 
         Args:
             columns: of released events, in order.
-            clocks: CLOCK, by code: what is known of them by now.
+            known_at: of clocks, by code; those beyond are unknown.
+            causal: no event lies behind its arrival.
         """
-        clock = columns[r.CLOCK]
-        newest = clocks["epochs"]["ident"][np.arange(len(clocks)), clocks["n"] - 1]
-        known = (clocks["n"] > 0) & (newest != UNKNOWN_EPOCH)
-        self._unknown = {code for code in self._unknown if code >= len(known) or not known[code]}
-        first = 0 if self._is_mixed() else len(clock)
-        found, rows = np.unique(clock, return_index=True)
-        news = [(row, code, False) for code, row in zip(found.tolist(), rows.tolist(), strict=True)
-                if code not in self._clocks]  # fmt: skip
-        where = np.flatnonzero(columns["epoch"] == UNKNOWN_EPOCH)
-        found, rows = np.unique(clock[where], return_index=True)
-        news += [
-            (row, code, True)
-            for code, row in zip(found.tolist(), where[rows].tolist(), strict=True)
-            if code not in self._unknown
-        ]
+        clock, unknown = columns[r.CLOCK], columns["epoch"] == UNKNOWN_EPOCH
+        before = known_since(known_at, sorted(self._unknown)).max(initial=self._until)
+        first = 0 if self._mixed else len(clock)
+        news = list[tuple[int, int, bool]]()
+        for rows, is_unknown in ((np.arange(first), False), (np.flatnonzero(unknown), True)):
+            seen = self._unknown if is_unknown else self._clocks
+            found, places = np.unique(clock[rows], return_index=True)
+            pairs = zip(rows[places].tolist(), found.tolist(), strict=True)
+            news += [(row, code, is_unknown) for row, code in pairs if code not in seen]
         for row, code, is_unknown in sorted(news):
-            self._clocks.add(code)
-            if is_unknown:
-                self._unknown.add(code)
-            if row < first and self._is_mixed():
-                first = row
-        columns[MIXED] = np.arange(len(clock)) >= first
+            (self._unknown if is_unknown else self._clocks).add(code)
+            if not self._mixed and self._is_mixed():
+                self._mixed, first = True, row
+        until = np.full(len(clock) + 1, before)
+        if unknown.any():
+            # They were before they came; results have them where they are put.
+            ends = columns[REF_END] if REF_END in columns else columns["ref"]
+            latest = np.maximum(columns["release"], ends + columns["unc"])
+            until[1:][unknown] = latest[unknown]
+            self._until = max(self._until, int(until[1:][unknown].max()))
+            codes = np.unique(clock[unknown])
+            still = codes[known_since(known_at, codes) == LATEST]
+            until[1:][unknown & np.isin(clock, still)] = LATEST
+        until = np.maximum.accumulate(until)[1:]
+        if not causal:
+            until = np.where(until > -LATEST, np.maximum(until, LATEST - 1), until)
+        until[:first] = -LATEST
+        columns[MIXED] = until
+
+    def _is_mixed(self) -> bool:
+        return len(self._clocks) > 1 and _are_mixed(self._clocks, self._unknown, self._declared)
 
     def forget(self, codes: list[int]) -> None:
         """Clocks that stamp no event any more."""
         self._clocks.difference_update(codes)
         self._unknown.difference_update(codes)
 
-    @property
-    def unknown(self) -> set[int]:
-        """Codes of unknown clocks, if events of others came, too."""
-        return self._unknown if self._is_mixed() else set()
+    def unknown(self, known_at: np.ndarray) -> set[int]:
+        """Codes of clocks that are unknown still, if events of others came, too."""
+        codes = np.array(sorted(self._unknown if self._mixed else ()), np.int64)
+        return set(codes[known_since(known_at, codes) == LATEST].tolist())
 
-    def _is_mixed(self) -> bool:
-        return len(self._clocks) > 1 and _are_mixed(self._clocks, self._unknown, self._declared)
+
+def known_since(known_at: np.ndarray, codes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """When clocks of these codes became known; ``LATEST``: they are not."""
+    code = np.asarray(codes, np.int64)
+    found, there = np.full(len(code), LATEST), (code >= 0) & (code < len(known_at))
+    found[there] = known_at[code[there]]
+    return found
 
 
 def _upcoming(choice: ClockChoice, site: str) -> tuple[set[str], set[str]]:
@@ -286,73 +310,145 @@ def _are_mixed(clocks: set[_Name], unknown: set[_Name], declared: set[_Name]) ->
     return not clocks - unknown <= declared
 
 
-def will_mix(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> bool:
-    """Whether events of these ``lanes`` are of several clocks of which one is unknown."""
+def unknown_read(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> tuple[str, ...]:
+    """The unknown clocks among those of these ``lanes``, if there will be several."""
     clocks, unknown = _upcoming(choice, site)
     declared, read = {name for name, _, _ in choice.declared}, {clock for clock, _ in lanes}
     several = not choice.exact and len(clocks) > 1 and len(read) > 1
-    return several and _are_mixed(clocks, unknown, declared) and not read.isdisjoint(unknown)
+    is_mixed = several and _are_mixed(clocks, unknown, declared)
+    return tuple(sorted(read & unknown)) if is_mixed else ()
 
 
 class ComparedClocks(Restorable):
-    """Of the events that an operator reads, from when on what it makes of them compares unknown
-    clocks: results of one clock are as certain as ever. Others are unknown that end after the first
-    event of a second clock: to tell them apart by group would take a place for a clock in every
-    cell, and which events a group lacks is a matter of all clocks. So are results that end after
-    the first event that is itself an unknown result.
+    """Of the events that an operator reads, which of what it makes of them compares an unknown
+    clock: results of one clock are as certain as ever. Others are unknown if they end after time
+    had come to where the first event of an unknown clock came, and start before the latest time
+    that the last one may have: to tell them apart by group would take a place for a clock in every
+    cell, and which events a group lacks is a matter of all clocks. While the clock is unknown, such
+    an event may still come. So are results that end after the first event that is itself an unknown
+    result. Whether a result is unknown does not change once it has left.
 
     Args:
         keys: by what events are grouped: of one source, or one clock, they are not compared with
             others.
         early: results leave before they end, so that it counts when they begin.
-        mixed: it is known that several clocks will come of which one is unknown.
+        unknown: names of unknown clocks that will come beside others.
+        before: how long before it starts an event may matter to a result [ns]; ``LATEST``: always.
+        near: results start and end with events, so that one may change which event is the first of
+            the next result, if it is at most so long before that [ns]; None: they do not.
     """
 
-    state_fields = ("_clocks", "_first", "_newest", "_one", "_known", "_sure", "_alone")
+    state_fields = (
+        "_clocks", "_first", "_now", "_newest", "_one", "_alone", "_sure", "_unknown", "_until",
+        "_spans",
+    )  # fmt: skip
 
     def __init__(
-        self, keys: Sequence[str] = (), *, early: bool = False, mixed: bool = False
-    ) -> None:
+        self, keys: Sequence[str] = (), *, early: bool = False, unknown: Sequence[str] = (),
+        before: int = 0, near: int | None = None,
+    ) -> None:  # fmt: skip
         self._by_clock, self._by_source = r.CLOCK in keys, r.SOURCE in keys
         self._key = next((n for n, name in enumerate(keys) if name in (r.CLOCK, r.SOURCE)), None)
         """Which key says whose clock it is; None: none does."""
-        self._early = early
+        self._early, self._before, self._near = early, before, near
         self._clocks = set[tuple[int, int]]()
         """(group, clock): those of one group share windows."""
         self._groups = set[int]()
         self._first = NO_CLOCK
-        self._newest = -_NEVER
-        # Up to when there were events of one clock, of known clocks, and of known results alone;
-        # and no other clock in the stream beside an unknown one.
-        self._known = self._alone = -_NEVER if mixed else _NEVER
-        self._one, self._sure = self._known if self._key is None else _NEVER, _NEVER
+        self._now = self._newest = LONG_AGO
+        self._unknown = set(unknown)
+        """Names of clocks that are unknown still, of which events were read."""
+        self._until = -LATEST
+        """The latest time that an event of a clock that was unknown may have."""
+        self._spans = np.array([(LONG_AGO, LATEST)] if unknown else [], np.int64).reshape(-1, 2)
+        """Since when and until when results are unknown, in order; the last while a clock is."""
+        # Up to when there were events of one clock, and of known results alone; and no other clock
+        # in the stream beside an unknown one.
+        self._alone = LONG_AGO if unknown else _NEVER
+        self._one, self._sure = self._alone if self._key is None else _NEVER, _NEVER
 
-    def see(self, columns: Columns, ref: np.ndarray, chosen: np.ndarray | None) -> None:
+    def pass_to(self, frontier: int) -> None:
+        """Time comes to here, if it was not there already."""
+        self._now = max(self._now, frontier)
+
+    def see(
+        self, released: Released, ref: np.ndarray, before: np.ndarray, chosen: np.ndarray | None
+    ) -> None:
         """Events in order of release.
 
         Args:
-            columns: theirs.
+            released: theirs.
             ref: when they happened.
+            before: where time has come before each of them, and behind the last; of results that
+                leave early it has come to the newest event.
             chosen: which of them the query reads; None: all.
         """
-        if MIXED not in columns:
-            return
+        columns = released.columns
+        self._recover(released)
         rows = np.arange(len(ref)) if chosen is None else np.flatnonzero(chosen)
-        if not len(rows):
+        if self._early:
+            before = np.full(len(ref) + 1, LONG_AGO)
+            before[rows + 1] = ref[rows]
+        before = np.maximum.accumulate(np.maximum(before, self._now))
+        self._now = int(before[-1])
+        self._newest = max(self._newest, int(ref.max(initial=self._now)))
+        if MIXED not in columns or not len(rows):
             return
-        times = np.maximum.accumulate(np.append(self._newest, ref[rows]))
+        times = before[rows]
         clock = columns.get(STAMPED_BY, columns[r.CLOCK])[rows]
         if self._first == NO_CLOCK:
             self._first = int(clock[0])
         if self._one == _NEVER and not self._by_clock:
             self._one = self._second_clock(clock, columns[r.SOURCE][rows], times)
-        if self._known == _NEVER:
-            self._known = _before_first(columns["epoch"][rows] == UNKNOWN_EPOCH, times)
         if self._alone == _NEVER:
-            self._alone = _before_first(columns[MIXED][rows], times)
+            self._alone = _before_first(columns[MIXED][rows] > -LATEST, times)
         if self._sure == _NEVER and CHANCE in columns:
             self._sure = _before_first(columns[CHANCE][rows] == UNKNOWN, times)
-        self._newest = int(times[-1])
+        unknown = columns["epoch"][rows] == UNKNOWN_EPOCH
+        until = np.maximum(columns["release"], ref + columns["unc"])[rows]
+        until[~unknown] = -LATEST
+        latest = np.maximum.accumulate(np.append(self._until, until))
+        self._until = int(latest[-1])
+        if self._near is not None:
+            perhaps = ref[rows] - columns["unc"][rows] - self._near
+            until = np.where(perhaps <= latest[:-1], np.maximum(until, ref[rows]), until)
+        if unknown.any():
+            codes = np.unique(clock[unknown])
+            still = codes[known_since(released.known_at, codes) == LATEST]
+            until[unknown & np.isin(clock, still)] = LATEST
+            self._unknown.update(released.strings.texts[code] for code in still.tolist())
+        self._add(times, until)
+
+    def _recover(self, released: Released) -> None:
+        """Clocks that have become known: what time has come to by now is unknown still."""
+        if not self._unknown:
+            return
+        names = sorted(self._unknown)
+        since = known_since(released.known_at, list(map(released.strings.find, names)))
+        self._unknown = {name for name, at in zip(names, since.tolist(), strict=True)
+                         if at == LATEST}  # fmt: skip
+        self._until = int(since[since < LATEST].max(initial=self._until))
+        if not self._unknown:
+            self._spans[-1, 1] = max(self._until, self._newest)
+
+    def _add(self, since: np.ndarray, until: np.ndarray) -> None:
+        """Results are unknown since and until then; what touches is one span."""
+        spans = self._spans
+        before = np.maximum.accumulate(np.append(spans[-1:, 1], until))
+        before = before[:-1] if len(spans) else np.append(-LATEST, before[:-1])
+        more = until > before
+        since, until, before = since[more], until[more], before[more]
+        if not len(until):
+            return
+        first = np.flatnonzero((since > before) | (before == -LATEST))
+        if len(spans) and (not len(first) or first[0]):
+            spans[-1, 1] = until[first[0] - 1 if len(first) else -1]
+        last = np.append(first[1:], len(until)) - 1 if len(first) else first
+        self._spans = np.concatenate((spans, np.column_stack((since[first], until[last]))))
+        if len(self._spans) > SPANS_KEPT:
+            # The oldest become one: what lies between them is past correction.
+            self._spans[-SPANS_KEPT, 0] = self._spans[0, 0]
+            self._spans = self._spans[-SPANS_KEPT:]
 
     def _second_clock(self, clock: np.ndarray, source: np.ndarray, times: np.ndarray) -> int:
         group = np.zeros_like(clock)
@@ -373,8 +469,16 @@ class ComparedClocks(Restorable):
 
     def of(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """Which results of these extents are unknown."""
-        since = min(max(self._one, self._known, self._alone), self._sure)
-        return np.asarray((start if self._early else end) > since)
+        at = start if self._early else end
+        return np.asarray(self._compare(start, at, self._one) | (at > self._sure))
+
+    def _compare(self, start: np.ndarray, at: np.ndarray, one: int) -> np.ndarray:
+        """Which compare an unknown clock; ``one``: up to when there were events of one."""
+        found = np.zeros(len(at), np.bool_)
+        for since, until in self._spans.tolist():
+            since = max(since, one, self._alone)  # noqa: PLW2901 - all are needed
+            found |= (at > since) & (start - self._before <= until)
+        return found
 
     def clocks(
         self, start: np.ndarray, end: np.ndarray, keys: np.ndarray
@@ -392,7 +496,7 @@ class ComparedClocks(Restorable):
             clock = keys[:, self._key]
         else:
             clock = np.where(at > self._one, NO_CLOCK, self._first)
-        return clock.astype(np.int32), np.asarray(at > max(self._known, self._alone))
+        return clock.astype(np.int32), self._compare(start, at, LONG_AGO)
 
     def codes(self) -> np.ndarray:
         """Of clocks and sources."""
@@ -405,5 +509,5 @@ class ComparedClocks(Restorable):
 
 
 def _before_first(flags: np.ndarray, times: np.ndarray) -> int:
-    """The newest event before the first of ``flags``; ``times``: newest so far, before each row."""
+    """Where time has come before the first of ``flags``; ``times``: before each row."""
     return int(times[int(flags.argmax())]) if flags.any() else _NEVER

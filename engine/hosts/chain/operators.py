@@ -20,7 +20,7 @@ from slackwater.engine.barrier.registry import (
     build_barrier,
 )
 from slackwater.engine.core.clocks.choice import ClockChoice, Lane
-from slackwater.engine.core.clocks.seen import will_mix
+from slackwater.engine.core.clocks.seen import unknown_read
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Operator, ResultPieces
 from slackwater.engine.core.released import Released
@@ -227,8 +227,8 @@ def windows_of(
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    mixed = _mixes(plan, settings, site)
-    return windows_of(plan, replace(settings.window, barrier=settings.barrier, mixed=mixed), site)
+    own = replace(settings.window, barrier=settings.barrier, unknown=_unknown(plan, settings, site))
+    return windows_of(plan, own, site)
 
 
 def _monitor(
@@ -250,8 +250,7 @@ def _grouping(
     from slackwater.engine.operators.grouping.operator import GroupingOperator
 
     barrier = barrier_in_force(settings.barrier, plan.realtime)
-    mixed = _mixes(plan, settings, site)
-    return GroupingOperator(plan, site, barrier, mixed=mixed)
+    return GroupingOperator(plan, site, barrier, unknown=_unknown(plan, settings, site))
 
 
 def _derived(
@@ -271,9 +270,11 @@ def _derived(
     return DerivedStage(plan, lambda: build_operator(plan.plan, own, site), reach)
 
 
-def _mixes(plan: WindowPlan | GroupingPlan, settings: ChainSettings, site: str) -> bool:
-    """Whether it is known that the plan will read several clocks of which one is unknown."""
-    return will_mix(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
+def _unknown(
+    plan: WindowPlan | GroupingPlan, settings: ChainSettings, site: str
+) -> tuple[str, ...]:
+    """The unknown clocks of which it is known that the plan will read them beside others."""
+    return unknown_read(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
 
 
 def _lanes(settings: ChainSettings, site: str) -> tuple[Lane, ...]:

@@ -490,7 +490,8 @@ class Chain(Restorable):
         if released.n:
             if stream not in self._clocks_seen:
                 self._clocks_seen[stream] = self._new_clocks_seen()
-            self._clocks_seen[stream].mark(released.columns, self.clocks.clocks)
+            known_at, guard_ns = self.clocks.clocks["known_at"], self.settings.guards.guard_ns
+            self._clocks_seen[stream].mark(released.columns, known_at, causal=guard_ns is not None)
 
     def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
@@ -513,6 +514,7 @@ class Chain(Restorable):
             columns[r.TYPE] = np.full(rows, -1, np.int32)
         if self._site_code >= 0:
             columns[r.SITE] = np.full(rows, self._site_code, np.int32)
+        causal = self.settings.guards.guard_ns is not None
         present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}
         if r.ID in columns:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})
@@ -520,6 +522,8 @@ class Chain(Restorable):
             rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
             ordered.gaps, ordered.promises, self.clocks.site.bound, ordered.slack,
             self.clocks.delays() if self.settings.asks_delays else np.empty(0, np.int64),
+            # Without arrivals nobody can say until when an event of an unknown clock may lie.
+            known_at=self.clocks.clocks["known_at"][: None if causal else 0],
         )  # fmt: skip
 
     def finish(self) -> ChainOutput:
@@ -568,7 +572,8 @@ class Chain(Restorable):
         }
 
     def _unknown_clocks(self) -> dict[str, list[str]]:
-        codes = set[int]().union(*(seen.unknown for seen in self._clocks_seen.values()))
+        known_at = self.clocks.clocks["known_at"]
+        codes = set[int]().union(*(seen.unknown(known_at) for seen in self._clocks_seen.values()))
         names = sorted(text for code in codes if (text := self.strings.text(code)))
         return {"unknown_clocks": names} if names else {}
 

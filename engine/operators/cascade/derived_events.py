@@ -24,7 +24,7 @@ from slackwater.engine.core.columns import (
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Restorable, Result, ResultColumns
-from slackwater.engine.core.released import NO_EPOCH, Strings
+from slackwater.engine.core.released import LATEST, NO_EPOCH, Strings
 from slackwater.engine.core.timeline import CHANCE, REF_END, UNKNOWN
 from slackwater.engine.operators.constraint.alerts import Alerts
 from slackwater.engine.operators.match.match_results import (
@@ -211,6 +211,7 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings, errs_
     columns[r.TS], columns[r.TE] = columns["ref"], columns[REF_END]
     columns[r.SEQ] = np.full(n, -1)
     columns["epoch"] = np.where(columns[MIXED], UNKNOWN_EPOCH, NO_EPOCH)
+    columns[MIXED] = np.where(columns[MIXED], LATEST, -LATEST)
     columns.setdefault(UNCERTAINTY, np.zeros(n, np.int64))
     columns.setdefault(MISSING, np.zeros(n, np.int64))
     found = identities_of(piece)
@@ -362,7 +363,7 @@ def _clocks(piece: Matches) -> Columns:
     one = np.where(there, clock, most[:, None]).min(axis=1) == most
     mixed, unknown = (
         (there & each[piece.which]).any(axis=1)
-        for each in (columns[MIXED] != 0, columns["epoch"] == UNKNOWN_EPOCH)
+        for each in (columns[MIXED] > -LATEST, columns["epoch"] == UNKNOWN_EPOCH)
     )
     return {STAMPED_BY: np.where(one, most, -1).astype(np.int32), MIXED: mixed & unknown}
 

@@ -194,8 +194,10 @@ class MonitorOperator(Restorable):
             self._emitted = np.zeros(max(_ROOM, 2 * wanted), EMITTED)
 
     def _mixed(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Until which rows events of several clocks came, one of them unknown."""
-        return columns.get(MIXED, np.zeros(len(columns["ref"]), np.bool_))
+        """Which rows an event of an unknown clock may lie behind, as events of others came."""
+        if MIXED not in columns:
+            return np.zeros(len(columns["ref"]), np.bool_)
+        return np.asarray(columns["ref"] - columns["unc"] <= columns[MIXED])
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
         """``rows`` are not read, and those that would have been are counted."""

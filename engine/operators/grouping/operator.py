@@ -13,7 +13,7 @@ from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from slackwater.engine.core.clocks.seen import ComparedClocks
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Restorable
-from slackwater.engine.core.released import Released, Strings
+from slackwater.engine.core.released import LATEST, Released, Strings
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Moved, Steps, ends_of
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN
 from slackwater.engine.operators.grouping.grouping import SourceOrder
@@ -101,8 +101,9 @@ class GroupingOperator(Restorable):
     state_fields = ("_run", "_compared", "_counts")
 
     def __init__(
-        self, plan: GroupingPlan, site: str, barrier: BarrierSettings, *, mixed: bool = False
-    ) -> None:
+        self, plan: GroupingPlan, site: str, barrier: BarrierSettings, *,
+        unknown: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         kind = BARRIERS[barrier.name]
         if kind.by_arrival or kind.policy.adapts:
             raise UserError(
@@ -120,7 +121,8 @@ class GroupingOperator(Restorable):
         self._counts = dict.fromkeys(("items", "late", "incomplete"), 0)
         self._groups = not all(isinstance(each, Map) for each in plan.flow.operations)
         """Whether events are put in order; keys are functions, so any clock may be in a group."""
-        self._compared = ComparedClocks(mixed=mixed)
+        # What a function has made of an event, it may go on with for good.
+        self._compared = ComparedClocks(unknown=unknown, before=LATEST)
 
     def required_columns(self) -> set[str]:
         return _READ | released_columns(self.plan.attributes)
@@ -168,7 +170,9 @@ class GroupingOperator(Restorable):
         payload, known = payloads(self.plan, released)
         chosen = np.flatnonzero(mine & known & ~late)
         if self._groups:
-            self._compared.see(columns, ref, mine & known & ~late)
+            taken = mine & known & ~late
+            newest = np.maximum.accumulate(np.append(LONG_AGO, np.where(taken, ref, LONG_AGO)))
+            self._compared.see(released, ref, newest, taken)
         self._counts["items"] += len(chosen)
         self._counts["late"] += int((mine & known & late).sum())
         self._counts["incomplete"] += int((mine & ~known).sum())

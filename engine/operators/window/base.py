@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.engine.core.clocks.seen import ComparedClocks
+from slackwater.engine.core.clocks.seen import MIXED, ComparedClocks
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
-from slackwater.engine.core.timeline import ends_of
+from slackwater.engine.core.timeline import LONG_AGO, ends_of
 from slackwater.engine.kernels.records import one
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
@@ -129,15 +129,18 @@ class Windows(Restorable, ABC):
             else RankedGroups(self._judged, self._keys, self._shown_numbers)
         )
         self._missing = Missing()
-        self._compared = ComparedClocks(
-            [key.name for key in plan.group_by],
-            early=plan.emit is not Emit.CLOSE,
-            mixed=self.settings.mixed,
-        )
-        self._clock = WindowClock(plan, self.settings.barrier)
         by_time = plan.where is not None and is_clocked(plan.where)
         self._numbers_depend = by_time and plan.kind is WindowKind.ROWS
         """Whether an event of another time may count, so that all behind have another number."""
+        shifted = 0 if plan.drift is Drift.NONE else plan.size_ns
+        self._compared = ComparedClocks(
+            [key.name for key in plan.group_by],
+            early=plan.emit is not Emit.CLOSE,
+            unknown=self.settings.unknown,
+            before=LATEST if self._numbers_depend else shifted,
+            near=None if plan.kind is WindowKind.TIME else plan.size_ns,
+        )
+        self._clock = WindowClock(plan, self.settings.barrier)
         self._in_advance = plan.emit is not Emit.CLOSE
         self._on_change = plan.emit is Emit.CHANGE
         self._arguments, self._of, self._picked = arguments_asked(plan)
@@ -172,6 +175,7 @@ class Windows(Restorable, ABC):
         moves = self._clock.until(now, last=last)
         if moves is None:
             return ResultPieces()
+        self._compared.pass_to(int(moves.steps.frontier.max(initial=LONG_AGO)))
         known = len(self._missing.table.left)
         gaps = self._missing.take(moves.gaps, self._spans())
         return self._run(*self._no_rows(), _agenda(moves, gaps), known)
@@ -283,9 +287,9 @@ class Windows(Restorable, ABC):
         late = late_rows(released)
         agenda = _agenda(moves, self._missing.take(moves.gaps, spans, late))
         rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
-        self._compared.see(
-            released.columns, rows.ref, rows.selected if len(rows.selected) else None
-        )
+        if MIXED in released.columns or not released.n:
+            chosen = rows.selected if len(rows.selected) else None
+            self._compared.see(released, rows.ref, moves.progress(rows.ref), chosen)
         sums = self._held.sums
         found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()

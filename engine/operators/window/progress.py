@@ -45,6 +45,13 @@ class ClockMoves(NamedTuple):
     tick_steps: np.ndarray
     tick_at: np.ndarray
 
+    def progress(self, ref: np.ndarray) -> np.ndarray:
+        """Where it is before each row, and behind the last; ``ref``: when each row counts."""
+        found, in_order = np.full(len(ref) + 1, LONG_AGO), self.status == IN_ORDER
+        found[1:][in_order] = ref[in_order]
+        np.maximum.at(found, self.steps.row, self.steps.frontier)
+        return np.maximum.accumulate(found)
+
 
 class _Clock(NamedTuple):
     """How something moves: to ``value`` before row ``row``, by the row before that one or

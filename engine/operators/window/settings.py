@@ -25,13 +25,13 @@ class WindowSettings:
     ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.
     ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
     ``barrier``: which progress closes windows (``window.progress``); None: the order's.
-    ``mixed``: it is known that several clocks will come of which one is unknown.
+    ``unknown``: clocks that are unknown, of which it is known that they will come beside others.
     """
 
     correction_horizon_ns: int | None = None
     cells_max: int = 1 << 22
     barrier: BarrierSettings | None = None
-    mixed: bool = field(default=False, repr=False)
+    unknown: tuple[str, ...] = field(default=(), repr=False)
 
 
 def horizon_ns(settings: WindowSettings, size_ns: int) -> int:

@@ -14,7 +14,7 @@ from slackwater.engine.core.clocks.seen import MIXED
 from slackwater.engine.core.columns import VALID_PREFIX
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Restorable
-from slackwater.engine.core.released import Strings
+from slackwater.engine.core.released import LATEST, Strings
 from slackwater.engine.core.timeline import ANY_TYPE, CHANCE, LONG_AGO
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import FAR, numbers_of, record
@@ -319,8 +319,8 @@ class RepeatJudge(Judge):
         starts = np.cumsum(size) - size
         place = np.repeat(runs.found["from_"] - starts, size) + np.arange(size.sum())
         events = runs.path["row"][place]
-        by_others = compares_others(self.plan)
-        return of_unknown_clocks(self.store, starts, events, runs.found["completing"], by_others)
+        others = compares_others(self.plan), self.plan.within_ns or LATEST
+        return of_unknown_clocks(self.store, starts, events, runs.found["completing"], *others)
 
     def _times(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """When the scopes of ``matches`` close, when they are known, and their last events' times.

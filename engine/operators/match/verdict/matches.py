@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from slackwater.engine.barrier.base import ORDER, Changes, Verdicts
 from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY, UNKNOWN_EPOCH
-from slackwater.engine.core.released import Strings
+from slackwater.engine.core.released import LATEST, Strings
 from slackwater.engine.core.timeline import LONG_AGO, UNKNOWN
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, NONE
@@ -327,11 +327,12 @@ class Judge(Struct):
         if MIXED not in self.store.columns:
             return None
         by_others = np.array([compares_others(plan) for plan in self.layout.branches])
+        within = np.array([plan.within_ns or LATEST for plan in self.layout.branches])
         there = made.rows >= 0
         ends = there.sum(axis=1).cumsum()
         return of_unknown_clocks(
             self.store, np.append(0, ends[:-1]), made.rows[there], made.completing,
-            by_others[made.branch],
+            by_others[made.branch], within[made.branch],
         )  # fmt: skip
 
     def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
@@ -470,7 +471,7 @@ class Judge(Struct):
 
 def of_unknown_clocks(
     store: Store, starts: np.ndarray, events: np.ndarray, completing: np.ndarray,
-    by_others: np.ndarray | bool,
+    by_others: np.ndarray | bool, within_ns: np.ndarray | int,
 ) -> np.ndarray:  # fmt: skip
     """Which matches are unknown, where not all clocks are exact.
 
@@ -481,13 +482,17 @@ def of_unknown_clocks(
         events: places in the store.
         completing: places of the events that completed them.
         by_others: of each match, ``engine.query.repeat_plan.compares_others`` of its plan.
+        within_ns: of each match, how long before its first event others may rule it out.
     """
-    mixed = store.columns[MIXED]
+    until = store.columns[MIXED][completing]
     clock = store.columns.get(STAMPED_BY, store.columns["clock"])[events]
     unknown = store.columns["epoch"][events] == UNKNOWN_EPOCH
     several = np.minimum.reduceat(clock, starts) < np.maximum.reduceat(clock, starts)
     own = np.logical_or.reduceat(unknown, starts) & several
-    return np.asarray((own | by_others) & mixed[completing])
+    earliest = (store.columns["ref"] - store.columns["unc"])[events]
+    near = np.minimum.reduceat(earliest, starts) - within_ns <= until
+    # Events of a clock that has become known err by what its sync says.
+    return np.asarray(own & (until == LATEST) | by_others & near & (until > -LATEST))
 
 
 # What a matcher would have found, had it known late events or wider bounds from the start.

@@ -1,0 +1,232 @@
+"""A clock that is unknown for a while: before its first sync, or after a start that could not
+compare it. Windows that no event of that while may be in are as certain as ever; nothing that is
+not unknown depends on where those events were (SPEC 2, Unknown clocks).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slackwater.engine.core.clocks.choice import ClockChoice, UpcomingClocks
+from slackwater.engine.hosts.chain import Chain, ChainSettings
+from slackwater.engine.order.base import Guards
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query.analysis.cascade import read_statements
+from tests.clocks.test_shifted_clocks import lanes
+from tests.order.conftest import frame
+
+Record = dict[str, Any]
+SELECT = "SELECT count(*) AS n, sum(v) AS s {}WINDOW {}"
+WINDOWS = {
+    "tumbling": SELECT.format("", "TUMBLING 10 ns"),
+    "sliding": SELECT.format("GROUP BY k ", "SLIDING 20 ns EVERY 10 ns"),
+    "R19": SELECT.format("", "TUMBLING 10 ns DRIFT EACH"),
+    "rows": SELECT.format("", "ROWS 2"),
+    "rows apart": SELECT.format("GROUP BY k ", "ROWS 3 EVERY 2"),
+    "session": SELECT.format("", "SESSION 4 ns"),
+    "early": SELECT.format("", "TUMBLING 10 ns") + " EMIT ON CHANGE",
+}
+
+
+def sync(source: str, arrival: int, offset: int = 0, **more: Any) -> Record:
+    """At a stated time; the offset errs by nothing."""
+    return {"kind": "sync", "source": source, "ts": arrival - offset, "arrival": arrival,
+            "offset": offset, "delay": 0, "skew_error_ppb": 0} | more  # fmt: skip
+
+
+def lost(source: str, arrival: int) -> Record:
+    """It started again, and could not compare its clock."""
+    return {"kind": "sync", "source": source, "arrival": arrival, "precision": 1}
+
+
+def event(source: str, ts: int, arrival: int, **more: Any) -> Record:
+    return {"source": source, "type": "A", "ts": ts, "arrival": arrival,
+            "attrs": {"v": ts, "k": 1}} | more  # fmt: skip
+
+
+def numbered(records: list[Record]) -> list[Record]:
+    seqs = {source: itertools.count() for source in "abc"}
+    return [each if "kind" in each else each | {"seq": next(seqs[each["source"]])}
+            for each in records]  # fmt: skip
+
+
+def found(
+    text: str, records: list[Record], *cuts: int, clock: ClockChoice | None = None,
+    order: str = "kslack:4ns", guard: int | None = 10**6,
+) -> list[Record]:  # fmt: skip
+    """What stands at the end; the chain is restored at each of ``cuts``."""
+    plans, _ = read_statements([text])
+    chosen = ChainSettings(
+        parse_order(order), plans, guards=Guards(guard), clock=clock or ClockChoice(exact=False)
+    )
+    chain, changes = Chain(chosen, "main"), list[Record]()
+    for start, end in itertools.pairwise([0, *sorted(cuts), len(records)]):
+        if start < end:
+            output = chain.process([frame(records[start:end])])
+            changes += [each for some in output.results for each in some]
+        chain = Chain.restored(chosen, "main", chain.to_bytes())
+    changes += [each for some in chain.finish().results for each in some]
+    standing = list[Record]()
+    for each in changes:
+        same = {name: value for name, value in each.items() if name not in ("op", "at")}
+        if each["op"] == "+":
+            standing.append(same)
+        else:
+            standing.remove(same)  # as it was emitted
+    return standing
+
+
+def steady(first: int, last: int) -> list[Record]:
+    """Events of a and b, every 5 ns."""
+    return [event("ab"[n % 2], ts, ts + 1) for n, ts in enumerate(range(first, last, 5))]
+
+
+LATE_SYNC = numbered([sync("a", 1), *steady(2, 40), sync("b", 41), *steady(42, 100)])
+STARTED_AGAIN = numbered(
+    [sync("a", 1), sync("b", 1), *steady(2, 30), lost("b", 30), *steady(32, 50), sync("b", 51),
+     *steady(52, 120)]
+)  # fmt: skip
+
+
+def unknown_starts(results: list[Record]) -> set[int]:
+    return {each["window"]["start"] for each in results if each.get("certainty") == "unknown"}
+
+
+@pytest.mark.parametrize("form", WINDOWS)
+@pytest.mark.parametrize("order", ["kslack:4ns", "none", "sequence"])
+def test_windows_after_a_late_first_sync_are_certain(form: str, order: str) -> None:
+    results = found(WINDOWS[form], LATE_SYNC, order=order)
+    unknown = unknown_starts(results)
+    assert unknown, "the first ones may have any of the events of b"
+    assert max(unknown) <= 62
+    as_ever = [each | ({"arrival": 1, "ts": 1} if each.get("kind") == "sync" else {})
+               for each in LATE_SYNC]  # fmt: skip
+    as_ever.sort(key=lambda each: each["arrival"])
+    later = [each for each in results if each["window"]["start"] > 62]
+    assert later
+    assert later == [each for each in found(WINDOWS[form], as_ever, order=order)
+                     if each["window"]["start"] > 62]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", WINDOWS)
+def test_windows_around_a_start_without_a_sync_are_unknown_and_no_others(form: str) -> None:
+    unknown = unknown_starts(found(WINDOWS[form], STARTED_AGAIN))
+    assert unknown
+    assert min(unknown) >= 10
+    assert max(unknown) <= 62
+
+
+def test_of_a_file_windows_before_are_unknown_too_and_those_after_are_not() -> None:
+    names = {("a", "A"), ("b", "A")}
+    clock = ClockChoice(False, (), (UpcomingClocks("main", lanes(names), ("a",)),))
+    unknown = unknown_starts(found(WINDOWS["tumbling"], LATE_SYNC, clock=clock))
+    assert unknown == {0, 10, 20, 30, 40}
+
+
+def test_a_clock_that_the_query_does_not_read_may_stay_unknown() -> None:
+    records = sorted(
+        [*LATE_SYNC, *(event("c", ts, ts + 1, seq=ts) for ts in range(3, 100, 5))],
+        key=lambda each: each["arrival"],
+    )
+    text = SELECT.format("WHERE source <> 'c' ", "TUMBLING 10 ns")
+    assert unknown_starts(found(text, records)) == {0, 10, 20, 30, 40}
+    every = unknown_starts(found(WINDOWS["tumbling"], records))
+    assert every == set(range(0, 100, 10))
+
+
+def test_without_arrivals_windows_stay_unknown() -> None:
+    unknown = unknown_starts(found(WINDOWS["tumbling"], LATE_SYNC, guard=None))
+    assert unknown == set(range(0, 100, 10))
+
+
+def test_an_event_that_its_clock_puts_far_ahead_may_be_of_no_window_up_to_there() -> None:
+    """Nominally at 71, where it was not."""
+    records = numbered([sync("a", 1), event("a", 2, 3), event("b", 71, 11), sync("b", 20, -60),
+                        *(event("a", ts, ts + 1) for ts in range(22, 120, 5))])  # fmt: skip
+    assert max(unknown_starts(found(WINDOWS["tumbling"], records, order="none"))) == 70
+
+
+def test_the_same_report_makes_a_clock_known_again() -> None:
+    """A sync that says not when it was measured, with the offset that there was."""
+    records = [
+        {name: value for name, value in each.items() if each.get("kind") != "sync" or name != "ts"}
+        for each in STARTED_AGAIN
+    ]
+    assert max(unknown_starts(found(WINDOWS["tumbling"], records))) == 50
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> list[Record]:
+    """What three sources send, of which b and c are unknown for a while. ``was``: when each event
+    happened, no two at once. A clock is right but for its offset, which a start may have changed.
+    """
+    records, late = [sync("a", 0)], draw(st.booleans())
+    offset = {"a": 0, "b": draw(st.integers(0, 25)), "c": draw(st.integers(0, 5))}
+    is_known = {"a": True, "b": not late, "c": True}
+    records += [sync(source, 0, offset[source]) for source in "bc" if is_known[source]]
+    now, last, times = 1, dict.fromkeys("abc", 0), set[int]()
+    for n in range(draw(st.integers(6, 24))):
+        now += draw(st.integers(0, 6))
+        source = draw(st.sampled_from("abbc"))
+        if source != "a" and draw(st.integers(0, 4)) == 0:
+            last[source] = now
+            if is_known[source]:
+                records.append(lost(source, now))
+                offset[source] -= draw(st.sampled_from([0, 0, 15]))
+            else:
+                records.append(sync(source, now, offset[source]))
+            is_known[source] = not is_known[source]
+            continue
+        was = max(last[source], now - draw(st.integers(0, 6)))
+        if was in times:
+            continue
+        times.add(was)
+        last[source] = was
+        records.append(
+            event(source, was - offset[source], now, was=was,
+                  attrs={"v": 2**n, "k": draw(st.integers(1, 2))})
+        )  # fmt: skip
+    known_again = [sync(each, now + 1, offset[each]) for each in "bc" if not is_known[each]]
+    later = [event("a", at, at, was=at) for at in range(now + 2, now + 80, 9)]
+    return numbered([*records, *known_again, *later])
+
+
+def certain_since(records: list[Record]) -> int:
+    """Live, windows that end before events of a second clock come keep their certainty (see
+    docs/reference/results.md): where the first sync of b is late, that counts from then on.
+    """
+    synced = {each["source"]: each["arrival"] for each in reversed(records) if "offset" in each}
+    return int(synced["b"])
+
+
+def said(results: list[Record]) -> set[str]:
+    names = ("window", "group", "value")
+    return {str([each[name] for name in names if name in each]) for each in results}
+
+
+@pytest.mark.parametrize("order", ["kslack:8ns", "none", "sequence"])
+@pytest.mark.parametrize("form", ["tumbling", "sliding", "rows", "rows apart", "session"])
+@settings(max_examples=10, deadline=None)
+@given(records=worlds(), cut=st.integers(0, 30))
+def test_what_is_certain_is_so_wherever_events_of_unknown_clocks_were(
+    form: str, order: str, records: list[Record], cut: int
+) -> None:
+    read = [{name: value for name, value in each.items() if name != "was"} for each in records]
+    results = found(WINDOWS[form], read, order=order)
+    assert results == found(WINDOWS[form], read, min(cut, len(read)), order=order)
+    happened = [was | {"ts": each["was"]} for was, each in zip(read, records, strict=True)
+                if "was" in each]  # fmt: skip
+    exact = said(found(WINDOWS[form], happened, clock=ClockChoice(), order=order))
+    known = [
+        each for each in results
+        if each["window"]["start"] >= certain_since(records)
+        and each.get("certainty", "confirmed") == "confirmed"
+        and not each["ambiguous"] and not each["missing"]
+    ]  # fmt: skip
+    assert known, "those of the end are"
+    assert said(known) <= exact
