@@ -19,7 +19,7 @@ import pyarrow as pa
 from slackwater.edge_agent.records import CLOCK, SOURCE, UNC_MAX_NS
 from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
 from slackwater.engine.core.operator import Restorable, ResultPieces
-from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, Refuted, Released
+from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, LATEST, Refuted, Released
 from slackwater.engine.core.timeline import CHANCE, UNKNOWN
 from slackwater.engine.core.units import workdays
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, copy_of
@@ -75,7 +75,7 @@ _KEPT_NS: Final = 1_000_000_000
 clocks err more: another one may err more than any that has been seen.
 """
 _OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
-_NO_PROGRESS: Final = TraceProgress(np.empty(0, np.int64), np.zeros(1, np.bool_))
+_NO_PROGRESS: Final = TraceProgress(np.empty(0, np.int64), np.full(1, -LATEST))
 _READ: Final = {"release", "status", "ts", "te", *_OF_EVENT}
 
 
@@ -83,7 +83,7 @@ class MonitorOperator(Restorable):
     """Follows every trace of one site through the automata of ``plan``; ``held``: what it keeps."""
 
     state_fields = (
-        "held", "_counts", "_clock", "_now", "_rows", "_others", "_progress", "_widest",
+        "held", "_counts", "_clock", "_now", "_rows", "_unknown_until", "_progress", "_widest",
         "_settled", "_kept",
     )  # fmt: skip
 
@@ -108,8 +108,10 @@ class MonitorOperator(Restorable):
         self._rows = 0
         self._by_others = plan.trace.name not in (SOURCE, CLOCK)
         """Whether any clock may have an event of a trace."""
-        self._others = False
-        """Whether there were several clocks, one of them unknown."""
+        self._unknown_until = -LATEST
+        """As the column ``MIXED``, of the last row; always -``LATEST`` if no other clock has events
+        of a trace.
+        """
         self._emitted = np.zeros(0, EMITTED)
         self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
 
@@ -136,13 +138,14 @@ class MonitorOperator(Restorable):
         moves = moves_of(released, self._now, widest) if self._timeout else None
         settled, kept = self._settled_before(columns, widest)
         found: list[tuple[np.ndarray, SoFar]] = []
-        others = self._by_others & self._mixed(columns)
-        unknown = np.append(others, self._by_others and self._others)
-        progress = moves.progress(unknown) if moves is not None else _NO_PROGRESS
+        until = np.append(columns.get(MIXED, np.full(released.n, -LATEST)), self._unknown_until)
+        if not self._by_others:
+            until[:] = -LATEST
+        progress = moves.progress(until) if moves is not None else _NO_PROGRESS
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
             read[CLOCK] = columns.get(STAMPED_BY, columns[CLOCK])
-            doubt = _doubt(columns, self._mixed(columns), others)
+            doubt = _doubt(columns, until[:-1])
             events = TraceEvents(
                 symbol=symbols, number=numbers, doubt=doubt, **read, **_ends(released)
             )
@@ -160,7 +163,8 @@ class MonitorOperator(Restorable):
         rest = (self._timeout, self._tables)
         self._counts["over"] += self.held.forget(self._ended_before(), *rest)
         results = self._results(found, released, moves)
-        self._others |= bool(self._mixed(columns).any())
+        if released.n:
+            self._unknown_until = int(until[-2])
         if not len(again):
             return results
         return ResultPieces([again, *([results] if len(results) else [])])
@@ -192,12 +196,6 @@ class MonitorOperator(Restorable):
         wanted = 2 * max(most, len(self.held.recent.results) + MOST_RESULTS)
         if wanted > len(self._emitted):
             self._emitted = np.zeros(max(_ROOM, 2 * wanted), EMITTED)
-
-    def _mixed(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Which rows an event of an unknown clock may lie behind, as events of others came."""
-        if MIXED not in columns:
-            return np.zeros(len(columns["ref"]), np.bool_)
-        return np.asarray(columns["ref"] - columns["unc"] <= columns[MIXED])
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
         """``rows`` are not read, and those that would have been are counted."""
@@ -341,10 +339,12 @@ def _ends(released: Released) -> dict[str, np.ndarray]:
     return {"end": end, "latest": end + unc}
 
 
-def _doubt(columns: Mapping[str, np.ndarray], mixed: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Bits of each event (``constraint.traces``); ``mixed``: those of ``OTHERS``; ``others``: whose
-    traces may have events of a clock that nobody knows.
-    """
+def _doubt(columns: Mapping[str, np.ndarray], until: np.ndarray) -> np.ndarray:
+    """Bits of each event (``constraint.traces``); ``until``: as in ``TraceProgress``, of each."""
+    mixed = np.zeros(len(until), np.bool_)
+    if MIXED in columns:
+        mixed = columns["ref"] - columns["unc"] <= columns[MIXED]
+    others = columns["ref"] - columns["unc"] <= until
     found = (np.where(mixed, OTHERS, 0) | np.where(others, NOBODY_KNOWS, 0)).astype(np.int8)
     if CHANCE in columns:
         chance = columns[CHANCE]

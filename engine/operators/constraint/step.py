@@ -9,7 +9,7 @@ import numpy as np
 from slackwater.engine.core.clocks.seen import UNKNOWN_EPOCH
 from slackwater.engine.core.released import IN_ORDER, NO_EPOCH, Released
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import INT_MIN, NONE, Record
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
 from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from slackwater.engine.operators.constraint.traces import (
     ALERT,
@@ -53,9 +53,9 @@ class Moves(NamedTuple):
     place: np.ndarray
     before: np.ndarray
 
-    def progress(self, unknown: np.ndarray) -> TraceProgress:
-        """``unknown``: at each row, and before the first (last), whether a clock was unknown."""
-        return TraceProgress(self.to, np.append(unknown[self.place // PLACES], unknown[-1]))
+    def progress(self, until: np.ndarray) -> TraceProgress:
+        """``until``: as there, at each row and (last) before the first."""
+        return TraceProgress(self.to, np.append(until[self.place // PLACES], until[-1]))
 
     def passing(self, deadlines: np.ndarray) -> np.ndarray:
         """The move with which each of the ``deadlines`` was passed."""
@@ -262,7 +262,7 @@ def run_out_later(trace: Record, progress: TraceProgress, timeout: int, tables: 
     after = run_out(trace, LATER, timeout, tables, emitted, rows)
     if after > rows:
         passing = np.searchsorted(progress.to, emitted[rows].due, side="right")
-        if progress.unknown[passing]:
+        if 2 * trace.last_end - trace.until <= progress.until[passing]:
             emitted[rows].certainty = 2
     return after
 
@@ -275,11 +275,10 @@ def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, 
     out.key = trace.key
     out.number = events.number[i]
     out.ref = events.ref[i]
-    out.end = events.end[i]
+    out.end = INT_MAX if trace.flags & MIXED != 0 else events.end[i]
     out.due = max(trace.until, events.latest[i])
-    mixed = trace.flags & MIXED != 0
-    out.clock = NONE if mixed else events.clock[i]
-    out.epoch = NO_EPOCH if mixed else events.epoch[i]
+    out.clock = events.clock[i]
+    out.epoch = events.epoch[i]
     out.seq = events.seq[i]
     out.source = events.source[i]
     out.type = events.type[i]
@@ -360,8 +359,8 @@ def certainty_with(
     if not last or trace.flags & (FORKED | DOUBTFUL | RUN_OUT) != 0 or low <= before:
         return 1
     # Only the two last events may have changed places.
-    one_clock = _of_one_clock(trace.clock, trace.epoch, result.due == result.end, i, events)
-    if one_clock and ref >= result.end:
+    one_clock = _of_one_clock(trace.clock, trace.epoch, trace.until == trace.last_end, i, events)
+    if one_clock and ref >= trace.last_end:
         return 0
     first = before == INT_MIN  # what was before it may be less than a timeout away
     if timeout > 0 and (

@@ -94,7 +94,9 @@ EMITTED: Final = np.dtype(
         ("key", np.int64),
         ("number", np.int64),
         ("ref", np.int64),
-        ("end", np.int64),  # of its event; of a time that ran out, the first instant after it
+        # Of one clock's events: where the last ends; of a time that ran out, the first instant
+        # after it.
+        ("end", np.int64),
         ("due", np.int64),  # no error of a clock can have put ``end`` later
         ("most", np.int64),  # among ``Recent``: the latest ``due`` until this one
         ("epoch", np.int64),  # with ``clock``: of its event, or of the last before the silence
@@ -148,12 +150,12 @@ class Recent(NamedTuple):
 
 
 class TraceProgress(NamedTuple):
-    """How far time has come in a batch (``to``, ascending), and whether nobody knew a clock that
-    counts when it passed each (``unknown``, one more).
+    """How far time has come in a batch (``to``, ascending), and until when an event of an unknown
+    clock may lie, of which a trace may be (``until`` [ns], one more).
     """
 
     to: np.ndarray
-    unknown: np.ndarray
+    until: np.ndarray
 
 
 class TracePool(NamedTuple):
