@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -30,7 +31,7 @@ from slackwater.engine.cli.terminal import PlainConsole, copying, watched
 from slackwater.engine.cli.visible import json_out, print_stderr, visible
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.core.units import parse_duration, unit_ns
+from slackwater.engine.core.units import duration, parse_duration, unit_ns
 from slackwater.engine.hosts.warnings import of_counted
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.describe import describe, summary_tables
@@ -42,7 +43,7 @@ from slackwater.engine.log.row_export import write_rows
 from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.output.export import text_out
 from slackwater.engine.output.json_lines import write_trace
-from slackwater.engine.server.merged_logs import MergedLogs
+from slackwater.engine.server.merged_logs import ClockComparison, MergedLogs
 
 log_app = typer.Typer(
     no_args_is_help=True,
@@ -184,7 +185,8 @@ def merge_logs(
     """Merges the logs of gateways that agents use in turn: each event once, by arrival.
 
     Times are by the clock of the first log's gateway. Bounds of clocks that another gateway
-    measured become wider by --apart.
+    measured become wider by --apart. What agents that used several gateways measured of the
+    difference of their clocks is printed; where it is more than --apart, with a warning.
     """
     if out.exists():
         raise UserError(f"{out}: exists already; choose a new folder")
@@ -192,14 +194,36 @@ def merge_logs(
         raise UserError("name two logs or more, each once")
     if apart.strip().isdigit() and int(apart):
         raise UserError(f"--apart {apart}: write its unit, as in {apart}ms")
-    merged = MergedLogs(logs, parse_duration(apart))
+    apart_ns = parse_duration(apart)
+    merged = MergedLogs(logs, apart_ns)
     frames, records = _write_log(merged, out, quiet=quiet)
+    compared = merged.comparisons()
+    for each in compared:
+        if each.low_ns > apart_ns or each.high_ns < -apart_ns:
+            print_stderr(
+                f"warning: {_difference(each)}, more than --apart {apart}: results may be called "
+                "confirmed that are not. Merge again, with --apart "
+                f"{-(-max(-each.low_ns, each.high_ns) // 10**6)}ms or more\n"
+            )
     if as_json:
-        numbers = {"frames": frames, "records": records, "copies": merged.copies}
+        clocks = [{**asdict(c), "log": str(c.log), "other": str(c.other)} for c in compared]
+        numbers = {
+            "frames": frames, "records": records, "copies": merged.copies, "clocks": clocks,
+        }  # fmt: skip
         typer.echo(json.dumps({"logs": list(map(str, logs)), "log": str(out)} | numbers))
         return
     copies = f"; {merged.copies:,} events were in two logs" if merged.copies else ""
     typer.echo(f"{visible(str(out))}: {records:,} records in {frames:,} frames{copies}")
+    for each in compared:
+        typer.echo(_difference(each))
+
+
+def _difference(of: ClockComparison) -> str:
+    low, high = duration(of.low_ns), duration(of.high_ns)
+    return visible(
+        f"the clock of {of.log} was {low} to {high} ahead of that of {of.other}, by "
+        f"{of.changes:,} change{'s'[: of.changes > 1]} of an agent between them"
+    )
 
 
 @log_app.command("forget", short_help="A source's newest start goes.", epilog=epilog("log forget"))

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from statistics import median_high, median_low
 from typing import Final
 
 import numpy as np
@@ -25,6 +27,8 @@ import pyarrow.compute as pc
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import DELAY_MAX_NS, Kind
+from slackwater.engine.core.clocks.prediction import SyncPoint, limit_ppb
+from slackwater.engine.core.columns import sync_records
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.recall import ReceivedSet
@@ -38,8 +42,24 @@ _KEY: Final = (r.SOURCE, r.STREAM, r.INCARNATION)
 _LATER_KINDS: Final = (int(Kind.POG), int(Kind.EOS))
 
 
+@dataclass(frozen=True, slots=True)
+class ClockComparison:
+    """Two gateways' clocks, by agents that changed from one to the other ``changes`` times.
+
+    ``log``'s clock was ahead of that of ``other`` by ``low_ns`` to ``high_ns``: medians, as a
+    change in which an agent's clock was set has wrong bounds.
+    """
+
+    log: Path
+    other: Path
+    changes: int
+    low_ns: int
+    high_ns: int
+
+
 class MergedLogs:
-    """The frames of the logs ``folders``; iterate once, then ``copies`` says what was left out.
+    """The frames of the logs ``folders``; iterate once, then ``copies`` says what was left out, and
+    ``comparisons`` how far the clocks were apart.
 
     Memory holds when each frame begins, what of one log is ahead of the others, and the gaps in
     the numbers.
@@ -65,11 +85,26 @@ class MergedLogs:
                     "where its records belong among those of a gateway"
                 )
         self._received: dict[Start, ReceivedSet] = {}
+        self._syncs: dict[tuple[str, str, int], tuple[int, SyncPoint]] = {}
+        """The newest of each start of an agent, and the number of its log."""
+        self._ahead: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        """By two logs, how far the clock of the first was ahead: bounds, one for each change."""
+
+    def comparisons(self) -> list[ClockComparison]:
+        """Of all pairs of gateways that an agent has used one after the other."""
+        found = []
+        for (log, other), bounds in sorted(self._ahead.items()):
+            low = median_low(low for low, _ in bounds)
+            high = median_high(high for _, high in bounds)
+            folders = self._logs[log].directory, self._logs[other].directory
+            found.append(ClockComparison(*folders, len(bounds), low, high))
+        return found
 
     def __iter__(self) -> Iterator[Frame]:
         first_seqs = self._first_seqs()
         waiting: dict[str, list[pa.Table]] = defaultdict(list)
         for site, log, frame, until in self._by_arrival():
+            self._compare(log, frame)
             waiting[site].append(self._on_one_clock(site, log, frame, first_seqs))
             table = _in_order(site, waiting[site])
             ready = int(np.searchsorted(table[r.ARRIVAL].to_numpy(), until))
@@ -105,6 +140,23 @@ class MergedLogs:
                 for start, first in _announced(frame.site, _whole(pa.table(frame.batch))):
                     found[start] = min(first, found.get(start, first))
         return found
+
+    def _compare(self, log: int, frame: Frame) -> None:
+        """An agent whose syncs are of two gateways has measured the difference of their clocks."""
+        for record in sync_records(frame) if r.KIND in frame.batch.schema.names else ():
+            sync = SyncPoint.of(record)
+            if record.get(r.OFFSET) is None or sync.ts is None or sync.clock_name != sync.source:
+                continue
+            key = frame.site, sync.source, sync.incarnation
+            other, before = self._syncs.get(key, (log, sync))
+            self._syncs[key] = log, sync
+            if other == log:
+                continue
+            drift = abs(sync.ts - (before.ts or 0)) * limit_ppb(sync.skew_error_ppb) // 10**9 + 1
+            wrong = sync.uncertainty + before.uncertainty + drift
+            ahead = (sync.offset - before.offset) * (1 if log > other else -1)
+            pair = max(log, other), min(log, other)
+            self._ahead[pair].append((ahead - wrong, ahead + wrong))
 
     def _on_one_clock(
         self, site: str, log: int, frame: Frame, first_seqs: dict[Start, int]

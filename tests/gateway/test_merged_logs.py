@@ -191,3 +191,34 @@ def test_a_gateway_that_stood_by_has_nothing_to_add(tmp_path: Path) -> None:
         MergedLogs([one, tmp_path / "other"], 0)
     with pytest.raises(UserError, match="nothing came"):
         MergedLogs([tmp_path / "two"], 0)
+
+
+@pytest.mark.parametrize("ahead", [40 * MS, -40 * MS])
+def test_agents_of_both_gateways_say_how_far_their_clocks_are_apart(
+    ahead: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs: list[list[Row]] = [[], []]
+    for turn, source in enumerate("ssuuss"):
+        gateway, at = turn % 2, turn * 1000 * MS
+        of = {"site": "a", "source": source, "incarnation": 7, "stream": "events"}
+        offset = (5 if source == "s" else 900) * MS + ahead * gateway
+        sync = {"kind": int(Kind.SYNC), "ts": at, "offset": offset, "delay": 2 * MS}
+        first = {"first_seq": turn, "seq": None, "arrival": at + offset}
+        event = {"kind": 0, "seq": turn, "ts": at, "v": 1, "arrival": at + offset + 1}
+        logs[gateway] += [{**of, **sync, **first}, {**of, **event}]
+    folders = [written(tmp_path / f"{n}", log, Random(1)) for n, log in enumerate(logs)]
+    merged = MergedLogs(folders, 50 * MS)
+    list(merged)
+    (compared,) = merged.comparisons()
+    assert (compared.log, compared.other) == (folders[1], folders[0])
+    assert compared.low_ns <= ahead <= compared.high_ns
+    assert compared.high_ns - compared.low_ns < 10 * MS
+
+    merge = ["log", "merge", *map(str, folders), "--out"]
+    assert run([*merge, str(tmp_path / "near"), "--apart", "5ms"]) == 0
+    said = capsys.readouterr()
+    assert "more than --apart 5ms" in said.err
+    assert "ahead of that of" in said.out
+    advised = said.err.split("with --apart ")[1].split()[0]
+    assert run([*merge, str(tmp_path / "far"), "--apart", advised]) == 0
+    assert "warning" not in capsys.readouterr().err
