@@ -152,8 +152,8 @@ class MergedLogs:
             self._syncs[key] = log, sync
             if other == log:
                 continue
-            drift = abs(sync.ts - (before.ts or 0)) * limit_ppb(sync.skew_error_ppb) // 10**9 + 1
-            wrong = sync.uncertainty + before.uncertainty + drift
+            moved = abs(sync.ts - (before.ts or 0)) * limit_ppb(sync.skew_error_ppb) // 10**9 + 1
+            wrong = sync.uncertainty + before.uncertainty + moved
             ahead = (sync.offset - before.offset) * (1 if log > other else -1)
             pair = max(log, other), min(log, other)
             self._ahead[pair].append((ahead - wrong, ahead + wrong))
