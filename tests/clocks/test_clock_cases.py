@@ -471,6 +471,20 @@ def test_alerts_of_traces_that_mix_an_unknown_clock_are_unknown() -> None:
         assert certainty == dict.fromkeys("123", of_two)
 
 
+@pytest.mark.parametrize("order", ["none", "sequence", "kslack:4ns"])
+def test_what_was_stamped_before_the_first_sync_stays_unknown(order: str) -> None:
+    """A happened at 37, as the first sync says when both Bs are known."""
+    records = [
+        sync("q", 0, first_seq=0),
+        event("p", "A", 7, seq=0, arrival=38), event("q", "B", 30, seq=0, arrival=39),
+        sync("p", 9, 30, arrival=40),
+        event("q", "B", 36, seq=1, arrival=41), event("q", "C", 82, seq=2, arrival=83),
+    ]  # fmt: skip
+    clock = ClockChoice(exact=False)
+    found = matches("EVENT SEQ(A a, B b) WITHIN 50", records, order=order, clock=clock)
+    assert found == {(("A", 7), ("B", 30)): "unknown", (("A", 7), ("B", 36)): "unknown"}
+
+
 @pytest.mark.parametrize(
     ("said", "choice", "certainty"),
     [
@@ -500,8 +514,8 @@ def test_a_start_that_cannot_compare_its_clock_makes_it_unknown(
         (("A", 27), ("B", 32)): certainty,
         (("A", 47), ("B", 52)): "confirmed",
     }
-    # Where its events are held until a sync comes, that says whether they were right.
-    for offset, by_then in ((3, "confirmed"), (9, "uncertain")):
+    # Of events that were released before it, a sync that finds a step says how wrong they were.
+    for offset, by_then in ((3, certainty), (9, "uncertain")):
         later = [each if each.get("ts") != 40 else each | {"offset": offset} for each in records]
         found = matches("EVENT SEQ(A a, B b) WITHIN 5", later, order="sequence", clock=choice)
         assert found[("A", 27), ("B", 32)] == by_then

@@ -491,8 +491,8 @@ def of_unknown_clocks(
     own = np.logical_or.reduceat(unknown, starts) & several
     earliest = (store.columns["ref"] - store.columns["unc"])[events]
     near = np.minimum.reduceat(earliest, starts) - within_ns <= until
-    # Events of a clock that has become known err by what its sync says.
-    return np.asarray(own & (until == LATEST) | by_others & near & (until > -LATEST))
+    # An event that had left the order when its clock became known stays where it was put.
+    return np.asarray((own | by_others & near) & (until > -LATEST))
 
 
 # What a matcher would have found, had it known late events or wider bounds from the start.
