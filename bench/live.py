@@ -36,7 +36,7 @@ from slackwater.edge_agent.packing import Codes
 from slackwater.edge_agent.session import AgentSession
 from slackwater.edge_agent.settings import SessionSettings
 from slackwater.engine.log.arrival_log import frames_in
-from slackwater.engine.log.files.folder import file_name
+from slackwater.engine.log.log_folder import file_name
 
 SOURCES = 20
 RATE = 15_000

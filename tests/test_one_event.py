@@ -21,7 +21,7 @@ def test_what_is_counted() -> None:
 
 def test_the_way_of_one_event_becomes_no_longer() -> None:
     way = from_line_to_line()
-    assert "engine/log/files/log_files.py" not in way.files, "a pass of its own keeps no log"
+    assert "engine/log/log_files.py" not in way.files, "a pass of its own keeps no log"
     assert len(way.functions) <= 353
     assert len(way.files) <= 63
     assert way.changes <= 279

@@ -15,7 +15,7 @@ from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.live.questions import check_claim
 from slackwater.engine.hosts.pipeline import attribute_types, check_order, check_plans
-from slackwater.engine.log.files.log_files import log_files
+from slackwater.engine.log.log_files import log_files
 from slackwater.engine.query.fields import named_attributes
 from slackwater.engine.server.demonstration import demonstrate
 from slackwater.engine.server.engine_process import EngineSettings

@@ -24,17 +24,7 @@ from msgspec import Struct
 from slackwater.engine.core.columns import joined_type
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.log.files.folder import (
-    MARK,
-    RETIRED,
-    FileFacts,
-    checksum,
-    covering,
-    file_name,
-    numbered,
-    retired,
-)
-from slackwater.engine.log.files.log_files import (
+from slackwater.engine.log.log_files import (
     FIRST_ARRIVAL,
     KEPT,
     LAST_ARRIVAL,
@@ -58,6 +48,16 @@ from slackwater.engine.log.files.log_files import (
     read_ahead,
     read_file,
     reading,
+)
+from slackwater.engine.log.log_folder import (
+    MARK,
+    RETIRED,
+    FileFacts,
+    checksum,
+    covering,
+    file_name,
+    numbered,
+    retired,
 )
 from slackwater.engine.log.record.record_rules import attribute_types
 from slackwater.engine.log.whole_file import (

@@ -18,19 +18,7 @@ from slackwater.edge_agent.errors import did_you_mean
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame, column_ints
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
-from slackwater.engine.log.files.folder import (
-    FileFacts,
-    LogFile,
-    Parts,
-    Retired,
-    chosen,
-    keep,
-    merged_name,
-    numbered,
-    numbered_files,
-    retired,
-)
-from slackwater.engine.log.files.log_files import (
+from slackwater.engine.log.log_files import (
     LAST_ARRIVAL,
     LOG_SCHEMA,
     PAYLOAD,
@@ -43,6 +31,18 @@ from slackwater.engine.log.files.log_files import (
     pieces,
     read_file,
     removing,
+)
+from slackwater.engine.log.log_folder import (
+    FileFacts,
+    LogFile,
+    Parts,
+    Retired,
+    chosen,
+    keep,
+    merged_name,
+    numbered,
+    numbered_files,
+    retired,
 )
 from slackwater.engine.log.whole_file import (
     DAMAGED,
@@ -172,7 +172,7 @@ def _without(known: Mapping[str, Any], key: tuple[str, str], incarnation: int) -
 
 # The oldest files of a log are given up, by age and by size.
 #
-# First what must be known of them is kept (``engine.log.files.folder``), then they are removed: a
+# First what must be known of them is kept (``engine.log.log_folder``), then they are removed: a
 # crash between the two leaves files that no longer count. Whole files alone go, and the newest
 # stays.
 
@@ -284,7 +284,7 @@ def _last_arrival(file: LogFile) -> int:
 # A merged file holds the rows of consecutive files unchanged, and how many rows each had: every
 # file number still names the same frames, and a reader that stopped at one continues there. It gets
 # its name once it is complete and on disk; the files that it replaces are removed later, when no
-# reader uses them (``engine.log.files.log_files``). A crash loses only work, never rows.
+# reader uses them (``engine.log.log_files``). A crash loses only work, never rows.
 #
 # Files are merged ``FAN`` at a time, and the merged ones again, until they are full: each event is
 # written three times at most, and there are never more than ``3 * FAN`` files that are not full.

@@ -16,7 +16,7 @@ from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.core.units import unit_ns
-from slackwater.engine.log.files.log_files import write_behind
+from slackwater.engine.log.log_files import write_behind
 from slackwater.engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
 from slackwater.engine.log.whole_file import parquet_writer, text_columns, whole_file
 

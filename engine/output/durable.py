@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from slackwater.engine.log.files.folder import retired
-from slackwater.engine.log.files.log_files import file_mark
+from slackwater.engine.log.log_files import file_mark
+from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.whole_file import load, save
 
 MARKS: Final = 16

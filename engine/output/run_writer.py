@@ -26,7 +26,7 @@ from msgspec import Struct
 from slackwater.edge_agent.errors import one_line
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Result
-from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables, site_file
 from slackwater.engine.output.answer_retention import SUFFIX, closed_files

@@ -18,7 +18,7 @@ from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.outputs import LATER
 from slackwater.engine.gateway.recall import Recalled
 from slackwater.engine.log.arrival_log import LogWriter, streamed_frames
-from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.retention import (
     Limits,
     beyond,

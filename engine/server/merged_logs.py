@@ -34,7 +34,7 @@ from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.recall import ReceivedSet
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.log.describe import group_rows, ints, string_codes
-from slackwater.engine.log.files.log_files import LOCK, log_files
+from slackwater.engine.log.log_files import LOCK, log_files
 
 Start = tuple[str, str, str, int]
 """Site, source, stream, incarnation."""

@@ -24,8 +24,8 @@ from slackwater.engine.gateway.core import GatewayCore, Recalled
 from slackwater.engine.gateway.outputs import DeadLetters
 from slackwater.engine.hosts.live.questions import check_claim
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
-from slackwater.engine.log.files.folder import retired
-from slackwater.engine.log.files.log_files import log_files
+from slackwater.engine.log.log_files import log_files
+from slackwater.engine.log.log_folder import retired
 from slackwater.engine.server.engine_process import (
     ChildProcess,
     EngineProcess,

@@ -23,7 +23,7 @@ from slackwater.engine.gateway.recall import Recalled
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.log import retention as compaction
 from slackwater.engine.log.arrival_log import LogReader, LogWriter, streamed_frames
-from slackwater.engine.log.files.folder import numbered_files, retired
+from slackwater.engine.log.log_folder import numbered_files, retired
 from slackwater.engine.log.retention import forget, retire
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order

@@ -14,7 +14,7 @@ from slackwater.engine.gateway.outputs import ArrivalClock
 from slackwater.engine.log import arrival_log
 from slackwater.engine.log import retention as compaction
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
-from slackwater.engine.log.files.folder import numbered_files, retired
+from slackwater.engine.log.log_folder import numbered_files, retired
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.server.log_keeper import KeepSettings, LogKeeper
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello

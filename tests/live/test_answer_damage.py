@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.log.files.folder import numbered_files
+from slackwater.engine.log.log_folder import numbered_files
 from slackwater.engine.log.retention import retire
 from slackwater.engine.log.whole_file import load
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables, FiledTables

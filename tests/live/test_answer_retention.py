@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from slackwater.engine.log.files.folder import numbered_files
+from slackwater.engine.log.log_folder import numbered_files
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.log.whole_file import load, save
 from slackwater.engine.output import answer_files

@@ -23,8 +23,8 @@ from slackwater.engine.hosts.live.questions import QUERY_FILE, claim
 from slackwater.engine.hosts.spark.host import spark_session
 from slackwater.engine.log import retention as compaction
 from slackwater.engine.log.arrival_log import LogWriter
-from slackwater.engine.log.files.folder import numbered_files, retired
 from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.log_folder import numbered_files, retired
 from slackwater.engine.log.retention import Limits, beyond, retire
 from slackwater.engine.log.whole_file import load, save
 from slackwater.engine.operators.grouping.dataflow import Dataflow

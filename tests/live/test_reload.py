@@ -18,7 +18,7 @@ from slackwater.engine.gateway.recall import Recalled
 from slackwater.engine.hosts.live.program import Task
 from slackwater.engine.hosts.live.questions import Questions, query_groups
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
-from slackwater.engine.log.files.folder import numbered_files
+from slackwater.engine.log.log_folder import numbered_files
 from slackwater.engine.log.retention import retire
 from slackwater.engine.sinks.base import SinkItem
 from tests.live.conftest import ENV, Field, Program, until

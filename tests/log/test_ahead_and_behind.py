@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from slackwater.engine.log.files.log_files import read_ahead, write_behind
+from slackwater.engine.log.log_files import read_ahead, write_behind
 
 
 def test_all_are_written_in_their_order_by_another_thread() -> None:

@@ -35,8 +35,8 @@ from slackwater.engine.log.arrival_log import (
     piece_after,
     streamed_frames,
 )
-from slackwater.engine.log.files.folder import RETIRED, numbered_files, retired
-from slackwater.engine.log.files.log_files import file_mark, reading
+from slackwater.engine.log.log_files import file_mark, reading
+from slackwater.engine.log.log_folder import RETIRED, numbered_files, retired
 from slackwater.engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
 
 SITES = ("a", "b")
@@ -360,7 +360,7 @@ import sys
 from pathlib import Path
 from slackwater.engine.log.arrival_log import streamed_frames
 from slackwater.engine.log.retention import merge
-from slackwater.engine.log.files.folder import numbered_files
+from slackwater.engine.log.log_folder import numbered_files
 
 def kib(name):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -18,7 +18,7 @@ from slackwater.engine.hosts.chain.identity import identity_of
 from slackwater.engine.hosts.chain.site_chain import SNAPSHOT_VERSION, failed_parts
 from slackwater.engine.hosts.chain.state_bytes import StateDamagedError
 from slackwater.engine.log.arrival_log import frames_after
-from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.record.record_rules import attribute_types
 from slackwater.engine.log.whole_file import load, save
 from slackwater.engine.operators.match.spill.chunks import (

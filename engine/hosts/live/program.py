@@ -31,7 +31,7 @@ from slackwater.engine.hosts.live.questions import (
     query_groups,
 )
 from slackwater.engine.kernels.jit import loading, when_compiling
-from slackwater.engine.log.files.folder import retired
+from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables

@@ -24,8 +24,8 @@ from slackwater.engine.hosts.chain.operators import build_operator
 from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
 from slackwater.engine.hosts.options import SEQUENCE, QueryOptions
 from slackwater.engine.log.arrival_log import LogWriter
-from slackwater.engine.log.files.folder import retired
-from slackwater.engine.log.files.log_files import file_mark
+from slackwater.engine.log.log_files import file_mark
+from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.operators.match.spill.bounds import STATE
 from slackwater.engine.output.answer_files import AnswerLines

@@ -32,7 +32,7 @@ from slackwater.engine.hosts.spark.host import (
 )
 from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
 from slackwater.engine.log.arrival_log import Piece, piece_after
-from slackwater.engine.log.files.log_files import reading
+from slackwater.engine.log.log_files import reading
 from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
 from slackwater.engine.output.run_writer import CHECKPOINT, READING, LiveAnswers, skipped
 

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.arrival_log import ROWS, SITE, LogReader, Piece
-from slackwater.engine.log.files.folder import is_merged, numbered
-from slackwater.engine.log.files.log_files import facts_in, read_file
+from slackwater.engine.log.log_files import facts_in, read_file
+from slackwater.engine.log.log_folder import is_merged, numbered
 from slackwater.engine.log.whole_file import DAMAGED, NS_PER_MS, parquet_files, write_parquet
 
 # The reading list of a run without end: pages come with the log's files, and go when done.

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.log.files.folder import (
+from slackwater.engine.log.log_folder import (
     FactsError,
     FileFacts,
     checksum,
@@ -216,7 +216,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 def log_files(directory: Path) -> list[Path]:
-    """Complete files of the log that count, in order (``engine.log.files.folder``).
+    """Complete files of the log that count, in order (``engine.log.log_folder``).
 
     Raises:
         UserError: a Parquet file that is damaged or not part of an arrival log, or is no file.
