@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slackwater.engine.apps.report.numbers import plain
-from slackwater.engine.apps.validate.logs.clock_reports import clock_reports
+from slackwater.engine.apps.validate.clock_reports import clock_reports
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.inputs import Input, Source, opened
 from slackwater.translate_options import translate_options

@@ -8,7 +8,7 @@ from typing import Any
 
 from slackwater.answers import Queries, plans_of
 from slackwater.engine.apps.report.numbers import versions
-from slackwater.engine.apps.validate.logs.log_quality import judged
+from slackwater.engine.apps.validate.log_quality import judged
 from slackwater.engine.apps.validate.tables import as_plain
 from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
 from slackwater.engine.core.clocks.choice import read_clock

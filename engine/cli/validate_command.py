@@ -31,11 +31,10 @@ from slackwater.engine.apps.report.page.document import check_new_page
 from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
 from slackwater.engine.apps.scenario_run import FILE
 from slackwater.engine.apps.validate import page
+from slackwater.engine.apps.validate.clock_reports import clock_reports, remarks
 from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
+from slackwater.engine.apps.validate.log_quality import judged
 from slackwater.engine.apps.validate.logs import clock_reports as clocks_page
-from slackwater.engine.apps.validate.logs.clock_reports import clock_reports, remarks
-from slackwater.engine.apps.validate.logs.log_quality import judged
-from slackwater.engine.apps.validate.logs.two_logs import compare_logs, read_columns
 from slackwater.engine.apps.validate.scenario_text import (
     RecordedSources,
     Rhythm,
@@ -54,6 +53,7 @@ from slackwater.engine.apps.validate.tables import (
     query_table,
     validation,
 )
+from slackwater.engine.apps.validate.two_logs import compare_logs, read_columns
 from slackwater.engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
 from slackwater.engine.apps.validate.verdict import duration as duration_text
 from slackwater.engine.cli.options import (

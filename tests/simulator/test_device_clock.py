@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.apps.validate.logs.clock_reports import clock_reports
+from slackwater.engine.apps.validate.clock_reports import clock_reports
 from slackwater.engine.cli.app import run
 from slackwater.engine.log.arrival_log import LogReader
 

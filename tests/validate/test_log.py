@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.apps.report.measure.events import RunRows
-from slackwater.engine.apps.validate.logs.log_quality import setup_of_log
-from slackwater.engine.apps.validate.logs.two_logs import NONE, compare_logs, read_columns
+from slackwater.engine.apps.validate.log_quality import setup_of_log
+from slackwater.engine.apps.validate.two_logs import NONE, compare_logs, read_columns
 from slackwater.engine.cli.app import run
 from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.core.errors import UserError

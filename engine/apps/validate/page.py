@@ -24,7 +24,6 @@ from slackwater.engine.apps.report.page.figures import (
     log_axis,
     ms,
 )
-from slackwater.engine.apps.validate.logs.two_logs import SourceBeside, TwoLogs
 from slackwater.engine.apps.validate.tables import (
     GLOSSARY,
     TERMS,
@@ -38,6 +37,7 @@ from slackwater.engine.apps.validate.tables import (
     link_table,
     query_table,
 )
+from slackwater.engine.apps.validate.two_logs import SourceBeside, TwoLogs
 from slackwater.engine.apps.validate.verdict import duration, nearest
 from slackwater.engine.core.units import duration_unit, number, percent
 from slackwater.engine.scenario import Table

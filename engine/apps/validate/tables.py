@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from slackwater.engine.apps.report.numbers import Cell, Kpi, places_of, plain, with_anchors
-from slackwater.engine.apps.validate.logs.two_logs import TwoLogs
 from slackwater.engine.apps.validate.quality import Setup, SourceQuality
+from slackwater.engine.apps.validate.two_logs import TwoLogs
 from slackwater.engine.apps.validate.verdict import (
     CARE,
     Fitness,

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.apps.report.measure.events import RunRows, quantiles
-from slackwater.engine.apps.validate.logs.clock_reports import (
+from slackwater.engine.apps.validate.clock_reports import (
     DeclaredBound,
     declared_bounds,
     synced_clock,
 )
-from slackwater.engine.apps.validate.logs.two_logs import NONE, read_columns
 from slackwater.engine.apps.validate.quality import (
     ClockQuality,
     LinkQuality,
@@ -29,6 +28,7 @@ from slackwater.engine.apps.validate.quality import (
     SourceQuality,
 )
 from slackwater.engine.apps.validate.tables import Validation, validation
+from slackwater.engine.apps.validate.two_logs import NONE, read_columns
 from slackwater.engine.apps.validate.verdict import Measured, ResultRequirements
 from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
 from slackwater.engine.core.clocks.choice import ClockChoice
