@@ -17,6 +17,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 from rich.progress import Progress
+from slackwater.engine.apps.validate.logs import clock_reports as clocks_page
 
 from slackwater.edge_agent import clock
 from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent, read_server
@@ -34,7 +35,6 @@ from slackwater.engine.apps.validate import page
 from slackwater.engine.apps.validate.clock_reports import clock_reports, remarks
 from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of
 from slackwater.engine.apps.validate.log_quality import judged
-from slackwater.engine.apps.validate.logs import clock_reports as clocks_page
 from slackwater.engine.apps.validate.scenario_text import (
     RecordedSources,
     Rhythm,

@@ -26,7 +26,7 @@ from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES,
 from slackwater.engine.hosts.live.questions import LOG, NOW, Questions
 from slackwater.engine.hosts.options import statement_text
 from slackwater.engine.log.retention import Limits
-from slackwater.engine.server.watch.overview import AnswersState
+from slackwater.engine.server.overview import AnswersState
 from slackwater.engine.sinks.program import SinkTask
 
 # ``[engine]`` and ``[[query]]`` of a site's settings.

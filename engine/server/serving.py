@@ -33,7 +33,9 @@ from slackwater.engine.server.engine_process import (
     spark_ready,
 )
 from slackwater.engine.server.log_keeper import LogKeeper, LogThread
+from slackwater.engine.server.overview import AnswersState, Overview, ResultFeed
 from slackwater.engine.server.site_file import SiteSettings, plain_tokens
+from slackwater.engine.server.source_figures import SourceFigures
 from slackwater.engine.server.tcp_host import (
     NtpResponder,
     RefusalLines,
@@ -41,8 +43,6 @@ from slackwater.engine.server.tcp_host import (
     connections_within,
     open_files,
 )
-from slackwater.engine.server.watch.overview import AnswersState, Overview, ResultFeed
-from slackwater.engine.server.watch.source_figures import SourceFigures
 from slackwater.engine.sinks.forwarding import keeper_of
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from slackwater.engine.gateway.core import GatewayCore
 from slackwater.engine.gateway.outputs import WAITED_FOR_NS, CloseConnection
 from slackwater.engine.gateway.settings import place_of
 from slackwater.engine.log.input.numbering import CountedLane
-from slackwater.engine.server.watch.overview import found_line
+from slackwater.engine.server.overview import found_line
 
 # What a gateway says of the peers that it refuses: who, from where, why; some lines a minute.
 

@@ -23,7 +23,7 @@ from slackwater.engine.hosts.live.questions import Questions
 from slackwater.engine.output.part_store import FolderInUseError, sole_use, wait_for_sole_use
 from slackwater.engine.server import engine_process
 from slackwater.engine.server.engine_process import EngineProcess
-from slackwater.engine.server.watch.overview import AnswersState
+from slackwater.engine.server.overview import AnswersState
 from tests.live.conftest import ROOT, Field, free_port, until
 from tests.live.test_answers import answered, asked, assert_all_answered
 from tests.live.test_page import ask, status

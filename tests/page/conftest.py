@@ -17,10 +17,10 @@ from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.core import GatewayCore, GatewaySettings
+from slackwater.engine.server.overview import Overview, ResultFeed
 from slackwater.engine.server.page.web_server import PageServer
 from slackwater.engine.server.site_file import PageSettings
-from slackwater.engine.server.watch.overview import Overview, ResultFeed
-from slackwater.engine.server.watch.source_figures import SourceFigures
+from slackwater.engine.server.source_figures import SourceFigures
 from tests.gateway.conftest import SYNC, a_data, a_hello
 from tests.inputs.conftest import pytest_pyfunc_call  # noqa: F401
 

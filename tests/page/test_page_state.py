@@ -10,8 +10,8 @@ import pytest
 
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
+from slackwater.engine.server.overview import SORTS
 from slackwater.engine.server.page import view
-from slackwater.engine.server.watch.overview import SORTS
 from tests.gateway.conftest import SYNC, a_data, a_hello
 from tests.page.conftest import EPOCH, S, Site, a_result
 

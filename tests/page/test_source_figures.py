@@ -16,7 +16,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import Kind
 from slackwater.edge_agent.timesync import ClockStatus
 from slackwater.engine.core.frame import Frame
-from slackwater.engine.server.watch.source_figures import (
+from slackwater.engine.server.source_figures import (
     EACH_LEAST,
     EACH_MAX,
     MEMORY_NS,

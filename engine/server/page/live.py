@@ -17,8 +17,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.server.overview import Overview, ResultFeed
 from slackwater.engine.server.page import view
-from slackwater.engine.server.watch.overview import Overview, ResultFeed
 
 STREAMS_MAX: Final = 32
 STATE_EVERY_S: Final = 1.0

@@ -12,8 +12,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from slackwater.engine.server.overview import STATES, Overview, ResultFeed, SourceRow
 from slackwater.engine.server.page.live import LiveStreams
-from slackwater.engine.server.watch.overview import STATES, Overview, ResultFeed, SourceRow
 
 Family = type[CounterMetricFamily | GaugeMetricFamily]
 COUNTER: Final[Family] = CounterMetricFamily

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.server.watch.overview import SORTS, AnswersState, Overview, ResultFeed
+from slackwater.engine.server.overview import SORTS, AnswersState, Overview, ResultFeed
 
 # A result line as the page shows it: short texts, and an identity that its retraction shares.
 

@@ -18,7 +18,7 @@ from slackwater.engine.gateway.core import GatewayCore
 from slackwater.engine.gateway.intake import COUNTS as PULL_BACK_COUNTS
 from slackwater.engine.gateway.peers import Source
 from slackwater.engine.log.input.numbering import CountedLane
-from slackwater.engine.server.watch.source_figures import (
+from slackwater.engine.server.source_figures import (
     NEVER,
     ClockPoint,
     DeviceRow,
