@@ -17,7 +17,6 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from slackwater.engine.apps.validate.logs import clock_reports as clocks_page
 
 from slackwater.edge_agent import clock
 from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent, read_server
@@ -31,6 +30,7 @@ from slackwater.engine.apps.report.numbers import plain, versions
 from slackwater.engine.apps.report.page.document import check_new_page
 from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
 from slackwater.engine.apps.scenario_run import FILE
+from slackwater.engine.apps.validate import clock_reports as clocks_page
 from slackwater.engine.apps.validate import page
 from slackwater.engine.apps.validate.clock_reports import clock_reports, remarks
 from slackwater.engine.apps.validate.device_quality import AgentFacts, setup_of

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slackwater.engine.server import overview
 from slackwater.engine.server.overview import LINE_MAX, ResultFeed
 from slackwater.engine.server.page import live, view
-from slackwater.engine.server.watch import overview
 from tests.page.conftest import Site, a_result, events_of
 
 
