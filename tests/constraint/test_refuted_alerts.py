@@ -10,7 +10,7 @@ import pytest
 from slackwater.engine.operators.constraint.settings import MonitorSettings
 from tests.clocks.test_clock_cases import changes, event, sync
 from tests.constraint.slow_traces import Seq
-from tests.constraint.test_doubt import ENDING, ENDLESS, worlds
+from tests.constraint.test_doubt import ENDING, ENDLESS, standing, worlds
 from tests.constraint.test_monitor import FLOWS, SEQS
 from tests.pattern.conftest import Event
 
@@ -47,20 +47,6 @@ def holds(
     known = sorted(events, key=lambda each: each.ref) if by_time else events
     place = next(n for n, each in enumerate(known) if each is mine)
     return worlds(result | {"seq": place}, known, *text) == {True}
-
-
-def standing(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is not taken back, with the instant at which it was given."""
-    rest: list[dict[str, Any]] = []
-    for each in found:
-        said = {name: value for name, value in each.items() if name not in ("op", "at")}
-        if each["op"] == "+":
-            rest.append(each)
-        else:
-            mine = [one for one in rest if said.items() <= one.items()]
-            assert mine, "taken back without having been given"
-            rest.remove(mine[0])
-    return rest
 
 
 @pytest.mark.parametrize("horizon", [None, 10**9])
