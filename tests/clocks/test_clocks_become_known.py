@@ -17,7 +17,7 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query.analysis.cascade import read_statements
-from tests.clocks.test_shifted_clocks import lanes
+from tests.clocks.test_shifted_clocks import lanes, standing
 from tests.order.conftest import frame
 
 Record = dict[str, Any]
@@ -71,14 +71,7 @@ def found(
             changes += [each for some in output.results for each in some]
         chain = Chain.restored(chosen, "main", chain.to_bytes())
     changes += [each for some in chain.finish().results for each in some]
-    standing = list[Record]()
-    for each in changes:
-        same = {name: value for name, value in each.items() if name not in ("op", "at")}
-        if each["op"] == "+":
-            standing.append(same)
-        else:
-            standing.remove(same)  # as it was emitted
-    return standing
+    return standing(changes)
 
 
 def steady(first: int, last: int) -> list[Record]:

@@ -127,8 +127,13 @@ def found(plans: Any, records: list[Record], clock: ClockChoice, cut: int) -> li
             out += [each for some in chain.process([frame(part)]).results for each in some]
         chain = Chain.restored(settings_, "main", chain.to_bytes())
     out += [each for some in chain.finish().results for each in some]
+    return standing(out)
+
+
+def standing(changes: Iterable[Record]) -> list[Record]:
+    """What is not taken back; nothing is that was not emitted."""
     net = list[Record]()
-    for each in out:
+    for each in changes:
         same = {name: value for name, value in each.items() if name not in ("op", "at")}
         if each["op"] == "+":
             net.append(same)
