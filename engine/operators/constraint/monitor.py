@@ -145,7 +145,7 @@ class MonitorOperator(Restorable):
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
             read[CLOCK] = columns.get(STAMPED_BY, columns[CLOCK])
-            doubt = _doubt(columns, until[:-1])
+            doubt = _doubt(columns, by_others=self._by_others)
             events = TraceEvents(
                 symbol=symbols, number=numbers, doubt=doubt, **read, **_ends(released)
             )
@@ -339,13 +339,14 @@ def _ends(released: Released) -> dict[str, np.ndarray]:
     return {"end": end, "latest": end + unc}
 
 
-def _doubt(columns: Mapping[str, np.ndarray], until: np.ndarray) -> np.ndarray:
-    """Bits of each event (``constraint.traces``); ``until``: as in ``TraceProgress``, of each."""
-    mixed = np.zeros(len(until), np.bool_)
+def _doubt(columns: Mapping[str, np.ndarray], *, by_others: bool) -> np.ndarray:
+    """Bits of each event (``constraint.traces``); ``by_others``: any clock may have an event of a
+    trace.
+    """
+    found = np.zeros(len(columns["ref"]), np.int8)
     if MIXED in columns:
         mixed = columns["ref"] - columns["unc"] <= columns[MIXED]
-    others = columns["ref"] - columns["unc"] <= until
-    found = (np.where(mixed, OTHERS, 0) | np.where(others, NOBODY_KNOWS, 0)).astype(np.int8)
+        found[mixed] = OTHERS | NOBODY_KNOWS if by_others else OTHERS
     if CHANCE in columns:
         chance = columns[CHANCE]
         found |= np.where(
