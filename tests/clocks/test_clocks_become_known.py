@@ -55,23 +55,27 @@ def numbered(records: list[Record]) -> list[Record]:
             for each in records]  # fmt: skip
 
 
-def found(
+def changes(
     text: str, records: list[Record], *cuts: int, clock: ClockChoice | None = None,
     order: str = "kslack:4ns", guard: int | None = 10**6,
 ) -> list[Record]:  # fmt: skip
-    """What stands at the end; the chain is restored at each of ``cuts``."""
+    """Insertions and retractions; the chain is restored at each of ``cuts``."""
     plans, _ = read_statements([text])
     chosen = ChainSettings(
         parse_order(order), plans, guards=Guards(guard), clock=clock or ClockChoice(exact=False)
     )
-    chain, changes = Chain(chosen, "main"), list[Record]()
+    chain, made = Chain(chosen, "main"), list[Record]()
     for start, end in itertools.pairwise([0, *sorted(cuts), len(records)]):
         if start < end:
             output = chain.process([frame(records[start:end])])
-            changes += [each for some in output.results for each in some]
+            made += [each for some in output.results for each in some]
         chain = Chain.restored(chosen, "main", chain.to_bytes())
-    changes += [each for some in chain.finish().results for each in some]
-    return standing(changes)
+    return made + [each for some in chain.finish().results for each in some]
+
+
+def found(text: str, records: list[Record], *cuts: int, **more: Any) -> list[Record]:
+    """What stands at the end, as ``changes`` has it."""
+    return standing(changes(text, records, *cuts, **more))
 
 
 def steady(first: int, last: int) -> list[Record]:
@@ -223,3 +227,32 @@ def test_what_is_certain_is_so_wherever_events_of_unknown_clocks_were(
     ]  # fmt: skip
     assert known, "those of the end are"
     assert said(known) <= exact
+
+
+LATE_DEVICE = numbered(
+    [
+        sync("a", 1),
+        *(event("a", ts, ts + 1) for ts in range(2, 62, 5)),
+        event("b", 45, 62),
+        *(event("a", ts, ts + 1) for ts in range(62, 90, 5)),
+    ]
+)
+"""The first event of an unknown clock is put into a window that has been emitted."""  # fmt: skip
+
+
+@pytest.mark.parametrize("form", WINDOWS)
+@pytest.mark.parametrize("cuts", [(), (8, 13, 14, 20)])
+def test_a_late_event_of_an_unknown_clock_makes_what_it_corrects_unknown(
+    form: str, cuts: tuple[int, ...]
+) -> None:
+    log = changes(WINDOWS[form], LATE_DEVICE, *cuts)
+    standing_now: list[Record] = []
+    for each in log:
+        said = {name: value for name, value in each.items() if name not in ("op", "at")}
+        if each["op"] == "+":
+            standing_now.append(said)
+            unknown = each["at"] >= 62
+            assert (each.get("certainty") == "unknown") == unknown, each
+        else:
+            standing_now.remove(said)  # a retraction repeats what it takes back
+    assert any(each["op"] == "-" and each["at"] == 62 for each in log)

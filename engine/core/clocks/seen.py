@@ -213,6 +213,9 @@ SPANS_KEPT: Final = 256
 """Spans of time in which clocks were unknown, of which an operator knows."""
 _NEVER: Final = 2**62
 _Name = TypeVar("_Name", int, str)
+IS_UNKNOWN, IS_MIXED = np.int8(1), np.int8(2)
+"""Flags of a result: it compares events of several clocks of which one is unknown; such clocks were
+there by then. For those who read results as events."""
 NO_CLOCK: Final = -1
 """Instead of a clock's code: of several clocks."""
 
@@ -321,17 +324,15 @@ def unknown_read(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> tuple
 
 class ComparedClocks(Restorable):
     """Of the events that an operator reads, which of what it makes of them compares an unknown
-    clock: results of one clock are as certain as ever. Others are unknown if they end after time
-    had come to where the first event of an unknown clock came, and start before the latest time
-    that the last one may have: to tell them apart by group would take a place for a clock in every
-    cell, and which events a group lacks is a matter of all clocks. While the clock is unknown, such
-    an event may still come. So are results that end after the first event that is itself an unknown
-    result. Whether a result is unknown does not change once it has left.
+    clock: results of one clock are as certain as ever. Others are unknown if they are emitted after
+    the first event of an unknown clock came, and start before the latest time that the last one may
+    have: to tell them apart by group would take a place for a clock in every cell, and which events
+    a group lacks is a matter of all clocks. While the clock is unknown, such an event may still
+    come. So are results that are emitted after the first event that is itself an unknown result.
 
     Args:
         keys: by what events are grouped: of one source, or one clock, they are not compared with
             others.
-        early: results leave before they end, so that it counts when they begin.
         unknown: names of unknown clocks that will come beside others.
         before: how long before it starts an event may matter to a result [ns]; ``LATEST``: always.
         near: results start and end with events, so that one may change which event is the first of
@@ -339,37 +340,34 @@ class ComparedClocks(Restorable):
     """
 
     state_fields = (
-        "_clocks", "_first", "_now", "_newest", "_one", "_alone", "_sure", "_unknown", "_until",
+        "_clocks", "_first", "_newest", "_one", "_alone", "_sure", "_unknown", "_until",
         "_spans",
     )  # fmt: skip
 
     def __init__(
-        self, keys: Sequence[str] = (), *, early: bool = False, unknown: Sequence[str] = (),
-        before: int = 0, near: int | None = None,
+        self, keys: Sequence[str] = (), *, unknown: Sequence[str] = (), before: int = 0,
+        near: int | None = None,
     ) -> None:  # fmt: skip
         self._by_clock, self._by_source = r.CLOCK in keys, r.SOURCE in keys
         self._key = next((n for n, name in enumerate(keys) if name in (r.CLOCK, r.SOURCE)), None)
         """Which key says whose clock it is; None: none does."""
-        self._early, self._before, self._near = early, before, near
+        self._before, self._near = before, near
         self._clocks = set[tuple[int, int]]()
         """(group, clock): those of one group share windows."""
         self._groups = set[int]()
         self._first = NO_CLOCK
-        self._now = self._newest = LONG_AGO
+        self._newest = LONG_AGO
         self._unknown = set(unknown)
         """Names of clocks that are unknown still, of which events were read."""
         self._until = -LATEST
         """The latest time that an event of a clock that was unknown may have."""
         self._spans = np.array([(LONG_AGO, LATEST)] if unknown else [], np.int64).reshape(-1, 2)
-        """Since when and until when results are unknown, in order; the last while a clock is."""
-        # Up to when there were events of one clock, and of known results alone; and no other clock
-        # in the stream beside an unknown one.
+        """Results emitted after the first of each two, which start before the second, are unknown:
+        in order; the last while a clock is."""
+        # Results emitted up to here are of one clock, or of known results alone; or there was no
+        # other clock in the stream beside an unknown one.
         self._alone = LONG_AGO if unknown else _NEVER
         self._one, self._sure = self._alone if self._key is None else _NEVER, _NEVER
-
-    def pass_to(self, frontier: int) -> None:
-        """Time comes to here, if it was not there already."""
-        self._now = max(self._now, frontier)
 
     def see(
         self, released: Released, ref: np.ndarray, before: np.ndarray, chosen: np.ndarray | None
@@ -379,19 +377,14 @@ class ComparedClocks(Restorable):
         Args:
             released: theirs.
             ref: when they happened.
-            before: where time has come before each of them, and behind the last; of results that
-                leave early it has come to the newest event.
+            before: what ``at`` of results (see ``of``) was, at most, before each of them.
             chosen: which of them the query reads; None: all.
         """
         columns = released.columns
         self._recover(released)
         rows = np.arange(len(ref)) if chosen is None else np.flatnonzero(chosen)
-        if self._early:
-            before = np.full(len(ref) + 1, LONG_AGO)
-            before[rows + 1] = ref[rows]
-        before = np.maximum.accumulate(np.maximum(before, self._now))
-        self._now = int(before[-1])
-        self._newest = max(self._newest, int(ref.max(initial=self._now)))
+        newest = np.maximum.accumulate(np.append(self._newest, ref))
+        self._newest = int(newest[-1])
         if MIXED not in columns or not len(rows):
             return
         times = before[rows]
@@ -417,7 +410,7 @@ class ComparedClocks(Restorable):
             still = codes[known_since(released.known_at, codes) == LATEST]
             until[unknown & np.isin(clock, still)] = LATEST
             self._unknown.update(released.strings.texts[code] for code in still.tolist())
-        self._add(times, until)
+        self._add(times, newest[rows], until)
 
     def _recover(self, released: Released) -> None:
         """Clocks that have become known: what time has come to by now is unknown still."""
@@ -431,16 +424,19 @@ class ComparedClocks(Restorable):
         if not self._unknown:
             self._spans[-1, 1] = max(self._until, self._newest)
 
-    def _add(self, since: np.ndarray, until: np.ndarray) -> None:
-        """Results are unknown since and until then; what touches is one span."""
+    def _add(self, since: np.ndarray, newest: np.ndarray, until: np.ndarray) -> None:
+        """Results are unknown since and until then; ``newest``: the latest event before. Of two
+        between which no result can have begun beyond the first one is made.
+        """
         spans = self._spans
         before = np.maximum.accumulate(np.append(spans[-1:, 1], until))
         before = before[:-1] if len(spans) else np.append(-LATEST, before[:-1])
         more = until > before
-        since, until, before = since[more], until[more], before[more]
+        since, newest, until = since[more], newest[more], until[more]
+        before = before[more]
         if not len(until):
             return
-        first = np.flatnonzero((since > before) | (before == -LATEST))
+        first = np.flatnonzero((newest > before) | (before == -LATEST))
         if len(spans) and (not len(first) or first[0]):
             spans[-1, 1] = until[first[0] - 1 if len(first) else -1]
         last = np.append(first[1:], len(until)) - 1 if len(first) else first
@@ -467,10 +463,16 @@ class ComparedClocks(Restorable):
             self._groups.add(key[0])
         return _NEVER
 
-    def of(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Which results of these extents are unknown."""
-        at = start if self._early else end
-        return np.asarray(self._compare(start, at, self._one) | (at > self._sure))
+    def of(self, start: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """``IS_UNKNOWN`` and ``IS_MIXED`` of results that ``start`` here.
+
+        Args:
+            start: in time [ns].
+            at: when they were emitted, in whatever grows: how many events had been read by then.
+        """
+        unknown = self._compare(start, at, self._one) | (at > self._sure)
+        mixed = self._compare(start, at, LONG_AGO)
+        return np.asarray(unknown * IS_UNKNOWN | mixed * IS_MIXED)
 
     def _compare(self, start: np.ndarray, at: np.ndarray, one: int) -> np.ndarray:
         """Which compare an unknown clock; ``one``: up to when there were events of one."""
@@ -480,23 +482,13 @@ class ComparedClocks(Restorable):
             found |= (at > since) & (start - self._before <= until)
         return found
 
-    def clocks(
-        self, start: np.ndarray, end: np.ndarray, keys: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """By result, whose clock it is of (``NO_CLOCK``: of several), and whether that may be
-        unknown beside others.
-
-        Args:
-            start: of its extent.
-            end: of its extent.
-            keys: codes of its group's keys.
+    def clock_of(self, at: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """By result, emitted ``at``, whose clock it is of (``NO_CLOCK``: of several); ``keys``:
+        codes of its group's.
         """
-        at = start if self._early else end
         if self._key is not None:
-            clock = keys[:, self._key]
-        else:
-            clock = np.where(at > self._one, NO_CLOCK, self._first)
-        return clock.astype(np.int32), self._compare(start, at, LONG_AGO)
+            return keys[:, self._key].astype(np.int32)
+        return np.where(at > self._one, NO_CLOCK, self._first).astype(np.int32)
 
     def codes(self) -> np.ndarray:
         """Of clocks and sources."""
@@ -509,5 +501,5 @@ class ComparedClocks(Restorable):
 
 
 def _before_first(flags: np.ndarray, times: np.ndarray) -> int:
-    """Where time has come before the first of ``flags``; ``times``: before each row."""
+    """The latest emission before the first of ``flags``; ``times``: before each row."""
     return int(times[int(flags.argmax())]) if flags.any() else _NEVER

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
-from slackwater.engine.core.clocks.seen import ComparedClocks
+from slackwater.engine.core.clocks.seen import IS_UNKNOWN, ComparedClocks
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import LATEST, Released, Strings
@@ -98,7 +98,7 @@ class GroupingOperator(Restorable):
         UserError: a barrier that it does not have.
     """
 
-    state_fields = ("_run", "_compared", "_counts")
+    state_fields = ("_run", "_compared", "_newest", "_counts")
 
     def __init__(
         self, plan: GroupingPlan, site: str, barrier: BarrierSettings, *,
@@ -123,6 +123,7 @@ class GroupingOperator(Restorable):
         """Whether events are put in order; keys are functions, so any clock may be in a group."""
         # What a function has made of an event, it may go on with for good.
         self._compared = ComparedClocks(unknown=unknown, before=LATEST)
+        self._newest = LONG_AGO
 
     def required_columns(self) -> set[str]:
         return _READ | released_columns(self.plan.attributes)
@@ -170,9 +171,12 @@ class GroupingOperator(Restorable):
         payload, known = payloads(self.plan, released)
         chosen = np.flatnonzero(mine & known & ~late)
         if self._groups:
+            # An item is as certain as the events that came before a later one did.
             taken = mine & known & ~late
-            newest = np.maximum.accumulate(np.append(LONG_AGO, np.where(taken, ref, LONG_AGO)))
-            self._compared.see(released, ref, newest, taken)
+            newest = np.append(self._newest, np.where(taken, ref, LONG_AGO))
+            newest = np.maximum.accumulate(newest)
+            self._newest = int(newest[-1])
+            self._compared.see(released, ref, newest[:-1], taken)
         self._counts["items"] += len(chosen)
         self._counts["late"] += int((mine & known & late).sum())
         self._counts["incomplete"] += int((mine & ~known).sum())
@@ -183,7 +187,7 @@ class GroupingOperator(Restorable):
 
     def _results(self, items: Items, at: np.ndarray) -> DerivedItems:
         none = np.zeros(len(items), np.bool_)
-        unknown = self._compared.of(items.ref, items.ref + 1)
+        unknown = self._compared.of(items.ref, items.ref + 1) & IS_UNKNOWN != 0
         columns = ItemColumns(
             back=items.tombstone,
             at=pa.array(at),

@@ -32,7 +32,7 @@ from slackwater.engine.operators.window.settings import (
 from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows
 from slackwater.engine.operators.window.state.cells import SPARE, Cells, add_to_window, keep
 from slackwater.engine.operators.window.state.content import (
-    REFUTED,
+    EVERY_PASS,
     STAGE_LAST,
     STAGE_LOW,
     STAGE_MIDDLE,
@@ -54,7 +54,7 @@ IN_BATCH: Final = ("row", "step", "scanned", "gap", "tick", "entries", "emit_at"
 """Of the state of every pass: where it stands in its batch, and the room that was too little."""
 LASTING: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
-    "too_late", "refused", "capped", "wide_gaps", *REFUTED,
+    "too_late", "refused", "capped", "wide_gaps", *EVERY_PASS,
 )  # fmt: skip
 STATE: Final = record(
     *LASTING, *IN_BATCH, "changed", "emitting", "upto_low", "upto_middle", "upto_all", "at_window",

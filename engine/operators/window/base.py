@@ -12,7 +12,7 @@ from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.core.clocks.seen import MIXED, ComparedClocks
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
-from slackwater.engine.core.timeline import LONG_AGO, ends_of
+from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.kernels.records import one
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
@@ -28,7 +28,7 @@ from slackwater.engine.operators.window.output.computed import (
     unchanged,
     without_hidden,
 )
-from slackwater.engine.operators.window.output.results import WindowResults, text_codes
+from slackwater.engine.operators.window.output.results import WindowResults, extent_of, text_codes
 from slackwater.engine.operators.window.output.table import RankedGroups
 from slackwater.engine.operators.window.progress import ClockMoves, WindowClock, some_gaps
 from slackwater.engine.operators.window.rows_read import (
@@ -135,7 +135,6 @@ class Windows(Restorable, ABC):
         shifted = 0 if plan.drift is Drift.NONE else plan.size_ns
         self._compared = ComparedClocks(
             [key.name for key in plan.group_by],
-            early=plan.emit is not Emit.CLOSE,
             unknown=self.settings.unknown,
             before=LATEST if self._numbers_depend else shifted,
             near=None if plan.kind is WindowKind.TIME else plan.size_ns,
@@ -175,7 +174,6 @@ class Windows(Restorable, ABC):
         moves = self._clock.until(now, last=last)
         if moves is None:
             return ResultPieces()
-        self._compared.pass_to(int(moves.steps.frontier.max(initial=LONG_AGO)))
         known = len(self._missing.table.left)
         gaps = self._missing.take(moves.gaps, self._spans())
         return self._run(*self._no_rows(), _agenda(moves, gaps), known)
@@ -219,6 +217,7 @@ class Windows(Restorable, ABC):
                 self._grow(why, needed)
             self._state["needed"] = 0
         self._send(results)
+        self._state["taken"] += len(rows.ref)
         self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
         self._make_entries(0)
         self._forget()
@@ -289,7 +288,8 @@ class Windows(Restorable, ABC):
         rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
         if MIXED in released.columns or not released.n:
             chosen = rows.selected if len(rows.selected) else None
-            self._compared.see(released, rows.ref, moves.progress(rows.ref), chosen)
+            before = np.arange(released.n) + int(self._state["taken"][0])
+            self._compared.see(released, rows.ref, before, chosen)
         sums = self._held.sums
         found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
@@ -332,6 +332,8 @@ class Windows(Restorable, ABC):
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             rows = self._in_order(t.in_words(self._outbox))
+            n, (start, _) = int(rows.tally[0]), extent_of(self.plan, rows)
+            rows = rows._replace(compares=self._compared.of(start, rows.rows[:n]))
             if self.plan.varying or self.plan.lacks:
                 rows = bounded_by_values(self.plan, rows)
             rows = self._judge(computed(self._judged, rows, self._keys.strings))
@@ -340,9 +342,7 @@ class Windows(Restorable, ABC):
             if rows.tally[0]:
                 rows = without_hidden(rows, self._shown_numbers)
                 made = WindowResults(rows, self._shown, self._keys, self.site)
-                extent = made.extent()
-                made.unknown = self._compared.of(*extent)
-                made.clock, made.mixed = self._compared.clocks(*extent, made.columns.keys)
+                made.clock = self._compared.clock_of(made.columns.rows, made.columns.keys)
                 results.extend(made)
             self._outbox.tally[0] = 0
 

@@ -42,7 +42,8 @@ class EmittedResults(NamedTuple):
     one.
 
     ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
-    ``counts`` (s, stages): as in ``Content``. ``tally``: one POOL.
+    ``counts`` (s, stages): as in ``Content``. ``rows`` (s, stages): how many rows had been taken
+    when they were emitted. ``tally``: one POOL.
     """
 
     next: np.ndarray
@@ -50,6 +51,7 @@ class EmittedResults(NamedTuple):
     kinds: np.ndarray
     words: np.ndarray
     counts: np.ndarray
+    rows: np.ndarray
     tally: np.ndarray
 
 
@@ -58,6 +60,9 @@ class ResultBuffer(NamedTuple):
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
     ``block``: 1 at the first of those that were updated together, in one stage of a window.
+    ``rows``: how many rows had been taken when it was inserted, also of a retraction, which repeats
+    what its insertion said of unknown clocks. ``compares``: that (``IS_UNKNOWN``, ``IS_MIXED``),
+    once it has left the pass.
     """
 
     plus: np.ndarray
@@ -70,6 +75,8 @@ class ResultBuffer(NamedTuple):
     words: np.ndarray
     counts: np.ndarray
     block: np.ndarray
+    rows: np.ndarray
+    compares: np.ndarray
     tally: np.ndarray
 
 
@@ -105,7 +112,8 @@ def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
         chained(capacity), np.zeros((capacity, stages), np.bool_),
         np.zeros((capacity, stages, numbers), np.int8),
         np.zeros((capacity, stages, numbers), WORDS),
-        np.zeros((capacity, stages), COUNTS), np.zeros(1, POOL),
+        np.zeros((capacity, stages), COUNTS), np.zeros((capacity, stages), np.int64),
+        np.zeros(1, POOL),
     )  # fmt: skip
 
 
@@ -125,7 +133,8 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
         np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
         np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
         np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS),
-        np.zeros(capacity, np.int8), np.zeros(1, np.int64),
+        np.zeros(capacity, np.int8), np.zeros(capacity, np.int64), np.zeros(capacity, np.int8),
+        np.zeros(1, np.int64),
     )  # fmt: skip
 
 
@@ -170,6 +179,8 @@ def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: 
         outbox.kinds[n, j] = standing.kinds[slot, place, j]
         outbox.words[n, j] = standing.words[slot, place, j]
     outbox.counts[n] = standing.counts[slot, place]
+    outbox.rows[n] = standing.rows[slot, place]
+    outbox.compares[n] = 0
 
 
 @inline
@@ -217,6 +228,7 @@ def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at
             standing.kinds[slot, place, j] = scratch.kinds[j]
             standing.words[slot, place, j] = scratch.words[j]
         standing.counts[slot, place] = scratch.counts[0]
+        standing.rows[slot, place] = book.state[0].taken + book.state[0].row
         _send(book, leader, stage, place, True, at)
 
 

@@ -178,10 +178,10 @@ def run(batch: a.PassBatch, book: PassState) -> int:
         if full or st.entries > len(book.entries.row) - SPARE * batch.room:
             _add_entries(batch, book, st)
         header = _take_row(i, batch, book, st)
+        st.row = i + 1
         if st.changed > 0:
             _add_entries(batch, book, st)
             a.correct(batch.rows.release[i], batch, book, st)
-        st.row = i + 1
         if batch.rows.status[i] == IN_ORDER and st.frontier >= st.close_at:
             _add_entries(batch, book, st)
             closing.begin(closing.CLOSE, st.frontier_at, batch, book, st)

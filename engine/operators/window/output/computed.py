@@ -70,7 +70,7 @@ def unchanged(outbox: ResultBuffer, numbers: np.ndarray | None, held: np.ndarray
     n = int(outbox.tally[0])
     same = ~outbox.plus[: n - 1] & outbox.plus[1:n] & held[:-1] & held[1:]
     for name, column in outbox._asdict().items():
-        if name in {"plus", "tally"}:
+        if name in {"plus", "rows", "tally"}:
             continue
         some = column[:n]
         if numbers is not None and name in {"kinds", "words"}:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.engine.core.clocks.seen import STATUSES
+from slackwater.engine.core.clocks.seen import IS_MIXED, IS_UNKNOWN, NO_CLOCK, STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
@@ -134,6 +134,17 @@ _OPTIONAL: Final = WINDOW_EXTRAS.keys() - {"bounds"}
 """Fields that a dict of a result has only where they are not null."""
 
 
+def extent_of(plan: WindowPlan, outbox: ResultBuffer) -> tuple[np.ndarray, np.ndarray]:
+    """Where the window of each result of ``outbox``, in words, starts and ends [ns]."""
+    n = int(outbox.tally[0])
+    if plan.kind is WindowKind.TIME:
+        return extents(plan, outbox.window[:n])
+    behind = len(plan.aggregates) * NUMBERS
+    ends = (outbox.words[:n, behind + place] for place in (VALUE, LOW_ONE))
+    start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)
+    return start, end
+
+
 class WindowResults(ResultColumns):
     """Results of one query and site, of the kind ``windows``.
 
@@ -149,12 +160,8 @@ class WindowResults(ResultColumns):
     def __init__(self, outbox: ResultBuffer, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
         self.columns, n = those(outbox), int(outbox.tally[0])
         self.plan, self.keys, self.site = plan, keys, site
-        self.unknown = np.zeros(n, np.bool_)
-        """Which compare events of several clocks of which one is unknown: they have no bounds."""
-        self.clock, self.mixed = np.full(n, -1, np.int32), self.unknown
-        """Code of the one clock of each result, -1 if it has several; and whether an unknown one
-        was among several by then. For who reads results as events.
-        """
+        self.clock = np.full(n, NO_CLOCK, np.int32)
+        """Code of the one clock of each result, for those who read results as events."""
 
     @classmethod
     def tables(cls, pieces: Sequence[WindowResults]) -> Iterator[pa.Table]:
@@ -178,15 +185,12 @@ class WindowResults(ResultColumns):
             if name != "tally"
         }
         outbox = ResultBuffer(**columns, tally=np.array([sum(map(len, pieces))]))
-        joined = cls(outbox, first.plan, first.keys, first.site)
-        joined.unknown = np.concatenate([piece.unknown for piece in pieces])
-        return joined
+        return cls(outbox, first.plan, first.keys, first.site)
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> WindowResults:
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
         outbox = those(self.columns, rows)._replace(plus=plus, at=at)
         taken = WindowResults(outbox, self.plan, self.keys, self.site)
-        taken.unknown, taken.mixed = self.unknown[rows], self.mixed[rows]
         taken.clock = self.clock[rows]
         return taken
 
@@ -205,9 +209,10 @@ class WindowResults(ResultColumns):
     def packed(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "columns": self.columns._asdict(), "unknown": self.unknown, "mixed": self.mixed,
-            "clock": self.clock, "keys": self.keys.snapshot(self.columns.keys, self._texts()),
-        }  # fmt: skip
+            "columns": self.columns._asdict(),
+            "clock": self.clock,
+            "keys": self.keys.snapshot(self.columns.keys, self._texts()),
+        }
 
     @classmethod
     def unpacked(cls, state: dict[str, Any], plan: WindowPlan, site: str) -> WindowResults:
@@ -215,11 +220,21 @@ class WindowResults(ResultColumns):
         keys = GroupKeys(plan.group_by, plan.name)
         keys.restore(state["keys"])
         found = cls(ResultBuffer(**state["columns"]), plan, keys, site)
-        found.unknown, found.mixed, found.clock = state["unknown"], state["mixed"], state["clock"]
+        found.clock = state["clock"]
         return found
 
     def __len__(self) -> int:
         return len(self.columns.at)
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """Which compare events of several clocks of which one is unknown: they have no bounds."""
+        return np.asarray(self.columns.compares & IS_UNKNOWN != 0)
+
+    @property
+    def mixed(self) -> np.ndarray:
+        """By which an unknown clock was among several."""
+        return np.asarray(self.columns.compares & IS_MIXED != 0)
 
     @property
     def labels(self) -> list[str]:
@@ -245,12 +260,7 @@ class WindowResults(ResultColumns):
 
     def extent(self) -> tuple[np.ndarray, np.ndarray]:
         """Where each result's window starts and ends [ns]."""
-        if self.plan.kind is WindowKind.TIME:
-            return extents(self.plan, self.columns.window)
-        behind = len(self.labels)
-        ends = (self.numbers(behind, place)[1] for place in (VALUE, LOW_ONE))
-        start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)
-        return start, end
+        return extent_of(self.plan, self.columns)
 
     def bounds_shown(self, name: str) -> np.ndarray:
         """Which results have the ``bounds``, ``low`` or ``high`` of this name."""

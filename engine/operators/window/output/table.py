@@ -158,8 +158,8 @@ def _alike(gone: Columns, come: Columns, numbers: np.ndarray) -> tuple[np.ndarra
     both = []
     for rows in (gone, come):
         n = len(rows["at"])
-        parts = (rows["nulls"], rows["keys"], rows["counts"], rows["kinds"][:, numbers],
-                 rows["words"][:, numbers])  # fmt: skip
+        parts = (rows["nulls"], rows["keys"], rows["counts"], rows["compares"],
+                 rows["kinds"][:, numbers], rows["words"][:, numbers])  # fmt: skip
         both.append(np.concatenate([part.reshape(n, -1) for part in parts], axis=1, dtype=np.int64))
     which = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(-1)
     old, new = which[: len(both[0])], which[len(both[0]) :]

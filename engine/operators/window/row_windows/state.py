@@ -15,9 +15,9 @@ from slackwater.engine.operators.window.settings import CERTAIN, WHOLE
 from slackwater.engine.operators.window.state.aggregate import QUANTILE, interpolated
 from slackwater.engine.operators.window.state.cells import Kept
 from slackwater.engine.operators.window.state.content import (
+    EVERY_PASS,
     HIGH_ONE,
     NUMBERS,
-    REFUTED,
     VALUE,
     Content,
     Held,
@@ -47,7 +47,7 @@ group, the number of its first event that its clock's error may take away, and a
 """
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "worst", "vague", "windows", "stale", "too_late",
-    "refused", *REFUTED,
+    "refused", *EVERY_PASS,
 )  # fmt: skip
 STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "asked", "follow")
 """As of sessions; ``worst``: the worst status of a clock; ``vague``: some event may not be there at

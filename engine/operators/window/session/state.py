@@ -11,7 +11,7 @@ from slackwater.engine.kernels.records import NONE, Record, put_over, record
 from slackwater.engine.kernels.tables import POOL, chained, free_place, take_place
 from slackwater.engine.operators.window.assign import IN_BATCH
 from slackwater.engine.operators.window.group_windows import Heap, new_heap
-from slackwater.engine.operators.window.state.content import REFUTED
+from slackwater.engine.operators.window.state.content import EVERY_PASS
 
 # What is known of each session beside its sums: where it lies, and what its clocks leave open.
 #
@@ -37,7 +37,7 @@ SEAM: Final = record("start", "end")
 ASKED: Final = record("session", "wanted")
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "reach", "sessions", "stale", "too_late", "refused",
-    *REFUTED,
+    *EVERY_PASS,
 )  # fmt: skip
 STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "queued", "flush")
 """``frontier``: progress, and since when; ``reach``: the largest uncertainty so far [ns], and

@@ -99,9 +99,9 @@ def new_content(aggregates: int) -> Content:
     )
 
 
-REFUTED: Final = ("refuted_from", "refuted_to", "earliest")
+EVERY_PASS: Final = ("refuted_from", "refuted_to", "earliest", "taken")
 """Fields of a pass's state: between which times [ns] clocks' bounds did not hold; and before which
-no event happened by the bounds that its clock had."""
+no event happened by the bounds that its clock had. ``taken``: rows of earlier batches."""
 
 
 @inline
