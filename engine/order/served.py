@@ -23,10 +23,11 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import Strings
-from slackwater.engine.order.slack.aq_threshold import AGGREGATES
 from slackwater.engine.query.fields import own_attribute
 from slackwater.engine.query.plan import Attribute, Plan, WindowKind
 
+AGGREGATES: Final = {"count": 0, "sum": 1, "avg": 2}
+"""Those whose error ``aq-kslack`` can bound, by their numbers in kernels."""
 WINDOW_NS: Final = 1_000_000_000
 """Where there are no queries."""
 _EVERY: Final = np.empty(0, np.bool_)

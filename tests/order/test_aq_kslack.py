@@ -21,8 +21,8 @@ from slackwater.engine.hosts.pipeline import Host, prepare
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
-from slackwater.engine.order.slack.aq_threshold import (
-    AGGREGATES,
+from slackwater.engine.order.served import AGGREGATES
+from slackwater.engine.order.slack.aq_kslack import (
     AVG,
     COUNT,
     MOMENTS,

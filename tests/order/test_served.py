@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.order.registry import parse_order
-from slackwater.engine.order.served import Reads, Window, longest_window, reads_of, window_of
-from slackwater.engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
+from slackwater.engine.order.served import (
+    AGGREGATES,
+    Reads,
+    Window,
+    longest_window,
+    reads_of,
+    window_of,
+)
+from slackwater.engine.order.slack.aq_kslack import normal_quantile_ppm
 from slackwater.engine.query import query
 from tests.order.conftest import released, with_late
 from tests.order.slow_aq import Settings, SlowAq
