@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from slackwater.engine.server import overview
 from slackwater.engine.server.overview import LINE_MAX, ResultFeed
-from slackwater.engine.server.page import live, view
+from slackwater.engine.server.page import view
 from tests.page.conftest import Site, a_result, events_of
 
 
 async def test_state_comes_again_and_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "RESULTS_EVERY_S", 0.02)
-    monkeypatch.setattr(live, "STATE_EVERY_S", 0.1)
+    monkeypatch.setattr(view, "RESULTS_EVERY_S", 0.02)
+    monkeypatch.setattr(view, "STATE_EVERY_S", 0.1)
     monkeypatch.setattr(overview, "AGE_LEAST_S", 0.05)
     async with site.client() as client:
         answer = await client.get("/live")
@@ -81,8 +81,8 @@ async def test_a_flood_of_results_is_left_out_and_told(site: Site) -> None:
 async def test_a_reader_that_takes_nothing_is_dropped(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "STATE_EVERY_S", 0.0)
-    monkeypatch.setattr(live, "RESULTS_EVERY_S", 0.001)
+    monkeypatch.setattr(view, "STATE_EVERY_S", 0.0)
+    monkeypatch.setattr(view, "RESULTS_EVERY_S", 0.001)
     for number in range(60):
         site.source(f"source-{number:02}" + "x" * 200)
     async with site.client() as client:
@@ -101,11 +101,11 @@ async def test_a_reader_that_takes_nothing_is_dropped(
 
 
 async def test_so_many_pages_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "STREAMS_MAX", 4)
-    monkeypatch.setattr(live, "STATE_EVERY_S", 0.05)
-    monkeypatch.setattr(live, "RESULTS_EVERY_S", 0.02)
+    monkeypatch.setattr(view, "STREAMS_MAX", 4)
+    monkeypatch.setattr(view, "STATE_EVERY_S", 0.05)
+    monkeypatch.setattr(view, "RESULTS_EVERY_S", 0.02)
     async with site.client() as client:
-        answers = [await client.get("/live") for _ in range(live.STREAMS_MAX)]
+        answers = [await client.get("/live") for _ in range(view.STREAMS_MAX)]
         for answer in answers:
             await events_of(answer, 1, "state")
         full = await client.get("/live")
@@ -113,7 +113,7 @@ async def test_so_many_pages_and_no_more(site: Site, monkeypatch: pytest.MonkeyP
         assert full.headers["Retry-After"] == "10"
         answers.pop().close()
         async with asyncio.timeout(20):
-            while len(site.page.streams) == live.STREAMS_MAX:
+            while len(site.page.streams) == view.STREAMS_MAX:
                 await asyncio.sleep(0.05)
         again = await client.get("/live")
         assert again.status == 200

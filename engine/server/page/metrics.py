@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from slackwater.engine.server.overview import STATES, Overview, ResultFeed, SourceRow
-from slackwater.engine.server.page.live import LiveStreams
+from slackwater.engine.server.page.view import LiveStreams
 
 Family = type[CounterMetricFamily | GaugeMetricFamily]
 COUNTER: Final[Family] = CounterMetricFamily

@@ -24,8 +24,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.gateway.settings import place_of
 from slackwater.engine.server.overview import Overview, ResultFeed
 from slackwater.engine.server.page import view
-from slackwater.engine.server.page.live import LiveStreams
 from slackwater.engine.server.page.metrics import GatewayCollector
+from slackwater.engine.server.page.view import LiveStreams
 from slackwater.engine.server.site_file import PageSettings
 from slackwater.engine.server.tcp_host import Acceptor, open_files, page_connections_within
 
