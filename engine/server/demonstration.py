@@ -2,11 +2,13 @@
 
 The agents are real ones, in processes of their own; their clocks are wrong by ``[clock]`` of their
 settings. One keeps its events for a while, so that some answers come too early and are taken back.
+What they send, ``python -m slackwater.engine.server.demonstration PLACE START`` prints.
 """
 
 from __future__ import annotations
 
 import ctypes
+import heapq
 import json
 import os
 import signal
@@ -14,15 +16,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from slackwater.engine.core.errors import UserError, need
-from slackwater.engine.server.serving import serve
-from slackwater.engine.server.site_file import PAGE_PORT, read_site
 
 _SITE: Final = "shop"
 _END_S: Final = 5.0
@@ -60,9 +61,13 @@ def demonstrate(tell: Callable[[str], None]) -> None:
         UserError: no port is free.
     """
     need("page")
+    # Readers need neither, and each is a process of its own.
+    from slackwater.engine.server.serving import serve  # noqa: PLC0415
+    from slackwater.engine.server.site_file import PAGE_PORT, read_site  # noqa: PLC0415
+
     with TemporaryDirectory(prefix="slackwater-demo-") as name, ExitStack() as stack:
         folder = Path(name)
-        port, page_port = _free_ports()
+        port, page_port = _free_ports(PAGE_PORT)
         site = folder / "site.toml"
         site.write_text(_site(port, page_port), encoding="utf-8")
         settings = read_site(site)
@@ -105,7 +110,7 @@ def _agent_file(reader: DemoReader, port: int, start: float) -> str:
     command = [
         sys.executable,
         "-m",
-        "slackwater.engine.server.shop_readings",
+        "slackwater.engine.server.demonstration",
         reader.place,
         f"{start:.3f}",
     ]
@@ -168,12 +173,12 @@ def _end(agent: subprocess.Popen[bytes]) -> None:
         agent.wait()
 
 
-def _free_ports() -> tuple[int, int]:
+def _free_ports(page_port: int) -> tuple[int, int]:
     """One for the gateway (TCP and UDP), and the page's own, or any if it is taken."""
     with socket.socket() as page:
         page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            page.bind(("127.0.0.1", PAGE_PORT))
+            page.bind(("127.0.0.1", page_port))
         except OSError:
             page.bind(("127.0.0.1", 0))
         for _ in range(_TRIES):
@@ -186,3 +191,64 @@ def _free_ports() -> tuple[int, int]:
                     continue
                 return port, int(page.getsockname()[1])
     raise UserError("no port of 127.0.0.1 is free for TCP and UDP")
+
+
+# What a reader prints: things at the shelf, at the checkout, at the exit; a few are not paid for.
+#
+# All readers draw the same walks from the same seed, so that they agree without talking to one
+# another.
+
+
+_SEED: Final = 20_261_123
+_BETWEEN_S: Final = 0.8
+"""Mean time from one thing to the next."""
+_STOLEN: Final = 0.1
+
+
+class Walk(NamedTuple):
+    """When a thing is read, in seconds after the start; ``checkout`` None: it is not."""
+
+    tag: str
+    shelf: float
+    checkout: float | None
+    exit: float
+
+
+def walks() -> Iterator[Walk]:
+    """All walks, in order of their first reading; the same each time."""
+    random = Random(_SEED)  # noqa: S311 - no secret
+    number, at = 0, 0.0
+    while True:
+        number += 1
+        at += random.expovariate(1 / _BETWEEN_S)
+        paid = at + random.uniform(2, 6)
+        gone = paid + random.uniform(0.5, 4)
+        stolen = random.random() < _STOLEN
+        yield Walk(f"T{number:05}", at, None if stolen else paid, gone)
+
+
+def readings(place: str) -> Iterator[tuple[float, str]]:
+    """(seconds after the start, tag) of one reader, in order."""
+    waiting: list[tuple[float, str]] = []
+    for walk in walks():
+        # Nobody who comes later is read before that.
+        while waiting and waiting[0][0] <= walk.shelf:
+            yield heapq.heappop(waiting)
+        at = {"shelf": walk.shelf, "checkout": walk.checkout, "exit": walk.exit}[place]
+        if at is not None:
+            heapq.heappush(waiting, (at, walk.tag))
+
+
+def print_readings(place: str, start: float) -> None:
+    """Prints each reading when it is due; ``start``: seconds since the Unix epoch."""
+    for at, tag in readings(place):
+        wait = start + at - time.time()
+        if wait > 0:
+            time.sleep(wait)
+            line = json.dumps({"type": place.upper(), "tag": tag})
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    print_readings(sys.argv[1], float(sys.argv[2]))

@@ -95,7 +95,7 @@ def readers() -> list[str]:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace")
             except OSError:
                 continue
-            if "slackwater-demo-" in words or "server.shop_readings" in words:
+            if "slackwater-demo-" in words or "server.demonstration" in words:
                 found.append(words)
     return found
 
