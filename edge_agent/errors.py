@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
+import json
 import sys
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TextIO, cast
 
 from slackwater.edge_agent.standard_streams import STANDARD_OUTPUT
 
@@ -26,7 +28,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return near_miss(word, words) or f"; known are {', '.join(words)}"
 
 
-# Foreign text in a line for people: it breaks no line and controls no terminal.
+# Foreign text for people: it breaks no line, and cannot move a terminal's cursor, set its title or
+# hide. A message that quotes such a name prints the codes as ``\x1b``.
 
 
 _HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -64,6 +67,39 @@ def one_line(text: str, most: int | None = None) -> str:
     """
     cut = text if most is None or len(text) <= most else f"{text[:most]}..."
     return visible(cut, "")
+
+
+def visible_json(text: str) -> str:
+    r"""JSON that says the same as the JSON ``text``, of which a terminal acts upon nothing.
+
+    >>> visible_json('"a\x9b2Jb"\n')
+    '"a\\u009b2Jb"\n'
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text  # below the blank, JSON has no sign but between values
+    return "".join(_escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    return sign if visible(sign) == sign else json.dumps(sign)[1:-1].replace("\x7f", "\\u007f")
+
+
+def json_out() -> TextIO:
+    """Standard output for JSON: as it is for a pipe or a file, visible at a terminal."""
+    return cast("TextIO", _Visible()) if sys.stdout.isatty() else sys.stdout
+
+
+class _Visible(io.TextIOBase):
+    """Standard output, made visible."""
+
+    def write(self, text: str) -> int:
+        sys.stdout.write(visible_json(text))
+        return len(text)
+
+
+def print_stderr(text: str) -> None:
+    """Writes ``text`` to standard error, visibly."""
+    sys.stderr.write(visible(text))
 
 
 # Refusals of the operating system: their messages, and the exit code of ``slackwater agent`` and

@@ -15,9 +15,8 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from slackwater.edge_agent.errors import refused
+from slackwater.edge_agent.errors import print_stderr, refused
 from slackwater.engine.cli.examples import epilog
-from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import Interrupted, SlackwaterError, UserError, missing_package
 
 _COMMANDS: Final = {

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
+from slackwater.edge_agent.errors import json_out
 from slackwater.engine.apps.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
 from slackwater.engine.apps.compare.measure import Advanced, Reading
 from slackwater.engine.apps.compare.page import (
@@ -43,7 +44,6 @@ from slackwater.engine.cli.terminal import (
     table_of,
     watched,
 )
-from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.clock_faults import behind_excluded

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
-from slackwater.edge_agent.errors import did_you_mean
+from slackwater.edge_agent.errors import did_you_mean, json_out, print_stderr, visible
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.edge_agent.standard_streams import taking_name
 from slackwater.engine.cli.examples import epilog
@@ -28,7 +28,6 @@ from slackwater.engine.cli.options import (
     takes_options,
 )
 from slackwater.engine.cli.terminal import PlainConsole, copying, watched
-from slackwater.engine.cli.visible import json_out, print_stderr, visible
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.core.units import duration, parse_duration, unit_ns

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from rich.table import Table
 
 from slackwater.edge_agent import records as r
+from slackwater.edge_agent.errors import json_out
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.cli.options import InputOptions, Json, takes_options
 from slackwater.engine.cli.terminal import copying, plain_console, table_of
-from slackwater.engine.cli.visible import json_out
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.describe import LogSummary, readable_duration

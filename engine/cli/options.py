@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
+from slackwater.edge_agent.errors import print_stderr
 from slackwater.edge_agent.settings_file import HIDDEN
-from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.options import CommandOption, named_words

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
+from slackwater.edge_agent.errors import print_stderr
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.cli.options import (
     BadLineOptions,
@@ -35,7 +36,6 @@ from slackwater.engine.cli.terminal import (
     print_unused,
     watched,
 )
-from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.clock_faults import excluded_lines

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.markup import escape
 
+from slackwater.edge_agent.errors import print_stderr
 from slackwater.edge_agent.standard_streams import taking_name
 from slackwater.engine.apps.report.page.document import check_page_folder, check_parents
 from slackwater.engine.apps.report.verdict import check_summaries, write_summaries
@@ -65,7 +66,6 @@ from slackwater.engine.cli.terminal import (
     table_of,
     watched,
 )
-from slackwater.engine.cli.visible import print_stderr
 from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.java import need_spark, spark_lacks

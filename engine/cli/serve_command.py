@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.engine.cli.visible import print_stderr
+from slackwater.edge_agent.errors import print_stderr
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.live.questions import check_claim
 from slackwater.engine.hosts.pipeline import attribute_types, check_order, check_plans

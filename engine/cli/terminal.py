@@ -19,9 +19,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from slackwater.edge_agent.errors import print_stderr, visible
 from slackwater.edge_agent.standard_streams import writing_output
 from slackwater.engine.cli.options import spoken_host
-from slackwater.engine.cli.visible import print_stderr, visible
 from slackwater.engine.core.errors import Interrupted
 from slackwater.engine.core.units import date, date_digits, exact_units, is_date, unit_ns
 from slackwater.engine.hosts.pipeline import Host

@@ -22,7 +22,7 @@ from slackwater.edge_agent import clock
 from slackwater.edge_agent.drivers.agent_file import AgentSettings, read_agent, read_server
 from slackwater.edge_agent.drivers.measure.machine import Measuring, measure_setup
 from slackwater.edge_agent.drivers.session_driver import TimeServer
-from slackwater.edge_agent.errors import AgentError, SettingsError
+from slackwater.edge_agent.errors import AgentError, SettingsError, json_out, print_stderr
 from slackwater.edge_agent.listening import default_source
 from slackwater.edge_agent.measure import Findings
 from slackwater.engine.apps.report.numbers import as_json as json_text
@@ -76,7 +76,6 @@ from slackwater.engine.cli.terminal import (
     table_of,
     watched,
 )
-from slackwater.engine.cli.visible import json_out, print_stderr
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.core.units import parse_duration

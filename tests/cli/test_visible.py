@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
+from slackwater.edge_agent.errors import json_out, visible, visible_json
 from slackwater.engine.cli.terminal import PlainConsole, show_results
-from slackwater.engine.cli.visible import json_out, visible, visible_json
 
 TITLE = "\x1b]0;owned\x07"
 NASTY = f"{TITLE}\x1b[2J\x9b31m\u202e\x7f"
