@@ -29,12 +29,12 @@ from slackwater.engine.cli.terminal import (
     TableTimes,
     copying,
     if_interrupted,
-    output_to,
     print_compiling,
     print_summary,
     print_unseen_types,
     print_unused,
     watched,
+    write_output,
 )
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
@@ -318,12 +318,12 @@ def _run(
             {plan.name: time_columns(plan) for plan in request.plans}, given.log.arrival_given,
         )  # fmt: skip
         sent = None if sending is None else folder / _SENT
-        with output_to(run.out or sent, answers, folder / _SHOWN, host, times) as export:
-            goes_on = run.work is not None and host.master is not None
-            saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
-            with saying, watched(_verb(request), quiet=run.quiet) as advanced:
-                counters = run_pass(given, settings, host, parts, advanced)
-            shown = export()
+        goes_on = run.work is not None and host.master is not None
+        saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
+        verb = "processing" if request.plans else "ordering"
+        with saying, watched(verb, quiet=run.quiet) as advanced:
+            counters = run_pass(given, settings, host, parts, advanced)
+        shown = write_output(run.out or sent, answers, folder / _SHOWN, times)
         retracted = 0
         if isinstance(answers, Answers) and answers.final and not run.quiet:
             retracted = (answers.changes - shown) // 2
@@ -351,10 +351,6 @@ def _run(
         print_against(run.page.against, report)
         if not run.quiet:
             print_stderr(f"{report / 'report.html'}\n")
-
-
-def _verb(request: PassRequest) -> str:
-    return "processing" if request.plans else "ordering"
 
 
 def _sending(target: str, *, quiet: bool) -> Callable[[Answers | StoredEvents, Path], None]:

@@ -7,9 +7,8 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,7 +24,7 @@ from slackwater.engine.cli.options import spoken_host
 from slackwater.engine.core.errors import Interrupted
 from slackwater.engine.core.units import date, date_digits, exact_units, is_date, unit_ns
 from slackwater.engine.hosts.pipeline import Host
-from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
+from slackwater.engine.hosts.result_files import Answers, StoredEvents, write
 from slackwater.engine.hosts.warnings import check_names, of_streams, unseen_types
 from slackwater.engine.kernels.jit import when_compiling
 from slackwater.engine.log.arrival_log import Log
@@ -149,21 +148,18 @@ def copying(*, quiet: bool) -> Copying:
 # Where answers and events go: a file, a pipe, or a person's eyes.
 
 
-def output_to(
-    out: Path | None, output: Answers | StoredEvents, shown: Path, host: Host, times: TableTimes
-) -> AbstractContextManager[Callable[[], int]]:
-    """What writes ``output`` once it is there and gives its number; some is written while it comes.
+def write_output(
+    out: Path | None, output: Answers | StoredEvents, shown: Path, times: TableTimes
+) -> int:
+    """Writes ``output`` and gives its number.
 
     Args:
         out: the file; None: standard output.
-        output: of a pass within the block.
+        output: of a pass that is done.
         shown: a file for the while that a person is shown it.
-        host: of the pass.
         times: as a person is shown them.
     """
-    if out is None:
-        return nullcontext(partial(_show, output, shown, times))
-    return nullcontext(partial(write, output, out)) if host.master else writing(output, out)
+    return _show(output, shown, times) if out is None else write(output, out)
 
 
 def _show(output: Answers | StoredEvents, shown: Path, times: TableTimes) -> int:

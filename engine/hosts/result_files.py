@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -12,19 +10,16 @@ from msgspec import Struct, structs
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.row_export import CSV, PARQUET
-from slackwater.engine.output.export import export_jsonl, export_table, table_ahead
+from slackwater.engine.output.export import export_jsonl, export_table
 from slackwater.engine.output.json_lines import Dates
 from slackwater.engine.output.kinds import KINDS, final_results
 from slackwater.engine.output.ordered import (
-    ORDERED,
     ORDERED_STREAM,
     EventFiles,
     export_ordered_jsonl,
     export_ordered_table,
-    ordered_ahead,
 )
 from slackwater.engine.output.part_store import PartStore
-from slackwater.engine.output.table_files import TableAhead
 from slackwater.engine.query.plan import Plan, asked_plan
 from slackwater.engine.query.results_as_events import time_labels, time_values
 from slackwater.engine.query.shape import most_events
@@ -81,13 +76,6 @@ class Answers(Struct, frozen=True):
         dates, values = self.dates or self.table_dates, time_values(self.plans)
         return export_table(parts, out, kind, self.time_unit, times, self.events_max, dates, values)
 
-    def ahead(self, out: Path) -> TableAhead:
-        """Writes them, of one kind, as one Parquet table while they come."""
-        (kind,) = {plan.result_kind for plan in self.plans}
-        begun = table_ahead(out, kind, self.time_unit, time_labels(self.plans))
-        self.parts.follow(kind, begun.take)
-        return begun
-
 
 class StoredEvents(Struct, frozen=True):
     """Events in the store ``parts``: those in order, or with ``SIDE_OUTPUT`` those set aside."""
@@ -111,12 +99,6 @@ class StoredEvents(Struct, frozen=True):
             UserError: an attribute has two types.
         """
         return export_ordered_table(self.parts, out, self.time_unit, self.files)
-
-    def ahead(self, out: Path) -> TableAhead:
-        """Writes those in order as one Parquet table while they are let go."""
-        begun = ordered_ahead(out, self.time_unit)
-        self.parts.follow(ORDERED, begun.take)
-        return begun
 
 
 def mixed_kinds(plans: Sequence[Plan]) -> str:
@@ -142,17 +124,3 @@ def write(output: Answers | StoredEvents, out: Path) -> int:
     if isinstance(output, Answers) and output.table_dates is not None:
         output = structs.replace(output, dates=output.table_dates)
     return output.table(out) if out.suffix in TABLES else output.lines(out)
-
-
-@contextmanager
-def writing(output: Answers | StoredEvents, out: Path) -> Iterator[Callable[[], int]]:
-    """What writes ``output``, once it is complete, as ``write``; a Parquet table while it comes.
-
-    For a pass of this process within the block. After an error there is no file.
-    """
-    at_end = isinstance(output, Answers) and (output.final or output.dates is not None)
-    if out.suffix != PARQUET or at_end:
-        yield partial(write, output, out)
-        return
-    with closing(output.ahead(out)) as begun:
-        yield lambda: begun.finish() or output.table(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -49,32 +49,19 @@ def write_table(
         UserError: the file cannot be written.
     """
     count = 0
-    with (
-        opened_table(out, schema, ascends=ascends, csv=csv) as writes,
-        write_behind(writes) as write,
-    ):
-        for table in tables:
-            write(table)
-            count += table.num_rows
-    return count
-
-
-@contextmanager
-def opened_table(
-    out: Path, schema: pa.Schema, *, ascends: bool = False, csv: bool | None = None
-) -> Iterator[Callable[[pa.Table], object]]:
-    """What writes a table after another into ``out``, which is there, whole, after the block."""
     ending = out.suffix if csv is None else CSV if csv else PARQUET
     try:
-        with whole_file(out) as sink, _writer(sink, schema, ascends, ending) as writer:
-            yield writer.write_table
+        with (
+            whole_file(out) as sink,
+            _writer(sink, schema, ascends, ending) as writer,
+            write_behind(writer.write_table) as write,
+        ):
+            for table in tables:
+                write(table)
+                count += table.num_rows
     except OSError as error:
-        raise cannot_write(out, error) from error
-
-
-def cannot_write(out: Path, error: OSError) -> UserError:
-    """What to raise from ``error``."""
-    return UserError(f"{out}: cannot be written: {error.strerror}")
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+    return count
 
 
 def _writer(

@@ -27,7 +27,6 @@ from slackwater.engine.output.json_lines import Dates, in_one, in_one_text
 from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.part_store import Batches, PartStore, site_groups, store_of
 from slackwater.engine.output.schema import POSITION
-from slackwater.engine.output.table_files import TableAhead
 from slackwater.engine.output.typed_columns import DateColumns, TypedColumns, flat
 from slackwater.engine.query.fields import TimeValue
 
@@ -162,21 +161,6 @@ def _sorted(
     order = _order([_keys(table, batch, sites) for batch, table in found])
     table = pa.concat_tables(columns.typed(table) for _, table in found).unify_dictionaries()
     return table if order is None else table.take(order)
-
-
-def table_ahead(
-    out: Path, kind: str, time_unit: str = "ns",
-    times: Mapping[str, Collection[str]] = MappingProxyType({}),
-) -> TableAhead:  # fmt: skip
-    """What writes the Parquet table of ``export_table`` while results come."""
-
-    def made(batch_id: int, tables: Sequence[pa.Table]) -> pa.Table:
-        columns = TypedColumns(KINDS[kind].schema, kind, unit_ns(time_unit), times)
-        for table in tables:
-            columns.learn(table)
-        return _sorted(columns, [(batch_id, table) for table in tables], [""])
-
-    return TableAhead(out, made, ascends=False)
 
 
 @contextmanager

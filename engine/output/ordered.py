@@ -6,7 +6,7 @@ Parquet per micro-batch as for results; exported as trace records with ``ref``, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -48,7 +48,7 @@ from slackwater.engine.output.part_store import (
     store_of,
 )
 from slackwater.engine.output.spark_parts import BY_SPARK, END, SparkParts
-from slackwater.engine.output.table_files import TableAhead, event_tables
+from slackwater.engine.output.table_files import event_tables
 
 ORDERED: Final = "ordered"
 REF: Final = "ref"
@@ -246,17 +246,6 @@ def export_ordered_table(
         for _, table in _tables(store_of(directory), files)
     )
     return write_table(Path(out), schema, tables, ascends=True)
-
-
-def ordered_ahead(out: Path, time_unit: str = "ns") -> TableAhead:
-    """What writes the Parquet table of ``export_ordered_table`` while events are let go."""
-    unit = unit_ns(time_unit)
-
-    def made(_batch_id: int, tables: Sequence[pa.Table]) -> pa.Table:
-        shown = [_in_units(ORDERED_STREAM.shown(table), unit, ORDERED_STREAM) for table in tables]
-        return pa.concat_tables(shown, promote_options="permissive")
-
-    return TableAhead(out, made, ascends=True)
 
 
 def _in_units(table: pa.Table, unit: int, files: EventFiles) -> pa.Table:

@@ -306,11 +306,6 @@ class PartStore:
         """Whether the files are there for a later pass, too."""
         self._room = hold
         self._held: dict[str, dict[int, list[list[pa.Table]]]] = {}
-        self._followers: dict[str, Callable[[int, Sequence[Sequence[pa.Table]]], None]] = {}
-
-    def follow(self, name: str, take: Callable[[int, Sequence[Sequence[pa.Table]]], None]) -> None:
-        """``take`` is given each batch of ``name`` from now on, as ``replace`` is."""
-        self._followers[name] = take
 
     def replace(self, name: str, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
         """Makes ``parts`` the whole of a batch, as ``replace_batch``.
@@ -318,8 +313,6 @@ class PartStore:
         Raises:
             UserError: the folder cannot be written.
         """
-        if name in self._followers:
-            self._followers[name](batch_id, parts)
         if self._room <= 0:
             replace_batch(self.directory / name, batch_id, parts)
             return

@@ -1,14 +1,11 @@
-"""Results held in memory, on disk, or written to a table while they come, say the same.
-
-A table written while its rows come is, byte for byte, the one written when all are there.
-"""
+"""Results held in memory and on disk say the same, as lines and as tables."""
 
 from __future__ import annotations
 
 import errno
 import io
 import json
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +19,15 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import ChainSettings
 from slackwater.engine.hosts.pipeline import run_in_process
-from slackwater.engine.hosts.result_files import Answers, StoredEvents, write, writing
+from slackwater.engine.hosts.result_files import Answers, write
 from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.log.input.trace import TraceRead
+from slackwater.engine.log.row_export import write_table
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl, export_table, read_results
-from slackwater.engine.output.ordered import export_ordered_jsonl
+from slackwater.engine.output.ordered import export_ordered_jsonl, export_ordered_table
 from slackwater.engine.output.part_store import HELD_BYTES, BatchFiles, PartStore
 from slackwater.engine.output.schema import MATCHES, WINDOWS
-from slackwater.engine.output.table_files import TableAhead
 from slackwater.engine.query import query
 
 QUERIES = (
@@ -51,7 +48,6 @@ EVENTS = st.fixed_dictionaries(
         )
     },
 )  # fmt: skip
-ONE_SITE = EVENTS.map(lambda event: event | {"site": "main"})
 
 
 def log_of(events: list[dict[str, Any]], folder: Path, rows: int = 1 << 16) -> Path:
@@ -72,39 +68,6 @@ def readable_log_of(events: list[dict[str, Any]], folder: Path, rows: int = 1 <<
         if "cannot be held exactly" not in str(error):
             raise
         reject()
-
-
-@given(
-    events=st.lists(EVENTS, min_size=1, max_size=30) | st.lists(ONE_SITE, min_size=1, max_size=30),
-    rows=st.sampled_from([1, 3, 40]),
-    text=st.sampled_from([*QUERIES, None]),
-    hold=st.sampled_from([0, 900, HELD_BYTES]),
-    unit=st.sampled_from(["ns", "us"]),
-)
-@settings(max_examples=25, deadline=None)
-def test_the_file_is_that_of_an_export_at_the_end(
-    tmp_path_factory: pytest.TempPathFactory,
-    events: list[dict[str, Any]],
-    rows: int,
-    text: str | None,
-    hold: int,
-    unit: str,
-) -> None:
-    """Whether one site or several, whatever columns which batch has, held or on disk."""
-    folder = tmp_path_factory.mktemp("ahead")
-    log = readable_log_of(events, folder, rows)
-    store = PartStore(folder / "parts", hold)
-    plans = () if text is None else (query(text, name="q"),)
-    order = parse_order("none")
-    chain = ChainSettings(order, plans) if plans else ChainSettings(order, ordered="full")
-    output = Answers(store, plans, unit) if plans else StoredEvents(store, unit)
-    with pytest.MonkeyPatch.context() as patch, writing(output, folder / "ahead.parquet") as export:
-        patch.setattr("slackwater.engine.hosts.pipeline._ROWS_PER_BATCH", rows)
-        run_in_process(log, chain, store)
-        count = export()
-    assert write(output, folder / "end.parquet") == count
-    assert (folder / "ahead.parquet").read_bytes() == (folder / "end.parquet").read_bytes()
-    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("text", QUERIES)
@@ -134,55 +97,26 @@ def test_a_whole_number_of_many_digits_at_one_site_is_a_fraction_at_another(
         assert sorted(row["events"][0]["attrs"]["v"] for row in rows) == [2.5, float(2**62)]
 
 
-def batch(site: str, **columns: list[Any]) -> list[list[pa.Table]]:
-    """A batch's parts, as a store takes them."""
-    rows = len(next(iter(columns.values())))
-    return [[pa.table({"site": [site] * rows, **columns})]]
+def a_table() -> pa.Table:
+    return pa.table({"v": [1, 2]})
 
 
-def ahead(out: Path) -> TableAhead:
-    return TableAhead(out, lambda _batch, tables: pa.concat_tables(tables), ascends=False)
-
-
-def test_batches_of_one_site_and_one_schema_stand(tmp_path: Path) -> None:
-    with closing(ahead(tmp_path / "t.parquet")) as table:
-        for number in range(5):
-            table.take(number, batch("main", v=[number, number]))
-        assert table.finish() == 10
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
-
-
-@pytest.mark.parametrize("second", [batch("x", v=[1]), batch("main", v=[0.5])])
-@pytest.mark.parametrize("later", [0, 2])
-def test_another_site_or_schema_is_not_the_table(
-    tmp_path: Path, second: list[list[pa.Table]], later: int
-) -> None:
-    (tmp_path / "t.parquet").write_text("what there was stays until there is a new one")
-    with closing(ahead(tmp_path / "t.parquet")) as table:
-        for number, parts in enumerate([batch("main", v=[1]), second, *[second] * later]):
-            table.take(number, parts)
-        assert table.finish() is None
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
-    assert (tmp_path / "t.parquet").read_text().startswith("what there was")
-
-
-def test_nothing_is_left_of_a_pass_that_fails(tmp_path: Path) -> None:
-    def fails() -> None:
-        with closing(ahead(tmp_path / "t.parquet")) as table:
-            table.take(0, batch("main", v=[1]))
-            raise KeyError("the pass")
-
-    with pytest.raises(KeyError, match="the pass"):
-        fails()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_cannot_be_made_is_told_as_soon_as_it_is_known(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     out = tmp_path / "gone" / "t.parquet"
-    with closing(ahead(out)) as table:
-        table.take(0, batch("main", v=[1]))
-        with pytest.raises(UserError, match=rf"{out}: cannot be written: No such file"):
-            table.take(1, batch("main", v=[2]))
+    with pytest.raises(UserError, match=rf"{out}: cannot be written: No such file"):
+        write_table(out, a_table().schema, [a_table()])
+
+
+def test_nothing_is_left_of_rows_that_fail_and_what_was_there_stays(tmp_path: Path) -> None:
+    def rows() -> Iterator[pa.Table]:
+        yield a_table()
+        raise KeyError("the rows")
+
+    (tmp_path / "t.parquet").write_text("what there was")
+    for name in ("t.parquet", "new.parquet"):
+        with pytest.raises(KeyError, match="the rows"):
+            write_table(tmp_path / name, a_table().schema, rows())
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["what there was"]
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_nothing(
@@ -192,10 +126,8 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-    with closing(ahead(tmp_path / "t.parquet")) as table:
-        table.take(0, batch("main", v=[1]))
-        with pytest.raises(UserError, match="cannot be written: No space left on device"):
-            table.finish()
+    with pytest.raises(UserError, match="cannot be written: No space left on device"):
+        write_table(tmp_path / "t.parquet", a_table().schema, [a_table()] * 5)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -206,7 +138,7 @@ HELD_QUERIES = (
 )
 
 
-def told(store: PartStore) -> list[Any]:
+def told(store: PartStore, folder: Path) -> list[Any]:
     lines, ordered = io.StringIO(), io.StringIO()
     count = export_jsonl(store, lines)
     assert count == len(lines.getvalue().splitlines())
@@ -215,7 +147,9 @@ def told(store: PartStore) -> list[Any]:
     assert sorted(map(json.dumps, [*kinds[0], *kinds[1]])) == sorted(
         json.dumps(json.loads(line)) for line in lines.getvalue().splitlines()
     )
-    return [lines.getvalue(), ordered.getvalue(), kinds]
+    export_ordered_table(store, folder / "ordered.parquet")
+    table = pq.read_table(folder / "ordered.parquet").to_pylist()
+    return [lines.getvalue(), ordered.getvalue(), kinds, table]
 
 
 @given(events=st.lists(EVENTS, min_size=1, max_size=30), rows=st.sampled_from([1, 7, 1 << 18]))
@@ -233,7 +167,7 @@ def test_what_is_held_reads_as_what_is_written(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("slackwater.engine.hosts.pipeline._ROWS_PER_BATCH", rows)
             made = run_in_process(log, chain, store)
-        found.append(told(store))
+        found.append(told(store, folder))
         counters.append(made["sites"])
     assert found[0] == found[1] == found[2]
     assert counters[0] == counters[1] == counters[2]
