@@ -36,7 +36,7 @@ from slackwater.engine.gateway.outputs import (
 )
 from slackwater.engine.gateway.peers import Admission, Lane, Peer, Source
 from slackwater.engine.gateway.recall import Recalled
-from slackwater.engine.gateway.settings import Addresses, GatewaySettings, SourceStore
+from slackwater.engine.gateway.settings import Addresses, GatewaySettings
 
 # From closed frames to what may be acked: frames go to the sink, and are durable when it says so.
 #
@@ -169,7 +169,6 @@ class GatewayCore:
         """``recalled``: of the log that ``sink`` goes on with; None: it is a new one."""
         recalled = Recalled() if recalled is None else recalled
         self.settings = settings
-        self.sources = SourceStore()
         self.dead_letters = DeadLetters() if dead_letters is None else dead_letters
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """By (site, source, reason), both "" before they are known. Of events: ``received`` =
@@ -180,9 +179,7 @@ class GatewayCore:
         self._commits = Commits(sink)
         self.admission = Admission(settings, recalled)
         self.counters = Counters(settings, recalled)
-        self._intake = Intake(
-            self.sources, self.counts, settings, self.dead_letters, self.counters
-        )  # fmt: skip
+        self._intake = Intake(self.counts, settings, self.dead_letters, self.counters)
         self._peers: dict[Hashable, Peer] = {}
         self._addresses = Addresses(settings)
         self._half_bytes = 0

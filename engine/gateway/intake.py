@@ -24,7 +24,7 @@ from slackwater.engine.gateway.peers import (
     Source,
     WaitingPromises,
 )
-from slackwater.engine.gateway.settings import GatewaySettings, SourceStore
+from slackwater.engine.gateway.settings import GatewaySettings
 
 # Intervals that have begun and not come: the gateway asks their agents for them (Z10 5.3.2).
 #
@@ -243,7 +243,6 @@ class Intake:
 
     def __init__(
         self,
-        store: SourceStore,
         counts: Counter[tuple[str, str, str]],
         limits: GatewaySettings,
         dead_letters: DeadLetters,
@@ -251,7 +250,6 @@ class Intake:
     ) -> None:
         self._counters = counters
         self._dead_letters = dead_letters
-        self._store = store
         self._counts = counts
         self._limits = limits
         self.pull_back = PullBack(limits, counts)
@@ -482,8 +480,6 @@ class Intake:
             self._sync_row(source, site, sync, source.schemas[0].name, None, ts, arrival)
         else:
             self._announce(source, site, sync, ts, arrival)
-        if sync.clock is None:
-            self._store.put(source.site, source.name, source.incarnation, sync, arrival)
 
     def _sync_row(
         self,
