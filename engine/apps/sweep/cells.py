@@ -215,11 +215,6 @@ class CellAnswer:
     metrics: Mapping[str, Mapping[str, float]]
     error: str | None = None
 
-    @property
-    def holds(self) -> bool:
-        """Whether every threshold holds."""
-        return self.error is None and all(each.holds for each in self.claims.values())
-
 
 def jobs_of(
     axes: Sequence[Axis], cells: Sequence[Cell], first_seed: int, seeds: int,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from slackwater.engine.apps.report.numbers import Kpi, plain, versions, with_unit
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
-from slackwater.engine.apps.report.page.figures import BAD, GOOD, NEUTRAL, ONE_BOX, Figure
+from slackwater.engine.apps.report.page.figures import BAD, GOOD, ONE_BOX, Figure
 from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer, size_of
 from slackwater.engine.core.units import number
 from slackwater.engine.scenario import Claim, Table
@@ -156,7 +156,6 @@ _WORDED: Final = 12
 _NARROW: Final = 6
 """with so many also on a phone. The table has all of them."""
 _CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells", **CHAPTER}
-Point = tuple[float, float]
 _SOME: Final = "#e9c46a"
 _SCALE: Final = [[0, BAD], [0.5, _SOME], [1, GOOD]]
 
@@ -377,16 +376,6 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
         },
         *_legend({share for row in shares for share in row}),
     ]  # fmt: skip
-    border = frontier([[share == 1 for share in row] for row in shares])
-    if border:
-        data.append(
-            {
-                "mode": "lines", "name": "frontier", "showlegend": False, "hoverinfo": "skip",
-                "x": [at for (start, _), (end, _) in border for at in (start, end, None)],
-                "y": [at for (_, start), (_, end) in border for at in (start, end, None)],
-                "line": {"color": NEUTRAL, "width": 4},
-            }
-        )  # fmt: skip
     layout: dict[str, Any] = {
         "xaxis": _ticks(x_axis),
         "yaxis": _ticks(y_axis) if len(findings.axes) > 1 else {"visible": False},
@@ -402,8 +391,7 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
     return Figure(
         f"map-{number_of}" + (f"-{facet}" if facet else ""),
         text + (f"; {where}" if where else ""),
-        "The line is where it stops holding; the frame is the cell nearest to the file's own "
-        "settings."
+        "The frame is the cell nearest to the file's own settings."
         + (
             " Two values in a cell: the mean over the seeds, and the worst."
             if any("\n" in each for row in said for each in row)
@@ -440,22 +428,6 @@ def _legend(shares: set[float]) -> list[dict[str, Any]]:
         }
         for name, colour in known
     ]  # fmt: skip
-
-
-def frontier(holds: Sequence[Sequence[bool]]) -> list[tuple[Point, Point]]:
-    """The edges between cells that hold and cells that do not; a cell's middle is at (x, y).
-
-    >>> frontier([[True, False]])
-    [((0.5, -0.5), (0.5, 0.5))]
-    """
-    found = []
-    for y, row in enumerate(holds):
-        for x, mine in enumerate(row):
-            if x + 1 < len(row) and row[x + 1] != mine:
-                found.append(((x + 0.5, y - 0.5), (x + 0.5, y + 0.5)))
-            if y + 1 < len(holds) and holds[y + 1][x] != mine:
-                found.append(((x - 0.5, y + 0.5), (x + 0.5, y + 0.5)))
-    return found
 
 
 def _ticks(axis: Axis) -> dict[str, Any]:
