@@ -179,9 +179,6 @@ class Order(Protocol):
     def counters(self) -> list[dict[str, Any]]:
         """One dict per (source, stream): what became of its events."""
 
-    def buffered(self) -> int:
-        """Events held now."""
-
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""
 

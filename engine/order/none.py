@@ -532,10 +532,6 @@ class NoOrder(Restorable, KeepsSources):
         if self._proof is not None:
             self._proof.announce(sync)
 
-    def buffered(self) -> int:
-        """Nothing is ever held."""
-        return 0
-
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""
         promised = self._promised(columns, rows)

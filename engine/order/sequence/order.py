@@ -212,10 +212,6 @@ class Sequence(Restorable):
         if sync.first_seq is not None:
             self._lanes.announce(sync, self._state)
 
-    def buffered(self) -> int:
-        """Events held now."""
-        return len(self._rows)
-
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``.
 
