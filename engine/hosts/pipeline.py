@@ -125,7 +125,6 @@ def run_in_process(
             if slices:
                 given = _sliced(given, _ROWS_UNCOMPILED)
             with for_rows(total):
-                # Made while the first frames are still being read.
                 chains = {site: Chain(settings, site) for site in some}
                 for frames in filter(None, by_site(given, rows_per_batch)):
                     for parts in _parts(chains, frames):
@@ -358,16 +357,13 @@ def prepare(
     """``source`` itself when it is a log, else a log made of it under ``work``.
 
     Called again with the same ``work``, the log that is there is kept, as a checkpoint knows it.
-    ``hold``: nobody but this process will read it, so it may stay in memory, and is begun to be
-    read.
+    ``hold``: nobody but this process will read it, so it may stay in memory.
 
     Raises:
         UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
     """
     given = open_input(source, form, on_bad, dead_letter)
     if isinstance(given, LogReader):
-        if hold:
-            given.begin()
         return Prepared(given, 0, ends=False)
     frames = gathered(given)
     if hold:

@@ -265,14 +265,9 @@ class LogReader:
             raise UserError(f"{self.directory}: not an arrival log: {found}")
         facts = check_files(self.files, retired(self.directory).upto)
         self.arrival_given = arrivals_given(self.files[-1], facts[-1])
-        self._begun: Iterator[list[tuple[int, Frame]]] | None = None
 
     def __iter__(self) -> Iterator[Frame]:
         return self.of_sites(None)
-
-    def begin(self) -> None:
-        """Begins to read, in a thread, what ``of_sites(None)`` will give: call it next."""
-        self._begun = self._of_files(None)
 
     def rows(self) -> dict[str, int]:
         """The records of each site, by name; read from the frames' headers alone."""
@@ -293,8 +288,8 @@ class LogReader:
         """The frames of some sites alone, in order; None: of all."""
         arrived: dict[str, tuple[int, Path]] = {}
         types: dict[tuple[str, str], str] = {}
-        begun, self._begun = self._begun if sites is None else None, None
-        for file, of_file in zip(self.files, begun or self._of_files(sites), strict=True):
+        read = read_ahead(partial(_frames_of, file, sites) for file in self.files)
+        for file, of_file in zip(self.files, read, strict=True):
             for row, frame in of_file:
                 last, where = arrived.get(frame.site, (frame.first_arrival, file))
                 if frame.first_arrival < last:
@@ -305,9 +300,6 @@ class LogReader:
                 arrived[frame.site] = (frame.last_arrival, file)
                 _join_types(types, file, row, frame)
                 yield frame
-
-    def _of_files(self, sites: Collection[str] | None) -> Iterator[list[tuple[int, Frame]]]:
-        return read_ahead(partial(_frames_of, file, sites) for file in self.files)
 
     def one_by_one(self) -> Iterator[Frame]:
         """The same frames, each read when it is its turn: for who may need but the first few."""

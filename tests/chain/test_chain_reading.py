@@ -100,12 +100,10 @@ def test_no_more_than_two_files_are_held_before_their_turn(
     assert all(ahead <= done + 2 for done, ahead in enumerate(before))
 
 
-def test_what_was_begun_is_read_once(log: Path, read: list[Path]) -> None:
+def test_a_reading_reads_each_file_once(log: Path, read: list[Path]) -> None:
     reader = LogReader(log)
-    reader.begin()
     first = list(reader)
     assert read == reader.files
     assert [frame.batch for frame in reader] == [frame.batch for frame in first]
-    reader.begin()  # of all sites: it is no use to who asks for some
     assert list(reader.of_sites(["x"])) == []
     assert reader.rows() == {"main": FILES * IN_FILE}

@@ -66,13 +66,6 @@ def test_an_error_of_the_maker_comes_out_once_what_was_begun_is_written() -> Non
     assert seen == [1]
 
 
-def test_the_first_begins_before_anything_is_asked_for() -> None:
-    begun = threading.Event()
-    found = read_ahead([lambda: begun.set() or 1])
-    assert begun.wait(60)
-    assert list(found) == [1]
-
-
 def test_one_is_run_ahead_and_no_more() -> None:
     ran: list[int] = []
     done = [threading.Event() for _ in range(4)]
@@ -86,8 +79,7 @@ def test_one_is_run_ahead_and_no_more() -> None:
         return run
 
     found = read_ahead(map(job, range(4)))
-    assert done[0].wait(60)
-    assert ran == [0]
+    assert ran == []
     assert next(found) == 0
     assert done[1].wait(60)
     assert ran == [0, 1]
