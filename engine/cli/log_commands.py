@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,7 +14,6 @@ from msgspec.structs import replace
 
 from slackwater.edge_agent.errors import did_you_mean, json_out, print_stderr, visible
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.edge_agent.standard_streams import taking_name
 from slackwater.engine.cli.examples import epilog
 from slackwater.engine.cli.options import (
     BadLineOptions,
@@ -39,7 +37,7 @@ from slackwater.engine.log.input.input_read import InputRead
 from slackwater.engine.log.input.lines import STDIN
 from slackwater.engine.log.retention import forget
 from slackwater.engine.log.row_export import write_rows
-from slackwater.engine.log.whole_file import sync_folder
+from slackwater.engine.log.whole_file import sync_folder, whole_folder
 from slackwater.engine.output.export import text_out
 from slackwater.engine.output.json_lines import write_trace
 from slackwater.engine.server.merged_logs import ClockComparison, MergedLogs
@@ -268,24 +266,17 @@ def _write_log(
     log: InputRead | LogReader | MergedLogs, out: Path, *, quiet: bool
 ) -> tuple[int, int]:
     """Frames and records of the log, which takes its name only when it is complete."""
-    unfinished = out.with_name(f".{out.name}.importing")
     frames = records = 0
-    with taking_name(unfinished, out):
-        if unfinished.exists():
-            shutil.rmtree(unfinished)  # of an import that was cut off
-        try:
-            with (
-                _progress("importing", quiet=quiet) as watch,
-                LogWriter(unfinished, called=out) as writer,
-            ):
-                for frame in watch(log):
-                    writer.arrival_given = log.arrival_given
-                    writer.append(frame)
-                    frames += 1
-                    records += frame.rows
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+    with whole_folder(out) as unfinished:
+        with (
+            _progress("importing", quiet=quiet) as watch,
+            LogWriter(unfinished, called=out) as writer,
+        ):
+            for frame in watch(log):
+                writer.arrival_given = log.arrival_given
+                writer.append(frame)
+                frames += 1
+                records += frame.rows
         unfinished.rename(out)
     sync_folder(out.parent)
     return frames, records

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,6 +69,7 @@ from slackwater.engine.core.errors import UserError, need
 from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.java import need_spark, spark_lacks
 from slackwater.engine.hosts.pipeline import Advanced, Host
+from slackwater.engine.log.whole_file import whole_folder
 from slackwater.engine.scenario import Score
 
 Name = Annotated[
@@ -192,24 +192,15 @@ def simulate(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: exists already; choose a new folder")
     check_parents(out)
-    unfinished = out.absolute().with_name(f".{out.absolute().name}.simulating")
-    log = unfinished / "log"
-    try:
-        # The log's folder is the one that takes the name; the rest moves into it.
-        with taking_name(unfinished, out), taking_name(log, out):
-            if unfinished.exists():
-                shutil.rmtree(unfinished)  # of a simulation that was cut off
-            manifest = simulated(
-                scenario, options, unfinished, lambda what: watched(what, quiet=quiet)
-            )
-            for path in sorted(unfinished.iterdir()):
-                if path != log:
-                    path.rename(log / path.name)
-            if out.exists():
-                out.rmdir()
-            log.rename(out)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    # The log's folder is the one that takes the name; the rest moves into it.
+    with whole_folder(out) as unfinished, taking_name(log := unfinished / "log", out):
+        manifest = simulated(scenario, options, unfinished, lambda what: watched(what, quiet=quiet))
+        for path in sorted(unfinished.iterdir()):
+            if path != log:
+                path.rename(log / path.name)
+        if out.exists():
+            out.rmdir()
+        log.rename(out)
     if not quiet:
         typer.echo(f"{out}: hash {manifest['log_sha256']}")
 

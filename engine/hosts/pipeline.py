@@ -6,7 +6,6 @@ What the commands ``query``, ``order`` and ``run`` share. Heavy hosts load only 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ import pyarrow.compute as pc
 from msgspec import Struct, structs
 
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.standard_streams import taking_name
 from slackwater.engine.core.clocks.choice import Lane, UpcomingClocks
 from slackwater.engine.core.errors import SparkFailure, UserError
 from slackwater.engine.core.frame import (
@@ -61,7 +59,7 @@ from slackwater.engine.log.describe import describe
 from slackwater.engine.log.input.input_log import open_input
 from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm
 from slackwater.engine.log.input.numbering import CountedLane
-from slackwater.engine.log.whole_file import parquet_files, sync_folder
+from slackwater.engine.log.whole_file import parquet_files, sync_folder, whole_folder
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import is_order, parse_order
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore, sole_use
@@ -374,22 +372,17 @@ def prepare(
                 log_held, given.bad_count, given.counted, given.numbered, dated=given.dated,
                 nulls=+given.nulls,
             )  # fmt: skip
-    log, unfinished = work / "log", work / ".log.making"
-    try:
-        with taking_name(unfinished, log):
-            if unfinished.exists():
-                shutil.rmtree(unfinished)  # of a call that was cut off
-            with LogWriter(unfinished, called=log) as writer:
-                for frame in frames:
-                    writer.append(frame)
-                writer.arrival_given = given.arrival_given
-            if not log.exists():
-                unfinished.rename(log)
-                sync_folder(work)
-            elif _content(log) != _content(unfinished):
-                raise UserError(f"{log}: is the log of another input; choose another --work")
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    log = work / "log"
+    with whole_folder(log) as unfinished:
+        with LogWriter(unfinished, called=log) as writer:
+            for frame in frames:
+                writer.append(frame)
+            writer.arrival_given = given.arrival_given
+        if not log.exists():
+            unfinished.rename(log)
+            sync_folder(work)
+        elif _content(log) != _content(unfinished):
+            raise UserError(f"{log}: is the log of another input; choose another --work")
     return Prepared(
         LogReader(log), given.bad_count, given.counted, given.numbered, dated=given.dated,
         nulls=+given.nulls,

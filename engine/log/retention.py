@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +49,7 @@ from slackwater.engine.log.whole_file import (
     parquet_files,
     sync_folder,
     temporary,
+    whole_folder,
     write_parquet,
 )
 
@@ -84,16 +84,9 @@ def forget(log: Path, site: str, source: str) -> ForgottenStart:
         raise UserError(f"{former}: a former log is still there; remove it, or move it away")
     if not log.is_dir() or not (log_files(log) or retired(log).upto):
         raise UserError(f"{log}: is no arrival log, or has nothing in it")
-    made = log.with_name(f".{log.name}.forgetting")
-    with LogWriter(log):  # no server may write meanwhile
+    with LogWriter(log), whole_folder(log) as made:  # no server may write meanwhile
         newest = _newest(log, site, source)
-        if made.exists():
-            shutil.rmtree(made)  # of a call that was cut off
-        try:
-            records = _copied(log, made, (site, source), newest)
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
+        records = _copied(log, made, (site, source), newest)
         log.rename(former)
         made.rename(log)
         sync_folder(log.parent)

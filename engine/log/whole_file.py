@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -188,6 +189,22 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         unfinished.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Where the folder ``path`` is made until the block renames it.
+
+    What a call that was cut off has left there goes first, and whatever is there goes in the end.
+    """
+    unfinished = temporary(path.absolute())
+    try:
+        with taking_name(unfinished, path):
+            if unfinished.exists():
+                shutil.rmtree(unfinished)
+            yield unfinished
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:

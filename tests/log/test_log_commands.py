@@ -122,7 +122,7 @@ def test_bad_lines_are_skipped_counted_and_kept_beside_the_log(
 
 
 def test_an_import_that_was_cut_off_is_begun_anew(capsys: pytest.CaptureFixture[str]) -> None:
-    left = Path(".a.log.importing")
+    left = Path(".a.log.writing")
     left.mkdir()
     (left / "frames-000000000009.parquet").write_bytes(b"half")
     assert LogCommand(capsys, "import", "t.jsonl", "--out", "a.log").code == 0
