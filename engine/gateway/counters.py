@@ -124,13 +124,6 @@ class Counters:
         by = (number - newest) % modulus
         return newest + by - (modulus if by > modulus // 2 else 0)
 
-    def found(self, source: Source) -> tuple[CountedLane, ...]:
-        """What was found of the numbers of ``source`` since its start, by stream."""
-        if self._numbering is None:
-            return ()
-        streams = self._starts.get(source.key, {})
-        return self._numbering.found((*source.key, stream, 0) for stream in streams)
-
     def forget(self, source: Source) -> None:
         """Nothing of ``source`` is recorded, and it is gone."""
         self._spare += [(*source.key, stream, 0) for stream in self._starts.pop(source.key, {})]
