@@ -24,7 +24,6 @@ from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
 # likewise an alert's ``so_far1.type``.
 
 
-_BOUNDS: Final = ("least", "most")
 _EVENTS: Final = "events"
 _EVENT: Final = "event"
 
@@ -60,7 +59,7 @@ def _flat(name: str, values: pa.Array, events: int) -> Iterator[tuple[str, pa.Ar
         for place in range(events):
             yield from _flat(f"{one}{place + 1}", _element(values, place), events)
     else:
-        for place, end in enumerate(_BOUNDS):
+        for place, end in enumerate(BOUNDS):
             yield f"{name}.{end}", _element(values, place)
 
 
