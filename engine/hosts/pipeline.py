@@ -65,7 +65,7 @@ from slackwater.engine.order.registry import is_order, parse_order
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore, sole_use
 from slackwater.engine.output.run_writer import OutputPart, RunWriter
 from slackwater.engine.query import check_attributes
-from slackwater.engine.query.fields import named_attributes
+from slackwater.engine.query.fields import NO_TYPE, named_attributes
 from slackwater.engine.query.plan import Plan
 
 # Host of the chains without Spark: the same chains, one after another in this process.
@@ -501,6 +501,7 @@ _TYPES: Final = (
     (pa.types.is_boolean, "bool"),
     (pa.types.is_integer, "int"),
     (pa.types.is_floating, "float"),
+    (pa.types.is_null, NO_TYPE),
 )
 
 
@@ -512,7 +513,9 @@ def attribute_types(log: Path | Log, wanted: set[str]) -> dict[str, str]:
             if field.name.startswith(ATTR_PREFIX):
                 name = field.name.removeprefix(ATTR_PREFIX)
                 found = next((kind for of, kind in _TYPES if of(field.type)), "str")
-                known[name] = "float" if {known.get(name), found} == {"int", "float"} else found
-        if wanted <= known.keys():
+                before = known.get(name, NO_TYPE)
+                found = before if found == NO_TYPE else found
+                known[name] = "float" if {before, found} == {"int", "float"} else found
+        if all(known.get(name, NO_TYPE) != NO_TYPE for name in wanted):
             break
     return known

@@ -179,6 +179,10 @@ def rows_schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
         for field in frame.batch.schema:
             type_ = pa.string() if pa.types.is_dictionary(field.type) else field.type
             known = found.setdefault(field.name, type_)
+            if pa.types.is_null(known):  # says no type
+                known = found[field.name] = type_
+            if pa.types.is_null(type_):
+                continue
             site = where.setdefault(field.name, frame.site)
             if known == type_:
                 continue

@@ -44,6 +44,10 @@ from slackwater.engine.query.values import FUNCTIONS
 _P = TypeVar("_P")
 
 
+NO_TYPE: Final = "null"
+"""The type of an attribute that inputs have, of which no event has a value."""
+
+
 class ValueKind(StrEnum):
     """What is known about a value before any event was seen; the values are read in messages."""
 
@@ -84,6 +88,7 @@ KIND_OF_TYPE: Final = {
     "float": ValueKind.NUMBER,
     "bool": ValueKind.TRUTH,
     "str": ValueKind.TEXT,
+    NO_TYPE: ValueKind.ANY,
 }
 _NUMERIC: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 

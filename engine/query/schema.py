@@ -220,7 +220,7 @@ def _check_taken(
     plan: Plan, value: Expression, rule: str, wanted: set[ValueKind], known: Mapping[str, str]
 ) -> None:
     kind = _kind(value, known)
-    if kind not in wanted:
+    if kind not in {*wanted, ValueKind.ANY}:
         what = repr(value.name) if isinstance(value, Attribute) else "this"
         raise _about(plan, value, f"{what} is {kind}, and {rule}", to_take(kind, wanted, value))
 

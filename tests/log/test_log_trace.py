@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -151,7 +152,8 @@ def test_ids_are_numbers_or_text(tmp_path: Path) -> None:
 def test_null_means_absent(tmp_path: Path) -> None:
     fields = dict.fromkeys([name for name in r.RECORD_FIELDS if name != r.TS])
     (frame,) = read(tmp_path, {**fields, "ts": 1}, {"ts": 1, "attrs": {"v": None}})
-    assert frame.batch.schema.names == ["source", "seq", "ts", "arrival"]
+    assert frame.batch.schema.names == ["source", "seq", "ts", "arrival", "attrs.v"]
+    assert frame.batch.schema.field("attrs.v").type == pa.null()  # there, without any value
 
 
 def test_strings_that_look_like_keys_do_not_confuse(tmp_path: Path) -> None:

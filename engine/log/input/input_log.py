@@ -277,9 +277,14 @@ class SeveralRead(InputRead):
         return name.cast(STRING)
 
     def _fitting(self, path: str, attrs: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """The attributes that have values; one has one type in all files."""
-        kept = {name: column for name, column in attrs.items() if column.null_count < len(column)}
-        for name, column in kept.items():
+        """The attributes; one has one type in all files, or none where it has no values."""
+        fitting = {
+            name: column if column.null_count < len(column) else pa.nulls(len(column))
+            for name, column in attrs.items()
+        }
+        for name, column in fitting.items():
+            if pa.types.is_null(column.type):
+                continue
             batch = pa.RecordBatch.from_arrays([column], [ATTR_PREFIX + name])
             word = _WORDS[next(iter(attribute_types(batch).values()))]
             before, first = self._types.setdefault(name, (word, path))
@@ -288,7 +293,7 @@ class SeveralRead(InputRead):
                     f'{path}: attribute "{name}" is {word} here and {before} in {first}; leave it '
                     "out with --attrs, or say with --null which words are no values"
                 )
-        return kept
+        return fitting
 
     def _nothing(self) -> Exception:
         return UserError(f"{self.name}: no rows")

@@ -303,8 +303,11 @@ def own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` without the columns that say the same for every row (``engine.core.frame``)."""
-    kept = []
+    """``batch`` without the columns that say the same for every row (``engine.core.frame``).
+
+    Attributes stay, so that a query may ask for one that no row has a value of: untyped.
+    """
+    kept: dict[str, pa.Array] = {}
     for name in batch.schema.names:
         column = batch.column(name)
         if name in _ALWAYS:
@@ -320,5 +323,7 @@ def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
         else:
             says = column.null_count < len(column)
         if says:
-            kept.append(name)
-    return pa.RecordBatch.from_arrays([batch.column(name) for name in kept], names=kept)
+            kept[name] = column
+        elif name.startswith(ATTR_PREFIX):
+            kept[name] = pa.nulls(len(column))
+    return pa.RecordBatch.from_arrays(list(kept.values()), names=list(kept))

@@ -172,8 +172,7 @@ class TraceRead(InputRead):
             column, bad = self._types.column(keys, values, lines, f'attribute "{name}"')
             for one in bad:
                 faults.setdefault(one.line, one)
-            if column is not None:
-                columns[name] = column
+            columns[name] = pa.nulls(len(each)) if column is None else column
         return columns, list(faults.values())
 
 
