@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
+from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import Period, longest_workdays, unit_ns
 from slackwater.engine.query.analysis.checks import checked_plan, monitor_plan
 from slackwater.engine.query.analysis.conditions import fixed_length, length_of
@@ -33,7 +36,9 @@ from slackwater.engine.query.analysis.tlist import Restrictions
 from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, refuse
+from slackwater.engine.query.language.other_dialects import in_our_words
 from slackwater.engine.query.language.parse import parse
+from slackwater.engine.query.language.statements import statements
 from slackwater.engine.query.plan import (
     Attribute,
     Group,
@@ -51,6 +56,9 @@ from slackwater.engine.query.reference_tables import (
     read_lookups,
 )
 from slackwater.engine.query.shape import shape_of
+
+_ENDS: Final = (" WITHIN 10 s", " WINDOW TUMBLING 10 s")
+"""What statements of other languages lack here: how long events count together."""
 
 
 def query(
@@ -83,9 +91,30 @@ def read_query(
     Raises:
         UserError: the query is at fault.
     """
-    parsed = parse(text)
-    plan = analyse(parsed, text, time_unit, "q1" if name is None else name, tables)
+    try:
+        parsed = parse(text)
+        plan = analyse(parsed, text, time_unit, "q1" if name is None else name, tables)
+    except UserError as error:
+        instead = _statement_instead(text, time_unit, tables)
+        if not instead:
+            raise
+        raise UserError(f"{error}\n  write {instead}") from error
     return plan, isinstance(parsed, s.ExplainQuery)
+
+
+def _statement_instead(text: str, time_unit: str, tables: Tables) -> str:
+    """What ``text`` means in the words of another language, as it is written here; empty: no word
+    of one is in it, or what it means is none of our statements.
+    """
+    meant = in_our_words(text)
+    for end in ("", *_ENDS) if meant != " ".join(text.split()) else ():
+        try:
+            for one in statements(meant + end):
+                analyse(parse(one.text), one.text, time_unit, tables=tables)
+        except UserError:
+            continue  # something else is wrong, or missing
+        return meant + end
+    return ""
 
 
 def analyse(

@@ -7,6 +7,9 @@ that place would not tell them that the thing itself is there.
 from __future__ import annotations
 
 import re
+from calendar import timegm
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final, NamedTuple
 
 _PATTERN: Final = "a pattern is EVENT SEQ(A a, B+ b[]) WHERE ... WITHIN 10 s RETURN a.v"
@@ -17,6 +20,7 @@ _TUMBLING: Final = "windows side by side are WINDOW TUMBLING 10 s, behind GROUP 
 _ROWS: Final = "windows of so many events are WINDOW ROWS 100"
 _OVER: Final = "of the last 5 events of each group: GROUP BY g WINDOW ROWS 5 EVERY 1"
 _TOP: Final = "the first 3 groups of a window: ORDER BY sum(v) DESC LIMIT 3"
+_LISTED: Final = "name the attributes that rows shall have: SELECT a, b AS c"
 _EARLY: Final = "EMIT ON CHANGE, EMIT EARLY EVERY 1 s or, as without EMIT, ON CLOSE"
 _EVERY: Final = "each event begins a match of its own anyway"
 _SKIP: Final = "SKIP PAST LAST EVENT or SKIP TO NEXT"
@@ -33,6 +37,7 @@ _ONE_EACH: Final = "one statement for each grouping; all are answered in one pas
 _KEYS: Final = "the same value in all events of a match is PARTITION BY x"
 JOINS_ELSEWHERE: Final = {
     "cross": "a JOIN without ON has every pair within its time",
+    "asof": "the last one before: EVENT SEQ(B b, !B n, A a) WHERE b.k = a.k AND n.k = a.k",
     "semi": "a row for each pair: JOIN; what has no partner: ANTI JOIN",
     "outer": "write LEFT, RIGHT or FULL before it",
     "natural": "say which attributes are equal: JOIN b ON a.x = b.x",
@@ -51,7 +56,8 @@ AGGREGATES_ELSEWHERE: Final = {
     "ifthenelse": _SUM, "if": _SUM, "iif": _SUM, "countif": _SUM, "count_if": _SUM,
     "percentile": _SHARE, "percentile_cont": _SHARE, "approx_percentile": _SHARE,
     "stddev_pop": "stddev(v), which divides by n", "stddev_samp": "stddev(v), which divides by n",
-    "var_pop": "var(v), which divides by n", "var_samp": "var(v), which divides by n",
+    "variance": "var(v), which divides by n", "var_pop": "var(v), which divides by n",
+    "var_samp": "var(v), which divides by n",
     "first_value": "first(v)", "firstever": "first(v)", "any_value": "first(v)",
     "last_value": "last(v)", "lastever": "last(v)", "countever": "count(v)",
     "mean": "avg(v)", "average": "avg(v)", "rate": "count(*) / 10, of a window of 10 s",
@@ -86,6 +92,7 @@ _REMEDIES: Final = {
     "filter": f"count what holds: {_SUM}",
     "match_recognize": _PATTERN, "pattern": _PATTERN, "measures": _PATTERN, "define": _PATTERN,
     "top": _TOP,
+    "except": _LISTED, "exclude": _LISTED, "replace": _LISTED,
     "interval": _LENGTH, "timestamp": "a time is so many units since 1970: ts > 1700000000 s",
     "insert": "CREATE STREAM name AS SELECT ... gives results a name",
     "ilike": "upper(t) LIKE 'X%'", "rlike": _REGULAR, "similar": _REGULAR,
@@ -145,6 +152,10 @@ _IN_PATTERN: Final = "event|within|return|partition by"
 _HABITS: Final = tuple(_Habit(*each) for each in (
     ("", "^$", r"from\b", f"SELECT goes before FROM; {_PATTERN}"),
     ("", "^$", r"with\b", f"name the first one, and {_NEXT}"),
+    ("", "^$", r"(show|desc|describe|summarize|pragma)\b",
+     "slackwater look FILE says what there is: attributes, sources and times"),
+    ("", "^$", r"(delete|update|alter|drop|truncate|merge)\b",
+     "events stay as they came; WHERE says which a query takes"),
     ("", "^$", r"define\b", "streams and attributes are those of the input: leave it out"),
     ("", "^$", r"partition\b", "of a pattern it is PARTITION BY x, of a window GROUP BY x"),
     ("", "^$", r"(return|where|within|window)\b",
@@ -273,3 +284,163 @@ def _clause(before: str) -> tuple[str, str]:
     found = list(_CLAUSE.finditer(before))
     word, end = (found[-1].group(), found[-1].end()) if found else ("", 0)
     return " ".join(word.lower().split()), before[end:].strip().lower()[-_LOOKED_BACK:]
+
+
+# Whole statements in the words of another language, where it is plain how each part is said here.
+
+
+_REWRITTEN_MAX: Final = 2_000
+"""Characters; regular expressions take long for more."""
+_TIME: Final = r"(\d+\s*[a-z]+)"
+_NUMBERED: Final = (
+    r"(?:date_trunc\s*\(\s*'(?P<unit>\w+)'|time_bucket\s*\(\s*'?(?P<length>\d+\s*\w+)'?)"
+    r"\s*,\s*[\w.]+\s*\)"
+)
+"""What a time is cut to."""
+_BY: Final = r"\bGROUP\s+BY\s+(?P<keys>(?:\w+\s*,\s*)*)"
+_NO_FROM: Final = r"(?:(?!\bFROM\b).)*?"
+_FROM: Final = rf"(?:\s+FROM\s+(?P<stream>\w+)(?P<where>{_NO_FROM}))?\s*"
+_OVER_OF: Final = r"\s*OVER\s*\(\s*(?:PARTITION\s+BY\s+(?P<key>\w+)\s*)?(?:ORDER\s+BY\s+\w+\s*)?"
+_WHOLE: Final = r"(?:(?:tiny|small|big)?int(?:eger)?\d*|long)\b"
+_CAST: Final = r"\b(?:TRY_)?CAST\s*\(\s*([\w.]+)\s+AS\s+"
+_THREE: Final = r"\s*\(([^(),]*),([^(),]*),([^(),]*)\)"
+_TWO: Final = r"\s*\(([^(),]*),([^(),]*)\)"
+_NAMED: Final = {
+    "approx_quantile": "quantile", "quantile_cont": "quantile", "quantile_disc": "quantile",
+    "percentile": "quantile", "approx_percentile": "quantile", "arg_max": "max_by",
+    "arg_min": "min_by", "first_value": "first", "any_value": "first", "last_value": "last",
+    "mean": "avg", "average": "avg", "ifnull": "coalesce", "nvl": "coalesce", "isnull": "coalesce",
+    "ceiling": "ceil", "char_length": "length", "len": "length", "ucase": "upper",
+    "lcase": "lower", "stddev_pop": "stddev", "var_pop": "var",
+}  # fmt: skip
+"""Functions and aggregates that have another name alone."""
+
+
+def _window(found: re.Match[str]) -> str:
+    """GROUP BY what a time is cut to, as a window."""
+    of = found.groupdict()
+    length = of["length"] or f"1 {of['unit']}"
+    return f"{of.get('between', '')}GROUP BY {of['keys']} WINDOW TUMBLING {length}"
+
+
+def _of_group(found: re.Match[str]) -> str:
+    return f" GROUP BY {found['key']}" if found["key"] else ""
+
+
+def _seconds(found: re.Match[str]) -> str:
+    """An instant in UTC, as a query names it."""
+    try:
+        return f"{timegm(datetime.fromisoformat(found[1]).timetuple())} s"
+    except ValueError:
+        return found[0]  # no date
+
+
+def _neighbours(found: re.Match[str]) -> str:
+    """LAG and LEAD: windows of two events."""
+    of, lags = found["of"], found["word"].lower() != "lead"
+    names = ("previous", of) if lags else (of, "next")
+    values = (
+        f"first({of}) AS {names[0]}, last({of}) AS {names[1]}, last({of}) - first({of}) AS change"
+    )
+    stream = found["stream"] or "events"
+    return " ".join(("SELECT", values, "FROM", stream, _of_group(found), "WINDOW ROWS 2 EVERY 1"))
+
+
+def _stream(found: re.Match[str]) -> str:
+    """GROUP BY a value that is worked out, as a stream that has it."""
+    of = found.groupdict()
+    name = of.get("name") or "g"
+    items = of["items"].replace(of["value"], name)
+    known = rf"(?:{name}\b|\w+\((?:\*|\w+)\)|\s*,\s*|\s+AS\s+\w+)+\s*"
+    if not re.fullmatch(known, items, re.IGNORECASE):
+        return found[0]  # who knows which attributes it takes
+    taken = dict.fromkeys(re.findall(r"\((\w+)\)", items + of["tail"]))
+    made = ", ".join((*taken, f"{of['value']} AS {name}"))
+    stream = f"FROM {of['stream'] or 'events'}{of['where'] or ''}".rstrip()
+    return f"CREATE STREAM t AS SELECT {made} {stream}; " + " ".join(
+        ("SELECT", items, "FROM t GROUP BY", name, of["tail"])
+    )
+
+
+_WORDS_OF: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
+    (r"(?:\b(?:TIMESTAMP|DATE)\s*)?'(\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?)Z?'", _seconds),
+    (r"\bINTERVAL\s+'?(\d+)'?\s*([a-z]+)'?", r"\1 \2"),
+    (rf"\b(TUMBLING|SESSION|SLIDING|EVERY|WITHIN)\s*'{_TIME}'", r"\1 \2"),
+    (rf"\b(TUMBLING|SESSION)\s*\(\s*(?:SIZE|GAP|OF)?\s*{_TIME}\s*\)", r"\1 \2"),
+    (r"\b(TUMBLING|SESSION)\s+(?:SIZE|(?:WITH\s+)?GAP|OF)\s+(\d)", r"\1 \2"),
+    ((rf"\b(?:HOPPING|SLIDING)\s*\(?\s*(?:SIZE\s+)?{_TIME}\s*,?\s*"
+      rf"(?:ADVANCE\s+BY|ADVANCE|SLIDE|HOP|BY|STEP|EVERY)?\s*{_TIME}\s*\)?"),
+     r"SLIDING \1 EVERY \2"),
+    ((r"(?:\bTABLE\s*\(\s*)?\bTUMBLE\s*\(\s*TABLE\s+(\w+)\s*,\s*DESCRIPTOR\s*\(\s*\w+\s*\)\s*,"
+      rf"\s*{_TIME}\s*\)\s*\)?"), r"\1 WINDOW TUMBLING \2"),
+    (rf"\bTUMBLE\s*\(\s*(?:\w+\s*,\s*)?{_TIME}\s*\)", r"WINDOW TUMBLING \1"),
+    (rf"\bSESSION\s*\(\s*\w+\s*,\s*{_TIME}\s*\)", r"WINDOW SESSION \1"),
+    (rf"\bHOP\s*\(\s*\w+\s*,\s*{_TIME}\s*,\s*{_TIME}\s*\)", r"WINDOW SLIDING \2 EVERY \1"),
+    (rf"{_NUMBERED}\s+AS\s+(?P<name>\w+)\s*,?\s*(?P<between>.*?){_BY}(?:(?P=name)|1)\b", _window),
+    ((rf"{_NUMBERED}\s*,?\s*(?P<between>\S.*?){_BY}"
+      r"(?:(?:date_trunc|time_bucket)\s*\([^()]*\)|1\b)"), _window),
+    (rf"{_BY}{_NUMBERED}", _window),
+    (r"\bwindow_(?:start|end)\b\s*,?", ""),
+    (r",\s*(?=WINDOW\b|HAVING\b|FROM\b|$)", " "),
+    (r"\bGROUP\s+BY\s*(?=$|WINDOW\b|HAVING\b)", ""),
+    (rf"{_CAST}{_WHOLE}\s*\)", r"round(\1)"),
+    (rf"{_CAST}[\w ]+(?:\([\d, ]+\))?\s*\)", r"\1"),
+    (rf"([\w.]+)::{_WHOLE}", r"round(\1)"),
+    (r"([\w.]+)::\w+", r"\1"),
+    ((r"\bpercentile_(?:cont|disc)\s*\(\s*([\d.]+)\s*\)\s*WITHIN\s+GROUP\s*\(\s*ORDER\s+BY\s+"
+      r"([\w.]+)(?:\s+ASC)?\s*\)"), r"quantile(\2, \1)"),
+    ((rf"^SELECT\b{_NO_FROM}\b(?P<word>LAG|PREV|LEAD)\s*\(\s*(?P<of>\w+)\s*(?:,\s*1\s*)?\)"
+      rf"(?:{_OVER_OF}\))?{_NO_FROM}(?:\s+FROM\s+(?P<stream>\w+))?\s*$"), _neighbours),
+    ((rf"{_OVER_OF}ROWS\s+(?:BETWEEN\s+)?(?P<rows>\d{{1,4}})\s+PRECEDING"
+      r"(?:\s+AND\s+CURRENT\s+ROW)?\s*\)(?P<rest>.*)$"),
+     lambda found: (
+         f"{found['rest']}{_of_group(found)} WINDOW ROWS {int(found['rows']) + 1} EVERY 1")),
+    (rf"\b(?:if|iif|iff|ifThenElse){_THREE}", r"CASE WHEN \1 THEN \2 ELSE \3 END"),
+    (r"\b(?:power|pow)\s*\(\s*([\w.]+)\s*,\s*2\s*\)", r"(\1 * \1)"),
+    (r"\b(?:power|pow)\s*\(\s*([\w.]+)\s*,\s*3\s*\)", r"(\1 * \1 * \1)"),
+    (r"([\w.]+)\s*(?:\*\*|\^)\s*2\b", r"(\1 * \1)"),
+    (rf"\bmod{_TWO}", r"(\1 % \2)"),
+    (rf"\bnullif{_TWO}", r"CASE WHEN \1 = \2 THEN NULL ELSE \1 END"),
+    (r"\bcount\s*\(\s*\*\s*\)\s*FILTER\s*\(\s*WHERE\s+([^()]*)\)",
+     r"sum(CASE WHEN \1 THEN 1 ELSE 0 END)"),
+    (r"\bcount_?if\s*\(([^(),]*)\)", r"sum(CASE WHEN \1 THEN 1 ELSE 0 END)"),
+    (r"\b(sum|avg|min|max|count)\s*\(([\w.]+)\)\s*FILTER\s*\(\s*WHERE\s+([^()]*)\)",
+     r"\1(CASE WHEN \3 THEN \2 ELSE NULL END)"),
+    (rf"\b({'|'.join(_NAMED)})(?=\s*\()", lambda found: _NAMED[found[1].lower()]),
+    (r"\bEXTRACT\s*\(\s*(\w+)\s+FROM\s+ts\s*\)", r"\1(raw_ts)"),
+    (r"\bdate_part\s*\(\s*'(\w+)'\s*,\s*ts\s*\)", r"\1(raw_ts)"),
+    (r"([\w.]+)\s+(?:~|RLIKE|REGEXP)\s*('[^']*')", r"regexp_like(\1, \2)"),
+    (r"([\w.]+)\s+ILIKE\s+('[^']*')",
+     lambda found: f"upper({found[1]}) LIKE {found[2].upper()}"),
+    (r"\bFROM\s+(\w+)\s+JOIN\s+(\w+)\s+USING\s*\(\s*(\w+)\s*\)",
+     r"FROM \1 JOIN \2 ON \1.\3 = \2.\3"),
+    ((r"\bFROM\s+(\w+)\s+(?:AS\s+)?(\w+)((?:\s+(?:INNER|LEFT|RIGHT|FULL|ANTI))?\s+JOIN)\s+(\w+)\s+"
+      r"(?:AS\s+)?(\w+)\s+USING\s*\(\s*(\w+)\s*\)"), r"FROM \1 \2\3 \4 \5 ON \2.\6 = \5.\6"),
+    (r"\bFROM\s+(\w+)\s+(?:AS\s+)?(\w+)\s*,\s*(\w+)\s+(?:AS\s+)?(\w+)\s+WHERE\b",
+     r"FROM \1 \2 JOIN \3 \4 ON"),
+    (r"\(\(([\w.]+(?: \* [\w.]+)+)\)\)", r"(\1)"),
+    (r"\bbool_or\s*\(([^()]*)\)", r"max(CASE WHEN \1 THEN 1 ELSE 0 END)"),
+    (r"\bbool_and\s*\(([^()]*)\)", r"min(CASE WHEN \1 THEN 1 ELSE 0 END)"),
+    (r"\bAS\s+'(\w+)'", r"AS \1"),
+    (r"^SELECT\s+(\w+)\s*,(.*\bGROUP\s+BY\s+)(?:1|ALL)\b", r"SELECT \1,\2\1"),
+    (r"^SELECT\s+DISTINCT\s+(\w+)(.*)$", r"SELECT \1, count(*)\2 GROUP BY \1"),
+    (r"\b(?!END\b)(\w+)\s+AS\s+(\w+)\b(.*\bGROUP\s+BY\s+(?:\w+\s*,\s*)*)\2\b", r"\1\3\1"),
+    ((r"^SELECT\s+(?P<value>CASE\b.*?\bEND|[\w.]+\s*[-+*/%]\s*[\w.]+|\w+\s*\([^()]*\))\s+AS\s+"
+      rf"(?P<name>\w+)\s*,\s*(?P<items>{_NO_FROM}){_FROM}\bGROUP\s+BY\s+(?P=name)\b(?P<tail>.*)$"),
+     _stream),
+    ((rf"^SELECT\s+(?P<items>{_NO_FROM}){_FROM}\bGROUP\s+BY\s+"
+      r"(?P<value>CASE\b.*?\bEND|\w+\s*\([^()]*\))(?P<tail>.*)$"), _stream),
+)  # fmt: skip
+
+
+def in_our_words(text: str) -> str:
+    """``text`` with what other languages say put as it is said here, as far as that is plain.
+
+    >>> in_our_words("SELECT avg(v::int) FROM s WINDOW TUMBLING (SIZE 5 MINUTES)")
+    'SELECT avg(round(v)) FROM s WINDOW TUMBLING 5 MINUTES'
+    """
+    text = " ".join(text.split())
+    plain = len(text) <= _REWRITTEN_MAX and "--" not in text  # a comment ends with its line
+    for pattern, made in _WORDS_OF if plain else ():
+        text = " ".join(re.sub(pattern, made, text, flags=re.IGNORECASE).split())
+    return text
