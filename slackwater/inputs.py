@@ -183,7 +183,7 @@ def read(
         skip_lines: of CSV, before its header; comments (``#``, ``//``) are passed over anyway.
         null: texts that are no values.
         on_short: rows of CSV with too few values are ``bad``, or end with ``null``.
-        date: of times that are a time of day alone.
+        date: of times of day alone; of ``3/1/2026`` it is ``month-first`` or ``day-first``.
         encoding: of text that is not UTF-8, as ``cp1252``.
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file for those skipped.

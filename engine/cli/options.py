@@ -247,7 +247,11 @@ class InputOptions:
         typer.Option(metavar="|".join(ON_SHORT), help="What rows of CSV are that lack values."),
     ] = "bad"
     date: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Of times of day alone, as 2026-03-01.")
+        str | None,
+        typer.Option(
+            metavar="DATE",
+            help="Of times of day alone, as 2026-03-01; of 3/1/2026 month-first or day-first.",
+        ),
     ] = None
     encoding: Annotated[
         str | None,

@@ -391,7 +391,7 @@ def test_nulls_of_each_column_are_counted(here: Path, cli: Callable[..., Any]) -
 
 
 NO_TIME = "is not an integer, nor a time such as"
-EITHER = "day and month come in either order; write the year first"
+EITHER = "day and month come in either order; --date "
 
 
 @pytest.mark.parametrize(
@@ -426,3 +426,38 @@ def test_texts_without_digits_are_no_times(here: Path, cli: Callable[..., Any]) 
     assert 'no column is "ts", the event time; say which' in cli("look", "t.csv").out
     (here / "u.csv").write_text("time,at_station,v\nround 1,2026-03-01T08:00Z,1\n")
     assert "--map ts=at_station" in cli("look", "u.csv").out
+
+
+@pytest.mark.parametrize(
+    ("written", "order", "month", "time"),
+    [
+        ("3/1/2026 09:05:00", "month-first", 3, "09:05:00"),
+        ("3/1/2026 9:05", "day-first", 1, "09:05:00"),
+        ("03-01-26 09:05:07.5", "month-first", 3, "09:05:07.500"),
+        ("3/1/2026, 9:05:00", "day-first", 1, "09:05:00"),
+        ("3/1/2026 9:05 PM", "day-first", 1, "21:05:00"),
+        ("3/1/2026 9:05:00 PM", "month-first", 3, "21:05:00"),
+        ("03/01/2026", "day-first", 1, "00:00:00"),
+    ],
+)
+def test_dates_with_slashes_are_read_as_date_says(
+    written: str, order: str, month: int, time: str, here: Path, cli: Callable[..., Any]
+) -> None:
+    (here / "d.csv").write_text(f'time,v\n"{written}",1\n')
+    run = cli("query", "SELECT v", "--input", "d.csv", "--map", "ts=time", "--date", order)
+    (event,) = run.lines[0]["events"]
+    day = f"2026-{month:02}-{4 - month:02}"
+    assert event["ts"] == f"{day}T{time}Z"
+
+
+def test_a_day_beyond_12_says_its_order_and_look_takes_it(
+    here: Path, cli: Callable[..., Any]
+) -> None:
+    (here / "d.csv").write_text("time,v\n03/14/2026 10:00,1\n03/15/2026 10:05,2\n")
+    assert "--date month-first" in cli("look", "d.csv").out.splitlines()[-1]
+    run = cli("query", "SELECT v", "--input", "d.csv", "--map", "ts=time", "--date", "day-first")
+    assert run.code == 2
+    assert "--date month-first reads it" in run.err
+    run = cli("look", "d.csv", "--date", "mdy")
+    assert "write year, month and day" in run.err
+    assert "month-first or day-first" in run.err

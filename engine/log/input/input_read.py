@@ -230,7 +230,8 @@ class InputForm(Struct, frozen=True):
     ``named_by_file``: record fields that the names of the files give. ``format``: of ``FORMATS``;
     None: seen from the content. ``skip_lines``: before the first one that counts. ``nulls``: texts
     that are no values. ``on_short``: rows of CSV with fewer values than columns are ``bad``, or
-    end with nulls (``null``). ``date``: of times that are a time of day alone. ``encoding``: of
+    end with nulls (``null``). ``date``: of times that are a time of day alone, or how
+    ``3/1/2026`` is read (``month-first``, ``day-first``). ``encoding``: of
     text; None: UTF-8, or UTF-16 with its mark.
     """
 

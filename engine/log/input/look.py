@@ -80,7 +80,7 @@ _BLOCK_BYTES: Final = 1 << 20
 _LETTER: Final = re.compile(r"[^\x00-\x7f]")
 _STRANGE: Final = re.compile("[\udc80-\udcff]")
 _REMEDIES: Final = re.compile(
-    rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short|format) ([a-z]+)"
+    rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short|format|date(?= \S+ reads)) ([a-z-]+)"
 )
 """Options that a refusal names with their value."""
 _TAKES: Final = re.compile(r"--map ([a-z_]+)=([a-z_]+) takes it as")

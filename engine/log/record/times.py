@@ -55,6 +55,16 @@ _REWRITTEN: Final = (
     (r"(:[0-9]{2}(?:\.[0-9]+)?) ?(?:z|UTC|GMT)$", r"\1Z"),
     (r"(:[0-9]{2}(?:\.[0-9]+)?) ([+-][0-9]{2})", r"\1\2"),
 )
+_PADDED: Final = (
+    (r"^([0-9][/-])", r"0\1"),
+    (r"^([0-9]{2}[/-])([0-9][/-])", r"\10\2"),
+    (r"^([0-9]{2}[/-][0-9]{2}[/-])([0-9]{2})( |T|,|$)", r"\120\2\3"),
+)
+_SLASHED: Final = {
+    order: (*_PADDED, (r"^([0-9]{2})[/-]([0-9]{2})[/-]([0-9]{4})(?:,? +|T|$)", written))
+    for order, written in (("month-first", r"\3-\1-\2 "), ("day-first", r"\3-\2-\1 "))
+}
+"""How dates with slashes are read, as ``--date`` says it."""
 Faults = dict[int, str]
 
 
@@ -68,7 +78,8 @@ def instants_of(
             ``31.12.2026 23:59:59``, ``12/31/2026 11:59:59 PM``. A second 60 is the first of
             the next minute.
         zone: of those that name none; None: UTC.
-        date: of those that are a time of day alone; None: they are no instants.
+        date: of those that are a time of day alone; None: they are no instants. Or the order in
+            dates with slashes, ``month-first`` or ``day-first``; None: they are no instants.
 
     Returns:
         the ns, and a reason for each row that gives none; ``""``: it is no instant at all.
@@ -96,14 +107,14 @@ def _as_iso(texts: pa.Array, date: str | None) -> tuple[pa.Array, pa.Array | Non
     if pc.all(pc.match_substring_regex(texts, _ISO)).as_py() is not False:
         return texts, None
     plain = texts
-    if date is not None:
+    if date is not None and date not in _SLASHED:
         plain = pc.replace_substring_regex(plain, _TIME_OF_DAY, rf"{date} \1")
-    plain = _american(plain)
+    plain = _american(plain, day_first=date == "day-first")
     added = [
         pc.multiply(pc.match_substring_regex(plain, pattern).cast(pa.int64()), ns)
         for pattern, ns in ((_LEAP, _NS_PER_S), (_ROUNDED_UP, 1))
     ]
-    for pattern, written in _REWRITTEN:
+    for pattern, written in (*_SLASHED.get(date or "", ()), *_REWRITTEN):
         plain = pc.replace_substring_regex(plain, pattern, written)
     return plain, pc.add(*added)
 
@@ -124,7 +135,7 @@ def _numbers_alone(texts: pa.Array) -> tuple[pa.Array, Faults]:
     return _only(texts, fine), dict.fromkeys(np.flatnonzero(~fine).tolist(), "is not a number")
 
 
-def _american(texts: pa.Array) -> pa.Array:
+def _american(texts: pa.Array, *, day_first: bool) -> pa.Array:
     """``12/31/2026 11:59:59 PM`` as ``2026-12-31 23:59:59``; others as they are."""
     parts = pc.extract_regex(texts, _AMERICAN)
     if parts.null_count == len(parts):
@@ -137,6 +148,7 @@ def _american(texts: pa.Array) -> pa.Array:
         pc.utf8_lpad(each, 2, "0")
         for each in (parts.field("month"), parts.field("day"), hour.cast(pa.string()))
     )
+    month, day = (day, month) if day_first else (month, day)
     day = pc.binary_join_element_wise(parts.field("year"), month, day, "-")
     time = pc.binary_join_element_wise(hours, parts.field("rest"), "")
     return pc.if_else(right, pc.binary_join_element_wise(day, time, " "), texts)
@@ -206,7 +218,7 @@ _LINES_SHOWN: Final = 3
 INSTANTS: Final = (r.TS, r.TE, r.ARRIVAL)
 """Times that are dates; the others are durations."""
 NOT_TIME: Final = "is not an integer, nor a time such as 2026-03-01T12:00:00Z"
-_EITHER_WAY: Final = re.compile(r"[0-9]{1,2}([/-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})\b.*")
+_EITHER_WAY: Final = re.compile(r"([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4}|[0-9]{2})\b.*")
 FRACTION_OF_NS: Final = (
     "write whole numbers in a finer --time-unit, or give the --time-unit that it is in"
 )
@@ -219,7 +231,8 @@ class Times:
         name: the input, for messages.
         unit: of numbers; None: ns, unless the first numbers look like dates in another unit.
         zone: of texts and timestamps without one, as ``Europe/Berlin``; None: UTC.
-        date: of texts that are a time of day alone, as ``2026-03-01``.
+        date: of texts that are a time of day alone, as ``2026-03-01``; or ``month-first`` or
+            ``day-first``, of dates with slashes.
 
     Raises:
         UserError: unknown unit or zone, or no date.
@@ -232,8 +245,11 @@ class Times:
         self.unit_ns = unit_ns(unit) if unit else NS_PER[DEFAULT_UNIT]
         self.zone = zone
         self.date = date
-        if date is not None and not _is_day(date):
-            raise UserError(f"--date {date}: write year, month and day, as in --date 2026-03-01")
+        if date is not None and date not in _SLASHED and not _is_day(date):
+            raise UserError(
+                f"--date {date}: write year, month and day, as in --date 2026-03-01; or of dates "
+                f"with slashes {' or '.join(_SLASHED)}"
+            )
         self.dated = False
         """Whether some time so far was a date: a text or a timestamp, no number."""
         self._unit_given = unit is not None
@@ -477,9 +493,18 @@ class Times:
 
 def _no_time(text: str) -> str:
     """Why ``text`` is no instant."""
-    if _EITHER_WAY.fullmatch(text):
-        return f"{NOT_TIME}: day and month come in either order; write the year first"
-    return NOT_TIME
+    slashed = _EITHER_WAY.fullmatch(text)
+    if slashed is None:
+        return NOT_TIME
+    known = [
+        order for order, month in zip(_SLASHED, slashed.groups(), strict=False) if int(month) <= 12
+    ]
+    remedy = (
+        f"--date {known[0]} reads it"
+        if len(known) == 1
+        else f"--date says it: {' or '.join(_SLASHED)}"
+    )
+    return f"{NOT_TIME}: day and month come in either order; {remedy}"
 
 
 def _lines(numbers: np.ndarray) -> str:
