@@ -35,7 +35,7 @@ class ArrowTable(Protocol):
 
 Columns = Mapping[str, Sequence[object]]
 PathLike = str | os.PathLike[str]
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Mapping[str, object]] | Iterator[Mapping[str, object]]
 Source = PathLike | Sequence[PathLike] | ArrowTable | Columns | Rows
 
 

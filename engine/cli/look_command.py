@@ -232,7 +232,7 @@ def _table(columns: Sequence[Column], summary: LogSummary | None) -> Table:
     rows = []
     for each in columns:
         role = "left out" if each.type in UNFIT else f"attribute{_nulls(each, summary)}"
-        role = role if each.field is None else f"{each.field} ({each.why})"
+        role = f"{each.field or role} ({each.why})" if each.why else each.field or role
         rows.append((each.name, each.type, role, ", ".join(each.samples)))
     return table_of(("column", "type", "is", "samples"), rows, box=None, padding=(0, 2, 0, 2))
 

@@ -72,11 +72,23 @@ def test_rows_as_dicts_may_lack_keys_and_have_attributes_beside_the_fields() -> 
         (pl.LazyFrame({"ts": [1]}), r"not LazyFrame; collect\(\) it first"),
         ([], "a list of dicts, not an empty list"),
         ([7], "a list of dicts, not list"),
+        (iter([]), "a list of dicts, not an empty list"),
+        (iter([{"ts": 1}, 5]), "table: row 2: each row must be a dict: 5"),
+        (
+            pl.DataFrame({"ts": [1]}).with_columns(v=pl.lit(1, pl.Int128)),
+            "cast such columns first, as to Int64 or Float64",
+        ),
     ],
 )
 def test_rows_that_are_none_are_refused(rows: Any, said: str) -> None:
     with pytest.raises(slackwater.UserError, match=said):
         slackwater.read(rows)
+
+
+def test_dicts_may_come_from_a_generator() -> None:
+    rows = ({"type": "AB"[at % 2], "ts": at, "v": at} for at in range(4))
+    (found,) = slackwater.query(rows, "SELECT sum(v) AS v, count(*) AS n WINDOW TUMBLING 5")
+    assert found["value"] == {"v": 6, "n": 4}
 
 
 def test_a_table_is_asked_without_a_read_before() -> None:

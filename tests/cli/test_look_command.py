@@ -176,7 +176,9 @@ def test_structs_and_instants_beyond_ns_are_shown(here: Path, cli: Callable[...,
     pq.write_table(table, here / "t.parquet")
     found = json.loads(cli("look", "t.parquet", "--json").out)
     assert [each["name"] for each in found["columns"]] == ["ts", "at.x", "until"]
-    assert "is beyond 292 years in nanoseconds" in found["fault"]
+    assert found["fault"] is None
+    assert "is beyond 292 years in nanoseconds" in found["columns"][2]["why"]
+    assert found["command"].endswith("--attrs at.x")
 
 
 def test_a_log_is_looked_at_as_it_is(here: Path, cli: Callable[..., Any]) -> None:
@@ -461,3 +463,23 @@ def test_a_day_beyond_12_says_its_order_and_look_takes_it(
     run = cli("look", "d.csv", "--date", "mdy")
     assert "write year, month and day" in run.err
     assert "month-first or day-first" in run.err
+
+
+@pytest.mark.parametrize(
+    ("record", "attrs"),
+    [
+        ({"v": 1.5, "x": 2**70}, "v"),
+        ({"v": 1.5, "a_b": 1, "a": {"b": 2}}, "v"),
+        ({"v": 1.5, "x": {"y": 2**64, "z": 3}, "w": -(2**64)}, "v,x.z"),
+    ],
+)
+def test_attributes_that_cannot_be_read_in_any_row_are_left_out(
+    record: dict[str, Any], attrs: str, here: Path, cli: Callable[..., Any]
+) -> None:
+    rows = [json.dumps({"ts": at, **record}) + "\n" for at in (1, 2, 3)]
+    (here / "t.jsonl").write_text("".join(rows))
+    shown = cli("look", "t.jsonl").out
+    command = next(line for line in shown.splitlines() if "slackwater query" in line)
+    assert command.endswith(f"--attrs {attrs}")
+    run = cli(*shlex.split(command)[1:])
+    assert (run.code, run.lines[0]["value"]["avg(v)"]) == (0, 1.5)

@@ -83,6 +83,8 @@ _REMEDIES: Final = re.compile(
     rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short|format|date(?= \S+ reads)) ([a-z-]+)"
 )
 """Options that a refusal names with their value."""
+_NAMED: Final = re.compile(r'\b(?:attribute|column|key) "([^"]+)"')
+"""What a refusal says of a value names it so."""
 _TAKES: Final = re.compile(r"--map ([a-z_]+)=([a-z_]+) takes it as")
 
 
@@ -155,25 +157,30 @@ def look(sources: Sequence[str], given: InputForm, copying: Copying = silent) ->
     if len(files) > 1 and not given.named_by_file:
         by_file = _named_by_files(columns, alike=len(shared) == len(columns))
         found.form = replace(found.form, named_by_file=by_file)
+    _try(found, files, lambda fault: _repaired(found.form, fault))
+    if found.form.format != form.format:
+        again = look(sources, replace(given, format=found.form.format), copying)
+        again.options[:0] = ["--format", str(found.form.format)]
+        return again
     found.options = options_of(given, found.form)
+    if found.fault and not _skip_bad(found, files):
+        _try(found, files, lambda fault: _without(found, fault))
+        found.options = options_of(given, found.form)
+    return found
+
+
+def _try(found: Look, files: Sequence[str], repaired: Callable[[str], InputForm]) -> None:
+    """Reads the input, each time with the form that ``repaired`` makes of the last refusal."""
     for _ in range(_TRIES):
         try:
             found.summary, found.fault = describe(open_input(files, found.form)), None
         except UserError as error:
             found.fault = str(error)
-            better = _repaired(found.form, found.fault)
-            if better == found.form:
-                break
-            if better.format != found.form.format:
-                again = look(sources, replace(given, format=better.format), copying)
-                again.options[:0] = ["--format", str(better.format)]
-                return again
-            found.form = better
-            found.options = options_of(given, better)
+            before, found.form = found.form, repaired(found.fault)
+            if found.form == before or found.form.format != before.format:
+                return
         else:
-            return found
-    _skip_bad(found, files)
-    return found
+            return
 
 
 def _encoding_of(files: Sequence[str], kind: InputKind) -> str | None:
@@ -194,16 +201,28 @@ def _encoding_of(files: Sequence[str], kind: InputKind) -> str | None:
     return _WINDOWS if strange > letters else None
 
 
-def _skip_bad(found: Look, files: Sequence[str]) -> None:
-    """Looks at the good lines, unless the bad ones are more."""
+def _skip_bad(found: Look, files: Sequence[str]) -> bool:
+    """Looks at the good lines, unless the bad ones are more; whether it did."""
     rest = open_input(files, found.form, "skip")
     try:
         summary = describe(rest)
     except UserError:
-        return
-    if rest.bad_count <= summary.records:
-        found.summary, found.skipped = summary, rest.bad_count
-        found.options.extend(("--on-bad", "skip"))
+        return False
+    if rest.bad_count > summary.records:
+        return False
+    found.summary, found.skipped = summary, rest.bad_count
+    found.options.extend(("--on-bad", "skip"))
+    return True
+
+
+def _without(found: Look, fault: str) -> InputForm:
+    """The form that leaves out the attributes which a refusal names."""
+    named = set(_NAMED.findall(fault))
+    for each in found.columns:
+        if each.field is None and named & {each.name, each.attribute}:
+            each.type, each.why = UNFIT[-1], fault.partition(": ")[2]
+    attrs = [each.name for each in found.columns if each.field is None and each.type not in UNFIT]
+    return replace(found.form, attrs=attrs) if named else found.form
 
 
 def options_of(given: InputForm, form: InputForm) -> list[str]:

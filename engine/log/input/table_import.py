@@ -5,7 +5,7 @@ ones, in memory or a file, that queries read beside the events.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +33,10 @@ def as_arrow(source: Any) -> pa.Table:
     """``source`` as an Arrow table, without a copy where the types allow it.
 
     Args:
-        source: an Arrow table or batch, columns by name, rows as dicts (with ``attrs`` nested, or
-            beside the fields), a DataFrame of pandas (its index is a column, unless it has no name
-            and only counts) or polars, or another that has Arrow's PyCapsule interface.
+        source: an Arrow table or batch, columns by name, rows as dicts, listed or from a generator
+            (with ``attrs`` nested, or beside the fields), a DataFrame of pandas (its index is a
+            column, unless it has no name and only counts) or polars, or another that has Arrow's
+            PyCapsule interface.
 
     Raises:
         UserError: it is none of these, is an empty list, or Arrow cannot hold a column or a name.
@@ -44,6 +45,8 @@ def as_arrow(source: Any) -> pa.Table:
         return source
     pandas = sys.modules.get("pandas")  # who has such a frame has imported it
     try:
+        if isinstance(source, Iterator):
+            source = list(source)
         if isinstance(source, Mapping):
             return pa.table(dict(source))
         if isinstance(source, Sequence) and source and isinstance(source[0], Mapping):
@@ -59,12 +62,14 @@ def as_arrow(source: Any) -> pa.Table:
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return pa.table(source)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{InputKind.TABLE}: Arrow cannot hold it: {error}") from error
+        said = f"Arrow cannot hold it: {error}; cast such columns first, as to Int64 or Float64"
+        raise UserError(f"{InputKind.TABLE}: {said}") from error
     empty = isinstance(source, list) and not source
     hint = "; collect() it first" if hasattr(source, "collect") else ""
     raise UserError(
-        "an input is a path or several, a table (Arrow, pandas, polars), a dict of columns or a "
-        f"list of dicts, not {'an empty list' if empty else type(source).__name__}{hint}"
+        "an input is a path or several, a table (Arrow, pandas, polars), a dict of columns, a "
+        "generator or a list of dicts, not "
+        f"{'an empty list' if empty else type(source).__name__}{hint}"
     )
 
 
