@@ -93,7 +93,8 @@ def _check_window(plan: WindowPlan, known: Mapping[str, str]) -> None:
                 message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
                 if named is aggregate.by:
                     message = f"{named.name!r} is text, and {aggregate.function} goes by numbers"
-                raise refuse_named(plan, named, message, f"count({named.name}) counts its values")
+                hint = f"count({named.name}) counts its values; one that is no number makes it text"
+                raise refuse_named(plan, named, message, hint)
 
 
 def _with_tables(plan: OwnPlan, known: Mapping[str, str]) -> Mapping[str, str]:

@@ -510,3 +510,45 @@ def test_case_29_metadata_two_columns_short_rows_and_1970(second: Callable[..., 
     ran = second("case-29-obs.csv", question=question)
     found = {ran.at(row["window"]["start"]): row["value"]["n"] for row in ran.rows}
     assert found == {instant("2020-11-24T16:32:00Z"): 2}
+
+
+@pytest.mark.parametrize(
+    ("sign", "texts", "sum_"),
+    [
+        (",", ('"1,000.5"', "20.25", "3"), 1023.75),
+        (",", ('"-1,234,567"', '"+1,000.00"', "0"), -1_233_567.0),
+        (";", ("1.000,5", "20,25", "3"), 1023.75),
+        (";", ("1,000.5", "20.25", "3"), 1023.75),
+        (";", ("1,200", "3,5"), 4.7),
+    ],
+)
+def test_signs_between_thousands_are_read_where_they_are_plain(
+    sign: str, texts: tuple[str, ...], sum_: float, here: Path, cli: Callable[..., Any]
+) -> None:
+    rows = [f"{at}{sign}{text}\n" for at, text in enumerate(texts)]
+    (here / "t.csv").write_text(f"ts{sign}v\n" + "".join(rows))
+    run = cli("query", "SELECT sum(v) AS s WINDOW TUMBLING 10", "--input", "t.csv")
+    assert run.lines[0]["value"] == {"s": pytest.approx(sum_)}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ('"1,200"', '"3,400"'),  # or 1.2 and 3.4
+        ('"1,000.5"', '"1,200"'),
+        ('"1,000.5"', "1200"),
+        ('"1,00.5"', "3.5"),
+        ("12345678901234567890", "3.5"),
+        ('"123,456,789,012,345,678"', "3.5"),
+        ('"01,000.5"', "3.5"),
+    ],
+)
+def test_numbers_that_could_be_others_are_texts(
+    texts: tuple[str, ...], here: Path, cli: Callable[..., Any]
+) -> None:
+    rows = [f"{at},{text}\n" for at, text in enumerate(texts)]
+    (here / "t.csv").write_text("ts,v\n" + "".join(rows))
+    run = cli("query", "SELECT sum(v) AS s WINDOW TUMBLING 10", "--input", "t.csv")
+    assert run.code == 2
+    assert "'v' is text, and sum takes numbers" in run.err
+    assert "one that is no number makes it text" in run.err

@@ -48,7 +48,17 @@ _FLOAT: Final = (
     r"^[+-]?(((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|(?i:inf|infinity))$"
 )
 """Numbers without leading zeros: 007 is a name."""
-_COMMA: Final = r"^[+-]?((0|[1-9][0-9]*)(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?$"
+_COMMA: Final = (
+    r"^[+-]?(((0|[1-9][0-9]*)(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?"
+    r"|[1-9][0-9]{0,2}(\.[0-9]{3})+,[0-9]+)$"
+)
+_GROUPED: Final = (
+    r"^[+-]?((0|[1-9][0-9]{0,2}(,[0-9]{3})*)\.[0-9]+"
+    r"|[1-9][0-9]{0,2}(,[0-9]{3}){2,4}|0|[1-9][0-9]{0,2})$"
+)
+"""1,000.5 and 1,000,000; but 1,200 may as well be 1.2 with a comma for the point."""
+FRACTIONS: Final = ("float", "comma", "grouped")
+"""Types of numbers: with a point, with a comma, with commas between thousands."""
 _NEAR: Final = 0.75
 _DIGITS_SHOWN: Final = 40
 _LONG_INT: Final = r"^[+-]?[0-9]{17,}$"
@@ -60,6 +70,7 @@ _FITS: Final[dict[str, Callable[[pa.Array], bool]]] = {
         _all_match(text, _FLOAT) and not pc.any(pc.match_substring_regex(text, _LONG_INT)).as_py()
     ),
     "comma": lambda text: _all_match(text, _COMMA),
+    "grouped": lambda text: _all_match(text, _GROUPED),
     "bool": lambda text: _all_match(text, _BOOL),
     "text": lambda _: True,
 }
@@ -145,11 +156,14 @@ def _whole(text: pa.Array) -> pa.Array | None:
         return None
 
 
-def _converted(text: pa.Array, type_: str) -> pa.Array:
+def converted(text: pa.Array, type_: str) -> pa.Array:
+    """``text`` as the type that ``ColumnTypes`` found."""
     if type_ == "bool":
         return pc.equal(pc.utf8_lower(text), "true")
-    if type_ == "comma":
-        return pc.replace_substring(text, ",", ".").cast(pa.float64())
+    if type_ in ("comma", "grouped"):
+        thousands, point = ".," if type_ == "comma" else ",."
+        plain = pc.replace_substring(text, thousands, "")
+        return pc.replace_substring(plain, point, ".").cast(pa.float64())
     return text.cast({"int": pa.int64(), "float": pa.float64(), "text": STRING}[type_])
 
 
@@ -194,7 +208,7 @@ class CsvRead(RowRead):
             faults = [Fault(row, why) for row, (why, _) in text.broken.items()]
             rows = self._typed(text.columns, plan, text.lines, faults, text.row)
             for name, values in rows.attrs.items():
-                if self._types[plan.attrs[name]] in ("int", "float", "comma"):
+                if self._types[plan.attrs[name]] in ("int", *FRACTIONS):
                     self.nulls[name] += values.null_count
             yield rows
 
@@ -205,8 +219,8 @@ class CsvRead(RowRead):
         return _int_field(column, lines, name)
 
     def _value(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
-        values = _converted(column, self._types[name])
-        if self._types[name] not in ("float", "comma"):
+        values = converted(column, self._types[name])
+        if self._types[name] not in FRACTIONS:
             return values, []
         infinite = pc.fill_null(pc.is_inf(values), fill_value=False)
         rows = infinite.to_numpy(zero_copy_only=False)
@@ -242,7 +256,7 @@ def typed_columns(path: str, form: Form) -> tuple[dict[str, pa.Array], np.ndarra
     columns = {name: pa.concat_arrays([text.columns[key] for text in parts]) for name, key in named}
     types = ColumnTypes(columns, None, comma=form.delimiter != ",")
     types.learn(columns)
-    typed = {name: _converted(column, types.found[name]) for name, column in columns.items()}
+    typed = {name: converted(column, types.found[name]) for name, column in columns.items()}
     return typed, np.concatenate([text.lines for text in parts])
 
 

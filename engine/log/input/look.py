@@ -28,7 +28,9 @@ from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.units import INT64_MAX
 from slackwater.engine.log.describe import LogSummary, describe
 from slackwater.engine.log.input.csv_import import (
+    FRACTIONS,
     ColumnTypes,
+    converted,
     header_names,
     lines_before,
     read_form,
@@ -443,8 +445,8 @@ def _type_of(values: Sequence[Any], *, comma: bool) -> tuple[str, str | None]:
     narrow = ColumnTypes(["x"], None, comma=comma)
     narrow.learn({"x": column})
     found = narrow.found["x"]
-    if found in ("int", "float", "comma"):
-        numbers = pc.replace_substring(column, ",", ".").cast(pa.float64())
+    if found in ("int", *FRACTIONS):
+        numbers = converted(column, "float" if found == "int" else found)  # of any size
         return _number_type(numbers.to_numpy(zero_copy_only=False), whole=found == "int")
     if found == "bool":
         return "bool", None
