@@ -1,10 +1,10 @@
 """How large the project is, beside the goals of its house: ``python -m bench.mass``.
 
 Counts files, statements, functions, kernels and import circles. A statement is one of Python's
-``ast``, without docstrings. An import counts wherever it is written, in a function too; not under
-``TYPE_CHECKING``, which never runs. A text that is the name of a module counts as an import of it,
-as registries load by name. ``--circles`` lists the files of each circle. Exit code 1: a goal is
-missed.
+``ast``, without docstrings, also those of attributes: so HOUSE's 48,671 at 50d29369 are counted. An
+import counts wherever it is written, in a function too; not under ``TYPE_CHECKING``, which never
+runs. A text that is the name of a module counts as an import of it, as registries load by name.
+``--circles`` lists the files of each circle. Exit code 1: a goal is missed.
 """
 
 from __future__ import annotations
@@ -60,10 +60,14 @@ class Module(NamedTuple):
     @property
     def statements(self) -> int:
         """Without docstrings."""
-        return sum(isinstance(node, ast.stmt) for node in ast.walk(self.tree)) - sum(
-            ast.get_docstring(node, clean=False) is not None
+        return sum(
+            isinstance(node, ast.stmt)
+            and not (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            )
             for node in ast.walk(self.tree)
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         )
 
     @property

@@ -43,6 +43,7 @@ FILES = {
     ),
     "engine/c.py": (
         'NAMES = {"later": "slackwater.engine.b:two"}\ndef three():\n    return "told"\n'
+        '"""Of three: no statement."""\n'
     ),
 }
 
@@ -69,6 +70,7 @@ def test_statements_are_counted_without_docstrings_and_kernels_by_their_marks(
     assert modules["slackwater.engine.b"].statements == 3
     assert modules["slackwater.engine.b"].kernels == 1
     assert modules["slackwater.engine.a"].kernels == 0
+    assert modules["slackwater.engine.c"].statements == 3
     assert modules["slackwater.engine"].statements == 0
 
 
