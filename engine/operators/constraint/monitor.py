@@ -30,7 +30,6 @@ from slackwater.engine.operators.constraint.alerts import (
     lists_of,
     so_far,
 )
-from slackwater.engine.operators.constraint.keyed import AT_ONCE
 from slackwater.engine.operators.constraint.open_traces import OpenTraces
 from slackwater.engine.operators.constraint.rewrite import (
     WiderErrors,
@@ -48,6 +47,7 @@ from slackwater.engine.operators.constraint.step import (
     sweep,
 )
 from slackwater.engine.operators.constraint.traces import (
+    AT_ONCE,
     EMITTED,
     LATER,
     NOBODY_KNOWS,

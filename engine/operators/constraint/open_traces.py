@@ -8,18 +8,21 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import NONE, copy_of, numbers_of, records_at
-from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from slackwater.engine.operators.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from slackwater.engine.operators.constraint.step import MOST_RESULTS
 from slackwater.engine.operators.constraint.traces import (
+    AT_ONCE,
     EMITTED,
     FRESH,
     NODE,
     RUN_OUT,
     TRACE,
+    Keyed,
     Recent,
     TracePool,
     TraceTables,
+    enter_all,
+    slots_for,
 )
 
 _LEAST: Final = 64

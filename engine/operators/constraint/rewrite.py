@@ -16,7 +16,6 @@ from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
-from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from slackwater.engine.operators.constraint.step import (
     MOST_RESULTS,
     certainty_with,
@@ -32,6 +31,7 @@ from slackwater.engine.operators.constraint.step import (
     step,
 )
 from slackwater.engine.operators.constraint.traces import (
+    AT_ONCE,
     DOUBTFUL,
     FRESH,
     LATER,
@@ -41,11 +41,13 @@ from slackwater.engine.operators.constraint.traces import (
     RUN_OUT,
     TRACE,
     VIOLATION,
+    Keyed,
     Recent,
     TraceEvents,
     TracePool,
     TraceProgress,
     TraceTables,
+    enter_traces,
     events_of,
 )
 

@@ -10,9 +10,9 @@ from slackwater.engine.core.clocks.seen import UNKNOWN_EPOCH
 from slackwater.engine.core.released import IN_ORDER, NO_EPOCH, Released
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
-from slackwater.engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from slackwater.engine.operators.constraint.traces import (
     ALERT,
+    AT_ONCE,
     CLEARED,
     DOUBTFUL,
     FORKED,
@@ -27,11 +27,13 @@ from slackwater.engine.operators.constraint.traces import (
     RUN_OUT,
     UNKNOWN,
     VIOLATION,
+    Keyed,
     Recent,
     TraceEvents,
     TracePool,
     TraceProgress,
     TraceTables,
+    enter_traces,
 )
 from slackwater.engine.operators.window.settings import workdays_later
 from slackwater.engine.query.automata import OPEN, SATISFIABLE, START, UNSATISFIABLE
