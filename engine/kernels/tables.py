@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,47 @@ def pop(heap: np.ndarray, size: int, keys: np.ndarray) -> None:
         heap[place] = heap[below]
         place = below
     heap[place] = number
+
+
+class Heap(NamedTuple):
+    """Cells by the progress [ns] at which something is due: ``at``, of each cell that the heap
+    ``has``; ``cells``: these, the first one first, ``size`` (1,) of them.
+    """
+
+    at: np.ndarray
+    cells: np.ndarray
+    has: np.ndarray
+    size: np.ndarray
+
+
+def new_heap(cells: int) -> Heap:
+    """Nothing yet, with room for so many."""
+    at, heap = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
+    return Heap(at, heap, np.zeros(cells, np.bool_), np.zeros(1, np.int64))
+
+
+@inline
+def put_in(heap: Heap, cell: int, at: int) -> None:
+    """Something of ``cell``, which the heap has not, is due ``at``."""
+    heap.at[cell], heap.has[cell] = at, True
+    push(heap.cells, heap.size[0], heap.at, cell)
+    heap.size[0] += 1
+
+
+@inline
+def take_first(heap: Heap) -> int:
+    """The first cell, which leaves."""
+    cell = heap.cells[0]
+    heap.has[cell] = False
+    pop(heap.cells, heap.size[0], heap.at)
+    heap.size[0] -= 1
+    return int(cell)
+
+
+@inline
+def is_due(heap: Heap, progress: int) -> bool:
+    """Whether that of the first cell is."""
+    return bool(heap.size[0] > 0 and progress >= heap.at[heap.cells[0]])
 
 
 # A hash table of numbers by key: open addressing with linear probing, at most half full.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.released import IN_ORDER, LATE, Strings
 from slackwater.engine.hosts.chain.operators import windows_of
-from slackwater.engine.operators.window.group_windows import OLD_GAPS_MAX
+from slackwater.engine.operators.window.base import OLD_GAPS_MAX
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query import query
 from tests.window.conftest import Event, Stream, batch

@@ -36,8 +36,15 @@ from slackwater.engine.operators.match.match_results import (
 from slackwater.engine.operators.match.repetition.matches import RepeatMatches
 from slackwater.engine.operators.window.output.results import WindowResults, window_identities
 from slackwater.engine.operators.window.output.table import COUNTS
+from slackwater.engine.operators.window.state.accumulate import (
+    FLOAT,
+    HALF_WORD,
+    INT,
+    NULL,
+    TEXT,
+    reals,
+)
 from slackwater.engine.operators.window.state.content import LEAST, MOST, VALUE
-from slackwater.engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT, reals
 from slackwater.engine.output.kinds import identities
 from slackwater.engine.query.clocked import CLOCKED
 from slackwater.engine.query.fields import TimeValue, attributes_in, time_value

@@ -198,8 +198,8 @@ def events_of(nodes: np.ndarray) -> TraceEvents:
 #
 # Keys are mostly numbers in a row, such as those of texts. A slot is the upper bits of a key's
 # product with the golden ratio, which puts numbers in a row apart (Knuth, TAOCP 3, 6.4: Fibonacci
-# hashing): most keys are alone in their slot then, though four of five slots are taken. Of any number
-# of slots, not only of powers of two, so that memory follows the traces closely.
+# hashing): most keys are alone in their slot then, though four of five slots are taken. Of any
+# number of slots, not only of powers of two, so that memory follows the traces closely.
 
 
 AT_ONCE: Final = 256

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from slackwater.engine.core.released import NO_EPOCH
+from slackwater.engine.core.released import IN_ORDER, NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.operators.window.emitted import STAGES, PassState, emit_keys
@@ -171,6 +171,15 @@ def take_step(agenda: Agenda, st: Record) -> None:
     st.frontier = max(st.frontier, agenda.step_frontier[st.step])
     st.frontier_at = agenda.step_at[st.step]
     st.step += 1
+
+
+@inline
+def row_taken(i: int, rows: Rows, st: Record) -> None:
+    """Row ``i`` is done."""
+    if rows.status[i] == IN_ORDER:
+        st.frontier = max(st.frontier, rows.ref[i])
+    st.frontier_at = rows.release[i]  # a late one too: a gap that it fills may be emitted at once
+    st.row = i + 1
 
 
 @inline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from slackwater.engine.core.clocks.seen import MIXED, ComparedClocks
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
 from slackwater.engine.core.timeline import ends_of
-from slackwater.engine.kernels.records import one
+from slackwater.engine.kernels.records import FAR, one
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.assign import Agenda, Rows
@@ -410,3 +411,53 @@ def _agenda(moves: ClockMoves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
     frontier, at = np.ascontiguousarray(steps.frontier), np.ascontiguousarray(steps.at)
     ticks = moves.tick_row, moves.tick_steps, moves.tick_at
     return Agenda(steps.row, frontier, at, *gaps, *ticks)  # arrays of one kind for the kernel
+
+
+# Windows that go by the events of each group: what SESSION and ROWS share.
+#
+# A group's window has one cell, and no events are near its edge: its edges are events. So there are
+# no LOW and HIGH; the result's certainty covers what depends on the clocks' errors.
+
+
+OLD_GAPS_MAX: Final = 4096
+"""Gaps in windows that began longer ago than windows are corrected. Two of more become one, so that
+memory is bounded: its events are missing wherever one of both could lie."""
+_TIMES: Final = Geometry(1, 0, 0, 0, 1)
+"""Gaps between neighbours as times, not as numbers of windows."""
+
+
+class OwnWindows(Windows):
+    """What both kinds share. Behind the numbers of its aggregates a result has its extent."""
+
+    behind = 1
+    initial = MappingProxyType({"frontier": a.INT_MIN // 2, "frontier_at": a.INT_MIN})
+
+    def counters(self) -> dict[str, int]:
+        """Rows too late, or without room."""
+        st = self._state
+        return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
+
+    def _forget(self) -> None:
+        if len(self._missing.table.left):
+            # A window may have begun long before that: its gaps count until it has gone.
+            self._missing.forget(self._corrected_from())
+            self._missing.merge(self._corrected(), OLD_GAPS_MAX)
+
+    def _corrected(self) -> int:
+        reach = self._geo.horizon + 4 * self.plan.size_ns
+        return int(max(self._state["frontier"][0], FAR + reach - 2**63) - reach)
+
+    def _corrected_from(self) -> int:
+        return min(self._corrected(), self._oldest())
+
+    def _ending(self, at: int) -> Agenda:
+        # Windows still open have early results at most, which are retracted.
+        none, at_once, when = np.empty(0, np.int64), np.zeros(1, np.int64), np.full(1, at)
+        return Agenda(at_once, np.full(1, FAR), when, none, none, at_once, at_once + 1, when)
+
+    def _spans(self) -> Geometry:
+        return _TIMES
+
+    @abstractmethod
+    def _oldest(self) -> int:
+        """No window that there is, or comes to be of events that are held, begins before [ns]."""

@@ -14,6 +14,7 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, put_over
 from slackwater.engine.kernels.tables import POOL, chained, free_place, take_place
 from slackwater.engine.operators.window.settings import PART_BITS
+from slackwater.engine.operators.window.state.accumulate import WORDS, same_numbers
 from slackwater.engine.operators.window.state.cells import HEADER, Cells
 from slackwater.engine.operators.window.state.content import (
     COUNTS,
@@ -27,7 +28,6 @@ from slackwater.engine.operators.window.state.content import (
     read_content,
     without_bounds,
 )
-from slackwater.engine.operators.window.state.number import WORDS, same_numbers
 from slackwater.engine.operators.window.state.panes import Entries, Panes
 
 STAGES: Final = 3

@@ -11,6 +11,16 @@ from msgspec.structs import replace
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.released import Strings
 from slackwater.engine.operators.window.emitted import ResultBuffer
+from slackwater.engine.operators.window.state.accumulate import (
+    FLOAT,
+    HALF_WORD,
+    INT,
+    LOW_WORD,
+    NULL,
+    TEXT,
+    are_short,
+    numbers,
+)
 from slackwater.engine.operators.window.state.aggregate import BOUNDED
 from slackwater.engine.operators.window.state.content import (
     COUNTS,
@@ -21,16 +31,6 @@ from slackwater.engine.operators.window.state.content import (
     MOST,
     NUMBERS,
     VALUE,
-)
-from slackwater.engine.operators.window.state.number import (
-    FLOAT,
-    HALF_WORD,
-    INT,
-    LOW_WORD,
-    NULL,
-    TEXT,
-    are_short,
-    numbers,
 )
 from slackwater.engine.query.clocked import coefficients
 from slackwater.engine.query.expression import View, view_mask, view_value

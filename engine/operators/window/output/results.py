@@ -24,7 +24,7 @@ from slackwater.engine.operators.window.output.table import (
     number_texts,
 )
 from slackwater.engine.operators.window.settings import extents
-from slackwater.engine.operators.window.state.accumulate import TEXTS, Sums
+from slackwater.engine.operators.window.state.accumulate import HALF_WORD, NULL, TEXT, TEXTS, Sums
 from slackwater.engine.operators.window.state.content import (
     LEAST,
     LOW_ONE,
@@ -35,7 +35,6 @@ from slackwater.engine.operators.window.state.content import (
     VALUE,
     Held,
 )
-from slackwater.engine.operators.window.state.number import HALF_WORD, NULL, TEXT
 from slackwater.engine.output.json_lines import json_text, result_lines, woven
 from slackwater.engine.output.kinds import numbers_of_codes, numbers_of_rows
 from slackwater.engine.output.schema import (

@@ -13,6 +13,15 @@ from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.operators.window.emitted import ResultBuffer
 from slackwater.engine.operators.window.keys import GroupKeys
+from slackwater.engine.operators.window.state.accumulate import (
+    FLOAT,
+    HALF_WORD,
+    INT,
+    NULL,
+    TEXT,
+    are_short,
+    numbers,
+)
 from slackwater.engine.operators.window.state.content import (
     HIGH_ONE,
     LEAST,
@@ -22,15 +31,6 @@ from slackwater.engine.operators.window.state.content import (
     NUMBERS,
     UNKNOWN,
     VALUE,
-)
-from slackwater.engine.operators.window.state.number import (
-    FLOAT,
-    HALF_WORD,
-    INT,
-    NULL,
-    TEXT,
-    are_short,
-    numbers,
 )
 from slackwater.engine.output.json_lines import float_texts, json_object, json_pair
 from slackwater.engine.output.schema import (
@@ -181,7 +181,7 @@ def number_column(kinds: np.ndarray, words: np.ndarray) -> pa.Array | None:
     """The numbers as int64, float64 or (when there are none) nulls; None: in no single type.
 
     Args:
-        kinds: int8 (n,), as in ``engine.operators.window.state.number``.
+        kinds: int8 (n,), as in ``engine.operators.window.state.accumulate``.
         words: int64 (n, 2).
 
     Raises:

@@ -23,7 +23,15 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import record
 from slackwater.engine.operators.window.settings import WHOLE
-from slackwater.engine.operators.window.state.accumulate import Summary, add_float, total_of
+from slackwater.engine.operators.window.state.accumulate import (
+    HALF_WORD,
+    LOW_WORD,
+    Summary,
+    add_float,
+    put_float,
+    put_int,
+    total_of,
+)
 from slackwater.engine.operators.window.state.aggregate import (
     AVG,
     COUNT,
@@ -34,7 +42,6 @@ from slackwater.engine.operators.window.state.aggregate import (
 )
 from slackwater.engine.operators.window.state.cells import Kept
 from slackwater.engine.operators.window.state.content import Content
-from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD, put_float, put_int
 from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS, less
 
 DOUBTS_MAX: Final = 32

@@ -5,10 +5,9 @@ from __future__ import annotations
 from slackwater.engine.core.released import LATEST, NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
-from slackwater.engine.kernels.tables import push
+from slackwater.engine.kernels.tables import push, put_in
 from slackwater.engine.operators.window.assign import PassBatch, clocks_of
 from slackwater.engine.operators.window.emitted import PassState, settle
-from slackwater.engine.operators.window.group_windows import put_extent, put_in
 from slackwater.engine.operators.window.row_windows.bounds import (
     DOUBTS_MAX,
     DoubtfulPlaces,
@@ -25,7 +24,7 @@ from slackwater.engine.operators.window.row_windows.state import (
     sort_window,
 )
 from slackwater.engine.operators.window.settings import DOUBTED, PART_BITS, SURE, WHOLE
-from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows, clear
+from slackwater.engine.operators.window.state.accumulate import RowValues, add_rows, clear, put_null
 from slackwater.engine.operators.window.state.aggregate import MAX, QUANTILE, summarise
 from slackwater.engine.operators.window.state.cells import Kept, find_or_add, free_window, new_event
 from slackwater.engine.operators.window.state.content import (
@@ -35,10 +34,10 @@ from slackwater.engine.operators.window.state.content import (
     STAGE_LAST,
     Held,
     is_refuted,
+    put_extent,
     read_content,
     without_bounds,
 )
-from slackwater.engine.operators.window.state.number import put_null
 from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS
 from slackwater.engine.operators.window.uncertainty.missing import missing_between
 

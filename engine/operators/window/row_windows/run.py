@@ -7,13 +7,12 @@ from typing import Any
 
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import NONE, Record
-from slackwater.engine.kernels.tables import free_place
+from slackwater.engine.kernels.records import FAR, NONE, Record
+from slackwater.engine.kernels.tables import free_place, is_due, put_in, take_first
 from slackwater.engine.operators.window import assign as a
-from slackwater.engine.operators.window import group_windows as b
 from slackwater.engine.operators.window.assign import PassBatch
+from slackwater.engine.operators.window.base import OwnWindows
 from slackwater.engine.operators.window.emitted import PassState, forget_emitted
-from slackwater.engine.operators.window.group_windows import OwnWindows
 from slackwater.engine.operators.window.row_windows import state as h
 from slackwater.engine.operators.window.row_windows.bounds import new_doubts
 from slackwater.engine.operators.window.row_windows.enter import (
@@ -64,7 +63,7 @@ def run(batch: PassBatch, book: PassState) -> int:
         if st.asked != NONE:
             emit_window(
                 st.asked,
-                st.frontier != b.END or not runs(st.asked, book),
+                st.frontier != FAR or not runs(st.asked, book),
                 batch,
                 book,
                 st,
@@ -123,7 +122,7 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     if len(rows.selected) == 0 or rows.selected[i]:
         st.emit_at = rows.release[i]
         enter(i, batch, book, st)
-    b.row_taken(i, rows, st)
+    a.row_taken(i, rows, st)
 
 
 @kernel
@@ -146,9 +145,9 @@ def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> Non
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far tells no window, and forgets none; else one step is taken."""
     counted = book.own.counted
-    full, leaves = b.is_due(counted.open, st.frontier), b.is_due(counted.kept, st.frontier)
+    full, leaves = is_due(counted.open, st.frontier), is_due(counted.kept, st.frontier)
     last = leaves and counted.of[counted.of[counted.kept.cells[0]].oldest].stale
-    if full or (st.stale and (last or st.frontier == b.END)):
+    if full or (st.stale and (last or st.frontier == FAR)):
         _close_first(batch, book, st)
         return False
     if leaves:
@@ -173,7 +172,7 @@ def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
             st.scanned += 1
         st.stale, st.scanned = 0, 0
         return
-    group = b.take_first(counted.open)
+    group = take_first(counted.open)
     mine = counted.of[group]
     if due(kept.ref[mine.limit], st.widest) <= counted.open.at[group]:
         st.asked = _begin(group, batch, book, st)
@@ -198,7 +197,7 @@ def _begin(group: int, batch: PassBatch, book: PassState, st: Record) -> int:
         counted.of[window].last = limit
         mine.reach = max(mine.reach, kept.ref[limit])
         if not counted.kept.has[group]:
-            b.put_in(counted.kept, group, kept.ref[limit] + batch.geo.horizon)
+            put_in(counted.kept, group, kept.ref[limit] + batch.geo.horizon)
     mine.next += 1
     for _ in range(batch.geo.step):
         begin = kept.next[begin] if begin != NONE else NONE
@@ -213,12 +212,12 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
     next one.
     """
     counted, held = book.own.counted, book.held
-    group = b.take_first(counted.kept)
+    group = take_first(counted.kept)
     mine = counted.of[group]
     window = mine.oldest
     last = last_of(window, batch.geo.size, book)
     if held.kept.ref[last] + batch.geo.horizon > st.frontier:
-        b.put_in(counted.kept, group, held.kept.ref[last] + batch.geo.horizon)
+        put_in(counted.kept, group, held.kept.ref[last] + batch.geo.horizon)
         return
     mine.floor = held.kept.ref[last]
     one = counted.of[window]
@@ -229,7 +228,7 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
         counted.of[one.after].before = NONE
         if not runs(one.after, book):
             following = last_of(one.after, batch.geo.size, book)
-            b.put_in(counted.kept, group, held.kept.ref[following] + batch.geo.horizon)
+            put_in(counted.kept, group, held.kept.ref[following] + batch.geo.horizon)
     if book.own.sorted.of[0].number == one.number:
         forget_sorted(book.own.sorted, group)
     _drop_events(group, (one.number + 1) * batch.geo.step, book)
@@ -304,8 +303,8 @@ class CountedWindows(OwnWindows):
         live = cells.table[cells.table >= 0]
         groups = live[cells.window[live] == 0]
         first = cells.first[groups]  # with EVERY it may lie before the end of a window that left
-        earliest = self._held.kept.ref[first[first != NONE]].min(initial=b.END)
-        return min(int(earliest), int(self._counted.of["floor"][groups].min(initial=b.END)))
+        earliest = self._held.kept.ref[first[first != NONE]].min(initial=FAR)
+        return min(int(earliest), int(self._counted.of["floor"][groups].min(initial=FAR)))
 
     def _mark_refuted(self, low: int, high: int) -> None:
         cells, ref, of = self._held.cells, self._held.kept.ref, self._counted.of

@@ -8,10 +8,11 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, put_over, record
+from slackwater.engine.kernels.tables import Heap, new_heap
 from slackwater.engine.operators.window.assign import IN_BATCH
-from slackwater.engine.operators.window.group_windows import Heap, new_heap
 from slackwater.engine.operators.window.row_windows.bounds import DoubtfulPlaces
 from slackwater.engine.operators.window.settings import CERTAIN, WHOLE
+from slackwater.engine.operators.window.state.accumulate import put_float
 from slackwater.engine.operators.window.state.aggregate import QUANTILE, interpolated
 from slackwater.engine.operators.window.state.cells import Kept
 from slackwater.engine.operators.window.state.content import (
@@ -22,7 +23,6 @@ from slackwater.engine.operators.window.state.content import (
     Content,
     Held,
 )
-from slackwater.engine.operators.window.state.number import put_float
 
 # State of each group's events in order of time, and of their emitted windows.
 #

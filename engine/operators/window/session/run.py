@@ -6,21 +6,23 @@ import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import NONE, Record
+from slackwater.engine.kernels.records import FAR, NONE, Record
+from slackwater.engine.kernels.tables import is_due, put_in, take_first
 from slackwater.engine.operators.window import assign as a
-from slackwater.engine.operators.window import group_windows as b
 from slackwater.engine.operators.window.assign import PassBatch
+from slackwater.engine.operators.window.base import OwnWindows
 from slackwater.engine.operators.window.emitted import PassState, forget_emitted
-from slackwater.engine.operators.window.group_windows import OwnWindows
-from slackwater.engine.operators.window.session import state as h
+from slackwater.engine.operators.window.session import enter as h
 from slackwater.engine.operators.window.session.enter import (
+    SPARE,
+    Sessions,
     ask,
     emit_session,
     ends,
     enter,
     is_apart,
+    uncover,
 )
-from slackwater.engine.operators.window.session.state import SPARE, Sessions, uncover
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import forget, free_window
@@ -94,8 +96,8 @@ def _room(batch: PassBatch, book: PassState) -> int:
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far ends no session, and makes none leave; else one step is taken."""
     sessions = book.own
-    ended, leaves = b.is_due(sessions.open, st.frontier), b.is_due(sessions.kept, st.frontier)
-    last = st.frontier == b.END or (leaves and sessions.of[sessions.kept.cells[0]].stale)
+    ended, leaves = is_due(sessions.open, st.frontier), is_due(sessions.kept, st.frontier)
+    last = st.frontier == FAR or (leaves and sessions.of[sessions.kept.cells[0]].stale)
     if ended or (st.stale and last):
         _close_first(ended, batch.geo.size, batch.geo.horizon, book, st)
         return False
@@ -132,7 +134,7 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     if filled != NONE:
         _mark(batch.gaps, filled, batch, book, st)
         take_off(batch.gaps, filled, part)
-    b.row_taken(i, rows, st)
+    a.row_taken(i, rows, st)
 
 
 @kernel
@@ -175,16 +177,16 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
             st.scanned += 1
         st.stale, st.scanned = 0, 0
         return
-    b.take_first(sessions.open)
+    take_first(sessions.open)
     if one.merged:
         _free_merged(place, book)
     elif closes > due:
-        b.put_in(sessions.open, place, closes)
+        put_in(sessions.open, place, closes)
     else:
         one.emitted = 1
         ask(sessions, st, place, True)
         if not sessions.kept.has[place]:
-            b.put_in(sessions.kept, place, one.high + st.reach + 2 * gap + horizon)
+            put_in(sessions.kept, place, one.high + st.reach + 2 * gap + horizon)
 
 
 @kernel
@@ -193,7 +195,7 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
     apart from can say so no more.
     """
     sessions, held = book.own, book.held
-    place = b.take_first(sessions.kept)
+    place = take_first(sessions.kept)
     one = sessions.of[place]
     if one.merged:
         _free_merged(place, book)
@@ -202,7 +204,7 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
     if not one.emitted:
         return
     if due > sessions.kept.at[place]:
-        b.put_in(sessions.kept, place, due)
+        put_in(sessions.kept, place, due)
         return
     of = sessions.of
     if one.before != NONE:
@@ -232,7 +234,7 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
 # Source: Akidau et al. 2015 (Dataflow) 2.2, windows that merge. A session is [first, last + gap);
 # an event that lies less than a gap from two sessions merges them. A session is emitted when
 # progress has passed its end (``window.session.run``), and corrected like windows of time.
-# Whether it is exactly one session may depend on the clocks (``window.session.state``,
+# Whether it is exactly one session may depend on the clocks (``window.session.enter``,
 # ``is_apart``): then it is uncertain, and all of its events are ambiguous.
 
 
@@ -261,7 +263,7 @@ class SessionWindows(OwnWindows):
         cells = self._held.cells
         live = cells.table[cells.table >= 0]
         first = self._sessions.of["first"][live[cells.window[live] > 0]]
-        return int(first.min(initial=b.END)) - 2 * self.plan.size_ns
+        return int(first.min(initial=FAR)) - 2 * self.plan.size_ns
 
     def _mark_refuted(self, low: int, high: int) -> None:
         gap, heap = self.plan.size_ns, self._sessions.kept

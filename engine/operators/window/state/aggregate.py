@@ -18,6 +18,8 @@ from slackwater.engine.kernels.records import NONE
 from slackwater.engine.operators.window.settings import PART_BITS
 from slackwater.engine.operators.window.state import accumulate as picks
 from slackwater.engine.operators.window.state.accumulate import (
+    FLOAT,
+    NULL,
     OF,
     TEXTS,
     UNTYPED,
@@ -26,18 +28,14 @@ from slackwater.engine.operators.window.state.accumulate import (
     join_sums,
     merge_moments,
     new_summary,
-    total_of,
-    whole,
-)
-from slackwater.engine.operators.window.state.cells import HEADER, Cells, Kept
-from slackwater.engine.operators.window.state.number import (
-    FLOAT,
-    NULL,
     put_float,
     put_int,
     put_null,
     put_text,
+    total_of,
+    whole,
 )
+from slackwater.engine.operators.window.state.cells import HEADER, Cells, Kept
 from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS
 from slackwater.engine.query.plan import TAKES_TEXT, Expression, WindowPlan
 

@@ -12,7 +12,18 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.operators.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
-from slackwater.engine.operators.window.state.accumulate import Summary, Sums, new_summary
+from slackwater.engine.operators.window.state.accumulate import (
+    NULL,
+    WORDS,
+    Summary,
+    Sums,
+    as_float,
+    copy_number,
+    new_summary,
+    put_float,
+    put_int,
+    put_null,
+)
 from slackwater.engine.operators.window.state.aggregate import (
     AVG,
     COUNT,
@@ -30,15 +41,6 @@ from slackwater.engine.operators.window.state.aggregate import (
     summarise,
 )
 from slackwater.engine.operators.window.state.cells import HEADER, Cells, Kept, count, gather
-from slackwater.engine.operators.window.state.number import (
-    NULL,
-    WORDS,
-    as_float,
-    copy_number,
-    put_float,
-    put_int,
-    put_null,
-)
 from slackwater.engine.operators.window.uncertainty import bounds as b
 from slackwater.engine.operators.window.uncertainty.bounds import Runs, find_runs, new_runs
 
@@ -184,6 +186,14 @@ def without_bounds(held: Held, out: Content) -> None:
     for a in range(len(held.asked.function)):
         for j in range(LEAST, MOST + 1):
             put_null(out.kinds, out.words, a * NUMBERS + j)
+
+
+@inline
+def put_extent(held: Held, out: Content, start: int, end: int) -> None:
+    """Behind the numbers of the aggregates stand the window's start and end [ns]."""
+    at = len(held.asked.function) * NUMBERS
+    put_int(out.kinds, out.words, at + VALUE, 0, start)
+    put_int(out.kinds, out.words, at + LOW_ONE, 0, end)
 
 
 @inline

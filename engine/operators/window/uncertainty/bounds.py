@@ -13,9 +13,14 @@ from slackwater.engine.core.timeline import ends_of, length_errors
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import record
 from slackwater.engine.operators.window.settings import LIKELY, SURE, UNLIKELY
-from slackwater.engine.operators.window.state.accumulate import Summary, add_float, total_of
+from slackwater.engine.operators.window.state.accumulate import (
+    HALF_WORD,
+    LOW_WORD,
+    Summary,
+    add_float,
+    total_of,
+)
 from slackwater.engine.operators.window.state.cells import Kept
-from slackwater.engine.operators.window.state.number import HALF_WORD, LOW_WORD
 from slackwater.engine.query.clocked import clocked_aliases, difference, is_clocked
 from slackwater.engine.query.expression import mask
 from slackwater.engine.query.fields import inside
