@@ -105,10 +105,6 @@ def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(occurs) + first, place[at]
 
 
-def _nowhere(_name: str) -> None:
-    """The mask of an attribute that is not there."""
-
-
 class Matches(ResultColumns):
     """Results of one query and site, of the kind ``matches``.
 
@@ -283,7 +279,7 @@ class Matches(ResultColumns):
         steps = self.layout.branches[branch].steps
         for own, step in zip(steps, self.layout.places[branch], strict=True):
             if own.negated:
-                views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
+                views[own.alias] = View({}, lambda _name: None, {}, self.strings, absent=True)
             else:
                 rows = self.which[mine, step]
                 read = released_columns(a for a in used if a.alias == own.alias)

@@ -34,7 +34,7 @@ from slackwater.engine.operators.match.compiled.membership import (
 from slackwater.engine.operators.match.compiled.tables import Layout, layout_of
 from slackwater.engine.operators.match.match_results import Matches
 from slackwater.engine.operators.match.search.host import Kernel
-from slackwater.engine.operators.match.search.stacks import Stacks
+from slackwater.engine.operators.match.search.state import Stacks
 from slackwater.engine.operators.match.settings import PatternSettings, Rule
 from slackwater.engine.operators.match.store import (
     DOUBTED,
@@ -357,18 +357,12 @@ class SeqMatcher(Restorable):
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop expired events once they are half of what is held."""
-        if self._has_cause:
-            self._drop_cause()
-        n = self.table.n
+        self.table.n -= self._has_cause  # the row of ``_caused_by_none`` has done its work
+        self._has_cause, n = False, self.table.n
         if not n:
             return None
         alive = self.table.columns[EXPIRES][:n] >= self._horizon
         return self._kept(alive, held_rows) if 2 * int(alive.sum()) <= n else None
-
-    def _drop_cause(self) -> None:
-        """The row of ``_caused_by_none`` has done its work."""
-        self.table.n -= 1
-        self._has_cause = False
 
     def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
         """Keep these rows and those held; gives the new number of each."""

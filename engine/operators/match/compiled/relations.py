@@ -50,11 +50,6 @@ def starts_before(first: int, second: int) -> Related:
     return Related(first, START, 1, second, START, 0)
 
 
-def ends_before(first: int, second: int) -> Related:
-    """``first`` ends strictly before ``second`` begins (SPEC 4.8); points have one time."""
-    return Related(first, END, 1, second, START, 0)
-
-
 def soon_after(first: int, second: int, longest_ns: int, *, ends: bool = False) -> Related:
     """``second`` begins (``ends``) at most ``longest_ns`` after ``first`` begins."""
     return Related(second, END if ends else START, 0, first, START, longest_ns)
@@ -75,7 +70,8 @@ def relations_of(
         UserError: a relation of a plan built in Python names what is no end point of one of its
             positive steps, or relates a step to itself.
     """
-    found = [ends_before(places[x], places[y]) for x, y in sorted(shape.before)]
+    # One ends strictly before the other begins (SPEC 4.8); points have one time.
+    found = [Related(places[x], END, 1, places[y], START, 0) for x, y in sorted(shape.before)]
     found += inferred
     if plan.within_ns is not None:
         ends = not of_streams(plan)

@@ -164,11 +164,6 @@ class Builder(Struct):
             self.predicates.append(predicate)
         return self.predicates.index(predicate), int(is_clocked(predicate))
 
-    def known_index(self, step: int, own: Sequence[Attribute], by_end: int) -> int:
-        """The number of an index, or NONE."""
-        name = (step, tuple(attribute.name for attribute in own), by_end)
-        return self.indexes.get(name, NONE)
-
     def index(self, step: int, own: Sequence[Attribute], by_end: int = 0) -> int:
         """The number of the index of ``step`` by its attributes ``own``."""
         name = (step, tuple(attribute.name for attribute in own), by_end)
@@ -520,7 +515,8 @@ class _Branch:
                 continue
             groups = [n for n, group in enumerate(self.groups) if step in group and start in group]
             own = [self.groups[group][step] for group in groups]
-            if self.builder.known_index(step, own, by_end) == index_of[step]:
+            name = (step, tuple(attribute.name for attribute in own), by_end)
+            if self.builder.indexes.get(name, NONE) == index_of[step]:
                 keys = self._keys(step, groups, [start])
                 found.append((step, index_of[step], *keys, by_end, strict))
         return found

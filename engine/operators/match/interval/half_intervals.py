@@ -428,7 +428,10 @@ class Announced(Restorable):
         rows = np.flatnonzero(np.isin(columns["type"], codes))
         rows = rows[first + rows >= self._heard]
         long = columns["te"][rows] - columns["ts"][rows]
-        rows = rows[(long > 0) & self._may_match(long, widest_unc(released)[rows])]
+        fits = long > 0
+        if self._within_ns is not None:  # of a longer one the IBP may be forgotten
+            fits &= long <= self._within_ns + 2 * widest_unc(released)[rows]
+        rows = rows[fits]
         if not len(rows):
             return
         ids = columns.get(r.ID, np.full(released.n, -1))
@@ -442,12 +445,6 @@ class Announced(Restorable):
         for kind, place in zip(kinds.tolist(), places.tolist(), strict=True):
             row = first + int(lost[place])
             self._lost[names[kind]] = min(row, self._lost.get(names[kind], INT_MAX))
-
-    def _may_match(self, long: np.ndarray, unc: np.ndarray) -> np.ndarray:
-        """Which intervals are no longer than WITHIN: of the others the IBP may be forgotten."""
-        if self._within_ns is None:
-            return np.ones(len(long), np.bool_)
-        return np.asarray(long <= self._within_ns + 2 * unc)
 
     def codes(self) -> np.ndarray:
         """Codes of texts held: of types, sources and ids, if these are texts."""

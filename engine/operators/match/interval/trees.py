@@ -156,7 +156,11 @@ def with_completions(plan: TreePlan) -> tuple[TreePlan, set[str], set[str]]:
     if len(plan.steps) + len(some) > STEPS_MAX:
         positive = {step.alias for step in plan.steps if not step.negated}
         return plan, starts - positive, ends - positive
-    whole = {step.alias: _whole_of(step) for step in some}
+    whole = {
+        step.alias: Step(name, step.type, negated=True, where=_is(name, WHOLE))
+        for step in some
+        for name in (step.alias + _WHOLE,)
+    }
     branches = tuple(_completing(branch, whole) for branch in plan.branches)
     return replace(plan, steps=(*plan.steps, *whole.values()), branches=branches), starts, ends
 
@@ -166,11 +170,6 @@ def completed_by(step: Step, steps: Sequence[Step]) -> Step | None:
     if not step.alias.endswith(_WHOLE):
         return None
     return next(each for each in steps if each.alias + _WHOLE == step.alias)
-
-
-def _whole_of(step: Step) -> Step:
-    alias = step.alias + _WHOLE
-    return Step(alias, step.type, negated=True, where=_is(alias, WHOLE))
 
 
 def _is(alias: str, which: int) -> Predicate:

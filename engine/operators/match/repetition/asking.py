@@ -63,17 +63,12 @@ def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a
 
 
 @inline
-def order_of(s: SearchState, one: int, two: int, t_a: int) -> int:
-    """Whether the first begins before the second does."""
-    apart = s.events[one].ref - s.events[two].ref
-    return certainty_of(apart, 0, 1, error_of(s, one, 0, two, 0, t_a))
-
-
-@inline
-def succession_of(s: SearchState, one: int, two: int, t_a: int) -> int:
-    """Whether the first has ended before the second begins, as events of a match must."""
-    apart = s.events[one].ref_end - s.events[two].ref
-    return certainty_of(apart, 0, 1, error_of(s, one, 1, two, 0, t_a))
+def order_of(s: SearchState, one: int, end: int, two: int, t_a: int) -> int:
+    """Whether the first event begins, or (``end``) has ended, before the second begins; those of a
+    match must have.
+    """
+    time = s.events[one].ref_end if end else s.events[one].ref
+    return certainty_of(time - s.events[two].ref, 0, 1, error_of(s, one, end, two, 0, t_a))
 
 
 @inline

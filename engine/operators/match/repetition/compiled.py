@@ -27,7 +27,7 @@ from slackwater.engine.operators.match.compiled.tables import (
     exact_and_clocked,
 )
 from slackwater.engine.operators.match.search.machine import FLOAT, INT, TEXT, Programs
-from slackwater.engine.operators.match.search.stacks import Stacks
+from slackwater.engine.operators.match.search.state import Stacks
 from slackwater.engine.query.fields import attributes_in, with_alias, with_attributes
 from slackwater.engine.query.plan import Attribute, Predicate, Step, conjunction
 from slackwater.engine.query.repeat_plan import (

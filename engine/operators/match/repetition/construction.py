@@ -31,7 +31,6 @@ from slackwater.engine.operators.match.repetition.runs import (
     latest_start,
     may_begin,
     open_from,
-    own_place,
     pass_by,
     place_of,
     revive,
@@ -42,8 +41,13 @@ from slackwater.engine.operators.match.repetition.runs import (
 from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter, is_exact
 from slackwater.engine.operators.match.search.construction import DONE, FOUND_FULL, STACKS_FULL
 from slackwater.engine.operators.match.search.machine import widest_of
-from slackwater.engine.operators.match.search.stacks import find, first_not_below, insert, needed
-from slackwater.engine.operators.match.search.state import spread_of
+from slackwater.engine.operators.match.search.state import (
+    find,
+    first_not_below,
+    insert,
+    needed,
+    spread_of,
+)
 
 # Which matches are asked for: the first few with one last event (LIMIT), the first with one first
 # event (SKIP TO NEXT), or those that begin after the one before has ended (SKIP PAST LAST EVENT).
@@ -159,27 +163,16 @@ def _settle(
 
 
 @kernel
-def _last_kept(s: SearchState, stack: int, time: int, low: int) -> int:
-    """The place behind the last event of the last match kept that ends before ``time``; ``low``, if
-    there is none from there on.
+def _last_kept(s: SearchState, of: Region, time: int, low: int, final: bool) -> int:
+    """The place behind the last event of the last match kept that ends before ``time`` (``final``:
+    and stays); ``low``, if there is none from there on.
     """
-    of = s.stacks.stack[stack]
-    at = first_not_below(s.stacks.entry, of.start, of.size, time)
-    while at > low and not s.chosen[s.stacks.entry[at - 1].row].kept & KEPT:
+    stack, entry = s.stacks.stack[of.stack], s.stacks.entry
+    at = first_not_below(entry, stack.start, stack.size, time)
+    while at > low and not (s.chosen[entry[at - 1].row].kept & KEPT
+                            and (not final or _is_final(s, of, entry[at - 1].row))):  # fmt: skip
         at -= 1
     return at
-
-
-@kernel
-def _last_final(s: SearchState, of: Region, low: int) -> int:
-    """The place behind the last event of the last match that stays; ``low``, if there is none from
-    there on.
-    """
-    stack = s.stacks.stack[of.stack]
-    at = stack.start + stack.size
-    while at > low and not _is_final(s, of, s.stacks.entry[at - 1].row):
-        at -= 1
-    return int(at)
 
 
 @kernel
@@ -190,13 +183,14 @@ def choose_newest(s: SearchState, stack: int, row: int) -> bool:
         return True
     mark, time, stop = s.marks[stack], s.events[row].ref, of.start + of.size
     low = open_from(s, stack, time)
+    region = Region(stack, row, low, FAR, KEPT | KEPT_NOW)
     if now.rule == APART:
         if not mark.known:
             mark.known = 1
-            mark.kept = _last_kept(s, stack, FAR, starts_from(s, stack, time)) - of.start
+            first = starts_from(s, stack, time)
+            mark.kept = _last_kept(s, region, FAR, first, False) - of.start
         if mark.kept:
             after = entry[of.start + mark.kept - 1].time
-    region = Region(stack, row, low, FAR, KEPT | KEPT_NOW)
     fine = _ending(s, region, -1, NEW, stop - 1, after) != _NO_ROOM
     if now.rule == APART and fine and s.chosen[row].kept & KEPT_NOW:
         mark.kept = of.size
@@ -222,9 +216,10 @@ def choose_late(s: SearchState, stack: int, row: int, again: bool) -> bool:
     first, to = low, first_not_below(entry, of.start, of.size, reach + 1)
     begin, end = low, to
     if now.rule == APART:
-        begin, end, high = _last_kept(s, stack, time, of.start), stop, FAR
-        begin = _last_final(s, Region(stack, row, low, high, KEPT_NOW), begin)
-        low = of.start
+        low, end, high = of.start, stop, FAR
+        region = Region(stack, row, low, high, KEPT_NOW)
+        begin = _last_kept(s, region, time, low, False)
+        begin = _last_kept(s, region, FAR, begin, True)
         if begin > of.start:
             after = entry[begin - 1].time
         first, to = begin, end
@@ -271,8 +266,9 @@ def _may_complete(s: SearchState, stack: int, row: int) -> bool:
 @kernel
 def _from_all(s: SearchState, w: MatchFilter, low: int, high: int) -> bool:
     """``walks`` from all entries from the place ``low`` to the time ``high``."""
-    of, entry, at = s.stacks.stack[w.stack], s.stacks.entry, low
-    own = own_place(s, w)
+    of, entry, at, own = s.stacks.stack[w.stack], s.stacks.entry, low, -1
+    if w.row >= 0:
+        own = first_not_below(entry, of.start, of.size, s.events[w.row].ref + 1) - 1
     while at < of.start + of.size and entry[at].time <= high:
         at = skipped_to(s, at, own)
         if may_begin(s, w, at) and walks(s, w, at) < 0:

@@ -21,7 +21,6 @@ from slackwater.engine.operators.match.repetition.asking import (
     order_of,
     placed,
     role_of,
-    succession_of,
     taken,
     trial_holds,
 )
@@ -34,11 +33,11 @@ from slackwater.engine.operators.match.repetition.compiled import (
 )
 from slackwater.engine.operators.match.search.construction import meeting_of, note_doubt
 from slackwater.engine.operators.match.search.machine import widest_of
-from slackwater.engine.operators.match.search.stacks import first_not_below
 from slackwater.engine.operators.match.search.state import (
     CERTAIN,
     IMPOSSIBLE,
     POSSIBLE,
+    first_not_below,
     spread_of,
 )
 
@@ -80,9 +79,9 @@ def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t
     i = first
     while i < end and s.path[i].step == step:
         if i + 1 < end and s.path[i + 1].step == step:
-            begun = max(begun, order_of(s, s.path[i].row, row, t_a))
+            begun = max(begun, order_of(s, s.path[i].row, 0, row, t_a))
         if i > first:
-            goes_on = max(goes_on, order_of(s, row, s.path[i].row, t_a))
+            goes_on = max(goes_on, order_of(s, row, 0, s.path[i].row, t_a))
         i += 1
     return min(begun, goes_on)
 
@@ -116,7 +115,7 @@ def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: in
                 placed(s, s.path, from_, size)
             if s.events[row].doubted > 1:
                 fits = max(fits, POSSIBLE)
-            found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
+            found = max(found, min(fits, order_of(s, s.path[at].row, 1, row, t_a)))
             s.rows[here], s.rows[earlier] = own, its
     return found
 
@@ -178,7 +177,9 @@ def _one_between(
 ) -> int:
     """Whether ``row`` breaks the match behind event ``at`` of the path."""
     ends = _ends_repetition(s, from_, size, at, row, t_a)
-    lies = min(order_of(s, s.path[at].row, row, t_a), order_of(s, row, s.path[at + 1].row, t_a))
+    lies = min(
+        order_of(s, s.path[at].row, 0, row, t_a), order_of(s, row, 0, s.path[at + 1].row, t_a)
+    )
     if lies == IMPOSSIBLE or ends == CERTAIN:
         return ends
     step, behind = s.path[at].step, s.path[at + 1].step
@@ -197,10 +198,10 @@ def _one_outside(
     """Whether ``row`` breaks the match before its first event, or ``behind`` its last."""
     first, last = s.path[from_], s.path[from_ + size - 1]
     if behind:
-        lies = min(order_of(s, last.row, row, t_a), near(s, first.row, row, 0, t_a))
+        lies = min(order_of(s, last.row, 0, row, t_a), near(s, first.row, row, 0, t_a))
         low, high = last.step, s.setting[0].steps
     else:
-        lies = min(order_of(s, row, first.row, t_a), near(s, row, last.row, 0, t_a))
+        lies = min(order_of(s, row, 0, first.row, t_a), near(s, row, last.row, 0, t_a))
         low, high = -1, first.step
     if lies == IMPOSSIBLE:
         return IMPOSSIBLE

@@ -44,8 +44,13 @@ from slackwater.engine.operators.match.repetition.walk import (
     verdict_of,
     walk,
 )
-from slackwater.engine.operators.match.search.stacks import first_not_below
-from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE, spread_of
+from slackwater.engine.operators.match.search.state import (
+    CERTAIN,
+    IMPOSSIBLE,
+    POSSIBLE,
+    first_not_below,
+    spread_of,
+)
 
 UNKNOWN: Final = 0
 """What is known of a run: it is to be made from its first event on,"""
@@ -372,15 +377,6 @@ def latest_start(s: SearchState, stack: int, place: int) -> int:
         return int(entry[place].time + spread)
     first = place + 1 - s.setting[0].fewest  # beyond it there are too few events
     return int(entry[first].time) if first >= of.start else -FAR
-
-
-@inline
-def own_place(s: SearchState, w: MatchFilter) -> int:
-    """Place of the event that must be in the wanted matches and has just come; -1: none."""
-    of = s.stacks.stack[w.stack]
-    if w.row < 0:
-        return -1
-    return first_not_below(s.stacks.entry, of.start, of.size, s.events[w.row].ref + 1) - 1
 
 
 @inline

@@ -22,7 +22,6 @@ from slackwater.engine.operators.match.repetition.asking import (
     near,
     order_of,
     placed,
-    succession_of,
     taken,
     takes_hold,
     trial_holds,
@@ -36,8 +35,13 @@ from slackwater.engine.operators.match.repetition.compiled import (
 )
 from slackwater.engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
 from slackwater.engine.operators.match.search.construction import latest_t_a
-from slackwater.engine.operators.match.search.stacks import first_not_below
-from slackwater.engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE, spread_of
+from slackwater.engine.operators.match.search.state import (
+    CERTAIN,
+    IMPOSSIBLE,
+    POSSIBLE,
+    first_not_below,
+    spread_of,
+)
 
 NEW: Final = 1
 OLD: Final = 0
@@ -93,7 +97,7 @@ def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
         return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
     for d in range(depth + 1):
         mine = s.levels[d].row
-        if mine == row or succession_of(s, mine, row, t_a) == IMPOSSIBLE:
+        if mine == row or order_of(s, mine, 1, row, t_a) == IMPOSSIBLE:
             return False
     return True
 
@@ -150,16 +154,16 @@ def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
     ends = until >= 0 and s.events[row].member >> until & 1
     if now.contiguity == NEXT and relevant and spread_of(now):
         # It breaks what it could have followed, so not as long as it may begin before the end.
-        relevant = int(succession_of(s, level.row, row, t_a) == CERTAIN)
+        relevant = int(order_of(s, level.row, 1, row, t_a) == CERTAIN)
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
-    beyond, follows_it = s.events[row].ref + spread_of(now), order_of(s, level.row, row, t_a)
+    beyond, follows_it = s.events[row].ref + spread_of(now), order_of(s, level.row, 0, row, t_a)
     if s.events[row].doubted:
         return
     if breaks and follows_it == CERTAIN:
         level.stop = min(level.stop, beyond)
     if ends:  # a repetition that has begun before it
         first = s.levels[depth - level.count + 1].row
-        if max(follows_it, order_of(s, first, row, t_a)) == CERTAIN:
+        if max(follows_it, order_of(s, first, 0, row, t_a)) == CERTAIN:
             level.ended = min(level.ended, beyond)
 
 
@@ -172,7 +176,7 @@ def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) ->
             row = s.path[i].row
             found = min(found, near(s, first, row, 1, t_a))
             for j in range(from_, i):
-                found = min(found, succession_of(s, s.path[j].row, row, t_a))
+                found = min(found, order_of(s, s.path[j].row, 1, row, t_a))
         if found != IMPOSSIBLE:
             found = min(found, takes_hold(s, from_, size, t_a))
         placed(s, s.path, from_, size)
@@ -248,11 +252,9 @@ def _read_as(s: SearchState, w: MatchFilter, from_: int, size: int, completing: 
 @inline
 def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
     """Whether ``row``, in this place of a reading, may be of ``step`` by its type and number."""
-    if not s.events[row].member >> step & 1:
-        return False
-    if not place:
-        return bool(s.setting[0].firsts >> step & 1)
-    return follows(s, s.reading[place - 1].step, s.reading[place - 1].count, step)
+    before = s.reading[place - 1]
+    fits = follows(s, before.step, before.count, step) if place else s.setting[0].firsts >> step & 1
+    return bool(s.events[row].member >> step & 1 and fits)
 
 
 @kernel
@@ -396,10 +398,9 @@ def _goes_on(s: SearchState, depth: int) -> bool:
 @inline
 def _may_end(s: SearchState, w: MatchFilter, depth: int, has: bool) -> bool:
     """Whether the events taken are all of a match."""
-    level = s.levels[depth]
-    if level.count < s.t.steps[level.step].least or not s.setting[0].lasts >> level.step & 1:
-        return False
-    return (has or w.row < 0) and (w.last < 0 or level.row == w.last)
+    level, lasts = s.levels[depth], s.setting[0].lasts
+    ends = level.count >= s.t.steps[level.step].least and lasts >> level.step & 1
+    return bool(ends and (has or w.row < 0) and (w.last < 0 or level.row == w.last))
 
 
 @inline

@@ -12,7 +12,6 @@ from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.compiled.records import LOW, UNSORTED, Tables
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.purge import admit, cascade, drop, purge_until, raised
-from slackwater.engine.operators.match.search.stacks import find, first_not_below, insert, needed
 from slackwater.engine.operators.match.search.state import (
     CERTAIN,
     IMPOSSIBLE,
@@ -21,10 +20,14 @@ from slackwater.engine.operators.match.search.state import (
     among,
     conditions_hold,
     conditions_met,
+    find,
+    first_not_below,
+    insert,
     key_of,
     keys_equal,
     lasts_within,
     matched,
+    needed,
     possible_times,
     relations_hold,
     slack_of,

@@ -22,8 +22,6 @@ from slackwater.engine.operators.match.compiled.program import (
 )
 from slackwater.engine.operators.match.compiled.tables import Layout
 from slackwater.engine.operators.match.search import construction as c
-from slackwater.engine.operators.match.search import construction as scopes
-from slackwater.engine.operators.match.search import stacks
 from slackwater.engine.operators.match.search import state as search
 from slackwater.engine.operators.match.search.machine import NO_PROGRAMS, Programs
 from slackwater.engine.operators.match.settings import Rule
@@ -102,7 +100,7 @@ class KernelHost(Restorable):
         self._budget = MatchBudget(layout.branches[0].name, most)
         state["max_delay"] = rule.by_delay
         state["keep"] = -1 if keep_ns is None else keep_ns
-        self.stacks = stacks.empty_stacks()
+        self.stacks = search.empty_stacks()
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)
         self._texts, self._generation = -1, 0
@@ -138,7 +136,9 @@ class KernelHost(Restorable):
         """
         known, used = self.stacks.used[["stacks", "pool"]][0].tolist()
         room = left // 4 + known // 2 + 16
-        self.stacks = stacks.rebuilt(self.stacks, np.arange(store.n), room, entries + used // 2)
+        self.stacks = search.rebuilt_stacks(
+            self.stacks, np.arange(store.n), room, entries + used // 2
+        )
 
     def renumber(self, number: np.ndarray, store: Store) -> None:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
@@ -146,14 +146,14 @@ class KernelHost(Restorable):
         self._state["doubted"] = kept["doubted"].any()
         self._state["widest"] = max(kept[name].max(initial=0) for name in ("unc", UNC_END))
         self._state["widest_t_a"] = kept["t_a"].max(initial=0)
-        self.stacks = stacks.rebuilt(self.stacks, number, 16, 64)
+        self.stacks = search.rebuilt_stacks(self.stacks, number, 16, 64)
 
     def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"stacks": stacks.packed(self.stacks)}
+        return super().snapshot() | {"stacks": search.packed_stacks(self.stacks)}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self.stacks = stacks.unpacked(state["stacks"])
+        self.stacks = search.unpacked_stacks(state["stacks"])
 
 
 class Kernel(KernelHost):
@@ -265,7 +265,7 @@ class Kernel(KernelHost):
             found, rows, doubts = self._last
         else:
             found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
-            doubts = np.empty(room, scopes.DOUBT)
+            doubts = np.empty(room, c.DOUBT)
         while True:
             first, why = c.construct(
                 search.Search(

@@ -314,16 +314,6 @@ def _passes(low: int, high: int, detail: int) -> bool:
     return bool(outcomes & detail != 0)
 
 
-@inline
-def _below(value: int, by: int) -> int:
-    return value - by if value >= _MIN + by else _MIN
-
-
-@inline
-def _above(value: int, by: int) -> int:
-    return value + by if value <= INT_MAX - by else INT_MAX
-
-
 @kernel
 def near(operation: int, left: int, right: int, wide: float, detail: int, shifts: bool) -> bool:
     """Whether a comparison holds whose left side has the spread (or ``shifts`` by) ``wide``."""
@@ -342,7 +332,8 @@ def near(operation: int, left: int, right: int, wide: float, detail: int, shifts
             outcome_float(value - wide, other), outcome_float(value + wide, other), detail
         )
     by = int(np.ceil(min(wide, _MOST)))
-    low, high = _below(left, by), _above(left, by)
+    low = left - by if left >= _MIN + by else _MIN
+    high = left + by if left <= INT_MAX - by else INT_MAX
     if operation == NEAR_INT:
         return _passes(outcome_int(low, right), outcome_int(high, right), detail)
     return _passes(outcome_mixed(low, real_of(right)), outcome_mixed(high, real_of(right)), detail)

@@ -11,8 +11,13 @@ from slackwater.engine.core.timeline import LONG_AGO
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR, INT_MAX, NS_PER_S
 from slackwater.engine.operators.match.compiled.records import Tables
-from slackwater.engine.operators.match.search.stacks import find, first_not_below
-from slackwater.engine.operators.match.search.state import Search, key_of, spread_of
+from slackwater.engine.operators.match.search.state import (
+    Search,
+    find,
+    first_not_below,
+    key_of,
+    spread_of,
+)
 
 # Floors of an ISEQ's search: below which end points no event can be in a match (L10 5.3.1).
 #
@@ -102,7 +107,7 @@ def drop(s: Search, row: int) -> int:
     """Which steps, as bits, the new event at ``row`` is of no use for; 0 if none is dropped."""
     now, event = s.state[0], s.events[row]
     useless = 0
-    if now.drops and spread_of(now) == 0:
+    if spread_of(now) == 0:
         for j in range(now.join_orders_n):
             step = s.t.join_orders[j].step
             if (event.member >> step) & 1 and not _of_use(s, j, row, row):
@@ -118,7 +123,7 @@ def drop(s: Search, row: int) -> int:
 def cascade(s: Search, rows: int) -> None:
     """A set purge, when half as many events have come as were held after the last one."""
     now = s.state[0]
-    if not now.drops or now.unpurged < now.purge_from or spread_of(now):
+    if now.unpurged < now.purge_from or spread_of(now):
         return
     kept, latest = 0, rows - 1
     for row in range(rows):

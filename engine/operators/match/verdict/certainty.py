@@ -231,9 +231,11 @@ def chances_of_order(
         # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        chance = pair_probability(diff, *errors_of_pair(half, leader), longest, least)
-        exact = (leader[:, 1] == 0) & (half[:, 0] == half[:, 1])
-        return np.where(exact, 1.0, chance)  # of one clock: in this order for certain
+        # Of one clock the second event alone errs, by what the two differ by.
+        shared, apart = leader[:, 1] == 0, np.abs(half[:, 1] - half[:, 0])
+        first, second = np.where(shared, 0.0, half[:, 0]), np.where(shared, apart, half[:, 1])
+        chance = pair_probability(diff, first, second, longest, least)
+        return np.where(shared & (apart == 0.0), 1.0, chance)  # in this order for certain
     doubtful = _doubtful(clocks, leader, t_a, doubts, scopes)
     return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
 
@@ -289,15 +291,6 @@ def no_surer_than(events: np.ndarray, given: ReleasedMatches) -> ReleasedMatches
     unknown = (given.chance == UNKNOWN) | (events == UNKNOWN).any(axis=1)
     chance = np.where(unknown, UNKNOWN, given.chance * events.prod(axis=1))
     return replace(given, confirmed=sure, chance=chance)
-
-
-def errors_of_pair(half: np.ndarray, leader: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Half-widths of the independent errors of two events: of one clock only the second errs, by
-    what the two differ by.
-    """
-    shared = leader[:, 1] == 0
-    first = np.where(shared, 0.0, half[:, 0])
-    return first, np.where(shared, np.abs(half[:, 1] - half[:, 0]), half[:, 1])
 
 
 def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:

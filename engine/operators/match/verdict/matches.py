@@ -12,7 +12,7 @@ from slackwater.engine.barrier.base import ORDER, Changes, Verdicts
 from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY, UNKNOWN_EPOCH
 from slackwater.engine.core.released import LATEST, Strings
 from slackwater.engine.core.timeline import LONG_AGO, UNKNOWN
-from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import INT_MAX, NONE
 from slackwater.engine.kernels.tables import numbered
 from slackwater.engine.operators.match.compiled.program import (
@@ -36,11 +36,7 @@ from slackwater.engine.query.repeat_plan import compares_others
 #
 # The kernel finds matches by the row that causes them. What one row causes is sorted here: older
 # matches before new ones, by branch, then by the ranks of their events step by step. Ranks of the
-# first steps make one number. One row causes few, so runs of eight are sorted by insertion and
-# merged where they are not in order yet.
-
-
-_RUN: Final = 8
+# first steps make one number.
 
 
 class Spread(NamedTuple):
@@ -75,88 +71,6 @@ def ascends(
         if events[high].ref <= events[low].ref:
             return False
     return True
-
-
-@kernel
-def pack(
-    old: np.ndarray, branch: np.ndarray, branches: int, rows: np.ndarray, rank: np.ndarray,
-    bits: int, steps: int, key: np.ndarray,
-) -> None:  # fmt: skip
-    """Into ``key`` what comes first in the order: whether the match is old, its branch, and the
-    ranks of the first ``steps`` steps, of so many ``bits`` each.
-    """
-    for i in range(len(key)):
-        packed = branch[i] if old[i] else branches + branch[i]
-        for step in range(steps):
-            packed = packed << bits | (rank[rows[i, step]] + 1)
-        key[i] = packed
-
-
-@inline
-def _after(
-    x: int, y: int, key: np.ndarray, packed: int, rows: np.ndarray, rank: np.ndarray
-) -> bool:
-    """Whether the match at ``x`` comes after the one at ``y``."""
-    if key[x] != key[y]:
-        return bool(key[x] > key[y])
-    for step in range(packed, rows.shape[1]):
-        one, two = rows[x, step], rows[y, step]
-        if one != two:
-            return bool(rank[one] > rank[two])
-    return False
-
-
-@kernel
-def sort_caused(
-    cause: np.ndarray, key: np.ndarray, packed: int, rows: np.ndarray, rank: np.ndarray,
-    places: np.ndarray, spare: np.ndarray,
-) -> None:  # fmt: skip
-    """Sort ``places`` (0, 1, ... at first), within what each row causes.
-
-    ``key``: as ``pack`` gives it, of so many steps. ``rank``: by row, no two alike; that of no row
-    is the last item. ``spare``: as long as ``places``.
-    """
-    first = 0
-    while first < len(places):
-        stop = first + 1
-        while stop < len(places) and cause[stop] == cause[first]:
-            stop += 1
-        for start in range(first, stop, _RUN):
-            for at in range(start + 1, min(start + _RUN, stop)):
-                mine, to = places[at], at
-                while to > start and _after(places[to - 1], mine, key, packed, rows, rank):
-                    places[to] = places[to - 1]
-                    to -= 1
-                places[to] = mine
-        width = _RUN
-        while width < stop - first:
-            for low in range(first, stop - width, 2 * width):
-                middle, high = low + width, min(low + 2 * width, stop)
-                if _after(places[middle - 1], places[middle], key, packed, rows, rank):
-                    for at in range(low, middle):
-                        spare[at] = places[at]
-                    _merge(low, middle, high, key, packed, rows, rank, places, spare)
-            width *= 2
-        first = stop
-
-
-@inline
-def _merge(
-    low: int, middle: int, high: int, key: np.ndarray, packed: int, rows: np.ndarray,
-    rank: np.ndarray, places: np.ndarray, spare: np.ndarray,
-) -> None:  # fmt: skip
-    """Two runs, of which the first is in ``spare``, into one."""
-    left, right, to = low, middle, low
-    while left < middle and right < high:
-        if _after(spare[left], places[right], key, packed, rows, rank):
-            places[to] = places[right]
-            right += 1
-        else:
-            places[to] = spare[left]
-            left += 1
-        to += 1
-    for at in range(left, middle):
-        places[to + at - left] = spare[at]
 
 
 @kernel
@@ -210,11 +124,6 @@ def changed(found: Changes) -> Changes:
     same = (was.confirmed == now.confirmed) & chance
     seen = np.flatnonzero((was.stands != now.stands) | (was.stands & ~same))
     return found.take(seen) if len(seen) < len(found.cause) else found
-
-
-def _weighed(chances: np.ndarray) -> np.ndarray:
-    """Chances of events as they are reckoned with: nobody knows those of unknown clocks."""
-    return np.where(chances == UNKNOWN, np.nan, chances)
 
 
 def verdicts(
@@ -344,9 +253,10 @@ class Judge(Struct):
         match, event = number[doubts["match"]], doubts["event"]
         order = self.store.columns[ORDER][event]
         places = np.lexsort((doubts["scope"], order, match))
+        chance = self.store.chances(event[places])
         return Doubts(
             match[places], self.store.clock(event[places]), event[places], order[places],
-            doubts["scope"][places], _weighed(self.store.chances(event[places])),
+            doubts["scope"][places], np.where(chance == UNKNOWN, np.nan, chance),  # nobody knows
         )  # fmt: skip
 
     def _chances(
@@ -415,16 +325,17 @@ class Judge(Struct):
         """Places of changes by row that causes them, as they are given, older matches (``old``)
         before new ones, by branch, then by (ref, source name, seq) step by step.
         """
-        places = np.arange(len(cause))
         if ascends(cause, old, branch, rows[:, 0], self.store.events):
-            return places
+            return np.arange(len(cause))
         (rank, ranked), branches = self._ranks(rows), len(self.layout.branches)
         bits = ranked.bit_length()
-        steps = min((_BITS - (2 * branches).bit_length()) // bits, rows.shape[1])
-        key, spare = np.empty_like(places), np.empty_like(places)
-        pack(old, branch, branches, rows, rank, bits, steps, key)
-        sort_caused(cause, key, steps, rows, rank, places, spare)
-        return places
+        packed = min((_BITS - (2 * branches).bit_length()) // bits, rows.shape[1])
+        key = np.where(old, branch, branches + branch)
+        for step in range(packed):
+            key = key << bits | (rank[rows[:, step]] + 1)
+        others = [rank[step] for step in rows.T[: packed - 1 : -1]]
+        caused = np.append(0, np.cumsum(np.diff(cause) != 0))
+        return np.lexsort((*others, key, caused))
 
     def _ranks(self, rows: np.ndarray) -> tuple[np.ndarray, int]:
         """Of the events in ``rows``, by their places in the store: where each stands by ref, source
