@@ -129,17 +129,13 @@ class Arriving(NamedTuple):
 
 
 class TupleChanges(NamedTuple):
-    """Tuples made and taken back, in order. ``ref`` to ``row``: as of
-    ``engine.operators.grouping.items.Items``; ``entry``: the one that ends the tuple; ``members``:
-    (n, window) entries, of tuples made; NOBODY where the bucket has no more.
+    """Tuples made and taken back, in order. ``ends``: ENTRY, a copy of the one that ends the tuple,
+    which is at the place ``entry``; ``tombstone``, ``row``: as of
+    ``engine.operators.grouping.items.Items``; ``members``: (n, window) entries, of tuples made;
+    NOBODY where the bucket has no more.
     """
 
-    ref: np.ndarray
-    source: np.ndarray
-    seq: np.ndarray
-    origin: np.ndarray
-    child: np.ndarray
-    number: np.ndarray
+    ends: np.ndarray
     tombstone: np.ndarray
     row: np.ndarray
     entry: np.ndarray
@@ -148,12 +144,9 @@ class TupleChanges(NamedTuple):
 
 def room_for(changes: int, window: int) -> TupleChanges:
     """Room for so many."""
-    ref, source, seq, origin, child, number, row, entry = (
-        np.empty(changes, np.int64) for _ in range(8)
-    )
     return TupleChanges(
-        ref, source, seq, origin, child, number, np.empty(changes, np.bool_), row, entry,
-        np.empty((changes, window), np.int64),
+        np.empty(changes, ENTRY), np.empty(changes, np.bool_), np.empty(changes, np.int64),
+        np.empty(changes, np.int64), np.empty((changes, window), np.int64),
     )  # fmt: skip
 
 
@@ -172,37 +165,23 @@ def is_behind(entry: Record, a: Arriving, i: int) -> bool:
 
 
 @inline
-def _add_change(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
-    """Adds a change of the tuple that the entry at ``place`` ends; gives its place in ``out``."""
+def take_back(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
+    """The tuple that the entry at ``place`` ends is not valid any more; gives its place in
+    ``out``.
+    """
     at = b.tally[0].changes
     b.tally[0].changes = at + 1
-    entry = b.entries[place]
-    out.ref[at] = entry.ref
-    out.source[at] = entry.source
-    out.seq[at] = entry.seq
-    out.origin[at] = entry.origin
-    out.child[at] = entry.child
-    out.row[at] = row
-    out.entry[at] = place
+    out.ends[at] = b.entries[place]
+    out.tombstone[at], out.row[at], out.entry[at] = True, row, place
     return int(at)
-
-
-@inline
-def take_back(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
-    """The tuple that the entry at ``place`` ends is not valid any more."""
-    at = _add_change(b, row, place, out)
-    out.number[at] = b.entries[place].made
-    out.tombstone[at] = True
 
 
 @inline
 def make(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
     """The tuple that the entry at ``place`` ends, as the bucket is now."""
-    at = _add_change(b, row, place, out)
-    made = b.tally[0].made
-    b.tally[0].made = made + 1
-    b.entries[place].made = made
-    out.number[at] = made
+    b.entries[place].made = b.tally[0].made
+    b.tally[0].made += 1
+    at = take_back(b, row, place, out)
     out.tombstone[at] = False
     member = place
     for back in range(out.members.shape[1] - 1, -1, -1):

@@ -242,7 +242,7 @@ class MapStage:
         if items.payload.dtype != object:
             made = self._map.function(items.payload)
             if not isinstance(made, tuple):
-                yield items.carrying(made)
+                yield replace(items, payload=made)
                 return
             payload, of = made
         else:
@@ -350,7 +350,9 @@ class RunningDataflow(Restorable):
             self.late += int(late.sum())
             items = items.take(~late)
         self._sent += n
-        return self._through(items, self._rank(codes, rank))
+        pieces: list[Items] = []
+        self._hand_on(items, 0, self._rank(codes, rank), pieces)
+        return joined(pieces) if pieces else self._nothing()
 
     def _rank(self, codes: np.ndarray, rank: np.ndarray | None) -> np.ndarray:
         if rank is not None:
@@ -360,11 +362,6 @@ class RunningDataflow(Restorable):
         return self._ranks
 
     _ranks: np.ndarray = np.arange(1)
-
-    def _through(self, items: Items, rank: np.ndarray) -> Items:
-        pieces: list[Items] = []
-        self._hand_on(items, 0, rank, pieces)
-        return joined(pieces) if pieces else self._nothing()
 
     def _hand_on(self, items: Items, stage: int, rank: np.ndarray, pieces: list[Items]) -> None:
         """Piece by piece through all that is left of the way."""

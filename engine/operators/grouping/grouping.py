@@ -79,6 +79,10 @@ _LEAST: Final = 1 << 12
 _CHANGES: Final = 1 << 16
 """Changes made known at once, unless one item makes more."""
 _ALL: Final = 1 << 62
+_OF_TUPLE: Final = {
+    **{name: name for name in ("ref", "source", "seq", "origin", "child")}, "number": "made",
+}  # fmt: skip
+"""What an item that a tuple becomes has of the entry that ends the tuple."""
 
 
 class GroupingStage:
@@ -119,10 +123,7 @@ class GroupingStage:
         )  # fmt: skip
         if self._together:
             yield from self._all(arriving, items)
-        else:
-            yield from self._one_by_one(arriving, items)
-
-    def _one_by_one(self, arriving: Arriving, items: Items) -> Iterator[Items]:
+            return
         row = 0
         while row < len(items):
             row = take_in(self._b, arriving, row, self._reach, self._room)
@@ -157,12 +158,9 @@ class GroupingStage:
         emitted = self._maps.run(changes)
         # The room for changes is used again: these are copies.
         chosen = slice(None) if emitted.change is None else emitted.change
-        found = Items(
-            changes.ref[chosen].copy(), changes.source[chosen].copy(), changes.seq[chosen].copy(),
-            changes.origin[chosen].copy(), changes.child[chosen].copy(),
-            changes.number[chosen].copy(),
-            changes.tombstone[chosen].copy(), items.row[changes.row[chosen]], emitted.payload,
-        )  # fmt: skip
+        ends = {name: changes.ends[of][chosen].copy() for name, of in _OF_TUPLE.items()}
+        tombstone, row = changes.tombstone[chosen].copy(), items.row[changes.row[chosen]]
+        found = Items(**ends, tombstone=tombstone, row=row, payload=emitted.payload)
         if self.most == 1:
             return found
         child, number = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -66,10 +66,6 @@ class Items:
         """Those of ``which``, places, a mask or a slice."""
         return Items(*(getattr(self, name)[which] for name in COLUMNS))
 
-    def carrying(self, payload: np.ndarray) -> Items:
-        """The same items with another ``payload``."""
-        return replace(self, payload=payload)
-
 
 COLUMNS = tuple(field.name for field in fields(Items))
 
@@ -112,8 +108,8 @@ def payloads(plan: GroupingPlan, released: Released) -> tuple[np.ndarray, np.nda
     if plan.flow.item is None:
         columns = [_objects(value, released.n, released.strings) for value in found.values()]
         rows = (dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True))
-        made = np.fromiter(rows, object, released.n) if found else _empty_dicts(released.n)
-        return made, np.ones(released.n, np.bool_)
+        made = rows if found else ({} for _ in range(released.n))
+        return np.fromiter(made, object, released.n), np.ones(released.n, np.bool_)
     records = np.zeros(released.n, dtype_of(plan.flow.item))
     known = np.ones(released.n, np.bool_)
     for name, value in found.items():
@@ -129,10 +125,6 @@ def payloads(plan: GroupingPlan, released: Released) -> tuple[np.ndarray, np.nda
         if value.valid is not None:
             known &= value.valid
     return records, known
-
-
-def _empty_dicts(n: int) -> np.ndarray:
-    return np.fromiter(({} for _ in range(n)), object, n)
 
 
 def _objects(value: Value, n: int, strings: Strings) -> list[Any]:
