@@ -76,8 +76,8 @@ class Rows(NamedTuple):
     """A batch as the pass reads it; ``selected``, ``nulls`` and ``clocks`` (the status of the clock
     of each) are empty where they say nothing.
 
-    int64 of length n: ``ref unc epoch release seq``; int32 codes ``source clock stream``; int8
-    ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
+    int64 of length n: ``ref unc epoch release``; int32 codes ``clock``; int8 ``status``; ``keys``
+    int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
     ``how``, ``low``, ``high``: of ``window.uncertainty.bounds``, empty where WHERE is exact;
     ``reach``: ``unc``, but more than any window's size for rows that are not ``SURE``.
     """
@@ -87,10 +87,7 @@ class Rows(NamedTuple):
     epoch: np.ndarray
     release: np.ndarray
     status: np.ndarray
-    source: np.ndarray
     clock: np.ndarray
-    stream: np.ndarray
-    seq: np.ndarray
     selected: np.ndarray
     keys: np.ndarray
     nulls: np.ndarray
@@ -120,11 +117,6 @@ class Agenda(NamedTuple):
     tick_row: np.ndarray
     tick_steps: np.ndarray
     tick_at: np.ndarray
-
-
-def no_agenda() -> Agenda:
-    """Nothing but rows."""
-    return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
 
 
 class PassBatch(NamedTuple):
@@ -197,9 +189,10 @@ def room(batch: PassBatch, book: PassState, spare: int) -> int:
     return DONE
 
 
-_WINDOWS_OF_A_ROW: Final = 8
+WINDOWS_OF_A_ROW: Final = 8
 """More than it can enter if they tumble and its uncertainty is no longer than they are: three by
-that and two more by LOW and HIGH. What has room for them says so in its SPARE."""
+that and two more by LOW and HIGH, times its ``room_factor``. What has room for them says so in its
+SPARE."""
 _SPREAD_MOST: Final = 512
 """Over so many windows either way an event may lie; what lies further off is as good as missing."""
 
@@ -217,13 +210,8 @@ def room_factor(geo: Geometry, widest: int = 0) -> int:
     """
     more = 2 * (max(min(widest, widest_of(geo.size, geo.step)) - geo.size, 0) // geo.step + 1)
     if geo.step == geo.size:
-        return 1 if widest <= geo.size else -(-more // _WINDOWS_OF_A_ROW) + 1
-    return -(-(5 * (geo.size // geo.step + 1) + 3 + more) // _WINDOWS_OF_A_ROW)
-
-
-def windows_of_a_row(room: int) -> int:
-    """More than it can enter, by its ``room_factor``."""
-    return room * _WINDOWS_OF_A_ROW
+        return 1 if widest <= geo.size else -(-more // WINDOWS_OF_A_ROW) + 1
+    return -(-(5 * (geo.size // geo.step + 1) + 3 + more) // WINDOWS_OF_A_ROW)
 
 
 @inline

@@ -27,7 +27,6 @@ from slackwater.engine.operators.window.output.computed import (
     shown_numbers,
     those,
     unchanged,
-    without_hidden,
 )
 from slackwater.engine.operators.window.output.results import WindowResults, extent_of, text_codes
 from slackwater.engine.operators.window.output.table import RankedGroups
@@ -64,7 +63,6 @@ from slackwater.engine.operators.window.state.cells import (
     more_kept,
     new_cells,
     new_kept,
-    widen_kept,
     with_floats,
     without_floats,
 )
@@ -213,7 +211,9 @@ class Windows(Restorable, ABC):
             if why == a.OUTBOX_FULL:
                 self._send(results)
                 most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
-                self._more_outbox(max(needed, min(2 * len(self._outbox.at), most)))
+                larger = max(needed, min(2 * len(self._outbox.at), most))  # in longer pieces
+                self._outbox_room = max(larger, self._outbox_room)
+                self._outbox = self._new_outbox(self._outbox_room)
             elif why != a.DONE:
                 self._grow(why, needed)
             self._state["needed"] = 0
@@ -234,7 +234,7 @@ class Windows(Restorable, ABC):
 
     def _ending(self, _at: int) -> Agenda:
         """What comes behind the last row, besides ``ends_at``."""
-        return a.no_agenda()
+        return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
 
     def _make_entries(self, room: int) -> None:
         self._entries = new_entries(room)
@@ -301,7 +301,8 @@ class Windows(Restorable, ABC):
 
     def _widen(self, m: int) -> None:
         """Argument ``m`` has floats from now on."""
-        widen_kept(self._held.kept, m)
+        kept = self._held.kept
+        kept.floats[:, m] = kept.ints[:, m].astype(np.float64)
 
     def _can_grow(self) -> bool:
         return len(self._held.cells.window) < self.settings.cells_max
@@ -322,11 +323,6 @@ class Windows(Restorable, ABC):
         sums = more_sums(self._held.sums, len(cells.window))
         self._held = self._held._replace(cells=cells, sums=sums)
 
-    def _more_outbox(self, capacity: int) -> None:
-        """An empty one; larger ones make fewer and longer pieces of results."""
-        self._outbox_room = max(capacity, self._outbox_room)
-        self._outbox = self._new_outbox(self._outbox_room)
-
     def _new_outbox(self, capacity: int) -> t.ResultBuffer:
         return t.new_outbox(capacity, len(self.plan.group_by), self._numbers)
 
@@ -341,7 +337,8 @@ class Windows(Restorable, ABC):
             if self._ranked is not None and rows.tally[0]:
                 rows = self._ranked.changes(rows)
             if rows.tally[0]:
-                rows = without_hidden(rows, self._shown_numbers)
+                if (some := self._shown_numbers) is not None:
+                    rows = rows._replace(kinds=rows.kinds[:, some], words=rows.words[:, some])
                 made = WindowResults(rows, self._shown, self._keys, self.site)
                 made.clock = self._compared.clock_of(made.columns.rows, made.columns.keys)
                 results.extend(made)

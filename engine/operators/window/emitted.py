@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, Record, put_over
+from slackwater.engine.kernels.records import NONE, put_over
 from slackwater.engine.kernels.tables import POOL, chained, free_place, take_place
 from slackwater.engine.operators.window.settings import PART_BITS
 from slackwater.engine.operators.window.state.accumulate import WORDS, same_numbers
@@ -184,16 +184,6 @@ def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: 
 
 
 @inline
-def _same_counts(one: Record, other: Record) -> bool:
-    return bool(
-        one.certain == other.certain
-        and one.ambiguous == other.ambiguous
-        and one.missing == other.missing
-        and one.clocks == other.clocks
-    )
-
-
-@inline
 def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at: int) -> None:
     """Updates the emitted result of ``leader`` from the scratch, which has its result if it is
     ``there``.
@@ -215,10 +205,17 @@ def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at
     slot = cells.slot[leader]
     stood = standing.there[slot, place]
     if stood and there:
-        same = same_numbers(
-            standing.kinds[slot, place], standing.words[slot, place], scratch.kinds, scratch.words
-        )
-        if same and _same_counts(standing.counts[slot, place], scratch.counts[0]):
+        one, other = standing.counts[slot, place], scratch.counts[0]
+        if (
+            one.certain == other.certain
+            and one.ambiguous == other.ambiguous
+            and one.missing == other.missing
+            and one.clocks == other.clocks
+            and same_numbers(
+                standing.kinds[slot, place], standing.words[slot, place],
+                scratch.kinds, scratch.words,
+            )
+        ):  # fmt: skip
             return
     if stood:
         _send(book, leader, stage, place, False, at)

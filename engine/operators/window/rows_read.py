@@ -57,7 +57,8 @@ def rows_of(
         reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
     codes_of_keys, nulls = keys.codes(released)
     # The kernel sees arrays of one kind; those of a frame may be read-only.
-    read = {name: np.require(columns[name], None, ["C", "W"]) for name in FIXED_COLUMNS}
+    names = ("unc", "epoch", "release", "status", "clock")
+    read = {name: np.require(columns[name], None, ["C", "W"]) for name in names}
     read["ref"] = ends_of(released)  # an interval is known, and counts, when it ends
     exact = np.empty(0, np.int64)
     return Rows(
@@ -148,12 +149,10 @@ def argument_values(
 
 def no_rows(columns: int) -> Rows:
     """An empty batch of keys with ``columns``."""
-    none = np.empty(0, np.int64)
-    small = np.empty(0, np.int8)
-    codes = np.empty(0, np.int32)
+    none, small = np.empty(0, np.int64), np.empty(0, np.int8)
     return Rows(
-        ref=none, unc=none, epoch=none, release=none, status=small, source=codes, clock=codes,
-        stream=codes, seq=none, selected=np.empty(0, np.bool_),
+        ref=none, unc=none, epoch=none, release=none, status=small, clock=np.empty(0, np.int32),
+        selected=np.empty(0, np.bool_),
         keys=np.zeros((0, columns), np.int64), nulls=none, how=small, low=none, high=none,
         reach=none, clocks=small,
     )  # fmt: skip

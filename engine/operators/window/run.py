@@ -255,8 +255,11 @@ def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Recor
         st.entries = _inside(
             header, where, before, book.held.cells, book.entries, batch, st, at_most
         )
-        if keeps:
-            _keep_rows(before, batch, book, st)
+        for j in range(before, st.entries if keeps else before):
+            row, rows, held = book.entries.row[j], batch.rows, book.held
+            event = (rows.clock[row], rows.epoch[row], rows.ref[row], rows.unc[row])
+            leader = held.cells.lead[book.entries.cell[j]]
+            keep(held.kept, held.cells, leader, WHOLE, batch.values, row, event)
 
 
 @kernel
@@ -279,13 +282,3 @@ def _inside(
     if moved >= 0:
         st.frontier_at = rows.release[moved]
     return int(entries)
-
-
-@inline
-def _keep_rows(before: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
-    """Keep the rows entered last, from ``before`` on."""
-    rows, out, held = batch.rows, book.entries, book.held
-    for j in range(before, st.entries):
-        row = out.row[j]
-        event = (rows.clock[row], rows.epoch[row], rows.ref[row], rows.unc[row])
-        keep(held.kept, held.cells, held.cells.lead[out.cell[j]], WHOLE, batch.values, row, event)

@@ -115,7 +115,7 @@ class TimeWindows(Windows):
         """For rows that can enter so many windows (``room_factor``)."""
         if room > self._room:
             self._room = room
-            self._changed = np.empty((2, a.windows_of_a_row(room)), np.int64)
+            self._changed = np.empty((2, room * a.WINDOWS_OF_A_ROW), np.int64)
 
     # ---- a batch ----------------------------------------------------------------------------
 

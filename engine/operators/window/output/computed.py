@@ -189,13 +189,6 @@ def shown_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndarr
     )
 
 
-def without_hidden(outbox: ResultBuffer, numbers: np.ndarray | None) -> ResultBuffer:
-    """``outbox``, in words, with these ``numbers`` alone; None: all."""
-    if numbers is None:
-        return outbox
-    return outbox._replace(kinds=outbox.kinds[:, numbers], words=outbox.words[:, numbers])
-
-
 # Arithmetic of aggregates, computed on output. It depends on a result's content alone, so a
 # retraction repeats the values that it retracts; a pair of retraction and insertion of equal values
 # is dropped.

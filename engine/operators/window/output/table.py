@@ -210,10 +210,11 @@ def number_texts(kinds: np.ndarray, words: np.ndarray) -> pa.Array:
     plain = is_int & are_short(high)
     place = np.zeros(len(kinds), np.int64)
     texts = [pa.array(["null"])]
+    large = [str((high << HALF_WORD) + low) for high, low in words[is_int & ~plain].tolist()]
     for chosen, some in (
         (plain, pc.cast(pa.array(numbers(kinds[plain], words[plain])), pa.string())),
         (is_float, float_texts(_finite(high[is_float].copy().view(np.float64)))),
-        (is_int & ~plain, _large(words[is_int & ~plain])),
+        (is_int & ~plain, pa.array(large, pa.string())),
     ):
         place[chosen] = np.arange(len(some)) + sum(map(len, texts))
         texts.append(some)
@@ -224,11 +225,6 @@ def _finite(values: np.ndarray) -> np.ndarray:
     if not np.isfinite(values).all():
         raise ContractViolation("a window's result holds a NaN or an infinity")
     return values
-
-
-def _large(words: np.ndarray) -> pa.Array:
-    """Beyond int64, which is rare."""
-    return pa.array([str((high << HALF_WORD) + low) for high, low in words.tolist()], pa.string())
 
 
 # Results of windows as columns without a Python object per row: see ``engine.output.schema``.

@@ -7,7 +7,7 @@ from typing import Any
 
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import FAR, NONE, Record
+from slackwater.engine.kernels.records import FAR, NONE, Record, put_over
 from slackwater.engine.kernels.tables import free_place, is_due, put_in, take_first
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window.assign import PassBatch
@@ -70,7 +70,9 @@ def run(batch: PassBatch, book: PassState) -> int:
                 st.emit_at,
             )
             book.own.counted.of[st.asked].stale = 0
-            st.asked = _next_asked(book, st)
+            following = book.own.counted.of[st.asked].after  # if it is due as well
+            is_full = st.follow != FULL or following == NONE or not runs(following, book)
+            st.asked = following if st.follow != NONE_BEHIND and is_full else NONE
         elif _settled(batch, book, st):
             i = st.row
             what = a.due(i, batch.agenda, st)
@@ -86,15 +88,6 @@ def run(batch: PassBatch, book: PassState) -> int:
                 _take_row(i, batch, book, st)
             else:
                 return a.DONE
-
-
-@inline
-def _next_asked(book: PassState, st: Record) -> int:
-    """The window behind the one emitted last, if it is due as well."""
-    window = book.own.counted.of[st.asked].after
-    if st.follow == NONE_BEHIND or (window != NONE and st.follow == FULL and runs(window, book)):
-        return int(NONE)
-    return int(window)
 
 
 @inline
@@ -319,7 +312,8 @@ class CountedWindows(OwnWindows):
         super()._grow(why, needed)
         if why in (a.GROW_CELLS, a.GROW_KEPT):
             cells, kept = len(self._held.cells.window), len(self._held.kept.next)
-            self._counted = h.more_counted(self._counted, cells, kept)
+            more = h.new_counted(cells, kept, self.plan.rows)
+            self._counted = put_over(more, self._counted)
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel, njit
-from slackwater.engine.kernels.records import NONE, put_over, record
+from slackwater.engine.kernels.records import NONE, record
 from slackwater.engine.kernels.tables import Heap, new_heap
 from slackwater.engine.operators.window.assign import IN_BATCH
 from slackwater.engine.operators.window.row_windows.bounds import DoubtfulPlaces
@@ -91,11 +91,6 @@ def new_counted(cells: int, kept: int, rows: int) -> RowWindowState:
         np.zeros(cells, GROUP), new_heap(cells), new_heap(cells), np.zeros(kept, np.int64),
         np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, np.int64),
     )  # fmt: skip
-
-
-def more_counted(counted: RowWindowState, cells: int, kept: int) -> RowWindowState:
-    """A copy with room for ``cells`` and ``kept`` events."""
-    return put_over(new_counted(cells, kept, len(counted.places)), counted)
 
 
 # The values of one window of ROWS in order of size, which slide to its group's next window.

@@ -143,26 +143,6 @@ def cover(sessions: Sessions, one: Record, start: int, end: int) -> None:
 
 
 @kernel
-def uncover(sessions: Sessions, one: Record) -> None:
-    """Forget the stretches of a session."""
-    while one.seams != NONE:
-        place = one.seams
-        one.seams = sessions.next[place]
-        free_place(sessions.next, sessions.tally, place)
-
-
-@kernel
-def cover_all(sessions: Sessions, one: Record, other: Record) -> None:
-    """What keeps session ``other`` together keeps ``one``, too."""
-    while other.seams != NONE:
-        place = other.seams
-        start, end = sessions.seam[place].start, sessions.seam[place].end
-        other.seams = sessions.next[place]
-        free_place(sessions.next, sessions.tally, place)
-        cover(sessions, one, start, end)
-
-
-@kernel
 def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
     """Whether nothing can part session ``one``, which has several events."""
     start, end = one.low, one.high - gap
@@ -361,7 +341,12 @@ def _merge(one: int, other: int, book: PassState, st: Record) -> int:
     into.vague = max(into.vague, lost.vague)
     if into.clock != lost.clock or into.epoch != lost.epoch:
         into.clock = SEVERAL
-    cover_all(sessions, into, lost)
+    while lost.seams != NONE:  # what keeps one together keeps both
+        place = lost.seams
+        start, end = sessions.seam[place].start, sessions.seam[place].end
+        lost.seams = sessions.next[place]
+        free_place(sessions.next, sessions.tally, place)
+        cover(sessions, into, start, end)
     into.after = lost.after
     sessions.of[lost.group if lost.after == NONE else lost.after].before = one
     cells = held.cells

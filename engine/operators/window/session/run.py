@@ -7,7 +7,7 @@ import numpy as np
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import FAR, NONE, Record
-from slackwater.engine.kernels.tables import is_due, put_in, take_first
+from slackwater.engine.kernels.tables import free_place, is_due, put_in, take_first
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window.assign import PassBatch
 from slackwater.engine.operators.window.base import OwnWindows
@@ -21,7 +21,6 @@ from slackwater.engine.operators.window.session.enter import (
     ends,
     enter,
     is_apart,
-    uncover,
 )
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
@@ -224,7 +223,10 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
         free_window(held.cells, one.group)
     forget_emitted(held.cells, book.standing, place)
     forget(held.kept, held.cells, place)
-    uncover(sessions, one)
+    while one.seams != NONE:
+        seam = one.seams
+        one.seams = sessions.next[seam]
+        free_place(sessions.next, sessions.tally, seam)
     clear(held.sums, place)
     free_window(held.cells, place)
 

@@ -43,13 +43,6 @@ def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -
 
 
 @inline
-def put_text(kinds: np.ndarray, words: np.ndarray, j: int, code: int) -> None:
-    """Number ``j`` becomes the text of ``code``."""
-    kinds[j] = TEXT
-    words[j].high, words[j].low = 0, code
-
-
-@inline
 def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> None:
     """Number ``j`` becomes ``value``; null if that lies beyond the floats' range."""
     if not np.isfinite(value):
@@ -172,7 +165,7 @@ def _ordered(bits: int) -> int:
 
 
 @inline
-def _beats(spec: Record, key: int, ref: int, number: int, one: Record) -> bool:
+def beats(spec: Record, key: int, ref: int, number: int, one: Record) -> bool:
     """Whether an event is to be picked in place of ``one``."""
     if key != one.key:
         return bool((key < one.key) == (spec.sign > 0))
@@ -201,7 +194,7 @@ def add_picks(
                 key = _ordered(key)
             of_row = number[i] if len(number) > 0 else 0
             one = picks[p, cell[j]]
-            if one.there == 0 or _beats(spec, key, ref[i], of_row, one):
+            if one.there == 0 or beats(spec, key, ref[i], of_row, one):
                 one.there, one.key, one.value = 1, key, ints[v, i]
                 one.ref, one.number = ref[i], of_row
 
@@ -214,23 +207,10 @@ def merge_picks(
     for p in range(len(picked)):
         more, one = picks[p, cell], into[p, target]
         if more.there and (
-            one.there == 0 or _beats(picked[p], more.key, more.ref, more.number, one)
+            one.there == 0 or beats(picked[p], more.key, more.ref, more.number, one)
         ):
             one.there, one.key, one.value = 1, more.key, more.value
             one.ref, one.number = more.ref, more.number
-
-
-@kernel
-def best_pick(picked: np.ndarray, picks: np.ndarray, p: int, cells: np.ndarray) -> int:
-    """Which of ``cells`` has the event of pick ``p``, or -1."""
-    best = NONE
-    for cell in cells:
-        more = picks[p, cell]
-        if more.there and (
-            best == NONE or _beats(picked[p], more.key, more.ref, more.number, picks[p, best])
-        ):
-            best = cell
-    return int(best)
 
 
 OF: Final = np.dtype([("is_float", "?"), ("moments", "?"), ("keeps_all", "?"), ("typed", "i1")])
@@ -522,13 +502,3 @@ def total_of(of: Summary, is_float: bool) -> float:
     if is_float:
         return whole(of.floats[0])
     return float(np.float64(of.ints[0].high) * TWO_32 + np.float64(of.ints[0].low))
-
-
-@kernel
-def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: Record) -> None:
-    """Count, mean and sum of squared deviations of ``cells`` into ``out``, MOMENTS."""
-    out.count, out.mean, out.squares = 0.0, 0.0, 0.0
-    for c in cells:
-        if sums.n[m, c] == 0:
-            continue
-        join_moments(out, sums.moments[m, c], sums.of[m].is_float)

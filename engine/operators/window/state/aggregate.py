@@ -26,12 +26,9 @@ from slackwater.engine.operators.window.state.accumulate import (
     Summary,
     Sums,
     join_sums,
-    merge_moments,
-    new_summary,
     put_float,
     put_int,
     put_null,
-    put_text,
     total_of,
     whole,
 )
@@ -107,14 +104,6 @@ class Scratch(NamedTuple):
     cells: np.ndarray
     parts: np.ndarray
     sum: Summary
-
-
-def new_scratch() -> Scratch:
-    """Room for one."""
-    places = 1 << PART_BITS
-    return Scratch(
-        np.zeros(places, np.int64), np.zeros(places, np.int64), new_summary()
-    )  # fmt: skip
 
 
 @inline
@@ -214,7 +203,10 @@ def put_aggregate(
         put_value(kinds, words, j, is_float, ints.largest, floats.largest)
     elif function in (STDDEV, VAR):
         moments = scratch.sum.moments[0]
-        merge_moments(sums, m, chosen, moments)
+        moments.count, moments.mean, moments.squares = 0.0, 0.0, 0.0
+        for cell in chosen:
+            if sums.n[m, cell] > 0:
+                picks.join_moments(moments, sums.moments[m, cell], is_float)
         variance = max(0.0, moments.squares) / n
         put_float(kinds, words, j, np.sqrt(variance) if function == STDDEV else variance)
     else:
@@ -226,13 +218,20 @@ def put_aggregate(
 def _put_pick(
     sums: Sums, p: int, chosen: np.ndarray, kinds: np.ndarray, words: np.ndarray, j: int
 ) -> None:
-    cell = picks.best_pick(sums.picked, sums.picks, p, chosen)
-    if cell == NONE:
+    spec, best = sums.picked[p], NONE
+    for cell in chosen:
+        more = sums.picks[p, cell]
+        if more.there and (
+            best == NONE or picks.beats(spec, more.key, more.ref, more.number, sums.picks[p, best])
+        ):
+            best = cell
+    if best == NONE:
         put_null(kinds, words, j)
         return
-    value, of = sums.picks[p, cell].value, sums.of[sums.picked[p].value]
+    value, of = sums.picks[p, best].value, sums.of[spec.value]
     if of.typed == TEXTS:
-        put_text(kinds, words, j, value)
+        kinds[j] = picks.TEXT
+        words[j].high, words[j].low = 0, value
     elif of.is_float:
         words[j].high, words[j].low = value, 0
         kinds[j] = FLOAT if np.isfinite(words[j].real) else NULL

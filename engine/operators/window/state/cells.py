@@ -271,11 +271,8 @@ def merge_cell(
 
 @kernel
 def _rehash(cells: Cells, live: np.ndarray) -> None:
-    mask = len(cells.table) - 1
     for cell in live:
-        place = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
-        while cells.table[place] != NONE:
-            place = (place + 1) & mask
+        place = _place_of(cells, cells.window[cell], cells.tag[cell], cells.keys, cell)
         cells.table[place] = cell
 
 
@@ -340,11 +337,6 @@ def more_kept(kept: Kept) -> Kept:
     made = put_over(new_kept(2 * old, kept.ints.shape[1]), kept)
     made.next[-1], made.tally["free"] = kept.tally["free"][0], old
     return made
-
-
-def widen_kept(kept: Kept, m: int) -> None:
-    """The values of attribute ``m`` were integers and are floats from now on."""
-    kept.floats[:, m] = kept.ints[:, m].astype(np.float64)
 
 
 @inline

@@ -11,7 +11,15 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record, record
-from slackwater.engine.operators.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
+from slackwater.engine.operators.window.settings import (
+    AMBIGUOUS,
+    CERTAIN,
+    HIGH,
+    LOW,
+    MIDDLE,
+    PART_BITS,
+    WHOLE,
+)
 from slackwater.engine.operators.window.state.accumulate import (
     NULL,
     WORDS,
@@ -33,7 +41,6 @@ from slackwater.engine.operators.window.state.aggregate import (
     AggregateSpecs,
     Scratch,
     cells_with,
-    new_scratch,
     put_aggregate,
     put_total,
     put_value,
@@ -94,11 +101,10 @@ class Content(NamedTuple):
 
 def new_content(aggregates: int) -> Content:
     """Room for one."""
-    n = aggregates * NUMBERS
+    n, parts = aggregates * NUMBERS, 1 << PART_BITS
+    scratch = Scratch(np.zeros(parts, np.int64), np.zeros(parts, np.int64), new_summary())
     room = Room(new_runs(_FEW), b.new_choice(_FEW), new_summary())
-    return Content(
-        np.zeros(n, np.int8), np.zeros(n, WORDS), np.zeros(1, COUNTS), new_scratch(), room
-    )
+    return Content(np.zeros(n, np.int8), np.zeros(n, WORDS), np.zeros(1, COUNTS), scratch, room)
 
 
 EVERY_PASS: Final = ("refuted_from", "refuted_to", "earliest", "taken")
