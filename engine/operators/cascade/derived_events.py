@@ -121,11 +121,6 @@ class DerivedRows(Restorable):
         held = [self.columns[name] for name in names if name in self.columns]
         return np.unique(np.concatenate(held))
 
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> DerivedRows:
-        """From a snapshot."""
-        return cls(state["n"], dict(state["columns"]), dict(state["types"]))
-
 
 def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
     """One after another; an attribute that was whole somewhere and is not elsewhere is not."""
@@ -235,14 +230,9 @@ def identities_of(piece: ResultColumns) -> np.ndarray:
 
 def signs_of(piece: Sequence[Result]) -> np.ndarray:
     """Per result 1 if it is given, -1 if it is taken back."""
-    plus = (
-        piece.plus
-        if isinstance(piece, Alerts)
-        else (
-            piece.given.plus if isinstance(piece, Matches) else piece.columns.plus  # type: ignore[attr-defined]
-        )
-    )
-    return np.where(plus, 1, -1)
+    of: Any = piece
+    is_alert, is_match = isinstance(piece, Alerts), isinstance(piece, Matches)
+    return np.where((of if is_alert else of.given if is_match else of.columns).plus, 1, -1)
 
 
 def _of_windows(piece: WindowResults, _strings: Strings, errs_from: int) -> Found:

@@ -105,10 +105,6 @@ class Schedule:
     waiting: DerivedRows
     too_late: int
 
-    def corrected_at(self) -> list[int]:
-        """The instants of corrections."""
-        return [int(at) for at in np.unique(np.concatenate([self.late_at, self.gone_at]))]
-
     def part(self, start: int, end: int, at: np.ndarray) -> tuple[DerivedRows, Progress]:
         """The events handed on at instants from ``start`` to before ``end``, and steps besides."""
         mine = (self.fed_at >= start) & (self.fed_at < end)
@@ -406,8 +402,8 @@ class DerivedStage(Restorable):
         plan = schedule(self._tail, self._waiting, new, instants, self._quantum, self._back)
         self._counts["results_too_late"] += plan.too_late
         start = 0
-        doubting = np.flatnonzero(instants.at == self._errs_from).tolist()
-        for at in sorted({*plan.corrected_at(), *doubting}):
+        doubting = np.flatnonzero(instants.at == self._errs_from)
+        for at in np.unique(np.concatenate([plan.late_at, plan.gone_at, doubting])).tolist():
             self._feed(plan, start, at, instants, results)
             self._correct(plan, at, int(instants.at[at]), results)
             start = at

@@ -328,12 +328,6 @@ def _of_one_clock(clock: int, epoch: int, exact: bool, i: int, events: TraceEven
 
 
 @inline
-def _can_be_anywhere(one_clock: bool, epoch: int, i: int, events: TraceEvents) -> bool:
-    """Whether nothing is known of the order of event ``i`` and one of ``epoch``."""
-    return not one_clock and UNKNOWN_EPOCH in (epoch, events.epoch[i])
-
-
-@inline
 def may_deny(trace: Record, i: int, events: TraceEvents) -> bool:
     """Whether event ``i`` may have come before another one of its trace."""
     anywhere = UNKNOWN_EPOCH in (trace.epoch, events.epoch[i])
@@ -352,7 +346,7 @@ def certainty_with(
     one_clock = _of_one_clock(result.clock, result.epoch, result.due == result.end, i, events)
     if one_clock and ref >= result.end:
         return 0
-    if _can_be_anywhere(one_clock, result.epoch, i, events):
+    if not one_clock and UNKNOWN_EPOCH in (result.epoch, events.epoch[i]):
         return 2 if events.doubt[i] & OTHERS else 1
     low, before = ref - unc, _until_before(trace)
     if low > result.due:
@@ -497,12 +491,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     """Begins a trace if need be; gives how many results there are, and whether event ``i`` is
     surely after the one before it, as one clock says.
     """
-    exact = events.unc[i] == 0 and trace.until == trace.last_end
-    one_clock = (
-        trace.clock == events.clock[i]
-        and trace.epoch == events.epoch[i]
-        and (exact or trace.epoch != NO_EPOCH)
-    )
+    one_clock = _of_one_clock(trace.clock, trace.epoch, trace.until == trace.last_end, i, events)
     same_clock = one_clock and events.ref[i] >= trace.last_end
     over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
     first = over and not tables.ended[trace.state]  # of its key
