@@ -485,6 +485,23 @@ def test_what_was_stamped_before_the_first_sync_stays_unknown(order: str) -> Non
     assert found == {(("A", 7), ("B", 30)): "unknown", (("A", 7), ("B", 36)): "unknown"}
 
 
+@pytest.mark.parametrize("text", ["SEQ(A a, B b)", "SEQ(A{1,2} a[], B b)"])
+@pytest.mark.parametrize("order", ["none", "sequence"])
+@pytest.mark.parametrize("last", [202, 135])
+def test_events_of_one_clock_before_and_after_its_first_sync_are_unknown(
+    order: str, text: str, last: int
+) -> None:
+    """A keeps the time 133; B is 69 or 2 after it, and is put 55 after it or 12 before."""
+    records = [
+        event("q", "A", 133, seq=0, arrival=134), event("q", "C", 134, seq=1, arrival=150),
+        sync("q", 134, -14, arrival=170),
+        event("q", "B", last, seq=2, arrival=203), event("q", "C", 302, seq=3, arrival=303),
+    ]  # fmt: skip
+    clock = ClockChoice(exact=False)
+    found = matches(f"EVENT {text} WITHIN 60", records, order=order, clock=clock)
+    assert found == {(("A", 133), ("B", last)): "unknown"}
+
+
 @pytest.mark.parametrize(
     ("said", "choice", "certainty"),
     [

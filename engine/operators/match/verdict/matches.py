@@ -375,9 +375,9 @@ class Judge(Struct):
 
 # Which matches compare times of clocks when one of them is unknown (SPEC 2, "Unknown clocks").
 #
-# That is so if their events are of several clocks, one of them unknown; or if a negated step,
-# which may have an event of any clock, is not tied to one of their sources and the stream has such
-# clocks.
+# That is so if their events are of several clocks, one of them unknown; or of one that became known
+# between them, as those before keep their times; or if a negated step, which may have an event of
+# any clock, is not tied to one of their sources and the stream has such clocks.
 
 
 def of_unknown_clocks(
@@ -399,11 +399,13 @@ def of_unknown_clocks(
     clock = store.columns.get(STAMPED_BY, store.columns["clock"])[events]
     unknown = store.columns["epoch"][events] == UNKNOWN_EPOCH
     several = np.minimum.reduceat(clock, starts) < np.maximum.reduceat(clock, starts)
-    own = np.logical_or.reduceat(unknown, starts) & several
+    any_unknown = np.logical_or.reduceat(unknown, starts)
+    # What a clock stamped before its first sync, beside what it stamped since.
+    across = any_unknown & ~several & ~np.logical_and.reduceat(unknown, starts)
     earliest = (store.columns["ref"] - store.columns["unc"])[events]
     near = np.minimum.reduceat(earliest, starts) - within_ns <= until
     # An event that had left the order when its clock became known stays where it was put.
-    return np.asarray((own | by_others & near) & (until > -LATEST))
+    return np.asarray(across | (any_unknown & several | by_others & near) & (until > -LATEST))
 
 
 # What a matcher would have found, had it known late events or wider bounds from the start.
