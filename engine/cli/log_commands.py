@@ -174,8 +174,12 @@ def merge_logs(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new arrival log.")],
     apart: Annotated[
         str,
-        typer.Option(metavar="D", help="How far the gateways' clocks may be apart; 0s: one clock."),
-    ],
+        typer.Option(
+            metavar="D",
+            help="How far the gateways' clocks may be apart (needed); 0s: one clock.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -189,6 +193,11 @@ def merge_logs(
         raise UserError(f"{out}: exists already; choose a new folder")
     if len(set(map(Path.resolve, logs))) < max(len(logs), 2):
         raise UserError("name two logs or more, each once")
+    if not apart:
+        raise UserError(
+            "add --apart, how far the clocks of these gateways may be apart, as in --apart 5ms: of "
+            "each, half the root delay plus the root dispersion of chronyc tracking, added up"
+        )
     if apart.strip().isdigit() and int(apart):
         raise UserError(f"--apart {apart}: write its unit, as in {apart}ms")
     apart_ns = parse_duration(apart)

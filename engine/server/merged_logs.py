@@ -5,8 +5,10 @@ part of a site, and some events are in two. Gateways stamp arrivals by clocks of
 are ``apart`` by so much at most. The first log's clock is the reference:
 
 * a sync that another gateway measured is wrong by ``apart`` more;
+* no event happened after it arrived, so what another gateway stamped counts ``apart`` later: its
+  clock may be behind by as much;
 * a promise or an end says that all before it has come. What came before it at another gateway may
-  be stamped later, by ``apart`` at most, so it counts so much later;
+  so be stamped later, by twice ``apart`` at most, as it then is itself;
 * where a gateway says that the numbers of a start begin, it is where they began there: the smallest
   is where the start began.
 """
@@ -163,7 +165,8 @@ class MergedLogs:
     ) -> pa.Table:
         table = _whole(pa.table(frame.batch))
         later = pc.is_in(table[r.KIND], pa.array(_LATER_KINDS, pa.int8()))
-        arrival = pc.if_else(later, pc.add(table[r.ARRIVAL], self._apart), table[r.ARRIVAL])
+        own = self._apart if log else 0
+        arrival = pc.add(table[r.ARRIVAL], pc.if_else(later, 2 * self._apart, own))
         table = _with(table, r.ARRIVAL, arrival)
         if log and r.DELAY in table.column_names:
             wider = pc.min_element_wise(

@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.cli.app import run
+from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
+from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
+from slackwater.engine.order.registry import parse_order
+from slackwater.engine.query import query
 from slackwater.engine.server.merged_logs import MergedLogs
 
 MS = 10**6
@@ -172,6 +176,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
     merge = ["log", "merge"]
     assert run([*merge, *logs, "--out", out]) == 2
+    assert "add --apart, how far" in capsys.readouterr().err
     assert run([*merge, *logs, "--out", out, "--apart", "5"]) == 2
     assert "write its unit, as in 5ms" in capsys.readouterr().err
     assert run([*merge, logs[0], "--out", out, "--apart", "5ms"]) == 2
@@ -222,3 +227,40 @@ def test_agents_of_both_gateways_say_how_far_their_clocks_are_apart(
     advised = said.err.split("with --apart ")[1].split()[0]
     assert run([*merge, str(tmp_path / "far"), "--apart", advised]) == 0
     assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("order", ["none", "kslack:0", "sequence"])
+def test_what_came_to_a_slow_gateway_may_have_happened_later_than_it_says(
+    order: str, tmp_path: Path
+) -> None:
+    """q's event happened at 300 ms of the first gateway's clock; the second one is 40 ms behind."""
+
+    def of(source: str, number: int, at: int, ts: int | None = None) -> Row:
+        start = {"site": "a", "source": source, "incarnation": 7, "stream": "events"}
+        stamp = (at if ts is None else ts) * MS
+        return start | {
+            "kind": 0, "seq": number, "ts": stamp, "type": "A", "v": 1, "arrival": at * MS,
+        }  # fmt: skip
+
+    def sync(source: str, at: int, offset: int) -> Row:
+        return of(source, 0, at, at - offset) | {
+            "kind": int(Kind.SYNC), "seq": None, "offset": offset * MS, "delay": MS, "type": None,
+        }  # fmt: skip
+
+    first = [sync("p", 1, 0), *(of("p", n, 15 + 20 * n) for n in range(60))]
+    second = [of("q", 0, 260, 200), sync("q", 261, 60), of("q", 1, 280, 220)]
+    folders = [written(tmp_path / f"{n}", log, Random(1)) for n, log in enumerate([first, second])]
+    chosen = ChainSettings(
+        parse_order(order), (query("SELECT count(*) AS n WINDOW TUMBLING 20 ms"),),
+        clock=ClockChoice(exact=False),
+    )  # fmt: skip
+    chain = Chain(chosen, "a")
+    changes = [
+        each for frame in MergedLogs(folders, APART) for each in chain.process([frame]).results[0]
+    ]
+    changes += chain.finish().results[0]
+    standing: dict[int, Row] = {
+        each["window"]["start"]: each for each in changes if each["op"] == "+"
+    }
+    assert standing[300 * MS]["certainty"] == "unknown"
+    assert "certainty" not in standing[1000 * MS]
