@@ -80,6 +80,11 @@ class PostgresReceiver:
             with self._connection.transaction():
                 self._write(self._not_written(items))
         except (psycopg.DataError, psycopg.IntegrityError) as error:
+            column = error.diag.column_name
+            if isinstance(error, psycopg.errors.NotNullViolation) and column not in _COLUMNS:
+                # Every result would be refused, for what none of them says.
+                more = f"; give {column} a default, or drop its NOT NULL"
+                raise RetryError(self._said(error) + more) from error
             raise RefusedError(self._said(error)) from error
         except psycopg.Error as error:
             self.close()

@@ -167,6 +167,20 @@ def test_a_table_of_another_program_is_left_alone(database: Database) -> None:
 
 
 @NEEDS_POSTGRES
+def test_a_column_of_theirs_that_no_result_fills_refuses_none_for_good(database: Database) -> None:
+    sink = sink_to(database, "added")
+    sink.deliver(items(2))
+    database.rows("ALTER TABLE added ADD note text NOT NULL DEFAULT '-'")
+    database.rows("ALTER TABLE added ALTER note DROP DEFAULT")
+    with pytest.raises(RetryError, match=r'"note".*; give note a default, or drop its NOT NULL'):
+        sink.deliver(items(4))
+    database.rows("ALTER TABLE added ALTER note SET DEFAULT '-'")
+    sink.deliver(items(4))
+    sink.close()
+    assert database.rows("SELECT count(*) FROM added") == [["4"]]
+
+
+@NEEDS_POSTGRES
 def test_a_server_that_goes_and_comes_back(database: Database) -> None:
     sink = sink_to(database, "away")
     sink.deliver(items(3))
