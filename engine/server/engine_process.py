@@ -22,7 +22,16 @@ from typing import Any, Final
 from slackwater.edge_agent.settings_file import Table
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.java import need_spark
-from slackwater.engine.hosts.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
+from slackwater.engine.hosts.live.program import (
+    COMPILING,
+    FAILED,
+    HEAD,
+    LINES,
+    RUNS,
+    SAVED,
+    WAITS,
+    Task,
+)
 from slackwater.engine.hosts.live.questions import LOG, NOW, Questions
 from slackwater.engine.hosts.options import statement_text
 from slackwater.engine.log.retention import Limits
@@ -393,6 +402,8 @@ class EngineProcess(ChildProcess):
                 self._state.failed = json.loads(content)
             elif head[:1] == RUNS:
                 self._state.running = self._was_at_work = True
+            elif head[:1] == WAITS:
+                self._state.running = False
             elif head[:1] == COMPILING:
                 self._compiled_at = asyncio.get_running_loop().time()
             else:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import urllib.error
+import urllib.request
 
 import pyarrow.parquet as pq
 import pytest
 
 from slackwater.engine.output.ordered import SIDE_OUTPUT
 from slackwater.engine.output.part_store import sole_use
-from tests.live.conftest import ENV, SLACKWATER, Field, until
+from tests.live.conftest import ENV, SLACKWATER, Field, free_port, until
 
 COUNTS = "SELECT count(*), sum(v) FROM events GROUP BY type WINDOW TUMBLING 100 ms"
 PAIRS = "EVENT SEQ(A a, A b) WHERE b.v = a.v + 1 WITHIN 1 s"
@@ -134,15 +136,27 @@ def test_what_was_appended_to_answers_is_cut_at_a_start_without_events(
 
 @pytest.mark.slow
 def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
-    field.site(asked())
+    """Nor is the gateway ready meanwhile, though it receives."""
+    port = free_port()
+    field.site(asked(more=f"[page]\nport = {port}\n"))
+
+    def ready() -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
     path = field.folder / "site.log.answers" / "q2" / "main.jsonl"
     path.parent.mkdir(parents=True)
     path.symlink_to("/dev/full")
     gateway = field.serve()
     field.run_through("door", range(500))
     gateway.says("wait: No space left on device; tried again each second")
+    until(lambda: ready() == 503, "503")
     path.unlink()
     gateway.says("are written again")
+    until(lambda: ready() == 200, "200")
     assert gateway.end() == 0
     assert_all_answered(field)
 

@@ -98,9 +98,9 @@ class Notices:
 # Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output:
 # messages, each a kind, a length of four bytes and the content: ``LINES`` (answers that are new),
 # ``TELL`` (a line for people), ``SAVED`` (the number of the log's file behind which a restart goes
-# on), ``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work), ``COMPILING``
-# (now and then, while it does). The end of standard input ends it; a crash at any point does no
-# harm.
+# on), ``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work), ``WAITS`` (for
+# the disk, until it runs again), ``COMPILING`` (now and then, while it does). The end of standard
+# input ends it; a crash at any point does no harm.
 
 
 LINES: Final = b"L"
@@ -108,6 +108,7 @@ TELL: Final = b"T"
 SAVED: Final = b"S"
 FAILED: Final = b"F"
 RUNS: Final = b"R"
+WAITS: Final = b"W"
 COMPILING: Final = b"C"
 HEAD: Final = 5
 """Bytes before the content of a message."""
@@ -172,6 +173,9 @@ class _Outlet:
 
     def runs(self) -> None:
         self._send(RUNS, b"")
+
+    def waits(self) -> None:
+        self._send(WAITS, b"")
 
     def compiling(self) -> None:
         self._send(COMPILING, b"")
@@ -239,7 +243,7 @@ def _say_while_compiling(outlet: _Outlet) -> None:
 def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     log, folder = Path(task.log), Path(task.answers)
     settings = task.questions.chain_settings()  # before there is anything to do
-    patient = _patient(folder, notices, outlet.tell)
+    patient = _patient(folder, notices, outlet)
     if task.kind == "spark":
         _begin_spark(task)
     if not notices.beyond(0, None):
@@ -373,10 +377,10 @@ def _begin_spark(task: Task) -> None:
     spark_session(task.master, log)
 
 
-def _patient(
-    folder: Path, notices: Notices, tell: Callable[[str], None]
-) -> Callable[[Callable[[], Any]], Any]:
-    """Tries again each second what fails with OSError, as on a full disk."""
+def _patient(folder: Path, notices: Notices, outlet: _Outlet) -> Callable[[Callable[[], Any]], Any]:
+    """Tries again each second what fails with OSError, as on a full disk; nothing is answered
+    meanwhile.
+    """
 
     def call(what: Callable[[], Any]) -> Any:
         reported = False
@@ -385,11 +389,15 @@ def _patient(
                 done = what()
             except OSError as error:
                 if not reported:
-                    tell(f"answers in {folder} wait: {error.strerror}; tried again each second")
+                    outlet.tell(
+                        f"answers in {folder} wait: {error.strerror}; tried again each second"
+                    )
+                    outlet.waits()
                 reported = True
             else:
                 if reported:
-                    tell(f"answers in {folder} are written again")
+                    outlet.tell(f"answers in {folder} are written again")
+                    outlet.runs()
                 return done
             if notices.over_within(_RETRY_S):
                 raise _OverError
