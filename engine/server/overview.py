@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections import Counter, deque
@@ -53,6 +54,7 @@ IDLE_NS: Final = 10_000_000_000
 """A connected source without an event for so long is idle."""
 AGE_LEAST_S: Final = 0.9
 _SHARE: Final = 20
+_DIGITS: Final = re.compile("[0-9]+")
 STATES: Final = ("connected", "idle", "away", "ended")
 EVENT_COUNTS: Final = (
     "received",
@@ -280,8 +282,10 @@ class Overview:
             return
         names = ["/".join(key) for key in keys]
         self._names = [name.casefold() for name in names]
+        # Numbers in names by their value: dev2 before dev11.
+        by = [_DIGITS.sub(lambda digits: digits[0].zfill(20), name) + "\0" + name for name in names]
         self._places = np.empty(len(keys), np.int64)
-        self._places[np.argsort(np.array(names, np.object_), kind="stable")] = np.arange(len(keys))
+        self._places[np.argsort(np.array(by, np.object_), kind="stable")] = np.arange(len(keys))
 
     def _summed(self) -> Totals:
         events: Counter[str] = Counter()

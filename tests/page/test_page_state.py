@@ -134,6 +134,9 @@ def test_rows_are_sorted_by_what_is_asked_for_and_the_unknown_come_last(site: Si
     names = [row["source"] for row in state(site)["rows"]]
     assert names == ["a", "b", "c", "d", "x"]
     assert [row["source"] for row in state(site, find="MAIN/b")["rows"]] == ["b"]
+    for name in ("a11", "a2"):
+        site.source(name)
+    assert [row["source"] for row in state(site)["rows"]][:3] == ["a", "a2", "a11"]
 
 
 @pytest.mark.parametrize(
