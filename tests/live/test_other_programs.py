@@ -64,7 +64,7 @@ class Broker:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)  # it saves its sessions first, on a disk that may be busy
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
