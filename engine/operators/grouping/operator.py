@@ -169,10 +169,10 @@ class GroupingOperator(Restorable):
         for mark in marks:
             late |= ref < mark.before(moments)
         payload, known = payloads(self.plan, released)
-        chosen = np.flatnonzero(mine & known & ~late)
+        taken = mine & known & ~late
+        chosen = np.flatnonzero(taken)
         if self._groups:
-            # An item is as certain as the events that came before a later one did.
-            taken = mine & known & ~late
+            # By time, not by what was read: a retraction comes later than its item, and repeats it.
             newest = np.append(self._newest, np.where(taken, ref, LONG_AGO))
             newest = np.maximum.accumulate(newest)
             self._newest = int(newest[-1])
