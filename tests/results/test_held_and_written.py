@@ -138,7 +138,7 @@ HELD_QUERIES = (
 )
 
 
-def told(store: PartStore, folder: Path) -> list[Any]:
+def emitted(store: PartStore, folder: Path) -> list[Any]:
     lines, ordered = io.StringIO(), io.StringIO()
     count = export_jsonl(store, lines)
     assert count == len(lines.getvalue().splitlines())
@@ -167,7 +167,7 @@ def test_what_is_held_reads_as_what_is_written(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("slackwater.engine.hosts.pipeline._ROWS_PER_BATCH", rows)
             made = run_in_process(log, chain, store)
-        found.append(told(store, folder))
+        found.append(emitted(store, folder))
         counters.append(made["sites"])
     assert found[0] == found[1] == found[2]
     assert counters[0] == counters[1] == counters[2]
