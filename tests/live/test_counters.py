@@ -70,9 +70,20 @@ class Peer:
             self._answers = self._decoder.feed(self._socket.recv(1 << 16))
 
 
+def net_counts(field: Field) -> Counter[tuple[str, str]]:
+    """Of the query's answers so far: what their insertions less their retractions count."""
+    net: Counter[tuple[str, str]] = Counter()
+    whole, _, _ = answered(field, "q").rpartition(b"\n")
+    for line in whole.splitlines():
+        each = json.loads(line)
+        sign = 1 if each["op"] == "+" else -1
+        net[each["key"]["source"], str(each["window"])] += sign * each["value"]["n"]
+    return net
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_peers_whose_numbers_wrap_through_a_kill(field: Field, declared: bool) -> None:
     """Two devices of 8 and 16 bits; the gateway is killed in the middle; copies come again."""
     page = free_port()
@@ -107,6 +118,7 @@ def test_peers_whose_numbers_wrap_through_a_kill(field: Field, declared: bool) -
     assert 'slackwater_source_events_duplicate_total{site="main",source="a"} 20.0' in metrics
     for peer in peers.values():
         peer.close()
+    until(lambda: len(net_counts(field)) >= 6 * len(bits), "what is compiled first", 90)
     server.end()
     exported = field.start("log", "export", "site.log", "--out", "o.jsonl")
     assert exported.end(None) == 0
@@ -117,11 +129,7 @@ def test_peers_whose_numbers_wrap_through_a_kill(field: Field, declared: bool) -
         begin = first[name]
         assert [row["seq"] for row in found] == list(range(begin, begin + 700)), name
         assert [row["ts"] for row in found] == [stamp_of(n) for n in range(700)]
-    counted = [json.loads(line) for line in answered(field, "q").splitlines()]
-    net: Counter[tuple[str, str]] = Counter()
-    for each in counted:
-        sign = 1 if each["op"] == "+" else -1
-        net[each["key"]["source"], str(each["window"])] += sign * each["value"]["n"]
+    net = net_counts(field)
     assert set(net.values()) == {100}
     assert len(net) >= 6 * len(bits)
 

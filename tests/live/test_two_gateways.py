@@ -55,6 +55,8 @@ def _killed_in_turn(field: Field, other: Field, outbox: str, random: Random) -> 
         elif gateways[1 - place] is not None or random.random() < 0.3:
             gateway.end(signal.SIGKILL)
             gateways[place] = None
+        while not any((other.folder / "site.log").glob("*.parquet")):  # until the agent is there
+            feeder.feed(0.1, random)
     feeder.feed(0.3, random)
     for place, gateway in enumerate(gateways):
         if gateway is None:
