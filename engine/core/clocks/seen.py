@@ -26,8 +26,8 @@ from slackwater.engine.kernels.records import NONE, NS_PER_S, Record, record
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per clock, to correct events stamped before the newest sync."""
 REFUTES_NS: Final = 1_000
-"""An event that arrives less than that before it happened refutes no bound: no stamp of software is
-better, and small examples count in single nanoseconds."""
+"""An event that arrives less than that before it happened refutes no bound that held so far: no
+stamp of software is better, and small examples count in single nanoseconds."""
 EPOCH: Final = record(
     "start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt", "regime", "refuted"
 )
@@ -139,9 +139,11 @@ def first_refuted(
         if of.n == 0:
             continue
         ref, unc, _ = reference(clocks, 0, clock[i], ts[i])
+        place = _in_force(of, ts[i])
         by = ref - unc - arrival[i]
-        if REFUTES_NS <= by <= guard:
-            return i, _in_force(of, ts[i]), by
+        least = 1 if of.epochs[place].refuted > 0 else REFUTES_NS
+        if least <= by <= guard:
+            return i, place, by
     return NONE, 0, 0
 
 
