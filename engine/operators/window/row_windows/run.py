@@ -220,23 +220,29 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
     else:
         counted.of[one.after].before = NONE
         if not runs(one.after, book):
-            following = last_of(one.after, batch.geo.size, book)
-            put_in(counted.kept, group, held.kept.ref[following] + batch.geo.horizon)
+            last = last_of(one.after, batch.geo.size, book)
+            put_in(counted.kept, group, held.kept.ref[last] + batch.geo.horizon)
     if book.own.sorted.of[0].number == one.number:
         forget_sorted(book.own.sorted, group)
-    _drop_events(group, (one.number + 1) * batch.geo.step, book)
+    following = counted.of[one.after].first if one.after != NONE else mine.begin
+    _drop_events(group, (one.number + 1) * batch.geo.step, following, book, st.widest)
     forget_emitted(held.cells, book.standing, window)
     clear(held.sums, window)
     free_window(held.cells, window)
 
 
 @kernel
-def _drop_events(group: int, before: int, book: PassState) -> None:
-    """Free a group's events with numbers below ``before``."""
+def _drop_events(group: int, before: int, first: int, book: PassState, widest: int) -> None:
+    """Free a group's events with numbers below ``before``, which ``first`` has (-1: none yet), but
+    for those that it may have overtaken.
+    """
     counted, kept, cells = book.own.counted, book.held.kept, book.held.cells
     mine = counted.of[group]
+    begin = mine.floor if first == NONE else kept.ref[first]
     while mine.base < before and cells.first[group] != NONE:
         place = cells.first[group]
+        if widest > 0 and kept.ref[place] + 2 * widest >= begin:
+            return
         cells.first[group] = kept.next[place]
         if kept.next[place] == NONE:
             cells.last[group] = NONE
