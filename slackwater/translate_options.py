@@ -6,6 +6,7 @@ The engine names an option as the command line does; here each is the parameter 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import re
 import shlex
@@ -61,10 +62,17 @@ def _parameter(found: re.Match[str]) -> str:
 
 
 def translate_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """``function``, whose errors name parameters."""
+    """``function``, whose errors name parameters; an option that is None is as if not given."""
+    optional = [
+        name for name, each in inspect.signature(function).parameters.items()
+        if each.default is not each.empty
+    ]  # fmt: skip
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for name in optional:
+            if kwargs.get(name, name) is None:
+                del kwargs[name]
         try:
             return function(*args, **kwargs)
         except UserError as error:

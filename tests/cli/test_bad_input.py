@@ -113,7 +113,7 @@ FILES: dict[str, tuple[str, bytes | None, tuple[str, ...]]] = {
     "CSV empty": ("t.csv", b"", ("t.csv:1: the file is empty; its first line must name the col",)),
     "CSV header": ("t.csv", b"t\rs,v\n1,2\n", ("t.csv:1: the line that must name the columns",)),
     "CSV quotes": ("t.csv", b'ts,"v\nw"\n1,2\n', ("t.csv:1: the names of the columns must be",)),
-    "CSV of a header": ("t.csv", b"ts,v\n", ("t.csv: no rows",)),
+    "CSV of a header": ("t.csv", b"ts,v\n", ("t.csv: no rows; an input has one event at least",)),
     "CSV without time": ("t.csv", b"v,w\n1,2\n", ('t.csv:1: no column is "ts"', "--map ts=COLUMN")),
     "CSV column twice": ("t.csv", b"ts,ts\n1,2\n", ('t.csv:1: column "ts" is there twice',)),
     "CSV short row": ("t.csv", b"ts,v\n1,2\n3\n", ("t.csv:3: 1 values for 2 columns",)),

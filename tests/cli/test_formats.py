@@ -211,6 +211,20 @@ def test_case_13_ha_history_unavailable(here: Path, cli: Callable[..., Any]) -> 
         ("3/1/2026, 1:05:00.5 pm", 1_772_370_300_500_000_000),
         ("2016-12-31T23:59:60Z", 1_483_228_800_000_000_000),
         ("Sun Mar 01 12:00:00.5  2026-03-01", 1_772_366_400_500_000_000),
+        ("2026/03/01 12:00:00", 1_772_366_400_000_000_000),
+        ("2026/3/1 9:30", 1_772_357_400_000_000_000),
+        ("2026.03.01 12:00", 1_772_366_400_000_000_000),
+        ("2026-3-1", 1_772_323_200_000_000_000),
+        (" 2026-03-01 12:00 ", 1_772_366_400_000_000_000),
+        ("2026-03-01 9:30 PM", 1_772_400_600_000_000_000),
+        ("Sun, 01 Mar 2026 12:00:00 GMT", 1_772_366_400_000_000_000),
+        ("Sun, 1 Mar 2026 13:00:00.5 +0100", 1_772_366_400_500_000_000),
+        ("01-MAR-2026 12:00:00", 1_772_366_400_000_000_000),
+        ("1 March 2026", 1_772_323_200_000_000_000),
+        ("March 1, 2026 12:00 PM", 1_772_366_400_000_000_000),
+        ("Mar 01 2026 12:00", 1_772_366_400_000_000_000),
+        ("01/Mar/2026:13:00:00 +0100", 1_772_366_400_000_000_000),
+        ("Sun Mar  1 12:00:00 2026", 1_772_366_400_000_000_000),
         ("10:30:00.2", 1_772_361_000_200_000_000),
         ("9:30", 1_772_357_400_000_000_000),
         ("2026-03-01T12:00:00.1234567896Z", 1_772_366_400_123_456_790),
@@ -228,13 +242,37 @@ def test_times_as_people_write_them(
 
 @pytest.mark.parametrize(
     "text",
-    ["13/1/2026 1:00 PM", "3/1/2026 13:00 PM", "20261301T120000Z", "12:75", "3/1/2026 13:00"],
+    [
+        "13/1/2026 1:00 PM",
+        "3/1/2026 13:00 PM",
+        "20261301T120000Z",
+        "12:75",
+        "3/1/2026 13:00",
+        "2026/13/01",
+        "32 Mar 2026",
+        "1 Mai 2026",
+        "Mar 1",
+        "2026-02-29 9:00 AM",
+    ],
 )
 def test_times_that_are_none(text: str, here: Path, cli: Callable[..., Any]) -> None:
     (here / "t.csv").write_text(f"ts\n{text}\n", encoding="utf-8")
     ran = cli("order", "--input", "t.csv", "--date", "2026-03-01")
     assert ran.code == 2
     assert f't.csv:2: column "ts": "{text}" is not an integer, nor a time' in ran.err
+
+
+def test_dates_of_14_digits(here: Path, cli: Callable[..., Any]) -> None:
+    texts = [20260301120000, 20260301120001, 20260301125959]
+    (here / "t.csv").write_text("ts\n" + "".join(f"{text}\n" for text in texts))
+    (here / "t.jsonl").write_text("".join(f'{{"ts": {text}}}\n' for text in texts))
+    pq.write_table(pa.table({"ts": texts}), here / "t.parquet")
+    for name in ("t.csv", "t.jsonl", "t.parquet"):
+        found = [each["ts"] - 1_772_366_400_000_000_000 for each in _read(here, cli, name)]
+        assert found == [0, 10**9, 3599 * 10**9]
+        assert [each["ts"] for each in _read(here, cli, name, "--input-unit", "ns")] == texts
+    (here / "t.csv").write_text("ts\n20260301120000\n20260301126000\n")
+    assert [each["ts"] for each in _read(here, cli, "t.csv")] == [20260301120000, 20260301126000]
 
 
 def test_epoch_as_text(here: Path, cli: Callable[..., Any]) -> None:

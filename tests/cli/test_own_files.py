@@ -517,6 +517,9 @@ def test_case_29_metadata_two_columns_short_rows_and_1970(second: Callable[..., 
     [
         (",", ('"1,000.5"', "20.25", "3"), 1023.75),
         (",", ('"-1,234,567"', '"+1,000.00"', "0"), -1_233_567.0),
+        (",", ('"1,000.5"', '"1,200"'), 2200.5),
+        (",", ('"1,200"', "950", "0"), 2150.0),
+        (",", ('"1,200"', "20.25"), 1220.25),
         (";", ("1.000,5", "20,25", "3"), 1023.75),
         (";", ("1,000.5", "20.25", "3"), 1023.75),
         (";", ("1,200", "3,5"), 4.7),
@@ -531,11 +534,34 @@ def test_signs_between_thousands_are_read_where_they_are_plain(
     assert run.lines[0]["value"] == {"s": pytest.approx(sum_)}
 
 
+def test_one_column_tells_of_the_others_that_commas_are_between_thousands(
+    second: Callable[..., Second], here: Path
+) -> None:
+    (here / "t.csv").write_text('ts,a,b\n1,"1,200","1,000,000"\n2,"3,400","2,000,000"\n')
+    ran = second("t.csv")
+    (window,) = ran.rows
+    assert window["value"] == {"avg(a)": 2300.0, "avg(b)": 1_500_000.0, "count(*)": 2}
+
+
+def test_blanks_around_values_and_nothing_else(second: Callable[..., Second], here: Path) -> None:
+    (here / "t.csv").write_text("time , v , w\n2026-03-01 08:00 , 1 , a\n2026-03-01 08:01 ,  , b\n")
+    ran = second("t.csv", question="SELECT v, w")
+    assert [row["value"] for row in ran.rows] == [{"v": 1, "w": "a"}, {"v": None, "w": "b"}]
+
+
+def test_where_intervals_begin_and_end(second: Callable[..., Second], here: Path) -> None:
+    (here / "t.csv").write_text(
+        "id,start,end\n1,2026/03/01 08:00,2026/03/01 08:02\n2,2026/03/01 08:05,2026/3/1 8:06\n"
+    )
+    ran = second("t.csv", question="SELECT te - ts AS long")
+    assert [row["value"]["long"] for row in ran.rows] == [120 * 10**9, 60 * 10**9]
+
+
 @pytest.mark.parametrize(
     "texts",
     [
         ('"1,200"', '"3,400"'),  # or 1.2 and 3.4
-        ('"1,000.5"', '"1,200"'),
+        ('"1,200"', "0", "5"),  # or 1.2, 0 and 5
         ('"1,000.5"', "1200"),
         ('"1,00.5"', "3.5"),
         ("12345678901234567890", "3.5"),

@@ -142,8 +142,8 @@ def test_mapping_prefix_and_choice_of_attributes(tmp_path: Path) -> None:
     ("text", "options", "want"),
     [
         ("", {}, "1: the file is empty; its first line must name the columns"),
-        ("ts,v\n", {}, " no rows"),
-        ("ts,v\n\n,\n", {}, " no rows"),
+        ("ts,v\n", {}, " no rows; an input has one event at least"),
+        ("ts,v\n\n,\n", {}, " no rows; an input has one event at least"),
         ("ts,v,,v,,ts\n1,2,3,4,5,6\n", {}, '1: column "v" is there twice; rename one (columns 2 and 4); of CSV, --header names all, and --skip-lines leaves out this line'),
         ("ts,v,v\n1,2,3\n", {"header": ["ts", "v", "v"], "skip_lines": 1}, '1: column "v" is there twice; rename one (columns 2 and 3); of CSV, --header names all, and --skip-lines leaves out this line'),
         ("a,b\n1,2\n", {}, '1: no column is "ts", the event time; say which, as in --map ts=COLUMN (columns: a, b)'),
@@ -256,7 +256,7 @@ def test_parquet_types(tmp_path: Path) -> None:
         ({"ts": [1], "v": pa.array([2**62], pa.duration("s"))}, {}, f'1: column "v": "{2**62}" is beyond 292 years in nanoseconds; leave it out with --attrs, or convert it to text'),
         ({"ts": [1], "v": [{"a": 1}], "v_a": [1]}, {}, '1: columns "v.a" and "v_a" are both attribute "v_a"; rename one'),
         ({"ts": [1, None]}, {}, '2: a record of kind event needs "ts"'),
-        ({"ts": pa.array([], pa.int64())}, {}, " no rows"),
+        ({"ts": pa.array([], pa.int64())}, {}, " no rows; an input has one event at least"),
         ({"v": [1]}, {}, '1: no column is "ts", the event time; say which, as in --map ts=COLUMN (columns: v)'),
     ],
 )  # fmt: skip

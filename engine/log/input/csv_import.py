@@ -53,10 +53,11 @@ _COMMA: Final = (
     r"|[1-9][0-9]{0,2}(\.[0-9]{3})+,[0-9]+)$"
 )
 _GROUPED: Final = (
-    r"^[+-]?((0|[1-9][0-9]{0,2}(,[0-9]{3})*)\.[0-9]+"
-    r"|[1-9][0-9]{0,2}(,[0-9]{3}){2,4}|0|[1-9][0-9]{0,2})$"
+    r"^[+-]?((0|[1-9][0-9]{0,2}(,[0-9]{3})*)\.[0-9]+|0|[1-9][0-9]{0,2}(,[0-9]{3}){0,4})$"
 )
-"""1,000.5 and 1,000,000; but 1,200 may as well be 1.2 with a comma for the point."""
+"""1,000.5 and 1,000,000; 1,200 alone may as well be 1.2 with a comma for the point."""
+_SURELY_GROUPED: Final = r"\.[0-9]|,[0-9]{3},|^[+-]?[1-9][0-9]{2}$"
+"""Of 950 beside 12,300, fractions would have as many digits."""
 FRACTIONS: Final = ("float", "comma", "grouped")
 """Types of numbers: with a point, with a comma, with commas between thousands."""
 _NEAR: Final = 0.75
@@ -96,11 +97,15 @@ class ColumnTypes:
     """Narrows down the types of ``columns`` and of the one with interval ids, ``id_column``.
 
     ``comma``: fractions may have one for the point; not in a file whose values commas part.
+    ``grouped``: commas stand between thousands, as other columns show.
     """
 
-    def __init__(self, columns: Iterable[str], id_column: str | None, *, comma: bool) -> None:
+    def __init__(
+        self, columns: Iterable[str], id_column: str | None, *, comma: bool, grouped: bool = False
+    ) -> None:
         types = [each for each in _FITS if comma or each != "comma"]
         self._open = {column: list(types) for column in columns}
+        self._grouped, self._surely = grouped, set[str]()
         if id_column is not None:
             self._open[id_column] = ["int", "text"]
 
@@ -109,11 +114,20 @@ class ColumnTypes:
         for column, left in self._open.items():
             if len(left) > 1:
                 self._open[column] = [each for each in left if _FITS[each](columns[column])]
+                if pc.any(pc.match_substring_regex(columns[column], _SURELY_GROUPED)).as_py():
+                    self._surely.add(column)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the commas of some column can only stand between thousands."""
+        return self._grouped or any(self._open[column][0] == "grouped" for column in self._surely)
 
     @property
     def found(self) -> dict[str, str]:
         """The narrowest type that all values of each column allow."""
-        return {column: left[0] for column, left in self._open.items()}
+        types = {column: left[0] for column, left in self._open.items()}
+        unsure = [column for column, each in types.items() if each == "grouped"]
+        return types | dict.fromkeys(unsure, "grouped" if self.grouped else "text")
 
 
 def any_kind(column: pa.Array) -> bool:
@@ -124,6 +138,7 @@ def any_kind(column: pa.Array) -> bool:
 
 def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> Converted:
     """An integer field; faults where the text is no integer of 64 bits."""
+    text = pc.replace_substring_regex(text, r"^(-?[0-9]+)\.0*$", r"\1")  # as pandas writes 7.0
     whole = _whole(text) if _all_match(text, _INT_FIELD) else None
     if whole is not None:
         return whole, []
@@ -175,6 +190,7 @@ def converted(text: pa.Array, type_: str) -> pa.Array:
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9.,:TZ -]*[0-9][0-9.,:TZ eE+-]*|")
 _COMMENTS_MAX: Final = 1_000
+_QUOTED: Final = re.compile('"[^"]*"')
 _PASSED_OVER: Final = ("#", "//", "sep=")
 """Lines before the header that begin so are passed over."""
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -330,6 +346,7 @@ def lines_before(path: str, encoding: str | None) -> int:
     """How many lines stand before the table, as those of a table have as many values."""
     with open_bytes(path, encoding) as stream:
         lines = [stream.readline(_BLOCK_BYTES).decode("utf-8-sig", "replace") for _ in range(20)]
+    lines = [_QUOTED.sub("", line) for line in lines]
     sign = max(DELIMITERS, key="".join(lines).count)
     counts = [line.count(sign) for line in lines]
     most = max(counts)
@@ -371,7 +388,7 @@ def _top_of(path: str, given: InputForm) -> _Top:
         raise UserError(
             f"{path}:{skipped + 1}: the file is empty; its first line must name the columns"
         )
-    sign = delimiter or max(DELIMITERS, key=line.count)
+    sign = delimiter or max(DELIMITERS, key=_QUOTED.sub("", line).count)
     padded = f"{sign} " in line and sign != "\t"
     try:
         cells, above = (
@@ -490,7 +507,7 @@ def text_batches(path: str, form: Form) -> Iterator[Text]:
                 )
             for batch in stack.enter_context(reader):
                 if form.padded:
-                    columns = [pc.utf8_ltrim_whitespace(column) for column in batch.columns]
+                    columns = [_trimmed(column, form.nulls) for column in batch.columns]
                     batch = pa.RecordBatch.from_arrays(columns, form.keys)  # noqa: PLW2901
                 text = _decoded(batch, numbered.take(batch.num_rows), marked=stream.found)
                 yield _filled(text, numbered.passed(), form)
@@ -498,6 +515,13 @@ def text_batches(path: str, form: Form) -> Iterator[Text]:
             raise UserError(f"{path}: not readable as CSV: {error}") from error
     nothing = Text(empty, np.empty(0, np.int64), {})
     yield _filled(nothing, numbered.passed(ended=True), form)
+
+
+def _trimmed(column: pa.Array, nulls: Sequence[str]) -> pa.Array:
+    """Without blanks around; what is no value then is null."""
+    plain = pc.utf8_trim_whitespace(column)
+    none = pc.is_in(plain, value_set=pa.array([*_NULLS, *nulls], pa.string()))
+    return pc.if_else(none, pa.scalar(None, pa.string()), plain)
 
 
 def _filled(text: Text, broken: dict[int, tuple[str, str]], form: Form) -> Text:

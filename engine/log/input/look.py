@@ -69,7 +69,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     r.TYPE: ("type", "event", "eventtype", "eventname", "measurement", "state"),
 }  # fmt: skip
 """How devices, gateways and databases call what a record calls so; the first are the likeliest."""
-_NO_EVENT_TIME: Final = ("start", "stop", "end")
+_STARTS, _ENDS = ("start", "begin"), ("stop", "end", "finish")
 UNFIT: Final = ("list", "mixed")
 """Types of what is no attribute."""
 _WORDS_MAX: Final = 5
@@ -304,6 +304,7 @@ class _Sample(NamedTuple):
     comma: bool = False
     nested: Set[str] = frozenset()
     typed: bool = True
+    grouped: bool = False
 
 
 def _together(samples: Sequence[_Sample]) -> _Sample:
@@ -320,6 +321,7 @@ def _together(samples: Sequence[_Sample]) -> _Sample:
         any(each.comma for each in samples),
         frozenset[str]().union(*(each.nested for each in samples)),
         all(each.typed for each in samples),
+        any(each.grouped for each in samples),
     )
 
 
@@ -343,7 +345,10 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
         rows = {
             name: text.columns[key].slice(0, SAMPLE_ROWS).to_pylist() for name, key in named if name
         }
-        return _Sample(rows, csv.delimiter != ",", typed=False)
+        comma = csv.delimiter != ","
+        types = ColumnTypes(rows, None, comma=comma)
+        types.learn({name: pa.array(values, pa.string()) for name, values in rows.items()})
+        return _Sample(rows, comma, typed=False, grouped=types.grouped)
     if kind is InputKind.PARQUET:
         table = ParquetParts(source, table_files(source))
         for batch in islice(table.parts(table.schema.names), 1):
@@ -383,13 +388,12 @@ def _objects(source: str, form: InputForm) -> Iterator[dict[str, Any]]:
 
 
 def _column(name: str, sample: _Sample) -> Column:
-    comma = sample.comma
     some = [_sound(value) for value in sample.rows[name] if value is not None]
     samples = list(dict.fromkeys(_shown(value) for value in some[:100]))[:SAMPLES]
-    type_, unit = _type_of(some, comma=comma)
+    type_, unit = _type_of(some, sample)
     nulls = _words_among(some) if type_ == "text" else ()
     if nulls:
-        type_, unit = _type_of([value for value in some if value not in nulls], comma=comma)
+        type_, unit = _type_of([value for value in some if value not in nulls], sample)
     attribute = name.removeprefix(ATTR_PREFIX)
     attribute = attribute.replace(".", "_") if name in sample.nested else attribute
     distinct, kept = len(set(map(str, some))), ""
@@ -426,7 +430,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 32 else text[:31] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def _type_of(values: Sequence[Any], *, comma: bool) -> tuple[str, str | None]:
+def _type_of(values: Sequence[Any], of: _Sample) -> tuple[str, str | None]:
     """The type of the values, and the unit of times that are numbers."""
     kinds = set(map(type, values))
     if not values:
@@ -437,12 +441,12 @@ def _type_of(values: Sequence[Any], *, comma: bool) -> tuple[str, str | None]:
         return _number_type(np.array(values, np.float64), whole=kinds == {int})
     if {str} < kinds <= {int, float, str}:
         texts = [value if isinstance(value, str) else repr(value) for value in values]
-        type_, unit = _type_of(texts, comma=comma)
+        type_, unit = _type_of(texts, of)
         return ("mixed", None) if type_ == "text" else (type_, unit)
     if kinds != {str}:
         return ("list" if kinds & {list, dict} else "mixed"), None
     column = pa.array(values, pa.string())
-    narrow = ColumnTypes(["x"], None, comma=comma)
+    narrow = ColumnTypes(["x"], None, comma=of.comma, grouped=of.grouped)
     narrow.learn({"x": column})
     found = narrow.found["x"]
     if found in ("int", *FRACTIONS):
@@ -476,8 +480,11 @@ def _guessed(columns: list[Column], form: InputForm, shared: Set[str]) -> InputF
                 each.field, each.why = target, "as --map says"
     names = {each.name for each in columns}
     for each in columns:
-        if each.name == r.ID and r.KIND not in names and each.name not in mapping.values():
-            mapping[ATTR_PREFIX + r.ID] = r.ID  # only intervals have ids
+        no_field = (each.name, each.type) == (r.SEQ, "text") or (
+            each.name == r.ID and r.KIND not in names  # only intervals have ids
+        )
+        if no_field and each.name not in mapping.values():
+            mapping[ATTR_PREFIX + each.name] = each.name
         elif each.name in FIELDS and each.name not in mapping and each.field is None:
             each.field, each.why = each.name, "named so"
 
@@ -503,6 +510,10 @@ def _guessed(columns: list[Column], form: InputForm, shared: Set[str]) -> InputF
         why = "by its name"
         if best is None and target == r.TS:
             best, why = _only_time(free), "the only time"
+            starts, ends = (_times_called(free, words) for words in (_STARTS, _ENDS))
+            if best is None and len(starts) == len(ends) == 1:
+                best, why = starts[0], "where an interval begins"
+                ends[0].field, ends[0].why, mapping[r.TE] = r.TE, "where it ends", ends[0].name
         if best is None and target == r.TS:
             best, why = _like_a_time(columns), "by its name"
         if target == r.TS and (best is None or best.type == "day"):
@@ -550,11 +561,10 @@ _TODAY: Final = "1970-01-01"
 
 def _rank(name: str, target: str) -> int:
     """How likely a column of this name is the field; small is likely."""
-    whole, last = (
-        re.sub(r"[^a-z0-9]", "", each.lower()) for each in (name, name.rpartition(".")[2])
-    )
+    parts = name.split(".")
     known = _NAMES[target]
-    places = [known.index(each) for each in (whole, last) if each in known]
+    plain = (re.sub(r"[^a-z0-9]", "", ".".join(parts[of:]).lower()) for of in (0, -2, -1))
+    places = [known.index(each) for each in plain if each in known]
     return min(places, default=_NO_RANK)
 
 
@@ -577,8 +587,13 @@ def _like_a_time(columns: Sequence[Column]) -> Column | None:
 
 def _only_time(columns: Sequence[Column]) -> Column | None:
     """A column of times that is not where a range begins or ends, if there is one alone."""
-    times = [
-        each for each in columns
-        if each.type == "time" and not each.name.lower().strip("_").startswith(_NO_EVENT_TIME)
-    ]  # fmt: skip
+    ranges = _times_called(columns, (*_STARTS, *_ENDS))
+    times = [each for each in columns if each.type == "time" and each not in ranges]
     return times[0] if len(times) == 1 else None
+
+
+def _times_called(columns: Sequence[Column], words: tuple[str, ...]) -> list[Column]:
+    return [
+        each for each in columns
+        if each.type == "time" and each.name.lower().strip("_").startswith(words)
+    ]  # fmt: skip

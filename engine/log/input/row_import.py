@@ -25,7 +25,7 @@ from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.log.input.input_read import InputRead, Rows
 from slackwater.engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS, Fault
 from slackwater.engine.log.record.times import NOT_TIME, Faults
-from slackwater.engine.log.record.trace_record import COUNTS, INT_FIELDS, INTEGER, TEXT_FIELDS
+from slackwater.engine.log.record.trace_record import COUNTS, INT_FIELDS, TEXT_FIELDS, is_count
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]
@@ -163,7 +163,8 @@ class RowRead(InputRead):
             yield batch.fields, batch.attrs, batch.lines
 
     def _nothing(self) -> Exception:
-        what = f"none of its {self.bad_count} rows is a record" if self.bad_count else "no rows"
+        some = f"none of its {self.bad_count} rows is a record"
+        what = some if self.bad_count else "no rows; an input has one event at least"
         return UserError(f"{self.path}: {what}")
 
     @abstractmethod
@@ -394,7 +395,7 @@ class Flat:
                 self._put(target.removeprefix(ATTR_PREFIX), key, value, attrs)
             elif target in _TEXTS and type(value) is int:
                 record[target] = str(value)
-            elif target in COUNTS and type(value) is str and INTEGER.fullmatch(value):
+            elif target in COUNTS and is_count(value):
                 record[target] = int(value)
             else:
                 record[target] = _stamp(value) if type(value) is dict else value

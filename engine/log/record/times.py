@@ -30,23 +30,49 @@ _ISO: Final = (
     r"([T ][0-9]{2}:[0-9]{2}(:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 )
 _ZONED: Final = r"(Z|:[0-9]{2}(\.[0-9]+)?[+-][0-9]{2}(:?[0-9]{2})?)$"
-_BASIC: Final = r"^([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})"
+_BASIC: Final = r"^([0-9]{4})([0-9]{2})([0-9]{2})T?([0-9]{2})([0-9]{2})([0-9]{2})"
 _NAMED_DAY: Final = (
     r"^[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} ([0-9:.]+) +([0-9]{4}-[0-9]{2}-[0-9]{2})$"
 )
 _AMERICAN: Final = (
-    r"^(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})/(?P<year>[0-9]{4}),? +(?P<hour>[0-9]{1,2})"
-    r"(?P<rest>:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?) ?(?P<half>[AaPp])\.?[Mm]\.?$"
+    (r"^([0-9]{1,2})/([0-9]{1,2})/([0-9]{4}),? +([0-9].*[AaPp]\.?[Mm]\.?)$", r"\3-\1-\2 \4"),
 )
 """Month, day and year with AM or PM, as only Americans write them."""
+_HALVES: Final = (
+    r"^(?P<day>[0-9-]{10})[ T]+(?P<hour>[0-9]{1,2})"
+    r"(?P<rest>:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?) ?(?P<half>[AaPp])\.?[Mm]\.?$"
+)
+_NAMES: Final = (
+    "jan(?:uary)?", "feb(?:ruary)?", "mar(?:ch)?", "apr(?:il)?", "may", "june?", "july?",
+    "aug(?:ust)?", "sept?(?:ember)?", "oct(?:ober)?", "nov(?:ember)?", "dec(?:ember)?",
+)  # fmt: skip
+_MONTH: Final = rf"(?i)(^|[ /-])(?:{'|'.join(_NAMES)})\.?([ /-])"
+_WITH_MONTH: Final = (
+    (_NAMED_DAY, r"\2 \1"),
+    *(
+        (_MONTH.replace("|".join(_NAMES), name), rf"\1@{number:02}\2")
+        for number, name in enumerate(_NAMES, 1)
+    ),
+    (r"^(?:[A-Za-z]+,? +)?([0-9]{1,2})[ /-]@([0-9]{2})[ /-]([0-9]{4})(?:[ ,:T]+|$)", r"\3-\2-\1 "),
+    (r"^(?:[A-Za-z]+,? +)?@([0-9]{2}) +([0-9]{1,2}),? +([0-9]{4})(?:[ ,T]+|$)", r"\3-\1-\2 "),
+    (r"^[A-Za-z]+ +@([0-9]{2}) +([0-9]{1,2}) +([0-9:.]+) +([0-9]{4})$", r"\4-\1-\2 \3"),
+)
+"""Names of months in English: 01-Mar-2026, Sun, 01 Mar 2026, March 1, 2026, Sun Mar  1 ... 2026."""
+_DIGITS: Final = (
+    r"^(19|20)[0-9]{2}(0[1-9]|1[0-2])([0-2][0-9]|3[01])([01][0-9]|2[0-3])([0-5][0-9]){2}$"
+)
+"""20260301083000: as a number it would be hours since 1970."""
 _LEAP: Final = r"(:[0-5][0-9]):60"
 _ROUNDED_UP: Final = r"\.[0-9]{9}[5-9]"
 _TIME_OF_DAY: Final = r"^([0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)$"
 _DAY_ALONE: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}\.[0-9]{2}\.[0-9]{4})$"
 _REWRITTEN: Final = (
+    (r"^ +| +$", ""),
     (_GERMAN, r"\3-\2-\1 "),
+    (r"^([0-9]{4})[/.]([0-9]{1,2})[/.]([0-9]{1,2})([ T]|$)", r"\1-\2-\3\4"),
+    (r"^([0-9]{4}-)([0-9]-)", r"\10\2"),
+    (r"^([0-9]{4}-[0-9]{2}-)([0-9])([ T]|$)", r"\10\2\3"),
     (_BASIC, r"\1-\2-\3T\4:\5:\6"),
-    (_NAMED_DAY, r"\2 \1"),
     (r"^([0-9-]+[T ])([0-9]:)", r"\10\2"),
     (_LEAP, r"\1:59"),
     (r"^([0-9-]+) $", r"\1"),
@@ -109,14 +135,14 @@ def _as_iso(texts: pa.Array, date: str | None) -> tuple[pa.Array, pa.Array | Non
     plain = texts
     if date is not None and date not in _SLASHED:
         plain = pc.replace_substring_regex(plain, _TIME_OF_DAY, rf"{date} \1")
-    plain = _american(plain, day_first=date == "day-first")
     added = [
         pc.multiply(pc.match_substring_regex(plain, pattern).cast(pa.int64()), ns)
         for pattern, ns in ((_LEAP, _NS_PER_S), (_ROUNDED_UP, 1))
     ]
-    for pattern, written in (*_SLASHED.get(date or "", ()), *_REWRITTEN):
+    months = _WITH_MONTH if pc.any(pc.match_substring_regex(plain, _MONTH)).as_py() else ()
+    for pattern, written in (*_SLASHED.get(date or "", _AMERICAN), *months, *_REWRITTEN):
         plain = pc.replace_substring_regex(plain, pattern, written)
-    return plain, pc.add(*added)
+    return _of_24_hours(plain), pc.add(*added)
 
 
 def is_time_of_day(texts: pa.Array) -> bool:
@@ -135,23 +161,18 @@ def _numbers_alone(texts: pa.Array) -> tuple[pa.Array, Faults]:
     return _only(texts, fine), dict.fromkeys(np.flatnonzero(~fine).tolist(), "is not a number")
 
 
-def _american(texts: pa.Array, *, day_first: bool) -> pa.Array:
-    """``12/31/2026 11:59:59 PM`` as ``2026-12-31 23:59:59``; others as they are."""
-    parts = pc.extract_regex(texts, _AMERICAN)
+def _of_24_hours(texts: pa.Array) -> pa.Array:
+    """``2026-12-31 11:59:59 PM`` as ``2026-12-31 23:59:59``; others as they are."""
+    parts = pc.extract_regex(texts, _HALVES)
     if parts.null_count == len(parts):
         return texts
     hour = pc.if_else(parts.is_valid(), parts.field("hour"), None).cast(pa.int64())
     right = pc.and_(pc.greater(hour, 0), pc.less_equal(hour, 12)).fill_null(fill_value=False)
     later = pc.if_else(pc.equal(pc.utf8_lower(parts.field("half")), "p"), 12, 0)
     hour = pc.add(pc.if_else(pc.equal(hour, 12), 0, hour), later)
-    month, day, hours = (
-        pc.utf8_lpad(each, 2, "0")
-        for each in (parts.field("month"), parts.field("day"), hour.cast(pa.string()))
-    )
-    month, day = (day, month) if day_first else (month, day)
-    day = pc.binary_join_element_wise(parts.field("year"), month, day, "-")
+    hours = pc.utf8_lpad(hour.cast(pa.string()), 2, "0")
     time = pc.binary_join_element_wise(hours, parts.field("rest"), "")
-    return pc.if_else(right, pc.binary_join_element_wise(day, time, " "), texts)
+    return pc.if_else(right, pc.binary_join_element_wise(parts.field("day"), time, " "), texts)
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Faults]:
@@ -253,6 +274,7 @@ class Times:
         self.dated = False
         """Whether some time so far was a date: a text or a timestamp, no number."""
         self._unit_given = unit is not None
+        self._in_digits = set[str]()
         self.units: dict[str, str | None] = {}
         """By field, the unit in which most numbers so far are dates; None: in none."""
         if zone is not None:
@@ -271,11 +293,26 @@ class Times:
             odd = self._look_at(field, values, ~np.isnan(values), lines)
             ns, faults = _of_floats(field, values, self.unit_ns)
             return ns, faults | odd
+        long = (pc.max(column).as_py() or 0) // 10**13 in range(1, 10)
+        if field in self._in_digits or (long and self._are_digits(field, column)):
+            return self._dates(column.cast(pa.string()))
         given = column.is_valid().to_numpy(zero_copy_only=False)
         values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
         odd = self._look_at(field, values, given, lines)
         ns, faults = _scaled(field, values, given, self.unit_ns)
         return ns, faults | odd
+
+    def _are_digits(self, field: str, column: pa.Array) -> bool:
+        """Whether whole numbers, the first ones of ``field``, all are dates of 14 digits."""
+        others = self._unit_given or field not in INSTANTS or field in self.units
+        if not others and _matches(column.cast(pa.string()), _DIGITS).all():
+            self._in_digits.add(field)
+        return field in self._in_digits
+
+    def _dates(self, texts: pa.Array) -> tuple[pa.Array, Faults]:
+        found, wrong = instants_of(texts, self.zone, self.date)
+        self.dated = self.dated or found.null_count < len(found)
+        return found, {row: why or _no_time(texts[row].as_py()) for row, why in wrong.items()}
 
     def instants(self, field: str, column: pa.Array) -> tuple[pa.Array, Faults]:
         """A column of Arrow timestamps or dates as ns since 1970 UTC."""
@@ -306,11 +343,8 @@ class Times:
         rough, also = self._exponent_texts(field, _only(column, exponent), lines)
         faults |= more | also
         rest = pc.if_else(pa.array(is_int | decimal | exponent), nothing, column)
-        found, wrong = instants_of(rest, self.zone, self.date)
-        self.dated = self.dated or found.null_count < len(found)
-        return pc.coalesce(whole, exact, rough, found), faults | {
-            row: why or _no_time(rest[row].as_py()) for row, why in wrong.items()
-        }
+        found, wrong = self._dates(rest)
+        return pc.coalesce(whole, exact, rough, found), faults | wrong
 
     def values(
         self, field: str, values: Sequence[Any], lines: np.ndarray

@@ -30,8 +30,7 @@ INT_FIELDS: Final = (
 TEXT_FIELDS: Final = (r.KIND, r.SITE, r.STREAM, r.SOURCE, r.CLOCK, r.TYPE)
 _TIMES: Final = frozenset({r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION})
 COUNTS: Final = frozenset(INT_FIELDS) - _TIMES
-INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
-"""A text that a count may be, where a mapping names its key."""
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 BEYOND: Final = "is beyond 64 bits"
 _NO_INTEGER: Final = "is not an integer"
 INT64_MIN: Final = -(2**63)
@@ -196,7 +195,7 @@ def quoted(value: Any) -> str:
 def fault(record: Any) -> str | None:
     """Why ``record`` (a parsed line) cannot be taken, or None: names, types and ranges."""
     if not isinstance(record, dict):
-        remedy = "; write each of them on a line of its own" if isinstance(record, list) else ""
+        remedy = "; --format json reads such" if isinstance(record, list) else ""
         return f"a record is an object such as {EXAMPLE}, not {quoted(record)}{remedy}"
     for name, value in record.items():
         if name not in r.RECORD_FIELDS:
@@ -232,10 +231,18 @@ def _field_fault(name: str, value: Any) -> str | None:
     return _scalar_fault(quoted(name), value)
 
 
+def is_count(value: Any) -> bool:
+    """Whether a text or a fraction is a count, where a mapping names its key."""
+    if type(value) is float:
+        return value.is_integer()
+    return type(value) is str and _INTEGER.fullmatch(value) is not None
+
+
 def _int_fault(name: str, value: Any) -> str | None:
     if type(value) is not int:
-        whole = isinstance(value, str) and INTEGER.fullmatch(value)
-        remedy = f"; --map {name}={name} takes it as a number" if whole else ""
+        whole = is_count(value)
+        remedy = "takes it as a number" if whole else "makes it an attribute"
+        remedy = f"; --map {'' if whole else 'attrs.'}{name}={name} {remedy}"
         return f"{quoted(name)} must be an integer, not {quoted(value)}{remedy}"
     return _scalar_fault(quoted(name), value)
 
