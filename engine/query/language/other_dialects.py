@@ -10,6 +10,7 @@ import re
 from calendar import timegm
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from typing import Final, NamedTuple
 
 _PATTERN: Final = "a pattern is EVENT SEQ(A a, B+ b[]) WHERE ... WITHIN 10 s RETURN a.v"
@@ -19,6 +20,7 @@ _SLIDING: Final = "windows that overlap are WINDOW SLIDING 10 s EVERY 5 s"
 _TUMBLING: Final = "windows side by side are WINDOW TUMBLING 10 s, behind GROUP BY"
 _ROWS: Final = "windows of so many events are WINDOW ROWS 100"
 _OVER: Final = "of the last 5 events of each group: GROUP BY g WINDOW ROWS 5 EVERY 1"
+_LATEST: Final = "of each key the latest event: SELECT last(v) AS v GROUP BY k WINDOW TUMBLING 10 s"
 _TOP: Final = "the first 3 groups of a window: ORDER BY sum(v) DESC LIMIT 3"
 _LISTED: Final = "name the attributes that rows shall have: SELECT a, b AS c"
 _EARLY: Final = "EMIT ON CHANGE, EMIT EARLY EVERY 1 s or, as without EMIT, ON CLOSE"
@@ -47,38 +49,62 @@ _SUM: Final = "sum(CASE WHEN v > 3 THEN 1 ELSE 0 END)"
 _FIRST: Final = "of the first 3 groups ORDER BY sum(v) DESC LIMIT 3; of a window's events first(v)"
 _BEFORE: Final = "of two events one after the other: first(v), last(v) ... WINDOW ROWS 2 EVERY 1"
 _DIFFERENT: Final = "count(DISTINCT v)"
-_SHARE: Final = "quantile(v, 0.9)"
 _TEXTS: Final = "values are not put together: first(v), last(v), count(DISTINCT v)"
+RENAMED: Final = {
+    "approx_quantile": "quantile", "quantile_cont": "quantile", "quantile_disc": "quantile",
+    "percentile": "quantile", "percentile_cont": "quantile", "approx_percentile": "quantile",
+    "arg_max": "max_by", "arg_min": "min_by", "argmax": "max_by", "argmin": "min_by",
+    "first_value": "first", "firstever": "first", "any_value": "first",
+    "last_value": "last", "lastever": "last", "latest_by_offset": "last", "countever": "count",
+    "mean": "avg", "average": "avg", "stddev_pop": "stddev", "var_pop": "var",
+    "ifnull": "coalesce", "nvl": "coalesce", "isnull": "coalesce", "ceiling": "ceil",
+    "char_length": "length", "len": "length", "ucase": "upper", "lcase": "lower",
+    "regexp_matches": "regexp_like", "regexp_match": "regexp_like",
+}  # fmt: skip
+"""Functions and aggregates that have another name alone."""
+_BY_N: Final = "(v), which divides by n"
+_CALLS: Final = {
+    "quantile": "(v, 0.9)", "stddev": _BY_N, "var": _BY_N, "max_by": "(x, v)",
+    "min_by": "(x, v)", "coalesce": "(v, 0)",
+    "length": "(t)", "upper": "(t)", "lower": "(t)", "regexp_like": "(t, '^x')",
+}  # fmt: skip
+"""How they are called, where it is not of ``v`` alone."""
+_OURS: Final = {other: name + _CALLS.get(name, "(v)") for other, name in RENAMED.items()}
+_ROWS_HAVE: Final = ("coalesce", "ceil", "length", "upper", "lower", "regexp_like")
+_SQUARE: Final = "compare with the square: v > 9 for sqrt(v) > 3"
 AGGREGATES_ELSEWHERE: Final = {
+    **{other: call for other, call in _OURS.items() if RENAMED[other] not in _ROWS_HAVE},
     "distinctcount": _DIFFERENT, "approx_count_distinct": _DIFFERENT,
     "row_number": _FIRST, "rank": _FIRST, "dense_rank": _FIRST, "top": _FIRST,
     "lag": _BEFORE, "lead": _BEFORE, "prev": _BEFORE,
     "ifthenelse": _SUM, "if": _SUM, "iif": _SUM, "countif": _SUM, "count_if": _SUM,
-    "percentile": _SHARE, "percentile_cont": _SHARE, "approx_percentile": _SHARE,
-    "stddev_pop": "stddev(v), which divides by n", "stddev_samp": "stddev(v), which divides by n",
-    "variance": "var(v), which divides by n", "var_pop": "var(v), which divides by n",
-    "var_samp": "var(v), which divides by n",
-    "first_value": "first(v)", "firstever": "first(v)", "any_value": "first(v)",
-    "last_value": "last(v)", "lastever": "last(v)", "countever": "count(v)",
-    "mean": "avg(v)", "average": "avg(v)", "rate": "count(*) / 10, of a window of 10 s",
+    "stddev_samp": f"stddev{_BY_N}", "variance": f"var{_BY_N}", "var_samp": f"var{_BY_N}",
+    "sqrt": _SQUARE,
+    "rate": "count(*) / 10, of a window of 10 s",
     "listagg": _TEXTS, "group_concat": _TEXTS, "string_agg": _TEXTS, "collect": _TEXTS,
-    "array_agg": _TEXTS,
+    "collect_list": _TEXTS, "array_agg": _TEXTS,
 }  # fmt: skip
 """Aggregates of other systems, and what to write for them."""
 _CASE: Final = "CASE WHEN v > 3 THEN 1 ELSE 0 END"
 _BEGINS: Final = "how a text begins: t LIKE 'ab%'"
 _CLOCK: Final = "a query has no clock of its own: WITHIN and WINDOW say how long"
-FUNCTIONS_ELSEWHERE: Final = {
+_CURVES: Final = (
+    "of numbers there are + - * / and abs, round, floor, ceil: work it out of the results"
+)
+_DAY: Final = "year(raw_ts), month(raw_ts), day(raw_ts); a range is ts BETWEEN two times"
+FUNCTIONS_ELSEWHERE: Final = _OURS | {
     "prev": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
     "lag": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
-    "power": "write v * v", "pow": "write v * v", "ifnull": "coalesce(v, 0)",
-    "nvl": "coalesce(v, 0)", "if": _CASE, "iff": _CASE, "iif": _CASE, "ifthenelse": _CASE,
-    "now": _CLOCK, "current_timestamp": _CLOCK, "substring": _BEGINS, "substr": _BEGINS,
+    "power": "write v * v", "pow": "write v * v",
+    "if": _CASE, "iff": _CASE, "iif": _CASE, "ifthenelse": _CASE, "sign": _CASE,
+    "now": _CLOCK, "current_timestamp": _CLOCK, "date": _DAY, "to_date": _DAY,
+    "substring": _BEGINS, "substr": _BEGINS, "left": _BEGINS, "starts_with": _BEGINS,
+    "contains": "what a text has within: t LIKE '%ab%'",
     "concat": "texts are not put together: return both of them",
-    "sqrt": "compare with the square: v > 9 for sqrt(v) > 3",
-    "char_length": "length(t)", "mod": "v % 3",
-    "ceiling": "ceil(v)", "ucase": "upper(t)", "lcase": "lower(t)",
-    "regexp": "regexp_like(t, '^x')", "mean": "avg(v), in the SELECT list",
+    "sqrt": _SQUARE,
+    **dict.fromkeys(("ln", "log", "log2", "log10", "exp", "sin", "cos", "tan", "atan2"), _CURVES),
+    "trunc": "floor(v)", "mod": "v % 3", "mean": "avg(v), in the SELECT list",
+    "regexp": "regexp_like(t, '^x')", "regexp_extract": "regexp_like(t, '^x')",
 }  # fmt: skip
 """Functions of other systems, and what to write for them."""
 _REMEDIES: Final = {
@@ -185,6 +211,12 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("event", _STEP, r"and\b", "both, in any order, are AND(A a, B b)"),
     ("event", _STEP, r"or\b", "either is OR(A a, B b)"),
     ("event", r"\bevery\s+\w+$", r"\w", _EVERY),
+    ("select", "", r"over\s*\([^()]*\brange\b",
+     "of the last 10 s, once a second: GROUP BY g WINDOW SLIDING 10 s EVERY 1 s"),
+    ("select", "", r"over\s*\([^()]*\bunbounded\b",
+     "of all so far, in a day: GROUP BY g WINDOW TUMBLING 1 d EMIT ON CHANGE"),
+    ("select|from", "", r"(over\b.*)?qualify\b", _LATEST), ("from", r"\bqualify$", "", _LATEST),
+    ("where|having|on", r"\bis(\s+not)?$", r"(true|false)\b", "v = true, v = false"),
     ("select", "^distinct$", "", "of each value one row: SELECT x, count(*) GROUP BY x"),
     ("select", r"^[ir]+stream$", "", _SIGNS),
     ("select", r"\b(sum|avg|min|max|count)$", r"\w", "its argument is in parentheses: sum(v)"),
@@ -292,6 +324,12 @@ def _clause(before: str) -> tuple[str, str]:
 _REWRITTEN_MAX: Final = 2_000
 """Characters; regular expressions take long for more."""
 _TIME: Final = r"(\d+\s*[a-z]+)"
+_TABLE: Final = r"(?:\bTABLE\s*\(\s*)?\b"
+_DESCRIBED: Final = (
+    r"\s*\(\s*TABLE\s+(\w+)(\s+PARTITION\s+BY\s+\w+)?\s*,\s*DESCRIPTOR\s*\(\s*\w+\s*\)"
+    rf"\s*,\s*{_TIME}"
+)
+"""The windows of a table of Flink: its name, what it is partitioned by, a length."""
 _NUMBERED: Final = (
     r"(?:date_trunc\s*\(\s*'(?P<unit>\w+)'|time_bucket\s*\(\s*'?(?P<length>\d+\s*\w+)'?)"
     r"\s*,\s*[\w.]+\s*\)"
@@ -305,15 +343,6 @@ _WHOLE: Final = r"(?:(?:tiny|small|big)?int(?:eger)?\d*|long)\b"
 _CAST: Final = r"\b(?:TRY_)?CAST\s*\(\s*([\w.]+)\s+AS\s+"
 _THREE: Final = r"\s*\(([^(),]*),([^(),]*),([^(),]*)\)"
 _TWO: Final = r"\s*\(([^(),]*),([^(),]*)\)"
-_NAMED: Final = {
-    "approx_quantile": "quantile", "quantile_cont": "quantile", "quantile_disc": "quantile",
-    "percentile": "quantile", "approx_percentile": "quantile", "arg_max": "max_by",
-    "arg_min": "min_by", "first_value": "first", "any_value": "first", "last_value": "last",
-    "mean": "avg", "average": "avg", "ifnull": "coalesce", "nvl": "coalesce", "isnull": "coalesce",
-    "ceiling": "ceil", "char_length": "length", "len": "length", "ucase": "upper",
-    "lcase": "lower", "stddev_pop": "stddev", "var_pop": "var",
-}  # fmt: skip
-"""Functions and aggregates that have another name alone."""
 
 
 def _window(found: re.Match[str]) -> str:
@@ -346,6 +375,12 @@ def _neighbours(found: re.Match[str]) -> str:
     return " ".join(("SELECT", values, "FROM", stream, _of_group(found), "WINDOW ROWS 2 EVERY 1"))
 
 
+def _similar(found: re.Match[str]) -> str:
+    """SIMILAR TO, as a regular expression of the whole text."""
+    plain = found[3].replace(".", "\\.").replace("%", ".*").replace("_", ".")
+    return f"{found[2] or ''}regexp_like({found[1]}, '^({plain})$')"
+
+
 def _stream(found: re.Match[str]) -> str:
     """GROUP BY a value that is worked out, as a stream that has it."""
     of = found.groupdict()
@@ -371,8 +406,17 @@ _WORDS_OF: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] =
     ((rf"\b(?:HOPPING|SLIDING)\s*\(?\s*(?:SIZE\s+)?{_TIME}\s*,?\s*"
       rf"(?:ADVANCE\s+BY|ADVANCE|SLIDE|HOP|BY|STEP|EVERY)?\s*{_TIME}\s*\)?"),
      r"SLIDING \1 EVERY \2"),
-    ((r"(?:\bTABLE\s*\(\s*)?\bTUMBLE\s*\(\s*TABLE\s+(\w+)\s*,\s*DESCRIPTOR\s*\(\s*\w+\s*\)\s*,"
-      rf"\s*{_TIME}\s*\)\s*\)?"), r"\1 WINDOW TUMBLING \2"),
+    (r"^SELECT\s+window\s*,", "SELECT "),
+    ((r"\b(GROUP\s+BY\s+)((?:window|time|date_trunc|time_bucket)\s*\([^()]*\))\s*,\s*"
+      r"([\w, ]+?)(?=\s*$|\s+\w+\s+BY\b)"), r"\1\3, \2"),
+    (rf"{_BY}window\s*\(\s*\w+\s*,\s*'{_TIME}'\s*\)", r"GROUP BY \g<keys> WINDOW TUMBLING \2"),
+    (rf"{_BY}window\s*\(\s*\w+\s*,\s*'{_TIME}'\s*,\s*'{_TIME}'\s*\)",
+     r"GROUP BY \g<keys> WINDOW SLIDING \2 EVERY \3"),
+    (rf"{_BY}time\s*\(\s*{_TIME}\s*\)", r"GROUP BY \g<keys> WINDOW TUMBLING \2"),
+    (rf"\bSAMPLE\s+BY\s+{_TIME}", r"WINDOW TUMBLING \1"), (r"\b(TUMBLING\s+\d+)m\b", r"\1 min"),
+    (rf"{_TABLE}TUMBLE{_DESCRIBED}\s*\)\s*\)?", r"\1 WINDOW TUMBLING \3"),
+    (rf"{_TABLE}HOP{_DESCRIBED}\s*,\s*{_TIME}\s*\)\s*\)?", r"\1 WINDOW SLIDING \4 EVERY \3"),
+    (rf"{_TABLE}SESSION{_DESCRIBED}\s*\)\s*\)?", r"\1 WINDOW SESSION \3"),
     (rf"\bTUMBLE\s*\(\s*(?:\w+\s*,\s*)?{_TIME}\s*\)", r"WINDOW TUMBLING \1"),
     (rf"\bSESSION\s*\(\s*\w+\s*,\s*{_TIME}\s*\)", r"WINDOW SESSION \1"),
     (rf"\bHOP\s*\(\s*\w+\s*,\s*{_TIME}\s*,\s*{_TIME}\s*\)", r"WINDOW SLIDING \2 EVERY \1"),
@@ -406,10 +450,16 @@ _WORDS_OF: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] =
     (r"\bcount_?if\s*\(([^(),]*)\)", r"sum(CASE WHEN \1 THEN 1 ELSE 0 END)"),
     (r"\b(sum|avg|min|max|count)\s*\(([\w.]+)\)\s*FILTER\s*\(\s*WHERE\s+([^()]*)\)",
      r"\1(CASE WHEN \3 THEN \2 ELSE NULL END)"),
-    (rf"\b({'|'.join(_NAMED)})(?=\s*\()", lambda found: _NAMED[found[1].lower()]),
+    (rf"\b({'|'.join(RENAMED)})(?=\s*\()", lambda found: RENAMED[found[1].lower()]),
     (r"\bEXTRACT\s*\(\s*(\w+)\s+FROM\s+ts\s*\)", r"\1(raw_ts)"),
     (r"\bdate_part\s*\(\s*'(\w+)'\s*,\s*ts\s*\)", r"\1(raw_ts)"),
     (r"([\w.]+)\s+(?:~|RLIKE|REGEXP)\s*('[^']*')", r"regexp_like(\1, \2)"),
+    (r"([\w.]+)\s+(NOT\s+)?SIMILAR\s+TO\s+'([^']*)'", _similar),
+    (r"\bsqrt\s*\(([^()]+)\)\s*(>=?)\s*(\d+(?:\.\d+)?)(?![\w.]|\s*[-+*/%])",
+     lambda found: f"{found[1]} {found[2]} {Decimal(found[3]) ** 2}"),
+    (r"\bFROM\s+(\w+)\s*,\s*(\w+)\s+WHERE\b(?=.*\b(?:\1\.\w+\s*=\s*\2|\2\.\w+\s*=\s*\1)\.)",
+     r"FROM \1 JOIN \2 ON"),
+    (rf"(\bJOIN\b(?!.*\bWITHIN\b).*\bAND\s+[\w.]+\s*\+\s*{_TIME})\s*$", r"\1 WITHIN \2"),
     (r"([\w.]+)\s+ILIKE\s+('[^']*')",
      lambda found: f"upper({found[1]}) LIKE {found[2].upper()}"),
     (r"\bFROM\s+(\w+)\s+JOIN\s+(\w+)\s+USING\s*\(\s*(\w+)\s*\)",
