@@ -312,7 +312,9 @@ class Times:
     def _dates(self, texts: pa.Array) -> tuple[pa.Array, Faults]:
         found, wrong = instants_of(texts, self.zone, self.date)
         self.dated = self.dated or found.null_count < len(found)
-        return found, {row: why or _no_time(texts[row].as_py()) for row, why in wrong.items()}
+        said = {row: texts[row].as_py() for row, why in wrong.items() if not why}
+        orders = set(_SLASHED).intersection(*map(_orders_of, said.values()))
+        return found, {row: why or _no_time(said[row], orders) for row, why in wrong.items()}
 
     def instants(self, field: str, column: pa.Array) -> tuple[pa.Array, Faults]:
         """A column of Arrow timestamps or dates as ns since 1970 UTC."""
@@ -525,18 +527,22 @@ class Times:
             )
 
 
-def _no_time(text: str) -> str:
-    """Why ``text`` is no instant."""
+def _orders_of(text: str) -> set[str]:
+    """The orders of day and month that a date with slashes may have; others say nothing of it."""
     slashed = _EITHER_WAY.fullmatch(text)
-    if slashed is None:
+    months = "11" if slashed is None else slashed.groups()
+    return {order for order, month in zip(_SLASHED, months, strict=False) if int(month) <= 12}
+
+
+def _no_time(text: str, orders: set[str]) -> str:
+    """Why ``text`` is no instant; ``orders``: those of day and month that all such texts allow."""
+    if _EITHER_WAY.fullmatch(text) is None:
         return NOT_TIME
-    known = [
-        order for order, month in zip(_SLASHED, slashed.groups(), strict=False) if int(month) <= 12
-    ]
+    known = sorted(orders or _orders_of(text), reverse=True)
     remedy = (
         f"--date {known[0]} reads it"
         if len(known) == 1
-        else f"--date says it: {' or '.join(_SLASHED)}"
+        else f"--date says it: {' or '.join(known)}"
     )
     return f"{NOT_TIME}: day and month come in either order; {remedy}"
 
