@@ -254,8 +254,10 @@ class LogReader:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
         if not self.directory.is_dir():
-            what = "is a file, not a folder" if self.directory.exists() else "no such folder"
-            raise UserError(f"{self.directory}: {what}; an arrival log is a folder")
+            what, how = "no such folder", ""
+            if self.directory.exists():
+                what, how = "is a file, not a folder", ", which slackwater log import makes of it"
+            raise UserError(f"{self.directory}: {what}; an arrival log is a folder{how}")
         lock = held(self.directory)
         if lock is not None:
             weakref.finalize(self, os.close, lock)

@@ -133,6 +133,8 @@ def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
 
 
 def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
+    if wrong.replace(".", "_") in known:
+        return f"of an object within, the names are joined: {wrong.replace('.', '_')}"
     if f'"{wrong}"' in plan.text:
         return f"text goes in single quotes: '{wrong}'"
     if isinstance(plan, WindowPlan) and wrong in {one.label for one in plan.aggregates}:

@@ -196,7 +196,10 @@ def test_folders_that_are_no_log_are_named(tmp_path: Path) -> None:
     log = tmp_path / "x"
     assert message(log) == ": no such folder; an arrival log is a folder"
     log.write_text("")
-    assert message(log) == ": is a file, not a folder; an arrival log is a folder"
+    assert message(log) == (
+        ": is a file, not a folder; an arrival log is a folder, which slackwater log import makes "
+        "of it"
+    )
     log.unlink()
     log.mkdir()
     assert message(log) == ": not an arrival log: the folder is empty"

@@ -59,6 +59,12 @@ def test_what_others_write_ends_with_the_remedy(text: str, said: str) -> None:
 KNOWN = {"tag": "str", "price": "float", "n": "int", "on": "bool"}
 
 
+def test_names_of_objects_within_are_joined() -> None:
+    plan = query('SELECT avg("readings.temp") WINDOW TUMBLING 1 s')
+    with pytest.raises(UserError, match="the names are joined: readings_temp"):
+        check_attributes(plan, {"readings_temp": "float"})
+
+
 def test_data_without_attributes() -> None:
     with pytest.raises(UserError, match="the events have no attributes; there is ts, te, ref"):
         check_attributes(query("EVENT SEQ(A a) WHERE x = 1"), {})

@@ -345,7 +345,9 @@ class _Select(QueryReader):
             if stream.text not in self.called:
                 message = f"there is no stream named {stream.text!r} in FROM"
                 near = closest(stream.text, self.called)
-                hint = f"there is {listed(sorted(self.called))}" if self.called else ""
+                joined = "_".join([stream.text, *(each.text for each in before), name])
+                hint = f"of an object within, the names are joined: {joined}"
+                hint = f"there is {listed(sorted(self.called))}" if self.called else hint
                 raise self.refuse(stream.at, message, near or hint)
             if len(self.streams) > 1:
                 message = "streams named in one FROM are read as one"

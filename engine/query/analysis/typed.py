@@ -173,7 +173,8 @@ def member_of(reference: s.Reference, text: str, owner: str) -> str:
         raise refuse(text, alias.at, f"{alias.text!r} is {owner}, not a value", hint)
     before, name = attribute_of(rest)
     if before:
-        raise refuse(text, reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
+        hint = 'as in a.v, a.attrs.v or a."x.y"; of an object within, a.x_y'
+        raise refuse(text, reference.at, "too many dots", hint)
     return name
 
 
