@@ -432,12 +432,33 @@ def of_constraints(plans: Iterable[Plan]) -> list[str]:
     return [f"{plan.name}: {each}" for plan in monitored for each in excluded(plan)]
 
 
+def of_declared(log: Path | Log, settings: ChainSettings) -> list[str]:
+    """Clocks that ``--clock`` names and no event has: most likely a slip of the pen."""
+    named = {name for name, _, _ in settings.clock.declared}
+    seen = _seen(log, named, _clocks)
+    some = ", ".join(sorted(seen)[:_LISTED]) + " ..." * (len(seen) > _LISTED)
+    return _few([
+        f"no event is of clock {name}, which --clock names; there is {some}"
+        + (f"; {near}" if (near := closest(name, seen)) else "")
+        for name in sorted(named - seen)
+    ])  # fmt: skip
+
+
+def _clocks(batch: pa.RecordBatch) -> set[str]:
+    """Those that stamped a frame's events, which have the source's name if they have none."""
+    names = [batch.column(each) for each in (r.CLOCK, r.SOURCE) if each in batch.schema.names]
+    plain = [each.cast(pa.string()) for each in names]
+    own = pc.coalesce(*plain, pa.scalar(r.DEFAULT_SOURCE))
+    return set(pc.unique(own).to_pylist()) if names else {r.DEFAULT_SOURCE}
+
+
 def before_pass(
     log: Path | Log, plans: Sequence[Plan], settings: ChainSettings, time_unit: str,
     *, arrival_given: bool,
 ) -> list[str]:  # fmt: skip
     """All warnings that need no pass, on the command line and in Python alike."""
     return [
+        *of_declared(log, settings),
         *of_promises(log, plans, settings.order, settings.barrier),
         *of_joins(plans),
         *of_repetition(plans),

@@ -154,3 +154,24 @@ def test_rows_know_events_that_their_windows_may_lose_to_those_before(every: int
     got = [each["certainty"] for each in found]
     assert got == (["confirmed", "confirmed"] if every == 3 else
                    ["confirmed", "uncertain", "uncertain", "confirmed"])  # fmt: skip
+
+
+def test_a_clock_that_no_event_has_is_named() -> None:
+    events = {"ts": [1, 2], "type": ["A", "B"], "source": ["door", "badge"], "clock": ["x", None]}
+    text = "EVENT SEQ(A a, B b) WITHIN 3"
+    clock = ["bagde=1ns", "x=2ns"]
+    with (
+        pytest.warns(slackwater.SlackwaterWarning) as found,
+        slackwater.query(events, text, clock=clock),
+    ):
+        pass
+    (said,) = [str(each.message) for each in found if "bagde" in str(each.message)]
+    assert said == (
+        "no event is of clock bagde, which clock names; there is badge, x; did you mean 'badge'?"
+    )
+    with (
+        pytest.warns(slackwater.SlackwaterWarning) as found,
+        slackwater.query({"ts": [1, 2], "type": ["A", "B"]}, text, clock=["s1=1ns"]),
+    ):
+        pass
+    assert "there is s0" in str(found[0].message)
