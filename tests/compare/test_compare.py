@@ -290,26 +290,29 @@ def test_the_figure_has_every_order_labelled_and_the_swept_lines(make_log: MakeL
     sweep = [measures(f"kslack:{k}ms", 900 + k, k, k / 2) for k in (1, 10, 100)]
     drawn = figure_of(orders, sweep, make_log)
     traces = {trace["name"]: trace for trace in drawn.data}
-    assert traces["slack swept: p99"]["y"] == pytest.approx([0, 1, 2])  # powers of ten of ms
-    assert traces["slack swept: mean"]["x"][0] == pytest.approx(-math.log10(0.099))
-    assert traces["none"]["y"][0] == traces["none"]["y"][1] < 0  # nothing is held: below all
-    assert traces["a"]["y"] == pytest.approx([math.log10(20), math.log10(50)])
-    assert traces["a"]["x"][0] < traces["b"]["x"][0]  # side by side, both at 100 %
+    assert traces["slack swept: p99"]["y"] == pytest.approx([1, 10, 100])
+    assert traces["slack swept: mean"]["x"][0] == pytest.approx(9.9)  # % out of place
+    assert traces["none"]["y"][0] == traces["none"]["y"][1] < 0.5  # nothing is held: below all
+    assert traces["none"]["text"][0].endswith("mean 0 ms")
+    assert traces["a"]["y"] == pytest.approx([20, 50])
+    right, left = traces["a"]["x"], traces["b"]["x"]
+    assert right[0] == right[1] != left[0] == left[1]  # side by side, both at 100 %
+    assert max(*right, *left) < min(traces["slack swept: p99"]["x"])
     assert [name for name in traces if name in {"none", "a", "b"}] == ["none", "a", "b"]
     axis = drawn.layout["xaxis"]
-    assert dict(zip(axis["ticktext"], axis["tickvals"], strict=True))["90"] == pytest.approx(1)
-    assert axis["ticktext"][-1] == "100"
-    assert axis["title"]["text"] == "events released in their place [%]"
+    assert axis["title"]["text"] == "events not released in their place [%]"
+    assert axis["range"][0] > axis["range"][1]  # complete orders are on the right
     assert drawn.layout["yaxis"]["title"]["text"] == "hold time [ms]"
     for name in ("xaxis", "yaxis"):
-        low, high = drawn.layout[name]["range"]
+        low, high = sorted(drawn.layout[name]["range"])
+        assert drawn.layout[name]["type"] == "log"
         for trace in drawn.data:
             values = [value for value in trace[name[0]] if value is not None]
-            assert all(low < value < high for value in values)
+            assert all(low < math.log10(value) < high for value in values)
 
 
 def test_one_point_makes_a_figure_and_without_holds_there_is_none(make_log: MakeLog) -> None:
     assert figure_of([measures("none", 900, 0)], [], make_log) is None
     for placed in (0, 500, 1000):
         drawn = figure_of([measures("a", placed, 5, 5)], [], make_log)
-        assert drawn.layout["xaxis"]["range"][0] < drawn.layout["xaxis"]["range"][1]
+        assert drawn.layout["xaxis"]["range"][0] > drawn.layout["xaxis"]["range"][1]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from slackwater.engine.apps.compare.comparison import OrdersCompared, in_place
 from slackwater.engine.apps.compare.measure import Arrivals, Durations, Measures
 from slackwater.engine.apps.report.numbers import Cell, Kpi, plain, versions
 from slackwater.engine.apps.report.page.document import CHAPTER, write_page
-from slackwater.engine.apps.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
+from slackwater.engine.apps.report.page.figures import (
+    COLOURS,
+    NEUTRAL,
+    ONE_BOX,
+    Figure,
+    log_axis,
+    short,
+)
 from slackwater.engine.core.units import duration, number, percent
 from slackwater.engine.log.describe import readable_duration
 from slackwater.engine.scenario import Table
@@ -243,151 +249,107 @@ def _rounded(rate: float) -> int:
 
 # The figure of a comparison: hold against completeness, with the slack swept.
 #
-# Both axes are logarithmic and yet show their ends: the axis of completeness is one of the share
-# that is *not* in its place, so that 99 %, 99.9 % and 99.99 % lie equally far apart and 100 % has a
-# place of its own; holds of 0 and next to 0 stand below all others.
+# Both axes are logarithmic, and a logarithm has no place for 0: orders that put all events in their
+# place stand at the right edge, those that hold none at the lower one.
 
 
 _HEIGHT_PX: Final = 520
-_TICKS: Final = (
-    0.0,
-    30.0,
-    50.0,
-    70.0,
-    80.0,
-    90.0,
-    95.0,
-    99.0,
-    99.5,
-    99.9,
-    99.95,
-    99.99,
-    99.999,
-    99.9999,
-)
 _DECADES: Final = 6
-"""Of the longest hold: shorter ones stand together below, so that they do not take all the room."""
-_GAP: Final = 0.5
-_SIDE: Final = 0.014
-"""Of the axis: orders that are nearer to one another stand side by side."""
-_MEAN: Final = "circle"
-_P99: Final = "diamond"
+"""Of the longest hold: shorter ones are at the lower edge, and do not take all the room."""
+_EDGE: Final = 3
+"""So many times less than the least value that is drawn as it is."""
+_SIDE: Final = 0.97
+"""From one order to the next, so that orders that are equally complete do not hide one another."""
+_ENDS: Final = (("mean", "solid", "circle"), ("p99", "dash", "diamond"))
+"""Of a bar: its name, the line of the swept slacks, and the symbol."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """Where values stand: a logarithm, and ``edge`` for those beyond every logarithm."""
+class _Scale(NamedTuple):
+    """Where measures stand: shares out of place [%] and holds in ``unit``, each with the least that
+    is drawn.
+    """
 
-    edge: float
-    low: float
-    high: float
+    least_share: float
+    least_hold: float
+    unit: str
+    unit_ns: int
+    is_latency: bool
+
+    def share(self, each: Measures) -> float:
+        """Of the events that were not released in their place."""
+        return max(100 * (1 - each.completeness), self.least_share)
+
+    def holds(self, each: Measures) -> list[float]:
+        """Mean and p99."""
+        spread = each.latency if self.is_latency else each.hold
+        return [max(ns / self.unit_ns, self.least_hold) for ns in (spread.mean_ns, spread.p99_ns)]
 
 
 def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
     """The figure; None when no order held any event."""
-    measured = [*comparison.orders, *comparison.sweep]
-    unit, unit_ns = comparison.hold_unit
-    spreads = [_spread(comparison, each) for each in measured]
-    held = [value / unit_ns for each in spreads for value in (each.mean_ns, each.p99_ns) if value]
+    measured = (*comparison.orders, *comparison.sweep)
+    is_latency = comparison.settings.reading.departed is not None
+    exact = _Scale(0, 0, *comparison.hold_unit, is_latency)
+    held = [hold for each in measured for hold in exact.holds(each) if hold]
     if not held:
         return None
-    x_axis, y_axis = _completeness_axis(measured), _hold_axis(held)
-    named = _side_by_side([_x(each, x_axis) for each in comparison.orders], x_axis)
-    what = "latency" if comparison.settings.reading.departed else "hold time"
-    data = _sweep_lines(comparison, x_axis, y_axis)
-    data += [
-        _order_line(comparison, each, x, y_axis, place)
-        for place, (each, x) in enumerate(zip(comparison.orders, named, strict=True))
-    ]
-    data += _legend()
+    missing = [share for each in measured if (share := exact.share(each))]
+    least = max(min(held), max(held) / 10**_DECADES) / _EDGE
+    scale = exact._replace(least_share=min(missing, default=1) / _EDGE, least_hold=least)
+    what = "latency" if is_latency else "hold time"
     swept = " The lines are K-slack with its slack swept." if comparison.sweep else ""
+    rightmost = scale.least_share * _SIDE ** len(comparison.orders)
+    shares = log_axis("events not released in their place [%]", [rightmost, *missing])
     return Figure(
         "trade-off",
-        f"{what.capitalize()} against events in their place",
+        f"{what.capitalize()} against events out of their place",
         f"Lower is faster, further right is more complete. Each order is on a bar from its "
-        f"mean to its p99 {what}.{swept} The axis of completeness is stretched towards 100 %; "
-        "orders that are equally complete are side by side.",
-        data,
+        f"mean to its p99 {what}.{swept} Both axes are logarithmic: orders that put all events in "
+        "their place are at the right edge, next to one another, and what is not held at the lower "
+        "one.",
+        [*_sweep_lines(comparison, scale), *_order_lines(comparison, scale), *_legend()],
         {
-            "xaxis": _ticks(x_axis, _shares_shown(x_axis), "events released in their place [%]"),
-            "yaxis": _ticks(y_axis, _powers(y_axis), f"{what} [{unit}]"),
+            "xaxis": shares | {"range": shares["range"][::-1]},
+            "yaxis": log_axis(f"{what} [{scale.unit}]", [least, *held]),
         },
         height_px=_HEIGHT_PX,
     )
 
 
-def _spread(comparison: OrdersCompared, each: Measures) -> Durations:
-    return each.latency if comparison.settings.reading.departed else each.hold
+def _order_lines(comparison: OrdersCompared, scale: _Scale) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": short(each.order),
+            "x": [scale.share(each) * _SIDE**place] * len(_ENDS),
+            "y": scale.holds(each),
+            "mode": "lines+markers",
+            "line": {"color": COLOURS[place % len(COLOURS)], "width": 3},
+            "marker": {
+                "symbol": [symbol for _, _, symbol in _ENDS], "size": [9, 11],
+                "color": COLOURS[place % len(COLOURS)],
+            },
+            "text": [_label(each, scale, end) for end in range(len(_ENDS))],
+            "hovertemplate": f"%{{text}}{ONE_BOX}",
+        }
+        for place, each in enumerate(comparison.orders)
+    ]  # fmt: skip
 
 
-def _x(each: Measures, axis: _Axis) -> float:
-    return axis.edge if each.completeness >= 1 else -math.log10(1 - each.completeness)
-
-
-def _y(duration_ns: float, axis: _Axis, unit_ns: int) -> float:
-    return max(math.log10(duration_ns / unit_ns), axis.edge) if duration_ns > 0 else axis.edge
-
-
-def _completeness_axis(measured: Sequence[Measures]) -> _Axis:
-    inner = [-math.log10(1 - each.completeness) for each in measured if each.completeness < 1]
-    low, high = (min(inner), max(inner)) if inner else (1.0, 1.0)
-    edge = high + max(_GAP, 0.12 * (high - low))
-    has_edge = len(inner) < len(measured)
-    margin = 0.06 * (edge - low)
-    return _Axis(edge, low - margin, (edge if has_edge else high) + 2 * margin)
-
-
-def _hold_axis(held: Sequence[float]) -> _Axis:
-    low, high = math.log10(min(held)), math.log10(max(held))
-    edge = max(math.floor(low), math.floor(high) - _DECADES) - _GAP
-    margin = 0.06 * (high - edge)
-    return _Axis(edge, edge - margin, high + 2 * margin)
-
-
-def _side_by_side(places: list[float], axis: _Axis) -> list[float]:
-    """The places, moved to the right as far as needed to stand apart."""
-    step = _SIDE * (axis.high - axis.low)
-    moved = list(places)
-    last = -math.inf
-    for place in sorted(range(len(places)), key=lambda each: places[each]):
-        moved[place] = last = max(places[place], last + step)
-    return moved
-
-
-def _order_line(
-    comparison: OrdersCompared, each: Measures, x: float, axis: _Axis, place: int
-) -> dict[str, Any]:
-    colour = COLOURS[place % len(COLOURS)]
-    return {
-        "name": short(each.order),
-        "x": [x, x],
-        "y": list(_ends(comparison, each, axis)),
-        "mode": "lines+markers",
-        "line": {"color": colour, "width": 3},
-        "marker": {"symbol": [_MEAN, _P99], "size": [9, 11], "color": colour},
-        "text": [_label(comparison, each, "mean"), _label(comparison, each, "p99")],
-        "hovertemplate": f"%{{text}}{ONE_BOX}",
-    }
-
-
-def _sweep_lines(comparison: OrdersCompared, x_axis: _Axis, y_axis: _Axis) -> list[dict[str, Any]]:
+def _sweep_lines(comparison: OrdersCompared, scale: _Scale) -> list[dict[str, Any]]:
     swept = sorted(comparison.sweep, key=lambda each: each.completeness)
-    if not swept:
-        return []
     return [
         {
             "name": f"slack swept: {name}",
-            "x": [_x(each, x_axis) for each in swept],
-            "y": [_ends(comparison, each, y_axis)[end] for each in swept],
+            "x": [scale.share(each) for each in swept],
+            "y": [scale.holds(each)[end] for each in swept],
             "mode": "lines+markers",
             "line": {"color": NEUTRAL, "width": 2, "dash": dash},
             "marker": {"symbol": f"{symbol}-open", "size": 6, "color": NEUTRAL},
-            "text": [_label(comparison, each, name) for each in swept],
+            "text": [_label(each, scale, end) for each in swept],
             "hovertemplate": f"%{{text}}{ONE_BOX}",
         }
-        for end, (name, dash, symbol) in enumerate(
-            (("mean", "solid", _MEAN), ("p99", "dash", _P99))
-        )
+        for end, (name, dash, symbol) in enumerate(_ENDS)
+        if swept
     ]
 
 
@@ -401,44 +363,14 @@ def _legend() -> list[dict[str, Any]]:
             "mode": "markers",
             "marker": {"symbol": symbol, "size": 10, "color": NEUTRAL},
         }
-        for name, symbol in (("mean", _MEAN), ("p99", _P99))
+        for name, _, symbol in _ENDS
     ]
 
 
-def _label(comparison: OrdersCompared, each: Measures, name: str) -> str:
-    unit, unit_ns = comparison.hold_unit
-    spread = _spread(comparison, each)
-    duration = spread.mean_ns if name == "mean" else spread.p99_ns
-    return f"{each.order}\n{in_place(each)} in place\n{name} {number(duration / unit_ns)} {unit}"
-
-
-def _ends(comparison: OrdersCompared, each: Measures, axis: _Axis) -> tuple[float, float]:
-    """Places of its mean and its p99."""
-    _, unit_ns = comparison.hold_unit
-    spread = _spread(comparison, each)
-    return _y(spread.mean_ns, axis, unit_ns), _y(spread.p99_ns, axis, unit_ns)
-
-
-def _ticks(axis: _Axis, shown: Sequence[tuple[float, str]], title: str) -> dict[str, Any]:
-    return {
-        "title": {"text": title},
-        "range": [axis.low, axis.high],
-        "tickvals": [place for place, _ in shown],
-        "ticktext": [text for _, text in shown],
-        "zeroline": False,
-    }
-
-
-def _shares_shown(axis: _Axis) -> list[tuple[float, str]]:
-    inner = [(-math.log10(1 - share / 100), f"{share:g}") for share in _TICKS]
-    shown = [(place, text) for place, text in inner if axis.low <= place < axis.edge - 0.15]
-    return [*shown, (axis.edge, "100")] if axis.edge <= axis.high else shown
-
-
-def _powers(axis: _Axis) -> list[tuple[float, str]]:
-    powers = range(math.ceil(axis.edge), math.floor(axis.high) + 1)
-    least = f"< {number(10.0 ** powers[0])}"
-    return [(axis.edge, least), *((float(power), number(10.0**power)) for power in powers)]
+def _label(each: Measures, scale: _Scale, end: int) -> str:
+    hold = scale._replace(least_hold=0).holds(each)[end]
+    said = f"{_ENDS[end][0]} {number(hold)} {scale.unit}"
+    return f"{each.order}\n{in_place(each)} in place\n{said}"
 
 
 # compare.html and compare.json: the whole comparison in one folder, to keep and to show.
