@@ -157,7 +157,7 @@ def is_day(texts: pa.Array) -> bool:
 
 def _numbers_alone(texts: pa.Array) -> tuple[pa.Array, Faults]:
     """Without what is no number, which is a fault."""
-    fine = _matches(texts, _INT) | _matches(texts, _DECIMAL) | _matches(texts, _EXPONENT)
+    fine = _matches(texts, _NUMBER)
     return _only(texts, fine), dict.fromkeys(np.flatnonzero(~fine).tolist(), "is not a number")
 
 
@@ -223,11 +223,14 @@ def utc_ns(local: pa.Array, zone: str | None) -> tuple[pa.Array, Faults]:
 DEFAULT_UNIT: Final = "ns"
 _FLOAT_EXACT: Final = 2**53
 _NS_PER_S: Final = 10**9
-_INT: Final = r"^[+-]?[0-9]+$"
-_DECIMAL: Final = r"^[+-]?([0-9]+[.,][0-9]*|[.,][0-9]+)$"
-_EXPONENT: Final = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)[eE][+-]?[0-9]+$"
-_PARTS: Final = r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)[.,](?P<rest>[0-9]*)$"
-_DIGITS_MAX: Final = 40
+_NUMBER: Final = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?$"
+_EXACT: Final = pa.decimal256(46, 18)
+"""Two times nine digits behind the point: as many as any unit has ns."""
+_DIGITS_MAX: Final = 100
+_TOO_FINE: Final = r"(\.[0-9]{18})[0-9]+$"
+_PLACES: Final = range(-18, 28)
+"""Of the first digit of what ``_EXACT`` holds."""
+_NS: Final = pa.decimal256(19, 0)
 _DATES_S: Final = tuple(ns // _NS_PER_S for ns in DATES_NS)
 """1990 and 2100, in seconds since 1970: where the times of a recording lie."""
 _MOSTLY: Final = 0.9
@@ -333,20 +336,15 @@ class Times:
 
     def texts(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
         """Numbers of the unit or ISO 8601, as text, as ns since 1970 UTC."""
-        is_int = _matches(column, _INT)
-        if is_int.all():
-            return self._int_texts(field, column, lines)
-        nothing = pa.scalar(None, pa.string())
-        decimal, exponent = _matches(column, _DECIMAL), _matches(column, _EXPONENT)
-        # A null matches everything; here it stays where it is.
-        decimal, exponent = decimal & ~is_int, exponent & ~is_int & ~decimal
-        whole, faults = self._int_texts(field, _only(column, is_int), lines)
-        exact, more = self._decimal_texts(field, _only(column, decimal), lines)
-        rough, also = self._exponent_texts(field, _only(column, exponent), lines)
-        faults |= more | also
-        rest = pc.if_else(pa.array(is_int | decimal | exponent), nothing, column)
-        found, wrong = self._dates(rest)
-        return pc.coalesce(whole, exact, rough, found), faults | wrong
+        is_number = _matches(column, _NUMBER)
+        if is_number.all():
+            try:
+                return self.numbers(field, column.cast(pa.int64()), lines)
+            except pa.ArrowInvalid:
+                pass  # some are fractions, or too large
+        ns, faults = self._number_texts(field, _only(column, is_number), lines)
+        found, wrong = self._dates(_only(column, ~is_number))
+        return pc.coalesce(ns, found), faults | wrong
 
     def values(
         self, field: str, values: Sequence[Any], lines: np.ndarray
@@ -386,72 +384,26 @@ class Times:
         found.append(pa.nulls(len(values), pa.int64()))
         return pc.coalesce(*found), faults
 
-    def _int_texts(
+    def _number_texts(
         self, field: str, column: pa.Array, lines: np.ndarray
     ) -> tuple[pa.Array, Faults]:
-        try:
-            return self.numbers(field, column.cast(pa.int64()), lines)
-        except pa.ArrowInvalid:
-            pass
-        values: list[int | None] = []
-        faults: Faults = {}
-        for row, text in enumerate(column.to_pylist()):  # only where some number is too large
-            value = None if text is None or len(text) > _DIGITS_MAX else int(text)
-            if text is not None and (value is None or not INT64_MIN <= value <= INT64_MAX):
-                faults[row], value = BEYOND, None
-            values.append(value)
-        ns, more = self.numbers(field, pa.array(values, pa.int64()), lines)
-        return ns, faults | more
-
-    def _decimal_texts(
-        self, field: str, column: pa.Array, lines: np.ndarray
-    ) -> tuple[pa.Array, Faults]:
-        """Fractions digit by digit: a float of seconds since 1970 holds but 200 ns."""
+        """Digit by digit: a float of seconds since 1970 holds but 200 ns."""
         if column.null_count == len(column):
             return pa.nulls(len(column), pa.int64()), {}
-        parts = pc.extract_regex(column, _PARTS)
-        whole = pc.replace_substring_regex(parts.field("whole"), "^0*(?:$|([0-9]))", r"0\1")
-        whole, faults = self._int_texts(field, pc.if_else(column.is_valid(), whole, None), lines)
-        # Two times nine digits: as many as any unit has ns.
-        digits = pc.utf8_rpad(parts.field("rest"), 18, "0")
-        high, low = (
-            pc.fill_null(
-                pc.if_else(
-                    column.is_valid(), pc.utf8_slice_codeunits(digits, start, start + 9), None
-                ).cast(pa.int64()),
-                0,
-            ).to_numpy(zero_copy_only=False)
-            for start in (0, 9)
-        )  # fmt: skip
-        half = _NS_PER_S // 2
-        if self.unit_ns >= _NS_PER_S:
-            unit = self.unit_ns // _NS_PER_S
-            rest = high * unit + (low * unit + half) // _NS_PER_S
-        else:
-            rest = (high * self.unit_ns + low * self.unit_ns // _NS_PER_S + half) // _NS_PER_S
-        fine = (high + low > 0) & (self.unit_ns == 1)
-        faults |= dict.fromkeys(
-            map(int, np.flatnonzero(fine)), f"is not an integer; {FRACTION_OF_NS}"
-        )
-        negative = pc.fill_null(pc.equal(parts.field("sign"), "-"), fill_value=False)
-        ns = pc.add(whole, pa.array(rest))
-        return pc.if_else(negative, pc.negate(ns), ns), faults
-
-    def _exponent_texts(
-        self, field: str, column: pa.Array, lines: np.ndarray
-    ) -> tuple[pa.Array, Faults]:
-        """``1.7e9``, exactly; few write times so."""
-        if column.null_count == len(column):
-            return pa.nulls(len(column), pa.int64()), {}
-        plain = [
-            None if text is None else f"{Decimal(text.replace(',', '.')):f}"[:_DIGITS_MAX]
-            for text in column.to_pylist()
-        ]
-        texts = pa.array(plain, pa.string())
-        whole = _matches(texts, _INT)
-        ns, faults = self._int_texts(field, _only(texts, whole), lines)
-        rest, more = self._decimal_texts(field, _only(texts, ~whole), lines)
-        return pc.coalesce(ns, rest), faults | more
+        exact, faults = _decimals(column)
+        given = exact.is_valid().to_numpy(zero_copy_only=False)
+        about = exact.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        faults |= self._look_at(field, about, given, lines)
+        scaled = pc.multiply(exact, pa.scalar(self.unit_ns, _NS))
+        ns = pc.round(scaled, 0, "half_towards_infinity")
+        if self.unit_ns == 1:
+            odd = _rows(pc.not_equal(ns, scaled))
+            faults |= dict.fromkeys(odd, f"is not an integer; {FRACTION_OF_NS}")
+        for values, said in ((exact, BEYOND), (ns, beyond_said(field))):
+            large = pc.greater(pc.abs(values), pa.scalar(INT64_MAX, values.type))
+            faults = dict.fromkeys(_rows(large), said) | faults
+            ns = pc.if_else(large, pa.scalar(None, ns.type), ns)
+        return ns.cast(pa.int64()), faults
 
     def _look_at(
         self, field: str, values: np.ndarray, given: np.ndarray, lines: np.ndarray
@@ -525,6 +477,34 @@ class Times:
                 f"{DEFAULT_UNIT}, if that is what it is)"
                 + (kinds + ", ".join(others) if others else "")
             )
+
+
+def _decimals(texts: pa.Array) -> tuple[pa.Array, Faults]:
+    """Numbers as they are written, with a point or a comma; those beyond ``_EXACT`` are faults."""
+    plain = pc.replace_substring(texts, ",", ".")
+    plain = pc.replace_substring_regex(plain, _TOO_FINE, r"\1")
+    try:
+        # Arrow counts the digits of a number in a byte: it reads 257 of them as others.
+        if pc.max(pc.binary_length(plain)).as_py() <= _DIGITS_MAX:
+            return plain.cast(_EXACT), {}
+    except pa.ArrowInvalid:
+        pass
+    known: list[str | None] = []
+    faults: Faults = {}
+    for row, text in enumerate(plain.to_pylist()):  # only where some number is too large or fine
+        number = Decimal(text or 0)
+        if number and number.adjusted() >= _PLACES.stop:
+            faults[row] = BEYOND
+        held = f"{number:f}" if number.adjusted() in _PLACES else "0"
+        known.append(None if text is None or row in faults else held)
+    cut = pc.replace_substring_regex(pa.array(known, pa.string()), _TOO_FINE, r"\1")
+    return cut.cast(_EXACT), faults
+
+
+def _rows(flags: pa.Array) -> list[int]:
+    """Where they are true."""
+    found = flags.fill_null(False).to_numpy(zero_copy_only=False)
+    return list(map(int, np.flatnonzero(found)))
 
 
 def _orders_of(text: str) -> set[str]:
