@@ -19,7 +19,7 @@ from slackwater.engine.core.frame import (
     column_ints,
     kinds_of,
 )
-from slackwater.engine.log.describe import column_codes, string_codes
+from slackwater.engine.log.describe import column_codes, group_rows, string_codes
 
 # Which numbers of a stream have come: one border, and a bounded list of islands beyond it.
 
@@ -217,14 +217,8 @@ class Recalled:
         )
         if not len(counted):
             return
-        keys = (streams[counted], incarnation[counted], sources[counted])
-        order = counted[np.lexsort(keys)]
-        ordered = [key[order] for key in (sources, incarnation, streams)]
-        starts = np.flatnonzero(
-            np.concatenate([[True], np.any([np.diff(key) != 0 for key in ordered], axis=0)])
-        )
-        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-            of = order[start:end]
+        groups = group_rows([key[counted] for key in (sources, incarnation, streams)])
+        for of in np.split(counted[groups.order], groups.starts[1:]):
             row = int(of[0])
             received = self._stream(
                 frame.site, names[sources[row]], stream_names[streams[row]], int(incarnation[row])

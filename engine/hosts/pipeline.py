@@ -45,7 +45,6 @@ from slackwater.engine.hosts.warnings import (
     with_counted,
 )
 from slackwater.engine.kernels.jit import for_rows, loading, may_run_uncompiled
-from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.log.arrival_log import (
     HeldLog,
     Log,
@@ -55,7 +54,7 @@ from slackwater.engine.log.arrival_log import (
     held_frames,
     opened,
 )
-from slackwater.engine.log.describe import describe
+from slackwater.engine.log.describe import describe, group_rows, string_codes
 from slackwater.engine.log.input.input_log import open_input
 from slackwater.engine.log.input.input_read import PLAIN_FORM, InputForm
 from slackwater.engine.log.input.numbering import CountedLane
@@ -232,16 +231,8 @@ def _clocks(frame: Frame) -> tuple[set[Lane], set[str]]:
 
 def _firsts(names: Sequence[pa.Array], rows: np.ndarray) -> list[int]:
     """Of ``rows`` the first of each that have the same ``names``."""
-    code, codes = np.zeros(len(rows), np.int64), 1
-    for column in names:
-        words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        found = pc.fill_null(words.indices, -1).to_numpy()[rows]
-        codes *= len(words.dictionary) + 1
-        if codes > INT_MAX:
-            code = np.unique(code, return_inverse=True)[1]
-            codes = len(rows) * (len(words.dictionary) + 1)
-        code = code * (len(words.dictionary) + 1) + found + 1
-    first: list[int] = rows[np.unique(code, return_index=True)[1]].tolist()
+    groups = group_rows([string_codes(column)[0][rows] for column in names])
+    first: list[int] = rows[groups.first_row].tolist()
     return first
 
 

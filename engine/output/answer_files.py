@@ -164,7 +164,7 @@ class AnswerLines:
         if file.number < file.closed:
             lines = lines.split(b"\n", min(file.closed, number) - file.number)[-1]
         there = _read(file.path, file.at, min(len(lines), file.size - file.at))
-        same = len(there) if lines.startswith(there) else _common(there, lines)
+        same = len(os.path.commonprefix((there, lines)))  # noqa: RUF071 - bytes, no paths
         if same < len(there):
             self._keep(file, file.at + same, len(there) - same, "was damaged and is repaired")
         if same < len(lines):
@@ -364,18 +364,6 @@ def _read(path: Path, at: int, size: int) -> bytes:
     with path.open("rb") as stream:
         stream.seek(at)
         return stream.read(size)
-
-
-def _common(left: bytes, right: bytes) -> int:
-    """How many bytes two texts have in common at their beginnings."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[:middle] == right[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 # The files of one site's table of answers: ``SITE.rows-FIRST-END.parquet``, run after run of rows.
