@@ -13,12 +13,12 @@ import typer
 
 from slackwater.edge_agent.errors import print_stderr
 from slackwater.engine.core.errors import UserError
+from slackwater.engine.hosts.live.program import Task
 from slackwater.engine.hosts.live.questions import check_claim
 from slackwater.engine.hosts.pipeline import attribute_types, check_order, check_plans
 from slackwater.engine.log.log_files import log_files
 from slackwater.engine.query.fields import named_attributes
 from slackwater.engine.server.demonstration import demonstrate
-from slackwater.engine.server.engine_process import EngineSettings
 from slackwater.engine.server.serving import serve
 from slackwater.engine.server.site_file import SiteSettings, read_site
 
@@ -146,9 +146,9 @@ def serve_site(
     serve(settings, say, read)
 
 
-def _check(engine: EngineSettings, log: Path) -> None:
+def _check(engine: Task, log: Path) -> None:
     """What is asked against what the log and the answers already have."""
-    check_claim(engine.answers, log, engine.questions.of_each())
+    check_claim(Path(engine.answers), log, engine.questions.of_each())
     if not log.is_dir() or not log_files(log):
         return
     settings = engine.questions.chain_settings()

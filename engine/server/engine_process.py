@@ -15,17 +15,16 @@ from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from slackwater.edge_agent.settings_file import Table
+from slackwater.engine.core.child import HEAD, TELL, ChildTask
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.live.program import (
     COMPILING,
     FAILED,
-    HEAD,
     LINES,
     RUNS,
     SAVED,
@@ -36,9 +35,9 @@ from slackwater.engine.hosts.live.questions import LOG, NOW, Questions
 from slackwater.engine.hosts.options import statement_text
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.server.overview import AnswersState
-from slackwater.engine.sinks.program import SinkTask
+from slackwater.engine.sinks.program import FIGURES, SinkTask
 
-# ``[engine]`` and ``[[query]]`` of a site's settings.
+# ``[engine]``, ``[answers]`` and ``[[query]]`` of a site's settings.
 
 
 KINDS: Final = ("spark", "embedded", "none")
@@ -47,40 +46,12 @@ CERTAINTIES: Final = ("pairwise", "max-delay", "max-delay-r19")
 _EMBEDDED: Final = 'kind = "embedded" in [engine], or --engine embedded'
 _SAVE_NS: Final = 10 * 10**9
 _PARQUET_NS: Final = 60 * 10**9
+_AGE_LEAST_NS: Final = 60 * 10**9
+_BYTES_LEAST: Final = 1 << 20
+_UNREAD: Final = ("keep", "delete")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """Who answers what. ``parquet_every_ns`` 0: JSON lines alone."""
-
-    kind: str
-    questions: Questions
-    answers: Path
-    save_every_ns: int
-    parquet_every_ns: int
-    master: str
-    from_now: tuple[str, ...] = ()
-    """Queries that begin behind the log as it is when they are added."""
-    keep: Limits = Limits()  # noqa: RUF009 - frozen
-    """What of the answers is kept."""
-
-    def task(self, log: Path, durable: int) -> Task:
-        """For the process that answers; ``durable``: number of the log's last file."""
-        return Task(
-            kind=self.kind,
-            log=str(log.resolve()),
-            answers=str(self.answers.resolve()),
-            questions=self.questions,
-            save_every_s=self.save_every_ns / 1e9,
-            parquet_every_s=self.parquet_every_ns / 1e9,
-            master=self.master,
-            from_now=self.from_now,
-            durable=durable,
-            keep=self.keep,
-        )
-
-
-def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> EngineSettings | None:
+def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Task | None:
     """The sections of the file; None: no queries, or no engine.
 
     Args:
@@ -93,6 +64,7 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
         SettingsError: a mistake in the tables.
         UserError: a query or an option is at fault; names it.
     """
+    keep = read_limits(whole.table("answers"))
     table = whole.table("engine")
     tables = whole.tables("query")
     asked = _queries(tables, folder)
@@ -122,18 +94,20 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     ]
     if from_now and kind == "spark":
         raise table.wrong("kind", f'begin = "now" of query {from_now[0]} needs {_EMBEDDED}')
-    settings = EngineSettings(
+    task = Task(
         kind=kind,
+        log=str(log.resolve()),
+        answers=str((folder / table.text("answers", f"{log.name}.answers")).resolve()),
         questions=Questions(queries=asked, **options),
-        answers=folder / table.text("answers", f"{log.name}.answers"),
-        save_every_ns=table.duration_ns("save_every", _SAVE_NS, low=10**6),
-        parquet_every_ns=parquet_every if "parquet" in formats else 0,
+        save_every_s=table.duration_ns("save_every", _SAVE_NS, low=10**6) / 1e9,
+        parquet_every_s=parquet_every / 1e9 if "parquet" in formats else 0,
         master=table.text("master", "local[*]"),
         from_now=tuple(from_now),
+        keep=keep,
     )
     if asked:
         try:
-            settings.questions.chain_settings()
+            task.questions.chain_settings()
         except (UserError, OSError) as error:
             said = (
                 f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -141,7 +115,23 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
             places = {f"query {name}": each for (name, _), each in zip(asked, tables, strict=True)}
             places |= {str(folder / each.effective["path"]): each for each in references}
             raise _placed(said, table, places) from error
-    return settings if asked and settings.kind != "none" else None
+    return task if asked and kind != "none" else None
+
+
+def read_limits(table: Table) -> Limits:
+    """What the table says of how much is kept.
+
+    Raises:
+        SettingsError: a mistake in it.
+    """
+    age_ns = table.duration_ns("keep", 0)
+    if 0 < age_ns < _AGE_LEAST_NS:
+        raise table.wrong("keep", 'must be at least 1 min; "0 s" keeps all')
+    size = table.size("keep_size", 0)
+    if 0 < size < _BYTES_LEAST:
+        raise table.wrong("keep_size", 'must be at least 1 MiB; "0 B" keeps all')
+    unread = table.text("unread", "keep", among=_UNREAD) == "delete"
+    return Limits(age_ns=age_ns, bytes=size, unread=unread)
 
 
 def _placed(said: str, engine: Table, tables: Mapping[str, Table]) -> Exception:
@@ -215,8 +205,6 @@ _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
 STOP_S: Final = 45.0
 """So long it may take to do what there is, as to answer the log, when the server stops."""
-_LINE_MAX: Final = 1 << 20
-"""Bytes of a line that a process says."""
 COMPILING_STOP_S: Final = 240.0
 """The same, with what it compiles meanwhile: that would be lost, and compiled at the next start."""
 
@@ -228,17 +216,19 @@ class ChildProcess(ABC):
     Args:
         module: that is run.
         name: for messages.
-        first: what it is to do, a line.
+        task: what it is to do.
         tell: takes a line for people.
     """
 
     unfinished = "not all is done yet; the next start goes on"
     """What to say when it was killed, or waited for its next start."""
 
-    def __init__(self, module: str, name: str, first: bytes, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, module: str, name: str, task: ChildTask, tell: Callable[[str], None]
+    ) -> None:
         self._module = module
         self._name = name
-        self._first = first
+        self._task = task
         self._tell = tell
         self._process: Process | None = None
         self._stopping = asyncio.Event()
@@ -267,17 +257,27 @@ class ChildProcess(ABC):
         return bool(done)
 
     @abstractmethod
+    def _take(self, kind: bytes, content: bytes) -> None:
+        """The process says so."""
+
     async def _hear(self, stdout: asyncio.StreamReader) -> None:
-        """Takes what the process says, until it says no more.
+        """Takes what the process says.
 
         Raises:
-            IncompleteReadError: it has ended within a message.
+            IncompleteReadError: it says no more, or has ended within a message.
         """
+        while True:
+            head = await stdout.readexactly(HEAD)
+            content = await stdout.readexactly(int.from_bytes(head[1:], "big"))
+            if head[:1] == TELL:
+                self._say(content.decode())
+            else:
+                self._take(head[:1], content)
 
     def _begin(self, process: Process) -> None:
         """It has been started."""
         assert process.stdin is not None
-        process.stdin.write(self._first)
+        process.stdin.write(self._task.as_line())
 
     def _end(self) -> None:
         """It has ended."""
@@ -317,7 +317,7 @@ class ChildProcess(ABC):
         try:
             process = self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", self._module, stdin=PIPE, stdout=PIPE,
-                start_new_session=True, limit=_LINE_MAX,
+                start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             self._tell(f"{self._name} cannot be started: {error.strerror}")
@@ -348,7 +348,7 @@ class EngineProcess(ChildProcess):
         self, task: Task, tell: Callable[[str], None], on_results: OnResults, state: AnswersState
     ) -> None:
         module = "slackwater.engine.hosts.live.program"
-        super().__init__(module, "answers: the engine", task.as_line(), tell)
+        super().__init__(module, "answers: the engine", task, tell)
         self._number = task.durable
         self.saved = 0
         """The log's files up to this number are needed no more, not by a restart either."""
@@ -390,24 +390,19 @@ class EngineProcess(ChildProcess):
         super()._end()
         self._state.running = False
 
-    async def _hear(self, stdout: asyncio.StreamReader) -> None:
-        while True:
-            head = await stdout.readexactly(HEAD)
-            content = await stdout.readexactly(int.from_bytes(head[1:], "big"))
-            if head[:1] == LINES:
-                self._on_results(content.splitlines())
-            elif head[:1] == SAVED:
-                self.saved = int(content)
-            elif head[:1] == FAILED:
-                self._state.failed = json.loads(content)
-            elif head[:1] == RUNS:
-                self._state.running = self._was_at_work = True
-            elif head[:1] == WAITS:
-                self._state.running = False
-            elif head[:1] == COMPILING:
-                self._compiled_at = asyncio.get_running_loop().time()
-            else:
-                self._say(content.decode())
+    def _take(self, kind: bytes, content: bytes) -> None:
+        if kind == LINES:
+            self._on_results(content.splitlines())
+        elif kind == SAVED:
+            self.saved = int(content)
+        elif kind == FAILED:
+            self._state.failed = json.loads(content)
+        elif kind == RUNS:
+            self._state.running = self._was_at_work = True
+        elif kind == WAITS:
+            self._state.running = False
+        elif kind == COMPILING:
+            self._compiled_at = asyncio.get_running_loop().time()
 
 
 class SinksProcess(ChildProcess):
@@ -422,15 +417,10 @@ class SinksProcess(ChildProcess):
     unfinished = "sinks: not all is delivered yet; the next start goes on"
 
     def __init__(self, task: SinkTask, tell: Callable[[str], None], state: AnswersState) -> None:
-        super().__init__("slackwater.engine.sinks.program", "sinks: their process",
-                         task.as_line(), tell)  # fmt: skip
+        super().__init__("slackwater.engine.sinks.program", "sinks: their process", task, tell)
         self._state = state
 
-    async def _hear(self, stdout: asyncio.StreamReader) -> None:
-        while line := await stdout.readline():
-            message = json.loads(line)
-            if "line" in message:
-                self._say(message["line"])
-            else:
-                self._was_at_work = True
-                self._state.sinks = message["figures"]
+    def _take(self, kind: bytes, content: bytes) -> None:
+        if kind == FIGURES:
+            self._was_at_work = True
+            self._state.sinks = json.loads(content)

@@ -77,12 +77,11 @@ class _Children:
         self._engine = self._sinks = self._keep_answers = None
         if asked is not None:
             self._feed.unit_ns = unit_ns(asked.questions.time_unit)
-            task = asked.task(settings.log, self._files)
-            publish = self._feed.publish
+            task, publish = replace(asked, durable=self._files), self._feed.publish
             self._engine = EngineProcess(task, self._tell, publish, self._answers)
             follows = {} if settings.sinks is None else settings.sinks.follows
             folders = asked.questions.folders
-            keeper = keeper_of(asked.answers, folders, asked.keep, follows, self._tell)
+            keeper = keeper_of(Path(asked.answers), folders, asked.keep, follows, self._tell)
             self._keep_answers = keeper.step
         if settings.sinks is not None:
             self._sinks = SinksProcess(settings.sinks, self._tell, self._answers)
@@ -185,7 +184,7 @@ def _check_kind(settings: SiteSettings) -> None:
 def _check_answers(settings: SiteSettings) -> None:
     asked = settings.engine
     if asked is not None:
-        check_claim(asked.answers, settings.log, asked.questions.of_each())
+        check_claim(Path(asked.answers), settings.log, asked.questions.of_each())
 
 
 def serve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,18 +12,13 @@ from slackwater.edge_agent.listening import Listening, is_loopback, read_listeni
 from slackwater.edge_agent.settings_file import Table, named_in_errors, read_toml
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.gateway.settings import GatewaySettings
+from slackwater.engine.hosts.live.program import Task
 from slackwater.engine.log.input.numbering import BITS
-from slackwater.engine.log.retention import Limits
-from slackwater.engine.server.engine_process import EngineSettings, read_engine
+from slackwater.engine.server.engine_process import read_engine, read_limits
 from slackwater.engine.server.log_keeper import KeepSettings
 from slackwater.engine.sinks.program import SinkTask, read_sinks
 
-# ``[log]`` and ``[answers]`` of a site's settings: how their files are kept.
-
-
-_AGE_LEAST_NS: Final = 60 * 10**9
-_BYTES_LEAST: Final = 1 << 20
-_UNREAD: Final = ("keep", "delete")
+# ``[log]`` of a site's settings: how its files are kept.
 
 
 def read_keep(table: Table) -> KeepSettings:
@@ -34,22 +29,6 @@ def read_keep(table: Table) -> KeepSettings:
     """
     compact = table.flag("compact", True)
     return KeepSettings(compact=compact, limits=read_limits(table))
-
-
-def read_limits(table: Table) -> Limits:
-    """What the table says of how much is kept.
-
-    Raises:
-        SettingsError: a mistake in it.
-    """
-    age_ns = table.duration_ns("keep", 0)
-    if 0 < age_ns < _AGE_LEAST_NS:
-        raise table.wrong("keep", 'must be at least 1 min; "0 s" keeps all')
-    size = table.size("keep_size", 0)
-    if 0 < size < _BYTES_LEAST:
-        raise table.wrong("keep_size", 'must be at least 1 MiB; "0 B" keeps all')
-    unread = table.text("unread", "keep", among=_UNREAD) == "delete"
-    return Limits(age_ns=age_ns, bytes=size, unread=unread)
 
 
 # ``[page]`` of a site's settings: where the page listens, and whom it is shown to.
@@ -70,13 +49,14 @@ class PageSettings(Listening):
     metrics_sources_max: int = 500
 
 
-def read_page(table: Table, *, given: bool, has_tls: bool) -> PageSettings | None:
-    """The settings in ``table``; None: the file has no such table, so there is no page.
+def read_page(whole: Table, *, has_tls: bool) -> PageSettings | None:
+    """The settings in ``[page]``; None: the file has no such table, so there is no page.
 
     Raises:
         SettingsError: an address of others without a token, a token that can be guessed, TLS
             without a certificate.
     """
+    given, table = "page" in whole, whole.table("page")
     if not given:
         return None
     at = read_listening(table, PAGE_PORT)
@@ -150,7 +130,7 @@ class SiteSettings:
     tls: SiteTlsFiles | None
     page: PageSettings | None
     """None: no page."""
-    engine: EngineSettings | None
+    engine: Task | None
     """Who answers what; None: the log is all that is written."""
     sinks: SinkTask | None
     """What takes the answers elsewhere; None: nothing, or nobody answers."""
@@ -198,27 +178,21 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     log = folder / table.text("log")
     dead_letters = folder / table.text("dead_letters", f"{log.name}.refused.jsonl")
     letters_max = table.size("dead_letters_max", 16 << 20)
-    without_tokens = table.flag("without_tokens", False)
-    seq_bits = _seq_bits(whole.table("seq_bits"))
-    tokens = _tokens(whole.table("tokens"))
-    limits = _limits(whole.table("limits"))
+    gateway = GatewaySettings(
+        listen=listen,
+        without_tokens=table.flag("without_tokens", False),
+        seq_bits=_seq_bits(whole.table("seq_bits")),
+        tokens=_tokens(whole.table("tokens")) or None,
+        **_limits(whole.table("limits")),
+    )
     tls = _tls(whole.table("tls"), folder)
-    given = "page" in whole
-    page = read_page(whole.table("page"), given=given, has_tls=tls is not None)
+    page = read_page(whole, has_tls=tls is not None)
     keep = read_keep(whole.table("log"))
-    answers = read_limits(whole.table("answers"))
     engine = read_engine(whole, folder, log, kind)
-    engine = None if engine is None else replace(engine, keep=answers)
     sinks = _sinks(whole, engine)
     whole.done()
     return SiteSettings(
-        gateway=GatewaySettings(
-            tokens=tokens or None,
-            listen=listen,
-            without_tokens=without_tokens,
-            seq_bits=seq_bits,
-            **limits,
-        ),
+        gateway=gateway,
         port=port,
         ntp_port=ntp_port,
         log=log,
@@ -233,7 +207,7 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     )
 
 
-def _sinks(whole: Table, engine: EngineSettings | None) -> SinkTask | None:
+def _sinks(whole: Table, engine: Task | None) -> SinkTask | None:
     """``[[sink]]``, which are read again where they run."""
     tables = whole.tables("sink")
     if tables and "query" not in whole.given:
@@ -243,7 +217,7 @@ def _sinks(whole: Table, engine: EngineSettings | None) -> SinkTask | None:
         return None
     queries = engine.questions.names()
     return SinkTask(
-        answers=str(engine.answers.resolve()),
+        answers=engine.answers,
         file=tables[0].file,
         tables=tuple(table.given for table in tables),
         queries=queries,

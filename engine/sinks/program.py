@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import re
-import select
 import shlex
-import signal
 import sys
 import threading
 import time
@@ -21,11 +17,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlsplit
 
-import msgspec
-
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.settings_file import Kind, Table, read_kinds, read_toml, unknown
 from slackwater.edge_agent.units import NS_PER
+from slackwater.engine.core.child import ChildTask, Notices, ServerMessages, begin_child
 from slackwater.engine.core.errors import SlackwaterError, UserError
 from slackwater.engine.output.answer_files import site_file
 from slackwater.engine.output.answer_retention import SUFFIX
@@ -92,17 +87,17 @@ def read_sinks(
 # The process of a server's sinks: ``python -m slackwater.engine.sinks.program``.
 #
 # ``serve`` starts it, so that receiving, acking and the engine never wait for a receiver. Each sink
-# has a thread. Standard input has the task in its first line, and its end says that the server
-# stops. Standard output has JSON lines: what to say to people, and the sinks' figures each second.
+# has a thread. The sinks' figures are a message each second (``FIGURES``).
 
 
+FIGURES: Final = b"F"
 STOP_S: Final = 5.0
 """So long what is there may take to be delivered when the server stops."""
 _FIGURES_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkTask:
+class SinkTask(ChildTask):
     """What the process is to do.
 
     ``answers``: their folder; ``file``: of the settings; ``tables``: its ``[[sink]]`` as they are
@@ -116,65 +111,34 @@ class SinkTask:
     queries: tuple[str, ...]
     follows: Mapping[str, tuple[str, ...]]
 
-    def as_line(self) -> bytes:
-        """For the process."""
-        return msgspec.json.encode(self) + b"\n"
-
-    @classmethod
-    def of_line(cls, line: bytes) -> SinkTask:
-        """Inverse of ``as_line``."""
-        return msgspec.json.decode(line, type=cls)
-
     def sinks(self) -> tuple[SinkSettings, ...]:
         """As the tables say, which were read before."""
         tables = [Table(values, self.file, "sink") for values in self.tables]
         return read_sinks(tables, None)
 
 
-class _Lines:
-    """To the server; nothing happens when it is gone."""
-
-    def __init__(self) -> None:
-        self._stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-        self._one = threading.Lock()
-
-    def say(self, message: Mapping[str, Any]) -> None:
-        with self._one:
-            try:
-                self._stream.write(json.dumps(message).encode() + b"\n")
-            except BrokenPipeError:
-                return  # its end is read from standard input
-
-    def tell(self, line: str) -> None:
-        self.say({"line": line})
-
-
 def main() -> int:
     """Runs until standard input ends; gives the exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which ends this process
-        signal.signal(number, signal.SIG_IGN)
-    lines = _Lines()
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
-    first = io.FileIO(sys.stdin.fileno(), closefd=False).readline()  # no buffer beside select
-    if not first:
-        return 0  # the server was killed before it said what is to be done
-    task = SinkTask.of_line(first)
+    given = begin_child(SinkTask)
+    if given is None:
+        return 0
+    task, notices, outlet = given
     answers = Path(task.answers)
     with ExitStack() as stack:
         try:
             folder = answers / FOLDER
-            if not wait_for_sole_use(folder, stack, _ended_within, lines.tell, "the sinks"):
+            if not wait_for_sole_use(folder, stack, notices.over_within, outlet.tell, "the sinks"):
                 return 1
             forwarders = [
-                Forwarder(sink, answers, task.queries, lines.tell) for sink in task.sinks()
+                Forwarder(sink, answers, task.queries, outlet.tell) for sink in task.sinks()
             ]
         except (SlackwaterError, SettingsError) as error:  # the server starts it again
-            lines.tell(f"sinks: {error}")
+            outlet.tell(f"sinks: {error}")
             return 1
-        return _run(forwarders, lines)
+        return _run(forwarders, notices, outlet)
 
 
-def _run(forwarders: list[Forwarder], lines: _Lines) -> int:
+def _run(forwarders: list[Forwarder], notices: Notices, outlet: ServerMessages) -> int:
     stopping = threading.Event()
     faults: list[str] = []
 
@@ -190,23 +154,21 @@ def _run(forwarders: list[Forwarder], lines: _Lines) -> int:
     ]
     for thread in threads:
         thread.start()
-    while not faults and not _ended_within(_FIGURES_S):
-        lines.say({"figures": [asdict(each.figures) for each in forwarders]})
+
+    def say_figures() -> None:
+        outlet.send(FIGURES, json.dumps([asdict(each.figures) for each in forwarders]).encode())
+
+    while not faults and not notices.over_within(_FIGURES_S):
+        say_figures()
     stopping.set()
     end = time.monotonic() + STOP_S
     for thread in threads:
         thread.join(max(end - time.monotonic(), 0.0))
-    lines.say({"figures": [asdict(each.figures) for each in forwarders]})
+    say_figures()
     for fault in faults:
         for line in fault.splitlines():
-            lines.tell(f"sinks: {line}")
+            outlet.tell(f"sinks: {line}")
     return 1 if faults or any(thread.is_alive() for thread in threads) else 0
-
-
-def _ended_within(seconds: float) -> bool:
-    """Whether standard input ends in that time."""
-    ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    return bool(ready) and not os.read(sys.stdin.fileno(), 1 << 16)
 
 
 # Results of one pass to a sink: what ``slackwater query --sink`` does.

@@ -155,7 +155,7 @@ def test_a_site_says_what_its_log_and_its_answers_keep(tmp_path: Path) -> None:
     found = read_site(tmp_path / "site.toml")
     assert found.keep == KeepSettings(compact=False, limits=limits)
     assert found.engine is not None
-    task = found.engine.task(found.log, 0)
+    task = found.engine
     assert task.keep == Limits(age_ns=2 * 86400 * 10**9, bytes=1 << 30)
     assert found.sinks is not None
     assert found.sinks.follows == {"exec": ("q1",)}

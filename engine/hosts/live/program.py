@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -14,12 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
+from slackwater.engine.core.child import ChildTask, Notices, ServerMessages, begin_child
 from slackwater.engine.core.errors import SlackwaterError
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch
@@ -45,73 +41,20 @@ if TYPE_CHECKING:
     from slackwater.engine.hosts.spark.live_engine import SparkEngine
 
 
-# What the server tells its engine, line by line: the number of the log's last durable file.
-
-
-class Notices:
-    """Read in a thread of their own, so that the last one counts, however long a batch takes.
-
-    Args:
-        stream: lines with numbers; its end: the server stops, or is gone.
-    """
-
-    def __init__(self, stream: FileIO) -> None:
-        self._stream = stream
-        self._changed = threading.Condition()
-        self._number = 0
-        self._ended = False
-        threading.Thread(target=self._read, name="notices", daemon=True).start()
-
-    def _read(self) -> None:
-        for line in self._stream:
-            with self._changed:
-                self._number = int(line)
-                self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    @property
-    def number(self) -> int:
-        """The last one."""
-        return self._number
-
-    @property
-    def ended(self) -> bool:
-        """No more will come."""
-        return self._ended
-
-    def beyond(self, number: int, seconds: float | None) -> bool:
-        """Waits for a larger one; False: the time is over, or no more will come."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ended or self._number > number, seconds)
-            return self._number > number
-
-    def over_within(self, seconds: float) -> bool:
-        """Waits for the end."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._ended, seconds)
-
-
 # The process in which answers are made; the server starts it.
 #
-# Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output:
-# messages, each a kind, a length of four bytes and the content: ``LINES`` (answers that are new),
-# ``TELL`` (a line for people), ``SAVED`` (the number of the log's file behind which a restart goes
-# on), ``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work), ``WAITS`` (for
-# the disk, until it runs again), ``COMPILING`` (now and then, while it does). The end of standard
-# input ends it; a crash at any point does no harm.
+# Notices are numbers of the log's last durable file. Kinds of messages: ``LINES`` (answers that are
+# new), ``SAVED`` (the number of the log's file behind which a restart goes on), ``FAILED`` (all
+# queries that have failed, as JSON), ``RUNS`` (it is at work), ``WAITS`` (for the disk, until it
+# runs again), ``COMPILING`` (now and then, while it does). A crash at any point does no harm.
 
 
 LINES: Final = b"L"
-TELL: Final = b"T"
 SAVED: Final = b"S"
 FAILED: Final = b"F"
 RUNS: Final = b"R"
 WAITS: Final = b"W"
 COMPILING: Final = b"C"
-HEAD: Final = 5
-"""Bytes before the content of a message."""
 STATE: Final = ".state"
 ATTRIBUTES: Final = "attributes"
 """File in which what the log's events were seen to have is kept, for Spark."""
@@ -123,7 +66,7 @@ _FILES_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(ChildTask):
     """What the process is to do. ``parquet_every_s`` 0: no tables."""
 
     kind: str
@@ -140,73 +83,17 @@ class Task:
     keep: Limits = Limits()  # noqa: RUF009 - frozen
     """What of the answers is kept."""
 
-    def as_line(self) -> bytes:
-        """For the process."""
-        return msgspec.json.encode(self) + b"\n"
-
-    @classmethod
-    def of_line(cls, line: bytes) -> Task:
-        """Inverse of ``as_line``."""
-        return msgspec.json.decode(line, type=cls)
-
 
 class _OverError(Exception):
     """Writing is to be tried again, but the time to end has come."""
 
 
-class _Outlet:
-    """Messages to the server; nothing happens when it is gone."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._lost = False
-        self._one = threading.Lock()  # answers come from threads of Spark, too
-
-    def lines(self, content: bytes) -> None:
-        self._send(LINES, content)
-
-    def tell(self, line: str) -> None:
-        self._send(TELL, line.encode())
-
-    def saved(self, number: int) -> None:
-        self._send(SAVED, b"%d" % number)
-
-    def runs(self) -> None:
-        self._send(RUNS, b"")
-
-    def waits(self) -> None:
-        self._send(WAITS, b"")
-
-    def compiling(self) -> None:
-        self._send(COMPILING, b"")
-
-    def failed(self, failed: list[Failed]) -> None:
-        self._send(FAILED, json.dumps(failed).encode())
-
-    def _send(self, kind: bytes, content: bytes) -> None:
-        with self._one:
-            if self._lost:
-                return
-            try:
-                self._stream.write(kind + len(content).to_bytes(HEAD - 1, "big") + content)
-                self._stream.flush()
-            except BrokenPipeError:
-                self._lost = True
-
-
 def main() -> int:
     """Runs until standard input ends; gives the exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which ends this process
-        signal.signal(number, signal.SIG_IGN)
-    outlet = _Outlet(os.fdopen(os.dup(sys.stdout.fileno()), "wb"))
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
-    # Without a buffer, whose lock a thread that waits for notices would hold at the end.
-    given = io.FileIO(sys.stdin.fileno(), closefd=False)
-    line = given.readline()
-    if not line:
-        return 0  # the server was killed before it said what is to be done
-    task = Task.of_line(line)
-    notices = Notices(given)
+    given = begin_child(Task)
+    if given is None:
+        return 0
+    task, notices, outlet = given
     when_compiling.append(
         lambda: outlet.tell(
             "answers: compiling, once for these queries: half a minute to three minutes"
@@ -218,7 +105,7 @@ def main() -> int:
             state = Path(task.answers) / STATE
             if not wait_for_sole_use(state, stack, notices.over_within, outlet.tell):
                 return 1
-            outlet.runs()
+            outlet.send(RUNS)
             _run(task, notices, outlet)
     except _OverError:
         return 1
@@ -228,19 +115,19 @@ def main() -> int:
     return 0
 
 
-def _say_while_compiling(outlet: _Outlet) -> None:
+def _say_while_compiling(outlet: ServerMessages) -> None:
     """From a thread: the server waits for what is compiled, as a kill would lose it."""
 
     def say() -> None:
         while True:
             time.sleep(_COMPILING_EVERY_S)
             if loading.is_on:
-                outlet.compiling()
+                outlet.send(COMPILING)
 
     threading.Thread(target=say, name="compiling", daemon=True).start()
 
 
-def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
+def _run(task: Task, notices: Notices, outlet: ServerMessages) -> None:
     log, folder = Path(task.log), Path(task.answers)
     settings = task.questions.chain_settings()  # before there is anything to do
     patient = _patient(folder, notices, outlet)
@@ -274,7 +161,7 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
 
 def _answer(
     engines: list[EmbeddedEngine | SparkEngine], watch: LogWatch | None,
-    patient: Callable[[Callable[[], Any]], Any], notices: Notices, outlet: _Outlet,
+    patient: Callable[[Callable[[], Any]], Any], notices: Notices, outlet: ServerMessages,
 ) -> None:  # fmt: skip
     """Until no more notices come, and all that they have said is answered."""
     saved, caught_up = -1, False
@@ -282,7 +169,7 @@ def _answer(
         now_saved = min(engine.saved for engine in engines)
         if now_saved != saved:
             saved = now_saved
-            outlet.saved(saved)
+            outlet.send(SAVED, b"%d" % saved)
         if not caught_up or notices.beyond(min(engine.done for engine in engines), _IDLE_S):
             number = notices.number
             if watch is not None:
@@ -308,7 +195,7 @@ class _GroupEngine:
     settings: ChainSettings
     """Of all queries together."""
     patient: Callable[[Callable[[], Any]], Any]
-    outlet: _Outlet
+    outlet: ServerMessages
     files_at_once: int | None
     failed: dict[str, list[Failed]] = field(default_factory=dict)
     """Of all groups, by the names of their states."""
@@ -355,14 +242,22 @@ class _GroupEngine:
 
         def changed(failed: list[Failed]) -> None:
             self.failed[group.state] = failed
-            self.outlet.failed([each for mine in self.failed.values() for each in mine])
+            every = [each for mine in self.failed.values() for each in mine]
+            self.outlet.send(FAILED, json.dumps(every).encode())
 
         failed = FailedQueries(
             folder, names, known.get("failed"), again=retired(log).upto <= group.begin, tell=tell,
             changed=changed,
         )  # fmt: skip
         return LiveAnswers(
-            lines, tables, unit, times, self.outlet.lines, self.patient, failed, silent
+            lines,
+            tables,
+            unit,
+            times,
+            partial(self.outlet.send, LINES),
+            self.patient,
+            failed,
+            silent,
         )
 
 
@@ -377,7 +272,9 @@ def _begin_spark(task: Task) -> None:
     spark_session(task.master, log)
 
 
-def _patient(folder: Path, notices: Notices, outlet: _Outlet) -> Callable[[Callable[[], Any]], Any]:
+def _patient(
+    folder: Path, notices: Notices, outlet: ServerMessages
+) -> Callable[[Callable[[], Any]], Any]:
     """Tries again each second what fails with OSError, as on a full disk; nothing is answered
     meanwhile.
     """
@@ -392,12 +289,12 @@ def _patient(folder: Path, notices: Notices, outlet: _Outlet) -> Callable[[Calla
                     outlet.tell(
                         f"answers in {folder} wait: {error.strerror}; tried again each second"
                     )
-                    outlet.waits()
+                    outlet.send(WAITS)
                 reported = True
             else:
                 if reported:
                     outlet.tell(f"answers in {folder} are written again")
-                    outlet.runs()
+                    outlet.send(RUNS)
                 return done
             if notices.over_within(_RETRY_S):
                 raise _OverError
