@@ -153,6 +153,7 @@ def test_fractions_go_to_the_nearest_ns(
         ("0.0000000006", 1),
         ("1.9999999996", 2_000_000_000),
         ("0.0000000004", 0),
+        ("1." + "9" * 300, 2_000_000_000),
     ],
 )
 def test_case_21_fractions_of_seconds(text: str, ns: int, tmp_path: Path) -> None:
