@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,14 +13,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.edge_agent.units import NS_PER
-from slackwater.engine.apps.compare.measure import (
-    Advanced,
-    Arrivals,
-    Measures,
-    Reading,
-    arrivals,
-    measure_after,
-)
+from slackwater.engine.apps.compare.measure import Arrivals, Measures, Passes, Reading, Watch
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import neat, number, parse_duration, unit_ns
 from slackwater.engine.hosts.clock_faults import behind_excluded
@@ -395,7 +388,6 @@ _SECONDS_FROM: Final = 100 * NS_PER["s"]
 MEASURED: Final = "measured"
 _BY_REF: Final = Reading()
 _GUARDS: Final = Guards()
-Watch = Callable[[str], AbstractContextManager[Advanced]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +472,7 @@ def compare(
     swept = None if sweep in (None, MEASURED) else read_sweep(str(sweep), time_unit)
     arrival_given = LogReader(log).arrival_given
     guards = guards if arrival_given else Guards(None, guards.default_uncertainty_ns)
-    passes = _Passes(log, reading, guards, time_unit, watch)
+    passes = Passes(log, reading, guards, time_unit, watch)
     as_arrived = passes.before("ref")
     named = passes.of(orders) if orders else best_of_each(as_arrived, complete, passes.one)
     tried = passes.count
@@ -498,46 +490,6 @@ def compare(
         tried,
         choose(named, complete, apart if len(apart) < len(named) else frozenset(), *unit),
     )
-
-
-class _Passes:
-    """Passes over a log, each made once; arguments as of ``compare``."""
-
-    def __init__(
-        self, log: Path, reading: Reading, guards: Guards, time_unit: str, watch: Watch
-    ) -> None:
-        self._log, self._reading, self._guards = log, reading, guards
-        self._time_unit, self._watch = time_unit, watch
-        self._before: dict[str, Arrivals] = {}
-        self._done: dict[str, Measures] = {}
-
-    @property
-    def count(self) -> int:
-        """Orders measured so far."""
-        return len(self._done)
-
-    def before(self, by: str) -> Arrivals:
-        """The events as they arrived, by this kind of time."""
-        if by not in self._before:
-            with self._watch("as it arrived") as advanced:
-                self._before[by] = arrivals(self._log, self._reading, self._guards, by, advanced)
-        return self._before[by]
-
-    def one(self, order: str, which: str = "") -> Measures:
-        """The measures of an order; ``which``: for the watcher, instead of how many it is."""
-        if order not in self._done:
-            before = self.before(parse_order(order, self._time_unit).time)
-            with self._watch(f"{which or self.count + 1}: {order}") as advanced:
-                self._done[order] = measure_after(
-                    before, self._log, order, self._reading, self._guards, self._time_unit,
-                    advanced,
-                )  # fmt: skip
-        return self._done[order]
-
-    def of(self, orders: Sequence[str]) -> tuple[Measures, ...]:
-        """The measures of each."""
-        count = len(orders)
-        return tuple(self.one(order, f"{n} of {count}") for n, order in enumerate(orders, 1))
 
 
 def _refuse_twice(orders: Sequence[str], given: Sequence[OrderSettings]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -199,6 +200,7 @@ def _lateness(times: np.ndarray, newest: int) -> tuple[np.ndarray, int]:
 __all__ = ["Arrivals", "Durations", "Measures", "Reading", "arrivals", "measure", "measure_many"]
 
 Advanced = Callable[[int], None]
+Watch = Callable[[str], AbstractContextManager[Advanced]]
 _ROWS_PER_BATCH: Final = 1 << 18
 _WARM_ROWS: Final = 1 << 16
 _BY_REF: Final = Reading()
@@ -333,29 +335,49 @@ def measure_many(
 
     One pass per order, and one over the arrivals for each kind of time that the orders go by.
     """
-    times = [parse_order(order, time_unit).time for order in orders]
-    before = {
-        by: arrivals(log, reading, guards, by, advanced) for by in dict.fromkeys(["ref", *times])
-    }
-    found = [
-        measure_after(before[by], log, order, reading, guards, time_unit, advanced)
-        for order, by in zip(orders, times, strict=True)
-    ]
-    return before["ref"], found
+    for order in orders:
+        parse_order(order, time_unit)  # what is wrong is told before the first pass
+    passes = Passes(log, reading, guards, time_unit, lambda _what: nullcontext(advanced))
+    return passes.before("ref"), list(passes.of(orders))
 
 
-def measure_after(
-    before: Arrivals,
-    log: Path,
-    order: str,
-    reading: Reading = _BY_REF,
-    guards: Guards = _GUARDS,
-    time_unit: str = "ns",
-    advanced: Advanced = lambda _rows: None,
-) -> Measures:
-    """``measure`` in one pass, where the arrivals, by the order's kind of time, are known."""
-    settings = parse_order(order, time_unit)
-    return _measures(order, before, _run(log, settings, reading, guards, advanced))
+class Passes:
+    """Passes over a log, each made once; arguments as of ``measure``; ``watch``: of a pass."""
+
+    def __init__(
+        self, log: Path, reading: Reading, guards: Guards, time_unit: str, watch: Watch
+    ) -> None:
+        self._log, self._reading, self._guards = log, reading, guards
+        self._time_unit, self._watch = time_unit, watch
+        self._before: dict[str, Arrivals] = {}
+        self._done: dict[str, Measures] = {}
+
+    @property
+    def count(self) -> int:
+        """Orders measured so far."""
+        return len(self._done)
+
+    def before(self, by: str) -> Arrivals:
+        """The events as they arrived, by this kind of time."""
+        if by not in self._before:
+            with self._watch("as it arrived") as advanced:
+                self._before[by] = arrivals(self._log, self._reading, self._guards, by, advanced)
+        return self._before[by]
+
+    def one(self, order: str, which: str = "") -> Measures:
+        """The measures of an order; ``which``: for the watcher, instead of how many it is."""
+        if order not in self._done:
+            settings = parse_order(order, self._time_unit)
+            before = self.before(settings.time)
+            with self._watch(f"{which or self.count + 1}: {order}") as advanced:
+                run = _run(self._log, settings, self._reading, self._guards, advanced)
+                self._done[order] = _measures(order, before, run)
+        return self._done[order]
+
+    def of(self, orders: Sequence[str]) -> tuple[Measures, ...]:
+        """The measures of each."""
+        count = len(orders)
+        return tuple(self.one(order, f"{n} of {count}") for n, order in enumerate(orders, 1))
 
 
 def arrivals(
