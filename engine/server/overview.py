@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -348,8 +347,8 @@ def _known(value: float) -> float | None:
 
 # The newest results for live readers: a ring of lines in bounded memory.
 #
-# The engine publishes from its thread, pages read from theirs. There are no queues: a reader keeps
-# the number up to which it has read, and learns how many lines it missed.
+# There are no queues: a reader keeps the number up to which it has read, and learns how many lines
+# it missed.
 
 
 LINES_MAX: Final = 2_000
@@ -369,7 +368,7 @@ class Unread(NamedTuple):
 
 
 class ResultFeed:
-    """Result lines (DESIGN "Results"), numbered from 1 on as they are published. Thread-safe."""
+    """Result lines (DESIGN "Results"), numbered from 1 on as they are published."""
 
     def __init__(
         self, lines_max: int = LINES_MAX, bytes_max: int = BYTES_MAX, *, unit_ns: int = 1
@@ -381,40 +380,32 @@ class ResultFeed:
         """Lines with ``+`` and with ``-``, since the start."""
         self._lines: deque[bytes] = deque()
         self._bytes = 0
-        self._end = 0
+        self.end = 0
+        """The number of the newest line; 0: there is none yet."""
         self._lines_max = lines_max
         self._bytes_max = bytes_max
-        self._lock = threading.Lock()
-
-    @property
-    def end(self) -> int:
-        """The number of the newest line; 0: there is none yet."""
-        return self._end
 
     def publish(self, lines: Sequence[bytes]) -> None:
         """Lines of JSON, with or without their newline, in order of emission."""
         kept = [_short(line) for line in lines[-self._lines_max :]]
         retracted = sum(line.startswith(_TAKEN_BACK) for line in lines)
-        with self._lock:
-            self.retracted += retracted
-            self.inserted += len(lines) - retracted
-            self._end += len(lines)
-            self._lines.extend(kept)
-            self._bytes += sum(map(len, kept))
-            while len(self._lines) > self._lines_max or self._bytes > self._bytes_max:
-                self._bytes -= len(self._lines.popleft())
+        self.retracted += retracted
+        self.inserted += len(lines) - retracted
+        self.end += len(lines)
+        self._lines.extend(kept)
+        self._bytes += sum(map(len, kept))
+        while len(self._lines) > self._lines_max or self._bytes > self._bytes_max:
+            self._bytes -= len(self._lines.popleft())
 
     def since(self, number: int, most: int) -> Unread:
         """The lines after ``number``; of more than ``most`` the newest.
 
         A number that was never given (of an earlier start of the server) counts as none.
         """
-        with self._lock:
-            end = self._end
-            number = number if 0 <= number <= end else 0
-            count = min(end - number, most, len(self._lines))
-            lines = [self._lines[place] for place in range(-count, 0)]
-        return Unread(lines, end, end - number - count)
+        number = number if 0 <= number <= self.end else 0
+        count = min(self.end - number, most, len(self._lines))
+        lines = [self._lines[place] for place in range(-count, 0)]
+        return Unread(lines, self.end, self.end - number - count)
 
 
 def _short(line: bytes) -> bytes:
