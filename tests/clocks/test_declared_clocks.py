@@ -156,6 +156,14 @@ def test_rows_know_events_that_their_windows_may_lose_to_those_before(every: int
                    ["confirmed", "uncertain", "uncertain", "confirmed"])  # fmt: skip
 
 
+def test_rows_wait_for_a_declared_clock_that_no_event_has_had_yet() -> None:
+    stamps = [("a", 30), ("a", 60), ("a", 150), ("a", 200), ("b", 230)]
+    events = [Event(n, "A", source, at * S) for n, (source, at) in enumerate(stamps)]
+    world = World(events, {"a": (0, 0), "b": (0, 200 * S)})
+    found = answers(world, "SELECT sum(v) AS v WINDOW ROWS 2")
+    assert [each["certainty"] for each in found] == ["uncertain", "uncertain"]
+
+
 def test_a_clock_that_no_event_has_is_named() -> None:
     events = {"ts": [1, 2], "type": ["A", "B"], "source": ["door", "badge"], "clock": ["x", None]}
     text = "EVENT SEQ(A a, B b) WITHIN 3"

@@ -227,7 +227,11 @@ def windows_of(
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    own = replace(settings.window, barrier=settings.barrier, unknown=_unknown(plan, settings, site))
+    declared = max((bound for _, _, bound in settings.clock.declared), default=0)
+    own = replace(
+        settings.window, barrier=settings.barrier, unknown=_unknown(plan, settings, site),
+        declared=declared,
+    )  # fmt: skip
     return windows_of(plan, own, site)
 
 

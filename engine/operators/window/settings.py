@@ -26,12 +26,14 @@ class WindowSettings:
     ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
     ``barrier``: which progress closes windows (``window.progress``); None: the order's.
     ``unknown``: clocks that are unknown, of which it is known that they will come beside others.
+    ``declared``: by how much a clock may err that the user states, seen or not [ns].
     """
 
     correction_horizon_ns: int | None = None
     cells_max: int = 1 << 22
     barrier: BarrierSettings | None = None
     unknown: tuple[str, ...] = field(default=(), repr=False)
+    declared: int = field(default=0, repr=False)
 
 
 def horizon_ns(settings: WindowSettings, size_ns: int) -> int:

@@ -279,6 +279,7 @@ class CountedWindows(OwnWindows):
         super().__init__(plan, settings, site)
         cells, kept = len(self._held.cells.window), len(self._held.kept.next)
         self._counted = h.new_counted(cells, kept, plan.rows)
+        self._state["widest"] = self.settings.declared
         self._doubts = new_doubts(plan.rows)
         asked = self._held.asked.function
         sorts = (asked == QUANTILE).any() and not (asked == DISTINCT).any()
