@@ -25,9 +25,9 @@ import numpy as np
 from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.operators.match.interval.trees import IseqMatcher
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
 from slackwater.engine.query.joins import INDEXES
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan, SeqPlan
 
 WITHIN_NS = 30 * 10**9

@@ -25,10 +25,10 @@ import numpy as np
 
 from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.match.spill.matcher import Spilling
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan, SeqPlan
 
 TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 5 s"

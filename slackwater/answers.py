@@ -35,8 +35,8 @@ from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.explain import cascade_lines
 from slackwater.engine.query.joins import check_index
 from slackwater.engine.query.language.statements import expanded, is_cascade
+from slackwater.engine.query.pattern_settings import MATCHES_MAX, parse_purge
 from slackwater.engine.query.plan import Plan
-from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened

@@ -20,7 +20,7 @@ from slackwater.engine.barrier.policies import (
     Punctuation,
 )
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
+from slackwater.engine.core.units import parse_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,7 @@ def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
         raise UserError(f"barrier {name} needs its {needed}, as in {name}:500ms")
     if colon and not needed:
         raise UserError(f"barrier {name} takes no duration; write {name}")
-    span_ns = parse_duration(span, time_unit) if needed else 0
-    if span_ns > DURATION_MAX_NS:
-        raise UserError(f"barrier {text[:40]!r}: at most {DURATION_MAX_NS} ns")
+    span_ns = parse_span(span, time_unit, f"barrier {text[:40]!r}") if needed else 0
     return BarrierSettings(name, span_ns, bool(settings))
 
 

@@ -77,8 +77,8 @@ from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.explain import cascade_lines
 from slackwater.engine.query.joins import check_index, check_joins
 from slackwater.engine.query.language.statements import expanded
+from slackwater.engine.query.pattern_settings import parse_purge
 from slackwater.engine.query.plan import Plan
-from slackwater.engine.query.purge_settings import parse_purge
 from slackwater.engine.query.reference_tables import Tables
 from slackwater.engine.query.results_as_events import time_columns
 

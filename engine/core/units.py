@@ -67,6 +67,18 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
     return value
 
 
+def parse_span(text: str, default_unit: str, what: str) -> int:
+    """As ``parse_duration``, of what a time may be set off by; ``what`` names it in an error.
+
+    Raises:
+        UserError: as there, or longer than ``DURATION_MAX_NS``.
+    """
+    found = parse_duration(text, default_unit)
+    if found > DURATION_MAX_NS:
+        raise UserError(f"{what}: at most {DURATION_MAX_NS} ns")
+    return found
+
+
 def exact_units(ns: int, unit: int) -> str:
     """``ns`` in units of so many ns, as a decimal number from which it can be read again.
 

@@ -14,15 +14,14 @@ from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import parse_duration, unit_ns
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.operators.constraint.settings import read_monitor
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import read_window
 from slackwater.engine.order.base import Guards, OrderSettings
 from slackwater.engine.order.registry import ORDERS, parse_order
 from slackwater.engine.query.joins import COST, IBP, check_index, check_joins
 from slackwater.engine.query.language.statements import Definition, definitions
+from slackwater.engine.query.monitor_plan import read_monitor
+from slackwater.engine.query.pattern_settings import MATCHES_MAX, PatternSettings, parse_purge
 from slackwater.engine.query.plan import Plan
-from slackwater.engine.query.purge_settings import MATCHES_MAX, parse_purge
 from slackwater.engine.query.reference_tables import (
     NO_TABLES,
     ROWS_MAX,

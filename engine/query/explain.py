@@ -26,6 +26,7 @@ from slackwater.engine.query.fields import attributes_in, bare
 from slackwater.engine.query.joins import COST, IBP
 from slackwater.engine.query.language.mistakes import listed
 from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.pattern_settings import PurgeSettings
 from slackwater.engine.query.plan import (
     Comparison,
     Group,
@@ -42,7 +43,6 @@ from slackwater.engine.query.plan import (
     checks_of,
     lookups_of,
 )
-from slackwater.engine.query.purge_settings import PurgeSettings
 from slackwater.engine.query.reference_tables import TableLookup
 from slackwater.engine.query.render import (
     render,

@@ -1,11 +1,15 @@
-"""The plan of a pattern under a constraint, and the constraint's regular expression."""
+"""The plan of a pattern under a constraint: its regular expression, and how it is followed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
+
+from slackwater.engine.core.errors import UserError
+from slackwater.engine.core.units import parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,3 +109,45 @@ class MonitorPlan(Struct, frozen=True):
 def monitored_plans(plans: Iterable[object]) -> list[MonitorPlan]:
     """Those of patterns under a constraint."""
     return [plan for plan in plans if isinstance(plan, MonitorPlan)]
+
+
+# How monitored patterns are followed, and the short form ``horizon=10s``.
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """How traces are followed.
+
+    ``horizon_ns``: events of the last so many ns are kept, so that a late one rewrites its trace;
+    None: events count in the order in which they are released.
+    """
+
+    horizon_ns: int | None = None
+
+
+def parse_horizon(text: str, time_unit: str, what: str) -> int:
+    """The duration of ``horizon=D`` [ns]; ``what``: whose it is.
+
+    Raises:
+        UserError: anything else.
+    """
+    name, equals, span = (part.strip() for part in text.partition("="))
+    if name != "horizon" or not equals:
+        raise UserError(f"{what} {text[:40]!r} is unknown; use horizon=DURATION, as in horizon=10m")
+    return parse_span(span, time_unit, f"{what} {text[:40]!r}")
+
+
+def read_monitor(text: str | None, time_unit: str, plans: Iterable[object]) -> MonitorSettings:
+    """The settings of ``--monitor``; those by default if it is not given.
+
+    >>> read_monitor(None, "s", [])
+    MonitorSettings(horizon_ns=None)
+
+    Raises:
+        UserError: no query is under a constraint; as ``parse_horizon``.
+    """
+    if text is None:
+        return MonitorSettings()
+    if not monitored_plans(plans):
+        raise UserError("--monitor is for patterns UNDER CONSTRAINT; no query has one")
+    return MonitorSettings(parse_horizon(text, time_unit, "monitor"))

@@ -22,10 +22,10 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.log.input.trace import TraceRead
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.pattern.slow_patterns import brute_matches
 
 S = 10**9

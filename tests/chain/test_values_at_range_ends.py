@@ -24,12 +24,12 @@ from slackwater.edge_agent.records import (
 )
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.operators.constraint.settings import parse_monitor
 from slackwater.engine.operators.window.settings import parse_window
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
+from slackwater.engine.query.monitor_plan import MonitorSettings, parse_horizon
 from tests.chain.chain_text import chain_text
 from tests.order.conftest import frame
 
@@ -218,7 +218,7 @@ def test_every_kind_of_statement_answers_in_every_cut(
     chosen = ChainSettings(
         parse_order(order), plans, barrier=barrier and parse_barrier(barrier),
         guards=Guards(None), window=parse_window("horizon=900 d"),
-        monitor=parse_monitor("horizon=900 d"),
+        monitor=MonitorSettings(parse_horizon("horizon=900 d", "ns", "monitor")),
     )  # fmt: skip
     with np.errstate(over="raise", invalid="raise"):
         together = chain_text([[frame(trace)]], chosen)

@@ -17,13 +17,13 @@ from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.log.input.trace import TraceRead
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements
 from slackwater.engine.query.explain import explain
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.render import render
 from tests.check.slow_emit_limit import Key, Result, shown, standing

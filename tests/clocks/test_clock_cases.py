@@ -9,12 +9,12 @@ import pytest
 from slackwater.engine.core.clocks.choice import ClockChoice
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.operators.constraint.settings import MonitorSettings
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
+from slackwater.engine.query.monitor_plan import MonitorSettings
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.order.conftest import frame
 
 Record = dict[str, Any]

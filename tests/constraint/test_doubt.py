@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.clocks.seen import UNKNOWN_EPOCH
 from slackwater.engine.operators.constraint.monitor import MonitorOperator
-from slackwater.engine.operators.constraint.settings import MonitorSettings
+from slackwater.engine.query.monitor_plan import MonitorSettings
 from tests.constraint.slow_traces import (
     FIRST,
     NOTHING,

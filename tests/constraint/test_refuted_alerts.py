@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slackwater.engine.operators.constraint.settings import MonitorSettings
+from slackwater.engine.query.monitor_plan import MonitorSettings
 from tests.clocks.test_clock_cases import changes, event, sync
 from tests.constraint.slow_traces import Seq
 from tests.constraint.test_doubt import ENDING, ENDLESS, standing, worlds

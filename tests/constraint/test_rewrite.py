@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Strings
 from slackwater.engine.hosts.chain.state_bytes import to_bytes
 from slackwater.engine.operators.constraint.monitor import MonitorOperator
-from slackwater.engine.operators.constraint.settings import MonitorSettings
 from slackwater.engine.query import query
-from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.monitor_plan import MonitorPlan, MonitorSettings
 from tests.constraint.slow_traces import Seq
 from tests.constraint.test_monitor import FLOWS, SEQS
 from tests.pattern.conftest import Event, batch, run

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 import slackwater
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.constraint.monitor import MonitorOperator
-from slackwater.engine.operators.constraint.settings import MonitorSettings
 from slackwater.engine.operators.constraint.step import deadline
 from slackwater.engine.operators.constraint.traces import TraceTables
 from slackwater.engine.query import query
-from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.monitor_plan import MonitorPlan, MonitorSettings
 from slackwater.engine.query.render import render
 from tests.constraint.slow_traces import FIRST, NOTHING, Seq, derivative, flow, nullable, read
 from tests.constraint.slow_traces import letters_of as letters_in

@@ -12,10 +12,10 @@ import slackwater
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.options import QueryOptions
 from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
 from slackwater.engine.query.joins import INDEXES
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.interval.conftest import Event, matches
 from tests.order.conftest import frame
 from tests.pattern.conftest import run

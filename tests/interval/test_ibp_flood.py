@@ -17,9 +17,9 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.operators.match.interval import half_intervals as announced
 from slackwater.engine.operators.match.interval.half_intervals import WAITING_MAX, Announced
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 
 BATCH = 4096
 MB_MAX = 16

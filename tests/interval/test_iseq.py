@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
 from slackwater.engine.query.joins import INDEXES
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import SeqPlan
 from slackwater.engine.query.render import render
 from tests.interval.conftest import Event, IntervalQuery, matches, queries, streams, truth

@@ -18,12 +18,12 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.log.input.trace import TraceRead
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.join.definition import Definition, sliding, tumbling, within
 from tests.join.sides import Sided
 from tests.spark.both_hosts import answers, log_of

@@ -11,11 +11,10 @@ from typing import Any
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.log.input.trace import TraceRead
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
-from slackwater.engine.query.purge_settings import parse_purge
+from slackwater.engine.query.pattern_settings import PatternSettings, parse_purge
 
 Line = dict[str, Any]
 

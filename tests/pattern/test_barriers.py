@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.released import IN_ORDER, LATE
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import OrPlan, SeqPlan, WindowPlan
 from tests.pattern.conftest import FIG, plan
 

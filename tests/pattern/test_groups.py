@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.released import LATE
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query, to_text
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import OrPlan, SeqPlan
 from tests.pattern.conftest import FIG, stream
 from tests.pattern.random_patterns import plans

@@ -15,8 +15,8 @@ import pytest
 from slackwater.engine.core.released import Strings
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import SeqPlan
 from slackwater.engine.query.repeat_plan import RepeatPlan
 

@@ -15,7 +15,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.options import QueryOptions
 from slackwater.engine.operators.match.spill.bounds import SpillSettings, parse_spill
 from slackwater.engine.query import query
-from slackwater.engine.query.purge_settings import PurgeSettings, parse_purge
+from slackwater.engine.query.pattern_settings import PurgeSettings, parse_purge
 
 MS, S = 10**6, 10**9
 QUERY = "EVENT SEQ(A a, !C c, B b) WITHIN 10"

@@ -18,11 +18,11 @@ from slackwater.engine.core.released import IN_ORDER, LATE, Strings
 from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
 from slackwater.engine.operators.match.compiled.tables import layout_of
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings, keys_of
 from slackwater.engine.operators.match.spill.chunks import FileChunks
 from slackwater.engine.operators.match.spill.matcher import Spilling
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
 from tests.pattern.conftest import plan
 

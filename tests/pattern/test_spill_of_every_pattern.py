@@ -22,7 +22,6 @@ from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
 from slackwater.engine.operators.match.interval.trees import IseqMatcher, TreeMatcher
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.match.spill.matcher import (
     Spilling,
@@ -30,6 +29,7 @@ from slackwater.engine.operators.match.spill.matcher import (
     SpillingTree,
 )
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.pattern.conftest import Event, run
 from tests.pattern.trees import runs
 from tests.pattern.trees.definition import Record

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import OrPlan, SeqPlan
 from tests.pattern.conftest import Event
 from tests.pattern.slow_patterns import brute_matches

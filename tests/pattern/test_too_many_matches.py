@@ -21,9 +21,9 @@ from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import ChainSettings, site_chain
 from slackwater.engine.hosts.chain.site_chain import Chain
 from slackwater.engine.log.arrival_log import opened
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 
 EXPLOSIVE = {
     "SEQ": "EVENT SEQ(A a, A b, A c, A d) WITHIN 1 d",

@@ -19,12 +19,12 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE
 from slackwater.engine.core.units import Period, longest_workdays
 from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.match.spill.matcher import Spilling
 from slackwater.engine.query import query
 from slackwater.engine.query.explain import explain
 from slackwater.engine.query.joins import INDEXES
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import OrPlan, SeqPlan
 from slackwater.engine.query.render import render
 from tests.constraint.test_workdays import DAY, HOUR, ZONES, at, over_after

@@ -25,12 +25,12 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.hosts.spark import chain_state, host
 from slackwater.engine.hosts.spark.chain_state import LEAST, LiveChains
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.output.ordered import export_ordered_jsonl
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.order.test_sources_come_and_go import at_every_turn
 from tests.spark.many_sites import World
 from tests.spark.pretend_state import PretendSpark

@@ -28,13 +28,13 @@ from slackwater.engine.hosts.spark import host
 from slackwater.engine.hosts.spark.host import chained, run_on_spark, spark_session
 from slackwater.engine.hosts.warnings import of_tasks
 from slackwater.engine.log.arrival_log import LogReader
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
 from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.scenario import RunnableScenario
 from slackwater.scenarios import elder_care, network_correlation, supply_chain, ward, warehouse

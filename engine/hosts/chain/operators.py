@@ -24,15 +24,14 @@ from slackwater.engine.core.clocks.seen import unknown_read
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Operator, ResultPieces
 from slackwater.engine.core.released import Released
-from slackwater.engine.operators.constraint.settings import MonitorSettings
 from slackwater.engine.operators.grouping.operations import GroupingPlan
-from slackwater.engine.operators.match.settings import PatternSettings, Rule
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.base import Guards, OrderSettings
 from slackwater.engine.query.clocked import lanes_asked, lanes_read
 from slackwater.engine.query.failures import QueryFailure, QueryFailures
-from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.monitor_plan import MonitorPlan, MonitorSettings
+from slackwater.engine.query.pattern_settings import MATCHES_TOGETHER, PatternSettings, Rule
 from slackwater.engine.query.plan import (
     DerivedPlan,
     Drift,
@@ -48,7 +47,6 @@ from slackwater.engine.query.plan import (
     lookups_of,
     of_log,
 )
-from slackwater.engine.query.purge_settings import MATCHES_TOGETHER
 from slackwater.engine.query.reference_tables import TableLookup, together
 from slackwater.engine.query.repeat_plan import RepeatPlan
 from slackwater.engine.query.results_as_events import facts_of

@@ -16,9 +16,9 @@ from slackwater.engine.operators.cascade.result_reader import (
     reach_of,
 )
 from slackwater.engine.operators.cascade.stage import DerivedStage
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.query.failures import QueryFailures
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.results_as_events import facts_of, sources_of
 

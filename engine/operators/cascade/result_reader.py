@@ -27,8 +27,8 @@ from slackwater.engine.operators.cascade.derived_events import (
     signs_of,
 )
 from slackwater.engine.operators.match.seq import kept_ns
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.window.settings import WindowSettings, horizon_ns
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.results_as_events import ResultFacts, facts_of, sources_of
 

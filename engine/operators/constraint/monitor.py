@@ -37,7 +37,6 @@ from slackwater.engine.operators.constraint.rewrite import (
     judge_again,
     widen,
 )
-from slackwater.engine.operators.constraint.settings import MonitorSettings
 from slackwater.engine.operators.constraint.step import (
     MOST_RESULTS,
     PLACES,
@@ -66,7 +65,7 @@ from slackwater.engine.query.automata import (
     automata_of,
 )
 from slackwater.engine.query.fields import attributes_of, released_columns
-from slackwater.engine.query.monitor_plan import MonitorPlan
+from slackwater.engine.query.monitor_plan import MonitorPlan, MonitorSettings
 
 _ROOM: Final = 1 << 12
 """Results emitted at once."""

@@ -35,7 +35,6 @@ from slackwater.engine.operators.match.compiled.tables import Layout, layout_of
 from slackwater.engine.operators.match.match_results import Matches
 from slackwater.engine.operators.match.search.host import Kernel
 from slackwater.engine.operators.match.search.state import Stacks
-from slackwater.engine.operators.match.settings import PatternSettings, Rule
 from slackwater.engine.operators.match.store import (
     DOUBTED,
     EXPIRES,
@@ -51,8 +50,8 @@ from slackwater.engine.operators.match.store import (
 from slackwater.engine.operators.match.verdict.certainty import no_surer_than
 from slackwater.engine.operators.match.verdict.matches import Judge, all_of, difference, one_of_each
 from slackwater.engine.query.fields import attributes_of, released_columns
+from slackwater.engine.query.pattern_settings import PURGES, PatternSettings, Rule
 from slackwater.engine.query.plan import OrPlan, SeqPlan
-from slackwater.engine.query.purge_settings import PURGES
 from slackwater.engine.query.shape import of_rows
 
 # SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).

@@ -11,8 +11,9 @@ import numpy as np
 
 from slackwater.engine.barrier.registry import BarrierSettings
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.core.units import DURATION_MAX_NS, Period, parse_duration, period_starts
+from slackwater.engine.core.units import Period, period_starts
 from slackwater.engine.kernels.jit import inline, kernel
+from slackwater.engine.query.monitor_plan import parse_horizon
 from slackwater.engine.query.plan import Drift, Plan, WindowPlan, asked_plan
 
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9
@@ -55,13 +56,7 @@ def parse_window(text: str, time_unit: str = "ns") -> WindowSettings:
     Raises:
         UserError: anything else.
     """
-    name, equals, span = (part.strip() for part in text.strip().partition("="))
-    if name != "horizon" or not equals:
-        raise UserError(f"window {text[:40]!r} is unknown; use horizon=DURATION, as in horizon=10m")
-    found = parse_duration(span, time_unit)
-    if found > DURATION_MAX_NS:
-        raise UserError(f"window {text[:40]!r}: at most {DURATION_MAX_NS} ns")
-    return WindowSettings(correction_horizon_ns=found)
+    return WindowSettings(correction_horizon_ns=parse_horizon(text, time_unit, "window"))
 
 
 def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> WindowSettings:

@@ -13,10 +13,10 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.operator import ResultPieces
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.operators.match.match_results import Matches
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.log import records as r
 from slackwater.paper import Advanced, PaperRun
 from slackwater.scenarios.papers.l09.workload import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.clocks.test_clock_cases import changes, event, sync
 
 US, MS = 1_000, 1_000_000

@@ -19,8 +19,8 @@ from slackwater.engine.core.released import IN_ORDER, LATE, Strings
 from slackwater.engine.operators.match.repetition import matcher as matcher_module
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 from slackwater.engine.operators.match.seq import Alone
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.repeat_plan import RepeatPlan
 from tests.pattern.repetition.slow_repetition import Slow
 

@@ -15,8 +15,8 @@ from slackwater.engine.core.released import IN_ORDER, ClockBound, Progress, Rele
 from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
 from slackwater.engine.operators.match.interval.trees import TreeMatcher
 from slackwater.engine.operators.match.seq import Alone
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query import query
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.pattern.trees.definition import Record
 
 KINDS = {"whole": int(Kind.EVENT), "start": int(Kind.IBP), "end": int(Kind.IBE)}

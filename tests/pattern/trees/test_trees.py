@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.query.endpoints import representation
 from slackwater.engine.query.joins import JOINS
+from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.pattern.trees.by_clocks import CombinationFacts, judged
 from tests.pattern.trees.definition import Record, Tree, Where, by_definition
 from tests.pattern.trees.drawn import Drawn, torn, trees

@@ -31,10 +31,10 @@ from slackwater.engine.operators.match.interval.half_intervals import (
 )
 from slackwater.engine.operators.match.match_results import HALF_COLUMN
 from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.operators.match.store import Store
 from slackwater.engine.operators.match.verdict.matches import Judge
 from slackwater.engine.query.joins import IBP, check_joins
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import (
     Attribute,
     Comparison,

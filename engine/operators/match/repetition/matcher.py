@@ -59,10 +59,9 @@ from slackwater.engine.operators.match.repetition.matches import (
 from slackwater.engine.operators.match.search.construction import DONE, DOUBT, STACKS_FULL
 from slackwater.engine.operators.match.search.host import KernelHost
 from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings, Rule
 from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, widest_unc
 from slackwater.engine.operators.match.verdict.matches import one_of_each
-from slackwater.engine.query.purge_settings import MATCHES_MAX
+from slackwater.engine.query.pattern_settings import MATCHES_MAX, PatternSettings, Rule
 from slackwater.engine.query.repeat_plan import RepeatPlan
 
 # Host of the kernel of repetition: keeps its stacks, hands it its arrays, makes them larger.

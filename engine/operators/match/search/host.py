@@ -24,9 +24,8 @@ from slackwater.engine.operators.match.compiled.tables import Layout
 from slackwater.engine.operators.match.search import construction as c
 from slackwater.engine.operators.match.search import state as search
 from slackwater.engine.operators.match.search.machine import NO_PROGRAMS, Programs
-from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.store import UNC_END, Store
-from slackwater.engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
+from slackwater.engine.query.pattern_settings import MATCHES_MAX, MATCHES_TOGETHER, Rule
 
 # How many matches a query may find: by one event, and in one call of a kernel.
 #

@@ -80,7 +80,7 @@ def raised(s: Search, join_order: np.record, row: int) -> bool:
 # goes at the next set purge, and so do those above it.
 #
 # It is done under ``purge=promises`` alone, and where clocks do not err. Rows that break a promise
-# find what is left, as with every purge by promises (``engine.query.purge_settings``).
+# find what is left, as with every purge by promises (``engine.query.pattern_settings``).
 
 
 _FEW: Final = 1024

@@ -12,15 +12,15 @@ import numpy as np
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import Released, Strings
-from slackwater.engine.core.units import DURATION_MAX_NS, parse_duration
+from slackwater.engine.core.units import parse_span
 from slackwater.engine.kernels.tables import MULTIPLIER
 from slackwater.engine.operators.match.compiled.tables import Layout, layout_of, relations_in
 from slackwater.engine.operators.match.repetition.compiled import repeat_layout
 from slackwater.engine.operators.match.store import comparable
 from slackwater.engine.query.expression import View, column
 from slackwater.engine.query.fields import released_columns
+from slackwater.engine.query.pattern_settings import PurgeSettings
 from slackwater.engine.query.plan import Attribute, Plan, SeqPlan
-from slackwater.engine.query.purge_settings import PurgeSettings
 from slackwater.engine.query.repeat_plan import as_repetition
 from slackwater.engine.query.shape import of_intervals, of_rows, of_trees
 
@@ -88,11 +88,9 @@ def _value(name: str, value: str, time_unit: str) -> int:
             raise UserError(f"spill: {name}={value[:20]} is no number {what} from 1 to {most}")
         return int(value)
     try:
-        span = parse_duration(value, time_unit)
+        span = parse_span(value, time_unit, "a duration")
     except UserError as error:
         raise UserError(f"spill: {name}={value[:20]}: {error}") from error
-    if span > DURATION_MAX_NS:
-        raise UserError(f"spill: {name}={value[:20]}: at most {DURATION_MAX_NS} ns")
     if span < 1 and name != "wait":
         raise UserError(f"spill: {name}={value[:20]}: must be longer than 0")
     return span

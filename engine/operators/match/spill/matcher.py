@@ -18,7 +18,6 @@ from slackwater.engine.core.timeline import Ahead, Moved
 from slackwater.engine.operators.match.interval.trees import TreeMatcher
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.spill.bounds import (
     KEY,
     KeyFilter,
@@ -46,6 +45,7 @@ from slackwater.engine.operators.match.store import (
     Widening,
 )
 from slackwater.engine.operators.match.verdict.matches import Judge, all_of, difference
+from slackwater.engine.query.pattern_settings import Rule
 
 # When late events have their turn (L09 VIII's activation thresholds), and batches cut there.
 

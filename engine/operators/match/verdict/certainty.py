@@ -26,7 +26,6 @@ from slackwater.engine.operators.match.compiled.membership import step_filters
 from slackwater.engine.operators.match.compiled.records import RELATION
 from slackwater.engine.operators.match.compiled.tables import Layout, members_of
 from slackwater.engine.operators.match.search.machine import Errors, Programs
-from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.verdict.probability import (
     SCOPE_END,
     Doubtful,
@@ -35,6 +34,7 @@ from slackwater.engine.operators.match.verdict.probability import (
     sampled_probability,
     shared_by_doubts,
 )
+from slackwater.engine.query.pattern_settings import Rule
 
 
 class EventTimes(Struct, frozen=True):

@@ -22,7 +22,6 @@ from slackwater.engine.operators.match.compiled.program import (
     uses_text_order,
 )
 from slackwater.engine.operators.match.compiled.tables import Layout, members_of, relations_in
-from slackwater.engine.operators.match.settings import Rule
 from slackwater.engine.operators.match.store import REF_END, UNC_END, Store
 from slackwater.engine.operators.match.verdict.certainty import (
     Conditions,
@@ -30,6 +29,7 @@ from slackwater.engine.operators.match.verdict.certainty import (
     EventTimes,
     chances,
 )
+from slackwater.engine.query.pattern_settings import Rule
 from slackwater.engine.query.repeat_plan import compares_others
 
 # What the pattern kernel has found, put in order and spread out in columns.

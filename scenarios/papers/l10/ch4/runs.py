@@ -13,7 +13,7 @@ import numpy as np
 from slackwater.engine.core.released import Released
 from slackwater.engine.hosts.chain.state_bytes import to_bytes
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
-from slackwater.engine.operators.match.settings import PatternSettings
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import SeqPlan, Step
 from slackwater.paper import Advanced, PaperRun
 from slackwater.scenarios.papers.l10.ch4.streams import TYPES, PointStream, released

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.operators.match.settings import PatternSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.query import query as read_query
 from slackwater.engine.query.joins import IBP, INDEXED, NAIVE
+from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.log import DEFAULT_SITE
 from slackwater.paper import PaperRun
 from slackwater.scenarios.papers.l10.ch5.intervals import (
