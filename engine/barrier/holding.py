@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from slackwater.engine.barrier.base import (
     ORDER,
@@ -27,7 +26,7 @@ from slackwater.engine.barrier.policies import Policy
 from slackwater.engine.core.timeline import LONG_AGO, StreamTimeline
 from slackwater.engine.kernels import tables as heap
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import Record, one, record
+from slackwater.engine.kernels.records import Record, joined, one, record, take_rows
 from slackwater.engine.kernels.tables import numbered, places_of
 
 # What happens to matches that are held, one after another.
@@ -222,7 +221,7 @@ def replay(
 _NEVER: Final = 2**63 - 1
 
 
-class _Held(Struct):
+class _Held(NamedTuple):
     """Matches in columns; ``target`` and ``last_target``: (matches, clocks)."""
 
     number: np.ndarray
@@ -237,16 +236,6 @@ class _Held(Struct):
     last_due: np.ndarray
     target: np.ndarray
     last_target: np.ndarray
-
-    def columns(self) -> list[np.ndarray]:
-        return [getattr(self, name) for name in self.__struct_fields__]
-
-    def take(self, which: np.ndarray) -> _Held:
-        return _Held(*(column[which] for column in self.columns()))
-
-    def and_then(self, more: _Held) -> _Held:
-        both = zip(self.columns(), more.columns(), strict=True)
-        return _Held(*(np.concatenate(pair) for pair in both))
 
 
 class Holding:
@@ -289,7 +278,7 @@ class Holding:
         old = 0 if held is None else len(held.number)
         if changes is not None:
             fresh = self._taken_in(changes, store)
-            held = fresh if held is None else held.and_then(fresh)
+            held = fresh if held is None else joined(held, fresh)
         if held is None or not (len(held.number) or changes):
             return None
         due = self._becoming_due(held, changes, timeline, store)
@@ -372,7 +361,11 @@ class Holding:
         self, held: _Held, old: int, changes: Changes | None, parts: list[_Parts]
     ) -> ReleasedMatches:
         n = len(held.number)
-        happens = _Parts.sorted(parts)
+        every = joined(*parts)
+        order = np.lexsort((every.number, every.what, every.moment, every.late, every.at))
+        happens = Happenings(
+            every.kind[order], every.entry[order], every.change[order], every.at[order]
+        )
         turns = _turns(changes)
         let = room_for(n, len(turns.stands))
         where = np.full(n, TO_COME)
@@ -383,7 +376,7 @@ class Holding:
         )  # fmt: skip
         replay(happens, entries, turns, self._ordered, self._fates, let)
         given = _given(held, changes, let)
-        self._held = held.take(np.flatnonzero(where == HELD))
+        self._held = take_rows(held, where == HELD)
         return given
 
     def held_rows(self) -> np.ndarray:
@@ -394,11 +387,11 @@ class Holding:
     def renumber(self, number: np.ndarray) -> None:
         if self._held is not None:
             rows = self._held.rows
-            self._held.rows = np.where(rows >= 0, number[rows], -1)
+            self._held = self._held._replace(rows=np.where(rows >= 0, number[rows], -1))
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "held": None if self._held is None else [c.copy() for c in self._held.columns()],
+            "held": None if self._held is None else [column.copy() for column in self._held],
             "fates": self._fates.copy(),
             "number": self._number,
             "broken": self._broken,
@@ -411,7 +404,7 @@ class Holding:
         self._number, self._broken = state["number"], state["broken"]
 
 
-class _Parts(Struct):
+class _Parts(NamedTuple):
     """Things that happen: as ``Happenings``, and what says in which order.
 
     ``late``: 1 for deadlines, which come after all records of their instant. ``what``: 0 for the
@@ -440,16 +433,6 @@ class _Parts(Struct):
         return cls(
             full(kind), entry, full(-1), full(at), full(late), full(moment), full(what), number
         )
-
-    @staticmethod
-    def sorted(parts: list[_Parts]) -> Happenings:
-        """All of them, as they happen."""
-
-        def all_of(name: str) -> np.ndarray:
-            return np.concatenate([getattr(part, name) for part in parts])
-
-        order = np.lexsort([all_of(n) for n in ("number", "what", "moment", "late", "at")])
-        return Happenings(*(all_of(name)[order] for name in ("kind", "entry", "change", "at")))
 
 
 def _deadlines(held: _Held, now: int) -> _Parts:

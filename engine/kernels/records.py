@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -70,6 +70,19 @@ def put_over(made: _Arrays, before: _Arrays) -> _Arrays:
         else:
             new[: len(old)] = old
     return made
+
+
+_Columns = TypeVar("_Columns", bound=NamedTuple)
+
+
+def take_rows(columns: _Columns, rows: np.ndarray | slice) -> _Columns:
+    """The ``rows`` (places, a mask or a slice) of a named tuple of equally long columns."""
+    return columns._make(column[rows] for column in columns)
+
+
+def joined(*parts: _Columns) -> _Columns:
+    """Named tuples of columns, one below the other."""
+    return parts[0]._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
 def longer(array: np.ndarray, room: int) -> np.ndarray:

@@ -27,8 +27,8 @@ from slackwater.engine.core.operator import (
 )
 from slackwater.engine.core.released import Released
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import INT_MIN, NONE
-from slackwater.engine.operators.check.results import keys_of
+from slackwater.engine.kernels.records import INT_MIN, NONE, joined, take_rows
+from slackwater.engine.operators.check.history import keys_of
 from slackwater.engine.output.kinds import (
     contents,
     identities,
@@ -92,19 +92,11 @@ class LimitRows(NamedTuple):
     plus: np.ndarray
     shown: np.ndarray
 
-    def taken(self, rows: np.ndarray) -> LimitRows:
-        """Those at ``rows``: places, or a mask."""
-        return LimitRows(*(column[rows] for column in self))
-
 
 _FLAGS: Final = frozenset({"plus", "shown"})
 _NO_ROWS: Final = LimitRows(
     *(np.zeros(0, np.bool_ if name in _FLAGS else np.int64) for name in LimitRows._fields)
 )
-
-
-def _joined(*parts: LimitRows) -> LimitRows:
-    return LimitRows(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class LimitedOperator(Restorable):
@@ -196,7 +188,7 @@ class LimitedOperator(Restorable):
             np.zeros(n, np.bool_),
         )  # fmt: skip
         self._next += 1
-        self._pending = _joined(self._pending, new)
+        self._pending = joined(self._pending, new)
 
     # ---- results that go out ----------------------------------------------------------------
 
@@ -205,14 +197,14 @@ class LimitedOperator(Restorable):
         found = ResultPieces()
         if not due.any():
             return found
-        new, self._pending = self._pending.taken(due), self._pending.taken(~due)
-        new = new.taken(np.argsort(new.at, kind="stable"))
+        new, self._pending = take_rows(self._pending, due), take_rows(self._pending, ~due)
+        new = take_rows(new, np.argsort(new.at, kind="stable"))
         begins = np.append(True, new.at[1:] != new.at[:-1])
         instant = np.cumsum(begins) - 1
         is_late = self._are_late(new, np.flatnonzero(begins), instant)
         touched = np.isin(self._held.key, new.key)
-        others = self._held.taken(~touched)
-        rows = _joined(self._held.taken(touched), new)
+        others = take_rows(self._held, ~touched)
+        rows = joined(take_rows(self._held, touched), new)
         known = len(rows.at) - len(new.at)
         plus = np.concatenate((np.ones(known, np.bool_), new.plus))
         of = partners(np.column_stack((rows.identity, rows.identity2)), plus)
@@ -234,7 +226,7 @@ class LimitedOperator(Restorable):
         )
         which = order[which]
         self._emit(rows, which, given, new.at[begins][when], (rank[which], given, when), found)
-        self._held = _joined(others, rows.taken(there))
+        self._held = joined(others, take_rows(rows, there))
         self._forget()
         return found
 
@@ -255,7 +247,7 @@ class LimitedOperator(Restorable):
         same = (end[1:] == end[:-1]) & (start[1:] == start[:-1])
         if same.any():
             tied = order[np.append(same, False) | np.append(False, same)]
-            text[tied] = self._text_ranks(rows.taken(tied))
+            text[tied] = self._text_ranks(take_rows(rows, tied))
             order = some[np.lexsort((text[some], rows.start[some], rows.end[some]))]
         rank[order] = np.arange(len(order))
         return rank
@@ -298,21 +290,22 @@ class LimitedOperator(Restorable):
             counts_until = max(final, INT_MIN + self._limit.every_ns) - self._limit.every_ns
             going = (held.end < final) & (~held.shown | (held.end < counts_until))
             if going.sum() * 2 > len(going):
-                self._held = held.taken(~going)
+                self._held = take_rows(held, ~going)
         if 2 * len(self._held.at) < sum(map(len, self._pieces.values())):
             self._compact()
 
     def _compact(self) -> None:
         """Pieces of results have nothing but what is held or pending."""
         pieces: dict[int, HoldableResults] = {}
-        both = _joined(self._held, self._pending)
+        both = joined(self._held, self._pending)
         for group in np.unique(both.group).tolist():
             mine = both.group == group
             rows = both.row[mine]
             pieces[group] = self._pieces[group].kept(rows)
             both.row[mine] = np.arange(len(rows))
         self._pieces, n = pieces, len(self._held.at)
-        self._held, self._pending = both.taken(np.arange(n)), both.taken(np.arange(n, len(both.at)))
+        held = np.arange(len(both.at)) < n
+        self._held, self._pending = take_rows(both, held), take_rows(both, ~held)
 
     # ---- state ------------------------------------------------------------------------------
 
@@ -380,17 +373,16 @@ def _changes(place: np.ndarray, plus: np.ndarray, instant: np.ndarray) -> LimitC
 
 def _chosen(
     choice: LimitChoice, changes: LimitChanges, limit: EmitLimit
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What becomes shown (or else is no longer): places, whether it is, and the instants."""
+) -> LimitChanges:  # fmt: skip
+    """What becomes shown, or else is no longer."""
     room = 2 * (len(choice.time) + len(changes.place))
     done, found = 0, [LimitChanges(*(np.zeros(0, column.dtype) for column in changes))]
     while done < len(changes.place):
         out = LimitChanges(*(np.empty(room, column.dtype) for column in changes))
         count = np.zeros(1, np.int64)
         done = _choose(choice, changes, done, limit.most, limit.every_ns, out, count)
-        found.append(LimitChanges(*(column[: count[0]] for column in out)))
-    place, plus, instant = map(np.concatenate, zip(*found, strict=True))
-    return place, plus, instant
+        found.append(take_rows(out, np.arange(count[0])))
+    return joined(*found)
 
 
 @kernel

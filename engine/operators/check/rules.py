@@ -19,9 +19,14 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Restorable, Result, ResultColumns, ResultPieces
 from slackwater.engine.core.released import Strings
-from slackwater.engine.kernels.records import INT_MAX
-from slackwater.engine.operators.check.history import History, HistoryLookups
-from slackwater.engine.operators.check.results import NewResults, read_results, taken_values
+from slackwater.engine.kernels.records import INT_MAX, joined, take_rows
+from slackwater.engine.operators.check.history import (
+    History,
+    HistoryLookups,
+    NewResults,
+    read_results,
+    taken_values,
+)
 from slackwater.engine.output.kinds import KINDS, partners
 from slackwater.engine.output.schema import MORE
 from slackwater.engine.query.expression import View, view_mask
@@ -133,10 +138,6 @@ class HeldResults(NamedTuple):
     group: np.ndarray
     row: np.ndarray
 
-    def taken(self, rows: np.ndarray) -> HeldResults:
-        """Those at ``rows``."""
-        return HeldResults(*(column[rows] for column in self))
-
 
 class HeldContent(NamedTuple):
     """Of results that began to be held at once."""
@@ -169,9 +170,7 @@ class WaitingResults:
                 new.place[mine], new.key[mine], np.full(len(mine), self._next),
                 np.arange(len(mine)),
             )  # fmt: skip
-            self.held = HeldResults(
-                *(np.concatenate(pair) for pair in zip(self.held, added, strict=True))
-            )  # fmt: skip
+            self.held = joined(self.held, added)
             content = table.take(pa.array(mine - start))
             self._contents[self._next] = HeldContent(content, taken_values(new.values, mine))
             self._next += 1
@@ -187,7 +186,7 @@ class WaitingResults:
         """Those at ``rows`` alone; what has no result left goes."""
         if len(rows) == len(self.held.at):
             return
-        self.held = self.held.taken(rows)
+        self.held = take_rows(self.held, rows)
         left = set(self.held.group.tolist())
         self._contents = {n: each for n, each in self._contents.items() if n in left}
 
@@ -514,15 +513,14 @@ class QueryJudge(Restorable):
         doubtful = new.plus & ~final.held & (final.broken != 0)
         doubtful[back.new[back.new != NOBODY]] = False
         identity = self.waiting.held.identity
-        known = [
-            (self._known.identity[old], self._known.broken[old], self._known.dropped[old]),
-            (identity[late], last.broken[late], last.dropped[late]),
-            (new.identity[doubtful], final.broken[doubtful], final.dropped[doubtful]),
-        ]
-        found = MarkedBefore(*map(np.concatenate, zip(*known, strict=True)))
+        found = joined(
+            take_rows(self._known, old),
+            MarkedBefore(identity[late], last.broken[late], last.dropped[late]),
+            MarkedBefore(new.identity[doubtful], final.broken[doubtful], final.dropped[doubtful]),
+        )
         beyond = max(len(found.identity) - REMEMBERED, 0)
         self.counts["forgotten_by_checks"] += beyond
-        self._known = MarkedBefore(*(column[beyond:] for column in found))
+        self._known = take_rows(found, np.arange(beyond, len(found.identity)))
 
 
 # What a chain does with its queries' results before they go out: each query's rules, one history.

@@ -25,6 +25,7 @@ from slackwater.engine.core.clocks.stream_clocks import PromiseBook
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
 from slackwater.engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
+from slackwater.engine.kernels.records import take_rows
 from slackwater.engine.query.plan import Emit, WindowPlan
 
 _NOTHING: Final = np.empty(0, np.int64)
@@ -72,10 +73,6 @@ class _Clock(NamedTuple):
         between = np.arange(len(row)) >= len(rows)
         order = np.lexsort((between, row))
         return cls(row[order], value[order], at[order], between[order])
-
-    def take(self, which: np.ndarray) -> _Clock:
-        """Those of ``which``."""
-        return _Clock(*(column[which] for column in self))
 
 
 class WindowClock(Restorable):
@@ -198,7 +195,7 @@ class WindowClock(Restorable):
         moves = (number[1:] > number[:-1]) & (number[:-1] > LONG_AGO)
         self._tick = int(number[-1])
         numbered = clock._replace(value=np.cumsum(clock.between) - 1)
-        return numbered.take(np.flatnonzero(moves))
+        return take_rows(numbered, moves)
 
     def _steps_before(self, ticks: _Clock, steps: Progress, between: np.ndarray) -> np.ndarray:
         """How many of ``steps``, made by no row where ``between``, come before each tick."""
