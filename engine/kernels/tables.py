@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, record
+from slackwater.engine.kernels.records import NONE, put_over, record
 
 # One hash for all tables of the kernels.
 
@@ -204,9 +204,24 @@ POOL: Final = record("free", "live")
 """The first free place, and how many are in use."""
 
 
+_Pool = TypeVar("_Pool", bound=Any)
+"""A named tuple of arrays, ``next`` and ``tally`` (POOL) among them."""
+
+
 def chained(places: int) -> np.ndarray:
     """``following`` of a pool that is free but for nothing."""
     return np.append(np.arange(1, places), NONE)
+
+
+def over_pool(made: _Pool, before: _Pool) -> _Pool:
+    """``made``, a pool with ``next`` and ``tally``, takes over a smaller one, or one as large:
+    places keep their numbers, and those that are new are the first free ones.
+    """
+    old = len(before.next)
+    put_over(made, before)
+    if len(made.next) > old:
+        made.next[-1], made.tally["free"] = before.tally["free"][0], old
+    return made
 
 
 @inline

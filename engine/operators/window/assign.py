@@ -35,7 +35,6 @@ from slackwater.engine.operators.window.state.content import (
     EVERY_PASS,
     STAGE_LAST,
     STAGE_LOW,
-    STAGE_MIDDLE,
     Held,
 )
 from slackwater.engine.operators.window.uncertainty.missing import (
@@ -184,7 +183,7 @@ def room(batch: PassBatch, book: PassState, spare: int) -> int:
         return GROW_KEPT
     if standing.tally[0].live > len(standing.next) - spare:
         return GROW_STANDING
-    if book.outbox.tally[0] > len(book.outbox.at) - 4 * spare:
+    if book.outbox.tally[0] > len(book.outbox.results.at) - 4 * spare:
         return OUTBOX_FULL
     return DONE
 
@@ -395,17 +394,13 @@ def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
     held = book.held
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
+    closed = st.closed_low, st.closed_middle, st.closed_all
     for j in range(st.changed):
         header = book.own.headers[j]
         window = held.cells.window[header]
         extent = (start_of(batch.geo, window), end_of(batch.geo, window))
         for stage in range(first, STAGE_LAST + 1):
-            closed = st.closed_all
-            if stage == STAGE_LOW:
-                closed = st.closed_low
-            elif stage == STAGE_MIDDLE:
-                closed = st.closed_middle
-            if window <= closed or batch.on_change:
+            if window <= closed[stage] or batch.on_change:
                 emit_keys(book, header, book.own.leaders[j : j + 1], False, stage, extent, at)
     st.changed = 0
 

@@ -14,7 +14,8 @@ from slackwater.engine.core.clocks.seen import MIXED, ComparedClocks
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
 from slackwater.engine.core.timeline import ends_of
-from slackwater.engine.kernels.records import FAR, one
+from slackwater.engine.kernels.records import FAR, one, take_rows
+from slackwater.engine.kernels.tables import over_pool
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.assign import Agenda, Rows
@@ -25,7 +26,6 @@ from slackwater.engine.operators.window.output.computed import (
     holds,
     judged_plan,
     shown_numbers,
-    those,
     unchanged,
 )
 from slackwater.engine.operators.window.output.results import WindowResults, extent_of, text_codes
@@ -60,7 +60,6 @@ from slackwater.engine.operators.window.state.cells import (
     Kept,
     copied,
     grown,
-    more_kept,
     new_cells,
     new_kept,
     with_floats,
@@ -211,8 +210,8 @@ class Windows(Restorable, ABC):
             if why == a.OUTBOX_FULL:
                 self._send(results)
                 most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
-                larger = max(needed, min(2 * len(self._outbox.at), most))  # in longer pieces
-                self._outbox_room = max(larger, self._outbox_room)
+                longer = min(2 * len(self._outbox.results.at), most)
+                self._outbox_room = max(needed, longer, self._outbox_room)
                 self._outbox = self._new_outbox(self._outbox_room)
             elif why != a.DONE:
                 self._grow(why, needed)
@@ -312,11 +311,13 @@ class Windows(Restorable, ABC):
         if why == a.GROW_CELLS:
             self._more_cells()
         elif why == a.GROW_KEPT:
-            self._held = self._held._replace(kept=more_kept(self._held.kept))
+            kept = self._held.kept
+            room = new_kept(2 * len(kept.next), kept.ints.shape[1])
+            self._held = self._held._replace(kept=over_pool(room, kept))
         elif why == a.GROW_STANDING:
-            room = len(self._standing.next)
-            capacity = room + max(room, needed)
-            self._standing = t.more_standing(self._standing, capacity, self._held.mode)
+            old = len(self._standing.next)
+            made = t.new_standing(old + max(old, needed), self._held.mode, self._numbers)
+            self._standing = over_pool(made, self._standing)
 
     def _more_cells(self) -> None:
         cells = grown(self._held.cells)
@@ -329,14 +330,14 @@ class Windows(Restorable, ABC):
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             rows = self._in_order(t.in_words(self._outbox))
-            n, (start, _) = int(rows.tally[0]), extent_of(self.plan, rows)
-            rows = rows._replace(compares=self._compared.of(start, rows.rows[:n]))
+            start, _ = extent_of(self.plan, rows)
+            rows = rows._replace(compares=self._compared.of(start, rows.rows))
             if self.plan.varying or self.plan.lacks:
                 rows = bounded_by_values(self.plan, rows)
             rows = self._judge(computed(self._judged, rows, self._keys.strings))
-            if self._ranked is not None and rows.tally[0]:
+            if self._ranked is not None and len(rows.at):
                 rows = self._ranked.changes(rows)
-            if rows.tally[0]:
+            if len(rows.at):
                 if (some := self._shown_numbers) is not None:
                     rows = rows._replace(kinds=rows.kinds[:, some], words=rows.words[:, some])
                 made = WindowResults(rows, self._shown, self._keys, self.site)
@@ -344,17 +345,17 @@ class Windows(Restorable, ABC):
                 results.extend(made)
             self._outbox.tally[0] = 0
 
-    def _judge(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
+    def _judge(self, outbox: t.ResultRows) -> t.ResultRows:
         """What HAVING leaves of results; where they are ranked, ranks say what is unchanged."""
         if self._judged.having is None and self._shown_numbers is None:
             return outbox
         held = holds(self._judged, outbox, self._keys.strings)
         if self._shown_numbers is not None and self._ranked is None:
             held = held & ~unchanged(outbox, self._shown_numbers, held)
-        return those(outbox, held)
+        return take_rows(outbox, held)
 
-    def _in_order(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
-        """Results as they leave; they are some, in words."""
+    def _in_order(self, outbox: t.ResultRows) -> t.ResultRows:
+        """Results as they leave; they are some."""
         return outbox
 
     # ---- state ------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ from slackwater.engine.operators.window.state.content import (
     EACH,
     STAGE_LAST,
     STAGE_LOW,
-    STAGE_MIDDLE,
     Held,
 )
 from slackwater.engine.operators.window.state.panes import (
@@ -189,31 +188,24 @@ def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None
 @njit
 def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """The windows of panes that are due get cells."""
+    geo = batch.geo
     while True:
-        window = _next_in_panes(st.made, batch, book)
+        window, cells = a.NEVER, book.own.panes.cells  # the first one behind that has a pane
+        for place in range(cells.tally[0].headers):
+            header = cells.headers[place]
+            start = pane_start(geo, cells.window[header])
+            if cells.tag[header] == HEADER and last_with(geo, start) > st.made:
+                window = min(window, max(first_with(geo, start), st.made + 1))
         if window > st.upto_low:
             return a.DONE
         why, refused = make_window(
-            window, batch.geo, book.own.panes, book.held, batch.gaps, batch.known + st.gap,
+            window, geo, book.own.panes, book.held, batch.gaps, batch.known + st.gap,
             book.own.no_key, batch.panes_grow, batch.can_grow,
         )  # fmt: skip
         st.refused += refused
         if why != MADE:
             return a.GROW_MORE if why == MORE_PANES else a.GROW_CELLS
         st.made = window
-
-
-@kernel
-def _next_in_panes(after: int, batch: a.PassBatch, book: PassState) -> int:
-    """The first window behind ``after`` that has a pane."""
-    cells, geo, found = book.own.panes.cells, batch.geo, a.NEVER
-    for place in range(cells.tally[0].headers):
-        header = cells.headers[place]
-        if cells.tag[header] == HEADER:
-            start = pane_start(geo, cells.window[header])
-            if last_with(geo, start) > after:
-                found = min(found, max(first_with(geo, start), after + 1))
-    return found
 
 
 @njit
@@ -237,7 +229,9 @@ def _emit_stale(batch: a.PassBatch, book: PassState, st: Record) -> int:
 @njit
 def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Emits each due result behind the last emitted one."""
-    cells, upto = book.held.cells, max(st.upto_low, st.upto_middle, st.upto_all)
+    closed = st.closed_low, st.closed_middle, st.closed_all
+    due = st.upto_low, st.upto_middle, st.upto_all
+    cells, upto = book.held.cells, max(due)
     headers = np.empty(cells.tally[0].headers, np.int64)
     n = 0
     for place in range(cells.tally[0].headers):
@@ -251,7 +245,7 @@ def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
         window = cells.window[header]
         for stage in range(first, STAGE_LAST + 1):
             to_do = window > st.at_window or stage > st.at_stage
-            if to_do and _is_due(window, stage, st):
+            if to_do and closed[stage] < window <= due[stage]:
                 why = _emit_window(header, stage, batch, book, st)
                 if why != a.DONE:
                     return why
@@ -259,15 +253,6 @@ def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
         pop(headers, n, cells.window)
         n -= 1
     return a.DONE
-
-
-@inline
-def _is_due(window: int, stage: int, st: Record) -> bool:
-    if stage == STAGE_LOW:
-        return bool(st.closed_low < window <= st.upto_low)
-    if stage == STAGE_MIDDLE:
-        return bool(st.closed_middle < window <= st.upto_middle)
-    return bool(st.closed_all < window <= st.upto_all)
 
 
 @njit
@@ -282,7 +267,7 @@ def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, s
     if standing.tally[0].live + st.needed > len(standing.next):
         return a.GROW_STANDING
     st.needed = 2 * (keys + 1 + SPARE)
-    if book.outbox.tally[0] + st.needed > len(book.outbox.at):
+    if book.outbox.tally[0] + st.needed > len(book.outbox.results.at):
         return a.OUTBOX_FULL
     leaders, n = np.empty(keys, np.int64), 0
     leader = link[header]

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, put_over
+from slackwater.engine.kernels.records import NONE
 from slackwater.engine.kernels.tables import POOL, chained, free_place, take_place
 from slackwater.engine.operators.window.settings import PART_BITS
 from slackwater.engine.operators.window.state.accumulate import WORDS, same_numbers
@@ -55,8 +55,8 @@ class EmittedResults(NamedTuple):
     tally: np.ndarray
 
 
-class ResultBuffer(NamedTuple):
-    """Results that go out, in order; ``tally`` of them. ``plus``: inserted, else retracted.
+class ResultRows(NamedTuple):
+    """Results, in order. ``plus``: inserted, else retracted.
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
     ``block``: 1 at the first of those that were updated together, in one stage of a window.
@@ -77,6 +77,12 @@ class ResultBuffer(NamedTuple):
     block: np.ndarray
     rows: np.ndarray
     compares: np.ndarray
+
+
+class ResultBuffer(NamedTuple):
+    """Room for results that go out, the first ``tally`` of them."""
+
+    results: ResultRows
     tally: np.ndarray
 
 
@@ -117,34 +123,29 @@ def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
     )  # fmt: skip
 
 
-def more_standing(standing: EmittedResults, capacity: int, mode: int) -> EmittedResults:
-    """A copy of ``capacity`` places, which keep their numbers."""
-    old = len(standing.next)
-    made = put_over(new_standing(capacity, mode, standing.kinds.shape[2] // NUMBERS), standing)
-    made.next[-1], made.tally["free"] = standing.tally["free"][0], old
-    return made
-
-
 def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
     """Room for ``capacity`` results of keys with ``columns``."""
     numbers = aggregates * NUMBERS
-    return ResultBuffer(
+    results = ResultRows(
         np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
         np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
         np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS),
         np.zeros(capacity, np.int8), np.zeros(capacity, np.int64), np.zeros(capacity, np.int8),
-        np.zeros(1, np.int64),
     )  # fmt: skip
+    return ResultBuffer(results, np.zeros(1, np.int64))
 
 
-def in_words(outbox: ResultBuffer) -> ResultBuffer:
-    """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 4) as int64, blocks numbered."""
-    n, numbers = outbox.kinds.shape
-    words, counts = (column.view(np.int64) for column in (outbox.words, outbox.counts))
-    return outbox._replace(
-        words=words.reshape(n, numbers, 2), counts=counts.reshape(n, 4),
-        block=np.cumsum(outbox.block),
+def in_words(outbox: ResultBuffer) -> ResultRows:
+    """A copy of its results, blocks numbered, with ``words`` (n, numbers, 2) and ``counts`` (n, 4)
+    as int64.
+    """
+    n = int(outbox.tally[0])
+    found = ResultRows(*(column[:n].copy() for column in outbox.results))
+    words, counts = (column.view(np.int64) for column in (found.words, found.counts))
+    return found._replace(
+        words=words.reshape(*found.kinds.shape, 2), counts=counts.reshape(n, 4),
+        block=np.cumsum(found.block),
     )  # fmt: skip
 
 
@@ -162,25 +163,25 @@ def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: 
     """Sends the emitted result of ``leader``, as an insertion or a retraction."""
     cells, standing, outbox = book.held.cells, book.standing, book.outbox
     slot = cells.slot[leader]
-    n = outbox.tally[0]
+    n, out = outbox.tally[0], outbox.results
     outbox.tally[0] = n + 1
-    outbox.plus[n] = plus
-    outbox.at[n] = at
-    outbox.window[n] = cells.window[leader]
-    outbox.stage[n] = stage
-    outbox.block[n] = 0
+    out.plus[n] = plus
+    out.at[n] = at
+    out.window[n] = cells.window[leader]
+    out.stage[n] = stage
+    out.block[n] = 0
     columns = cells.keys.shape[1]
     # A header has no key: all of its columns are null.
     header = cells.tag[leader] == HEADER
-    outbox.nulls[n] = (1 << columns) - 1 if header else cells.tag[leader] >> PART_BITS
+    out.nulls[n] = (1 << columns) - 1 if header else cells.tag[leader] >> PART_BITS
     for j in range(columns):
-        outbox.keys[n, j] = cells.keys[leader, j]
-    for j in range(outbox.kinds.shape[1]):
-        outbox.kinds[n, j] = standing.kinds[slot, place, j]
-        outbox.words[n, j] = standing.words[slot, place, j]
-    outbox.counts[n] = standing.counts[slot, place]
-    outbox.rows[n] = standing.rows[slot, place]
-    outbox.compares[n] = 0
+        out.keys[n, j] = cells.keys[leader, j]
+    for j in range(out.kinds.shape[1]):
+        out.kinds[n, j] = standing.kinds[slot, place, j]
+        out.words[n, j] = standing.words[slot, place, j]
+    out.counts[n] = standing.counts[slot, place]
+    out.rows[n] = standing.rows[slot, place]
+    out.compares[n] = 0
 
 
 @inline
@@ -264,4 +265,4 @@ def emit_keys(
                 without_bounds(held, scratch)
             settle(book, leader, stage, place, there, at)
     if book.outbox.tally[0] > before:
-        book.outbox.block[before] = 1
+        book.outbox.results.block[before] = 1

@@ -161,7 +161,10 @@ def run(batch: a.PassBatch, book: PassState) -> int:
         i = st.row
         why = a.take_agenda(i, batch, book, st)
         if why == a.DONE and i < n:
-            why = _room(batch, book)
+            why = a.room(batch, book, SPARE * batch.room)
+            cells = book.own.panes.cells
+            if batch.panes_grow and cells.tally[0].live > len(cells.window) - PANE_SPARE:
+                why = a.GROW_MORE
         if why != a.DONE or i == n:
             _add_entries(batch, book, st)
             if why == a.CLOSING:
@@ -198,15 +201,6 @@ def _add_entries(batch: a.PassBatch, book: PassState, st: Record) -> None:
     if n > 0:
         add_rows(panes.entries.row[:n], panes.entries.cell[:n], batch.values, panes.sums)
         panes.tally[0].entries = 0
-
-
-@inline
-def _room(batch: a.PassBatch, book: PassState) -> int:
-    """``DONE`` if there is room for whatever one row may ask for."""
-    cells = book.own.panes.cells
-    if batch.panes_grow and cells.tally[0].live > len(cells.window) - PANE_SPARE:
-        return a.GROW_MORE
-    return a.room(batch, book, SPARE * batch.room)
 
 
 @inline

@@ -28,11 +28,10 @@ from msgspec.structs import replace
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.core.operator import Result
 from slackwater.engine.core.released import Gaps, Released
-from slackwater.engine.kernels.records import copy_of
+from slackwater.engine.kernels.records import copy_of, take_rows
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
 from slackwater.engine.operators.window.base import CHUNK, FIRST, Windows
-from slackwater.engine.operators.window.output.computed import those
 from slackwater.engine.operators.window.output.results import picked_codes
 from slackwater.engine.operators.window.run import run
 from slackwater.engine.operators.window.settings import (
@@ -140,14 +139,11 @@ class TimeWindows(Windows):
         if len(self._missing.table.left):  # drop gaps that no window still kept can touch
             self._missing.forget(self._corrected_from())
 
-    def _in_order(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
+    def _in_order(self, outbox: t.ResultRows) -> t.ResultRows:
         """Sorts the results of one update of a window by their keys."""
-        n = int(outbox.tally[0])
-        if outbox.block[n - 1] - outbox.block[0] == n - 1:
+        if outbox.block[-1] - outbox.block[0] == len(outbox.block) - 1:
             return outbox
-        return those(
-            outbox, self._keys.in_order(outbox.nulls[:n], outbox.keys[:n], outbox.block[:n])
-        )
+        return take_rows(outbox, self._keys.in_order(outbox.nulls, outbox.keys, outbox.block))
 
     def _corrected_from(self) -> int:
         reach = self._geo.horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.released import Strings
-from slackwater.engine.operators.window.emitted import ResultBuffer
+from slackwater.engine.kernels.records import take_rows
+from slackwater.engine.operators.window.emitted import ResultRows
 from slackwater.engine.operators.window.state.accumulate import (
     FLOAT,
     HALF_WORD,
@@ -53,8 +54,8 @@ _AMBIGUOUS: Final = (COUNTS.names or ()).index("ambiguous")
 # Drops pairs of retraction and insertion with equal content.
 
 
-def unchanged(outbox: ResultBuffer, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
-    """Which results of ``outbox``, in words, are of such pairs.
+def unchanged(outbox: ResultRows, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
+    """Which results of ``outbox`` are of such pairs.
 
     A pair is adjacent and of one instant, as ``window.emitted.settle`` emits changes. So
     pass all changes, those dropped for other reasons included.
@@ -62,34 +63,23 @@ def unchanged(outbox: ResultBuffer, numbers: np.ndarray | None, held: np.ndarray
     Args:
         outbox: the results.
         numbers: the places of those that count; None: all.
-        held: (tally,), which results are emitted otherwise; both of a pair, or none.
+        held: (n,), which results are emitted otherwise; both of a pair, or none.
 
     Returns:
-        Shape (tally,).
+        Shape (n,).
     """
-    n = int(outbox.tally[0])
-    same = ~outbox.plus[: n - 1] & outbox.plus[1:n] & held[:-1] & held[1:]
+    same = ~outbox.plus[:-1] & outbox.plus[1:] & held[:-1] & held[1:]
     for name, column in outbox._asdict().items():
-        if name in {"plus", "rows", "tally"}:
+        if name in {"plus", "rows"}:
             continue
-        some = column[:n]
-        if numbers is not None and name in {"kinds", "words"}:
-            some = some[:, numbers]
+        shown = numbers is not None and name in {"kinds", "words"}
+        some = column[:, numbers] if shown else column
         equal = some[:-1] == some[1:]
         same &= equal.all(axis=tuple(range(1, equal.ndim)))
-    found = np.zeros(n, np.bool_)
+    found = np.zeros(len(held), np.bool_)
     found[:-1] |= same
     found[1:] |= same
     return found
-
-
-def those(outbox: ResultBuffer, which: np.ndarray | slice = slice(None)) -> ResultBuffer:
-    """A copy of results of ``outbox``: ``which``, a mask or places among the first ``tally``."""
-    n = int(outbox.tally[0])
-    columns = outbox._asdict()
-    del columns["tally"]
-    found = {name: np.array(column[:n][which]) for name, column in columns.items()}
-    return ResultBuffer(**found, tally=np.array([len(found["at"])]))
 
 
 # Arithmetic of aggregates and HAVING, where results leave.
@@ -101,17 +91,16 @@ def those(outbox: ResultBuffer, which: np.ndarray | slice = slice(None)) -> Resu
 # it takes back, so both are shown or neither.
 
 
-def holds(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> np.ndarray:
-    """Which results of ``outbox``, in words, ``plan.having`` holds for: shape (tally,).
+def holds(plan: WindowPlan, outbox: ResultRows, strings: Strings) -> np.ndarray:
+    """Which results of ``outbox`` ``plan.having`` holds for: shape (n,).
 
     ``plan`` has all aggregates that it names; ``strings``: what codes of texts mean.
     """
-    n = int(outbox.tally[0])
-    held = np.ones(n, np.bool_)
+    held = np.ones(len(outbox.at), np.bool_)
     if plan.having is not None:
         labels = [one.label for one in plan.aggregates]
         values = np.arange(len(labels)) * NUMBERS + VALUE
-        kinds, words = outbox.kinds[:n, values], outbox.words[:n, values]
+        kinds, words = outbox.kinds[:, values], outbox.words[:, values]
         for rows in of_same_kinds(kinds, words):
             view = _view(labels, kinds[rows], words[rows], strings)
             held[rows] = view_mask(plan.having, view, len(kinds[rows]))
@@ -225,8 +214,8 @@ def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
     return known(one.argument)
 
 
-def bounded_by_values(plan: WindowPlan, outbox: ResultBuffer) -> ResultBuffer:
-    """``outbox``, in words, without bounds that count on values which may be others: of results
+def bounded_by_values(plan: WindowPlan, outbox: ResultRows) -> ResultRows:
+    """``outbox`` without bounds that count on values which may be others: of results
     with ambiguous events, of ``plan.varying``; of all if it ``lacks`` some.
     """
     ends = [
@@ -236,31 +225,29 @@ def bounded_by_values(plan: WindowPlan, outbox: ResultBuffer) -> ResultBuffer:
         or any(own_attribute(each.name) in plan.varying for each in attributes_in(one.argument))
         for end in (LEAST, MOST)
     ]
-    found = those(outbox)
-    rows = np.flatnonzero(found.counts[:, _AMBIGUOUS])
+    rows = np.flatnonzero(outbox.counts[:, _AMBIGUOUS])
     if not (ends and len(rows)):
         return outbox
-    found.kinds[rows[:, None], ends] = NULL
-    found.words[rows[:, None], ends] = 0
-    return those(found, ~unchanged(found, None, np.ones(len(found.at), np.bool_)))
+    outbox.kinds[rows[:, None], ends] = NULL
+    outbox.words[rows[:, None], ends] = 0
+    return take_rows(outbox, ~unchanged(outbox, None, np.ones(len(outbox.at), np.bool_)))
 
 
-def computed(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> ResultBuffer:
-    """``outbox``, in words, of what ``plan.worked_out`` asks for, as ``plan`` does.
+def computed(plan: WindowPlan, outbox: ResultRows, strings: Strings) -> ResultRows:
+    """``outbox`` of what ``plan.worked_out`` asks for, as ``plan`` does.
 
     ``strings``: what codes of texts mean.
     """
     single = plan.worked_out
     if single is plan:
         return outbox
-    n = int(outbox.tally[0])
-    kinds, words = outbox.kinds[:n], outbox.words[:n]
+    n, kinds, words = len(outbox.at), outbox.kinds, outbox.words
     wide = kinds.shape[1] + (len(plan.aggregates) - len(single.aggregates)) * NUMBERS
     made = np.zeros((n, wide), kinds.dtype), np.zeros((n, wide, 2), words.dtype)
     for rows in of_same_kinds(kinds, words):
         made[0][rows], made[1][rows] = _worked_out(plan, kinds[rows], words[rows], strings)
-    whole = those(outbox)._replace(kinds=made[0], words=made[1])
-    return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
+    whole = outbox._replace(kinds=made[0], words=made[1])
+    return take_rows(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
 
 
 def _worked_out(

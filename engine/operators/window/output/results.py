@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from slackwater.engine.core.clocks.seen import IS_MIXED, IS_UNKNOWN, NO_CLOCK, STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
-from slackwater.engine.operators.window.emitted import EmittedResults, ResultBuffer
+from slackwater.engine.kernels.records import joined, take_rows
+from slackwater.engine.operators.window.emitted import EmittedResults, ResultRows
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.output.computed import is_bounded, those, value_of
+from slackwater.engine.operators.window.output.computed import is_bounded, value_of
 from slackwater.engine.operators.window.output.table import (
     CLOCKS,
     COUNTS,
@@ -133,13 +134,12 @@ _OPTIONAL: Final = WINDOW_EXTRAS.keys() - {"bounds"}
 """Fields that a dict of a result has only where they are not null."""
 
 
-def extent_of(plan: WindowPlan, outbox: ResultBuffer) -> tuple[np.ndarray, np.ndarray]:
-    """Where the window of each result of ``outbox``, in words, starts and ends [ns]."""
-    n = int(outbox.tally[0])
+def extent_of(plan: WindowPlan, outbox: ResultRows) -> tuple[np.ndarray, np.ndarray]:
+    """Where the window of each result of ``outbox`` starts and ends [ns]."""
     if plan.kind is WindowKind.TIME:
-        return extents(plan, outbox.window[:n])
+        return extents(plan, outbox.window)
     behind = len(plan.aggregates) * NUMBERS
-    ends = (outbox.words[:n, behind + place] for place in (VALUE, LOW_ONE))
+    ends = (outbox.words[:, behind + place] for place in (VALUE, LOW_ONE))
     start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)
     return start, end
 
@@ -156,10 +156,9 @@ class WindowResults(ResultColumns):
 
     kind = WINDOWS
 
-    def __init__(self, outbox: ResultBuffer, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
-        self.columns, n = those(outbox), int(outbox.tally[0])
-        self.plan, self.keys, self.site = plan, keys, site
-        self.clock = np.full(n, NO_CLOCK, np.int32)
+    def __init__(self, outbox: ResultRows, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
+        self.columns, self.plan, self.keys, self.site = outbox, plan, keys, site
+        self.clock = np.full(len(outbox.at), NO_CLOCK, np.int32)
         """Code of the one clock of each result, for those who read results as events."""
 
     @classmethod
@@ -178,17 +177,12 @@ class WindowResults(ResultColumns):
     @classmethod
     def _joined(cls, pieces: Sequence[WindowResults]) -> WindowResults:
         first = pieces[0]
-        columns = {
-            name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
-            for name in ResultBuffer._fields
-            if name != "tally"
-        }
-        outbox = ResultBuffer(**columns, tally=np.array([sum(map(len, pieces))]))
-        return cls(outbox, first.plan, first.keys, first.site)
+        columns = joined(*(piece.columns for piece in pieces))
+        return cls(columns, first.plan, first.keys, first.site)
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> WindowResults:
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
-        outbox = those(self.columns, rows)._replace(plus=plus, at=at)
+        outbox = take_rows(self.columns, rows)._replace(plus=plus, at=at)
         taken = WindowResults(outbox, self.plan, self.keys, self.site)
         taken.clock = self.clock[rows]
         return taken
@@ -218,7 +212,7 @@ class WindowResults(ResultColumns):
         """The results that were ``packed``, of the query ``plan``."""
         keys = GroupKeys(plan.group_by, plan.name)
         keys.restore(state["keys"])
-        found = cls(ResultBuffer(**state["columns"]), plan, keys, site)
+        found = cls(ResultRows(**state["columns"]), plan, keys, site)
         found.clock = state["clock"]
         return found
 

@@ -22,7 +22,6 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import record
-from slackwater.engine.operators.window.settings import WHOLE
 from slackwater.engine.operators.window.state.accumulate import (
     HALF_WORD,
     LOW_WORD,
@@ -98,16 +97,6 @@ def new_doubts(rows: int) -> DoubtfulPlaces:
         np.zeros(every), np.zeros(every), there, np.zeros(1, FREE), order, side,
         np.zeros(n, np.bool_), np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1),
     )  # fmt: skip
-
-
-@kernel
-def read_vague(kept: Kept, n: int, d: DoubtfulPlaces) -> bool:
-    """Which of the first ``n`` may not be there; gives whether any may not, or is free."""
-    some = d.free[0].n > 0
-    for i in range(n):
-        d.vague[i] = kept.part[d.place[i]] != WHOLE
-        some |= d.vague[i]
-    return bool(some)
 
 
 @kernel

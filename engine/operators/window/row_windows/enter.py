@@ -13,7 +13,6 @@ from slackwater.engine.operators.window.row_windows.bounds import (
     DoubtfulPlaces,
     bound,
     read_doubts,
-    read_vague,
 )
 from slackwater.engine.operators.window.row_windows.state import (
     EVERY,
@@ -32,7 +31,6 @@ from slackwater.engine.operators.window.state.content import (
     MOST,
     NUMBERS,
     STAGE_LAST,
-    Held,
     is_refuted,
     put_extent,
     read_content,
@@ -342,7 +340,11 @@ def _put_bounds(
     clear(held.sums, window)
     add_rows(counted.places[:sure], counted.cells[:sure], values, held.sums)
     counted.cells[0] = window
-    vague = read_vague(held.kept, min(extent[0], DOUBTS_MAX), book.own.doubts)
+    doubts = book.own.doubts
+    vague = doubts.free[0].n > 0
+    for i in range(min(extent[0], DOUBTS_MAX)):
+        doubts.vague[i] = held.kept.part[doubts.place[i]] != WHOLE
+        vague |= doubts.vague[i]
     for a in range(len(held.asked.function)):
         function, m = held.asked.function[a], held.asked.attribute[a]
         if function > MAX or (m == ALL_ROWS and not vague):
@@ -351,25 +353,16 @@ def _put_bounds(
             put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
         if extent[0] > DOUBTS_MAX:
             continue
-        read_doubts(held.kept, extent[0], m, book.own.doubts)
+        read_doubts(held.kept, extent[0], m, doubts)
         n, is_float = sure, False
         if m != ALL_ROWS:
             n = summarise(held.sums, m, counted.cells[:1], scratch.scratch.sum)
             is_float = held.sums.of[m].is_float
         for j in range(LEAST, MOST + 1):
             bound(
-                function, is_float, n, extent, 1 if j == LEAST else -1, book.own.doubts, scratch,
+                function, is_float, n, extent, 1 if j == LEAST else -1, doubts, scratch,
                 a * NUMBERS + j,
             )  # fmt: skip
-
-
-@inline
-def _adds_up(held: Held) -> bool:
-    """Whether an aggregate asks for more than the number of rows and what sorted values tell."""
-    for a in range(len(held.asked.function)):
-        if held.asked.function[a] != QUANTILE and held.asked.attribute[a] != ALL_ROWS:
-            return True
-    return False
 
 
 @kernel
@@ -381,7 +374,9 @@ def emit_window(
     kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
     place = first = last = one.first
     sorts = len(book.own.sorted.n) > 0 and one.last != NONE and not st.vague
-    lists = not sorts or _adds_up(held) or st.worst > 0
+    lists = not sorts or st.worst > 0
+    for a in range(len(held.asked.function)):  # more than rows, and what sorted values tell
+        lists |= held.asked.function[a] != QUANTILE and held.asked.attribute[a] != ALL_ROWS
     if sorts:
         sort_window(
             book.own.sorted, held, (one.group, one.number), (first, one.last), batch.geo.step

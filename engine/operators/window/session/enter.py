@@ -8,7 +8,7 @@ import numpy as np
 
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.kernels.records import NONE, Record, put_over, record
+from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.kernels.tables import (
     POOL,
     Heap,
@@ -99,15 +99,6 @@ def new_sessions(cells: int, seams: int) -> Sessions:
         np.zeros(cells, SESSION), new_heap(cells), new_heap(cells), np.zeros(seams, SEAM),
         chained(seams), np.zeros(1, POOL), np.zeros(SPARE, ASKED),
     )  # fmt: skip
-
-
-def more_sessions(sessions: Sessions, cells: int, seams: int) -> Sessions:
-    """A copy with room for ``cells`` and ``seams``, which keep their numbers."""
-    old = len(sessions.seam)
-    made = put_over(new_sessions(cells, seams), sessions)
-    if seams > old:
-        made.next[-1], made.tally["free"] = sessions.tally["free"][0], old
-    return made
 
 
 # Whether the events of a session stay one session however wrong their clocks are.

@@ -7,7 +7,7 @@ import numpy as np
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import FAR, NONE, Record
-from slackwater.engine.kernels.tables import free_place, is_due, put_in, take_first
+from slackwater.engine.kernels.tables import free_place, is_due, over_pool, put_in, take_first
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window.assign import PassBatch
 from slackwater.engine.operators.window.base import OwnWindows
@@ -58,7 +58,9 @@ def run(batch: PassBatch, book: PassState) -> int:
                 emit_session(place, asked.wanted == 1, batch, book, st, st.emit_at)
                 _free_merged(place, book)
             st.queued, st.flush = 0, 0
-        why = _room(batch, book)
+        why = a.room(batch, book, SPARE)
+        if book.own.tally[0].live > len(book.own.seam) - SPARE:
+            why = a.GROW_MORE
         if why == a.DONE and _settled(batch, book, st):
             i = st.row
             what = a.due(i, batch.agenda, st)
@@ -80,15 +82,6 @@ def run(batch: PassBatch, book: PassState) -> int:
             if st.entries == 0:
                 return why
             st.flush = 1
-
-
-@inline
-def _room(batch: PassBatch, book: PassState) -> int:
-    """``DONE`` if there is room for whatever one step may ask for."""
-    sessions = book.own
-    if sessions.tally[0].live > len(sessions.seam) - SPARE:
-        return a.GROW_MORE
-    return a.room(batch, book, SPARE)
 
 
 @inline
@@ -280,7 +273,7 @@ class SessionWindows(OwnWindows):
         if why in (a.GROW_CELLS, a.GROW_MORE):
             seams = len(self._sessions.seam) * (2 if why == a.GROW_MORE else 1)
             cells = len(self._held.cells.window)
-            self._sessions = h.more_sessions(self._sessions, cells, seams)
+            self._sessions = over_pool(h.new_sessions(cells, seams), self._sessions)
 
     def codes(self) -> np.ndarray:
         return np.concatenate([super().codes(), np.unique(self._sessions.of["clock"])])

@@ -127,22 +127,16 @@ def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> 
 
 
 @kernel
-def _same(cells: Cells, cell: int, window: int, tag: int, keys: np.ndarray, row: int) -> bool:
-    if cells.window[cell] != window or cells.tag[cell] != tag:
-        return False
-    for j in range(keys.shape[1]):  # noqa: SIM110 - compiled code has no all()
-        if cells.keys[cell, j] != keys[row, j]:
-            return False
-    return True
-
-
-@kernel
 def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
     """Where the table has the cell of the key ``keys[row]``, or has room for it."""
     mask = len(cells.table) - 1
     place = hash_place(window, tag, keys, row, mask)
     while cells.table[place] != NONE:
-        if _same(cells, cells.table[place], window, tag, keys, row):
+        cell = cells.table[place]
+        same = cells.window[cell] == window and cells.tag[cell] == tag
+        for j in range(keys.shape[1]):
+            same = same and cells.keys[cell, j] == keys[row, j]
+        if same:
             return place
         place = (place + 1) & mask
     return place
@@ -329,14 +323,6 @@ def new_kept(capacity: int, attributes: int) -> Kept:
         valid=np.zeros((capacity, attributes), np.bool_),
         tally=np.zeros(1, POOL),
     )
-
-
-def more_kept(kept: Kept) -> Kept:
-    """A copy of twice the capacity; records keep their numbers."""
-    old = len(kept.next)
-    made = put_over(new_kept(2 * old, kept.ints.shape[1]), kept)
-    made.next[-1], made.tally["free"] = kept.tally["free"][0], old
-    return made
 
 
 @inline

@@ -149,12 +149,14 @@ def read_content(
     for a in range(len(held.asked.function)):
         for j in range(NUMBERS):
             put_null(out.kinds, out.words, a * NUMBERS + j)
-    cell, out.counts[0].clocks = leader, 0
+    last = stage == STAGE_LAST
+    cell, alike, out.counts[0].clocks = leader, last, 0
     while cell != NONE:
         out.counts[0].clocks = max(out.counts[0].clocks, held.cells.clocks[cell])
+        # No event of the key is near an edge: the three windows hold the same, for certain.
+        tag = held.cells.tag[cell]
+        alike = alike and (tag == HEADER or tag & WHOLE == WHOLE)
         cell = held.cells.down[cell]
-    last = stage == STAGE_LAST
-    alike = last and _all_whole(held.cells, leader)
     # One place that calls, as each takes seconds to compile. CERTAIN: bounds where nothing is in
     # doubt, else overwritten.
     for place in range(LOW_ONE, LEAST + 1):
@@ -207,17 +209,6 @@ def is_refuted(st: Record, start: int, end: int) -> bool:
     """Whether clocks' bounds that do not hold had a part in what lies between two times [ns]."""
     low, high = st.refuted_from, st.refuted_to
     return bool(low < high and start < high and end >= low)
-
-
-@inline
-def _all_whole(cells: Cells, leader: int) -> bool:
-    """Whether no event of a key is near an edge: the three windows hold the same, for certain."""
-    cell = leader
-    while cell != NONE:
-        if cells.tag[cell] != HEADER and (cells.tag[cell] & WHOLE) != WHOLE:
-            return False
-        cell = cells.down[cell]
-    return True
 
 
 @inline
@@ -312,8 +303,12 @@ def _bound(
         if not np.isnan(least):
             put_float(out.kinds, out.words, j, least)
     else:
-        which = 1 if function == MIN else -1
-        b.put_sure_end(runs, choice, is_float, which, sure)
+        which, last = 1 if function == MIN else -1, runs.size[0].events
+        ints, floats = sure.ints[0], sure.floats[0]
+        if is_float:
+            choice.floats[last] = floats.smallest if which > 0 else floats.largest
+        else:
+            choice.ints[last] = ints.smallest if which > 0 else ints.largest
         if sign == which:
             found = b.nearest_end(runs, choice, which, is_float, n > 0)
         else:

@@ -554,15 +554,3 @@ def _lowest(runs: Runs, c: RunChoice, unit: int, sign: int, is_float: bool) -> i
         if c.valid[j] and (found < 0 or less(c, is_float, sign, j, found)):
             found = j
     return found
-
-
-@kernel
-def put_sure_end(runs: Runs, c: RunChoice, is_float: bool, sign: int, sure: Summary) -> None:
-    """The sure values' smallest (``sign`` -1: largest) becomes the last of ``c``."""
-    last = runs.size[0].events
-    if is_float:
-        floats = sure.floats[0]
-        c.floats[last] = floats.smallest if sign > 0 else floats.largest
-    else:
-        ints = sure.ints[0]
-        c.ints[last] = ints.smallest if sign > 0 else ints.largest
