@@ -172,48 +172,27 @@ def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
 
 
 @kernel
-def _one_between(
-    s: SearchState, from_: int, size: int, at: int, whole: int, row: int, t_a: int
-) -> int:
-    """Whether ``row`` breaks the match behind event ``at`` of the path."""
-    ends = _ends_repetition(s, from_, size, at, row, t_a)
-    lies = min(
-        order_of(s, s.path[at].row, 0, row, t_a), order_of(s, row, 0, s.path[at + 1].row, t_a)
-    )
-    if lies == IMPOSSIBLE or ends == CERTAIN:
-        return ends
-    step, behind = s.path[at].step, s.path[at + 1].step
-    found = IMPOSSIBLE
-    if behind > step + 1:
-        found = breaks_scope(s, from_, size, step, behind, whole, row, t_a)
-    if found != CERTAIN:
-        found = max(found, breaks_run(s, from_, size, at, row, t_a))
-    return max(ends, min(lies, found))
-
-
-@kernel
-def _one_outside(
-    s: SearchState, from_: int, size: int, whole: int, row: int, t_a: int, behind: bool
-) -> int:
-    """Whether ``row`` breaks the match before its first event, or ``behind`` its last."""
-    first, last = s.path[from_], s.path[from_ + size - 1]
-    if behind:
-        lies = min(order_of(s, last.row, 0, row, t_a), near(s, first.row, row, 0, t_a))
-        low, high = last.step, s.setting[0].steps
-    else:
-        lies = min(order_of(s, row, 0, first.row, t_a), near(s, row, last.row, 0, t_a))
-        low, high = -1, first.step
-    if lies == IMPOSSIBLE:
-        return IMPOSSIBLE
-    return min(lies, breaks_scope(s, from_, size, low, high, whole, row, t_a))
-
-
-@kernel
 def _lies(s: SearchState, from_: int, size: int, gap: int, whole: int, row: int, t_a: int) -> int:
     """Whether ``row`` breaks the match in a gap: that before its event ``gap``, or behind all."""
-    if 0 < gap < size:
-        return _one_between(s, from_, size, from_ + gap - 1, whole, row, t_a)
-    return _one_outside(s, from_, size, whole, row, t_a, gap > 0)
+    first, last, at = s.path[from_], s.path[from_ + size - 1], from_ + gap - 1
+    low, high, between = -1, first.step, 0 < gap < size
+    ends, found = IMPOSSIBLE, IMPOSSIBLE
+    if between:
+        ends = _ends_repetition(s, from_, size, at, row, t_a)
+        low, high, behind = s.path[at].step, s.path[at + 1].step, s.path[at + 1].row
+        lies = min(order_of(s, s.path[at].row, 0, row, t_a), order_of(s, row, 0, behind, t_a))
+    elif gap > 0:
+        low, high = last.step, s.setting[0].steps
+        lies = min(order_of(s, last.row, 0, row, t_a), near(s, first.row, row, 0, t_a))
+    else:
+        lies = min(order_of(s, row, 0, first.row, t_a), near(s, row, last.row, 0, t_a))
+    if lies == IMPOSSIBLE or ends == CERTAIN:
+        return ends
+    if high > low + 1:
+        found = breaks_scope(s, from_, size, low, high, whole, row, t_a)
+    if between and found != CERTAIN:
+        found = max(found, breaks_run(s, from_, size, at, row, t_a))
+    return max(ends, min(lies, found))
 
 
 @inline

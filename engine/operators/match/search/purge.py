@@ -10,7 +10,6 @@ from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.timeline import LONG_AGO
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR, INT_MAX, NS_PER_S
-from slackwater.engine.operators.match.compiled.records import Tables
 from slackwater.engine.operators.match.search.state import (
     Search,
     find,
@@ -303,20 +302,14 @@ def _something_may_come(s: Search, number: int, row: int) -> bool:
     for m in range(branch.members_from, branch.members_to):
         if s.covered[s.t.members[m].step] <= near:
             return True
-    if within_ns >= 0 and _in_front(s.t, join_order.scope):
+    own, in_front = s.t.scopes[join_order.scope], False
+    for r in range(own.relations_from, own.relations_to):
+        in_front |= s.t.relations[r].right == own.step and not s.t.relations[r].strict
+    if within_ns >= 0 and in_front:  # the scope lies before the whole match
         # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
         near += min(within_ns, INT_MAX - max(near, 0))
     for scope in range(branch.scopes_from, branch.scopes_to):
         if s.covered[s.t.scopes[scope].step] <= near:
-            return True
-    return False
-
-
-@inline
-def _in_front(t: Tables, scope: int) -> bool:
-    """Whether the scope lies before the whole match."""
-    for r in range(t.scopes[scope].relations_from, t.scopes[scope].relations_to):
-        if t.relations[r].right == t.scopes[scope].step and not t.relations[r].strict:
             return True
     return False
 
