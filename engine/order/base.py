@@ -19,7 +19,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Gaps, Progress, Promises, Strings
 from slackwater.engine.core.units import parse_duration
-from slackwater.engine.kernels.records import INT_MAX, INT_MIN
+from slackwater.engine.kernels.records import INT_MAX, INT_MIN, longer
 from slackwater.engine.order.duplicates import Duplicates
 from slackwater.engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE
 from slackwater.engine.query.plan import Plan
@@ -388,9 +388,7 @@ class Correction(Restorable):
         size = int(source.max()) + 2
         table = self._counts.get((stream, name), np.empty(0, np.int64))
         if len(table) < size:
-            more = np.zeros(max(size, 2 * len(table)), np.int64)
-            more[: len(table)] = table
-            table = self._counts[stream, name] = more
+            table = self._counts[stream, name] = longer(table, max(size, 2 * len(table)))
         # A code is -1 where a text is null.
         if size <= _DENSE * len(source):
             table[:size] += np.bincount(source + 1, minlength=size)

@@ -231,21 +231,16 @@ class Duplicates:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        self._young, self._old = (_restored(*state[name]) for name in ("young", "old"))
+        self._young, self._old = (_made(*state[name]) for name in ("young", "old"))
 
 
 def _generation() -> Generation:
-    return _restored(np.empty(0, LANE), _NO_INTS)
+    return _made(np.empty(0, LANE), _NO_INTS)
 
 
 def _saved(g: Generation) -> tuple[np.ndarray, np.ndarray]:
     state = g.state[0]
     return copy_of(g.lanes[: state["lanes"]]), g.bits[: state["used"]].copy()
-
-
-def _restored(lanes: np.ndarray, bits: np.ndarray) -> Generation:
-    """These lanes and bits, copied, with their hash table and no room for more."""
-    return _made(lanes, bits, len(lanes), len(bits))
 
 
 def _roomy(g: Generation) -> Generation:
@@ -255,12 +250,14 @@ def _roomy(g: Generation) -> Generation:
     return _made(lanes, bits, 2 * len(lanes) + 1, 2 * len(bits) + needed)
 
 
-def _made(lanes: np.ndarray, bits: np.ndarray, lanes_room: int, bits_room: int) -> Generation:
-    """These lanes and bits, in arrays with room; for two lanes, as keys of one would be contiguous
-    and thus of another type for the kernel.
+def _made(
+    lanes: np.ndarray, bits: np.ndarray, lanes_room: int = 0, bits_room: int = 0
+) -> Generation:
+    """These lanes and bits, copied, with their hash table, in arrays with room; for two lanes, as
+    keys of one would be contiguous and thus of another type for the kernel.
     """
-    lanes_room = max(2, lanes_room)
-    made, of = np.empty(lanes_room, LANE), np.empty(bits_room, np.int64)
+    lanes_room = max(2, len(lanes), lanes_room)
+    made, of = np.empty(lanes_room, LANE), np.empty(max(len(bits), bits_room), np.int64)
     numbers_of(made)[: len(lanes)], of[: len(bits)] = numbers_of(lanes), bits
     keys, slots = numbers_of(made)[:, :_KEY], empty_slots(lanes_room)
     enter(slots, keys[: len(lanes)], 0)

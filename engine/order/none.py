@@ -269,6 +269,7 @@ def _await(b: ProofState, lane: int, kind: int, number: int, ref: int, deadline:
     entry = of.waiting
     while entry != NONE and b.waiting[entry].type != kind:
         entry = b.waiting[entry].link
+    each = b.waiting[entry]
     if entry == NONE:
         entry = state.free
         if entry == NONE:
@@ -280,16 +281,7 @@ def _await(b: ProofState, lane: int, kind: int, number: int, ref: int, deadline:
         new.type, new.lane, new.link = kind, lane, of.waiting
         of.waiting = entry
         new.number, new.ref, new.deadline, new.newest_number = number, ref, deadline, NONE
-    else:
-        _join(b.waiting[entry], number, ref, deadline)
-    of.wants = min(of.wants, number)
-    state.soonest = min(state.soonest, b.waiting[entry].deadline)
-
-
-@inline
-def _join(each: Record, number: int, ref: int, deadline: int) -> None:
-    """A promise waits beside others of its lane and type."""
-    if number == each.number:
+    elif number == each.number:
         each.ref = max(each.ref, ref)
     elif number < each.number:
         if each.newest_number == NONE:
@@ -301,6 +293,8 @@ def _join(each: Record, number: int, ref: int, deadline: int) -> None:
         known = each.newest_ref if each.newest_number != NONE else ref
         each.newest_number, each.newest_ref = number, max(known, ref)
         each.newest_deadline = deadline
+    of.wants = min(of.wants, number)
+    state.soonest = min(state.soonest, b.waiting[entry].deadline)
 
 
 @inline

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.kernels.jit import kernel
-from slackwater.engine.kernels.records import NONE, copy_of, numbers_of, records_at
+from slackwater.engine.kernels.records import NONE, copy_of, longer, numbers_of, records_at
 from slackwater.engine.operators.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from slackwater.engine.operators.constraint.step import MOST_RESULTS
 from slackwater.engine.operators.constraint.traces import (
@@ -86,8 +86,7 @@ class OpenTraces:
     def _take(self, traces: np.ndarray, room: int) -> None:
         """``traces``, and room for so many in all."""
         n, old = len(traces), (self._settled, self._tails)
-        self._tally[0], self.traces = n, np.zeros(room, TRACE)
-        numbers_of(self.traces)[:n] = numbers_of(traces)
+        self._tally[0], self.traces = n, longer(traces, room)
         self._slots = slots_for(room)
         enter_all(self._slots, self.traces, n)
         if self._rewrites:
@@ -110,8 +109,7 @@ class OpenTraces:
         if n > 2 * self._left:
             n = self._tidy()
         if 2 * (n + events) > len(self.pool.nodes):
-            nodes = np.zeros(4 * (n + events), NODE)
-            numbers_of(nodes)[:n] = numbers_of(self.pool.nodes)[:n]
+            nodes = longer(self.pool.nodes[:n], 4 * (n + events))
             self.pool = TracePool(nodes, np.array([n]))
 
     def _recent(self) -> np.ndarray:
@@ -121,8 +119,7 @@ class OpenTraces:
         """Room for so many confirmed results more."""
         n = int(self.recent.used[0])
         if n + results > len(self.recent.results):
-            room = np.zeros(2 * (n + results), EMITTED)
-            room[:n] = self.recent.results[:n]
+            room = longer(self._recent(), 2 * (n + results))
             self.recent = Recent(room, self.recent.used)
 
     def settle_recent(self, limit: int) -> None:
@@ -140,8 +137,7 @@ class OpenTraces:
         of["most"] += by
 
     def _take_recent(self, results: np.ndarray) -> None:
-        room = np.zeros(max(_LEAST, 2 * len(results)), EMITTED)
-        room[: len(results)] = results
+        room = longer(results, max(_LEAST, 2 * len(results)))
         self.recent = Recent(room, np.array([len(results)]))
 
     def _tidy(self) -> int:
@@ -219,9 +215,8 @@ class OpenTraces:
         n = len(state["traces"])
         self._settled, self._tails = state["settled"].copy(), state["tails"].copy()
         self._take(state["traces"], _room(n))
-        nodes = np.zeros(max(_LEAST, 2 * len(state["nodes"])), NODE)
-        nodes[: len(state["nodes"])] = state["nodes"]
         self._left = len(state["nodes"])
+        nodes = longer(state["nodes"], max(_LEAST, 2 * self._left))
         self.pool = TracePool(nodes, np.array([self._left]))
         self._beyond[0] = state["beyond"]
         self._take_recent(state["recent"])

@@ -332,12 +332,6 @@ def _begun(settings: AqKSlackSettings, served: Window) -> np.ndarray:
     )  # fmt: skip
 
 
-@kernel
-def share_of(ns: int, ppb: int) -> int:
-    """``ns * ppb // 1e9`` without leaving 64 bits."""
-    return ns // PPB * ppb + ns % PPB * ppb // PPB
-
-
 @inline
 def _learn_late(own: Record, delay_ns: int) -> None:
     """An event came ``delay_ns`` behind the clock."""
@@ -381,16 +375,6 @@ def _count(own: Record, key: int, value: float) -> None:
         if own.aggregate != COUNT:
             window.sum += value
             window.squares += value * value
-
-
-@inline
-def _produce(own: Record, s: Record) -> None:
-    """Note what was there for the results that an event released at the clock brought about."""
-    while own.open <= own.top and own.open * own.step <= s.last:
-        window = own.windows[own.open & (FOLLOWED - 1)]
-        window.met = window.seen
-        window.made = s.clock
-        own.open += 1
 
 
 @kernel
@@ -468,8 +452,13 @@ def _run(
             _extend(own, key)
             if is_read and np.isfinite(value):
                 _count(own, key, value)
-            release_until(b, key - share_of(own.slack, own.alpha), b.arrival[row])
-            _produce(own, s)
+            # A share in billionths, without leaving 64 bits.
+            held = own.slack // PPB * own.alpha + own.slack % PPB * own.alpha // PPB
+            release_until(b, key - held, b.arrival[row])
+            while own.open <= own.top and own.open * own.step <= s.last:
+                produced = own.windows[own.open & (FOLLOWED - 1)]
+                produced.met, produced.made = produced.seen, s.clock
+                own.open += 1
             continue
         if not is_read:
             continue

@@ -44,27 +44,18 @@ _DELAY_MAX_NS: Final = (1 << 58) - 1
 
 
 @inline
-def bin_of(delay_ns: int) -> int:
-    """The bin of a delay of at least 0, which is cut at 9 years."""
-    return min(log_bin(min(delay_ns, _DELAY_MAX_NS), _BITS), DELAY_BINS - 1)
-
-
-@inline
-def bin_end(index: int) -> int:
-    """The longest delay of a bin [ns]."""
-    return bin_start(index + 1, _BITS) - 1
-
-
-@inline
 def learn_delay(bins: np.ndarray, total: int, delay_ns: int) -> int:
-    """Count a delay; returns how many are counted now."""
-    return count_in(bins, total, bin_of(delay_ns), REMEMBERED)
+    """Count a delay of at least 0, cut at 9 years; returns how many are counted now."""
+    place = min(log_bin(min(delay_ns, _DELAY_MAX_NS), _BITS), DELAY_BINS - 1)
+    return count_in(bins, total, place, REMEMBERED)
 
 
 @kernel
 def delay_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
-    """The delay [ns] that at most ``tail_ppm`` millionths of those counted exceed; 0 of none."""
-    return bin_end(max(tail_bin(bins, total, tail_ppm), 0))
+    """The delay [ns] that at most ``tail_ppm`` millionths of those counted exceed, as the longest
+    one of its bin; 0 of none.
+    """
+    return bin_start(max(tail_bin(bins, total, tail_ppm), 0) + 1, _BITS) - 1
 
 
 # A buffer over all sources, ordered by event time, that a slack empties from below.
