@@ -164,6 +164,14 @@ def test_rows_wait_for_a_declared_clock_that_no_event_has_had_yet() -> None:
     assert [each["certainty"] for each in found] == ["uncertain", "uncertain"]
 
 
+def test_a_session_may_meet_one_beyond_another_of_its_clock() -> None:
+    stamps = [("b", 870), ("b", 1050), ("c", 1215)]
+    events = [Event(n, "A", source, at * S) for n, (source, at) in enumerate(stamps)]
+    world = World(events, {"b": (0, 300 * S), "c": (0, 30 * S)})
+    found = answers(world, "SELECT sum(v) AS v WINDOW SESSION 60 s")
+    assert [each["certainty"] for each in found] == ["uncertain"] * 3
+
+
 def test_a_clock_that_no_event_has_is_named() -> None:
     events = {"ts": [1, 2], "type": ["A", "B"], "source": ["door", "badge"], "clock": ["x", None]}
     text = "EVENT SEQ(A a, B b) WITHIN 3"

@@ -297,14 +297,14 @@ def _reach(place: int, gap: int, sessions: Sessions, st: Record) -> None:
     one.far_low, one.far_high = min(one.far_low, one.low), max(one.far_high, one.high)
     other, goes_on = one.before, True
     while other != NONE and goes_on:
-        goes_on = of[other].far_low > one.low
+        goes_on = of[other].far_low > one.low or one.low - of[other].far_high < gap
         of[other].far_low = min(of[other].far_low, one.low)
         if other != one.before and of[other].emitted and one.low - of[other].high < gap:
             of[other].stale = st.stale = 1
         other = of[other].before
     other, goes_on = one.after, True
     while other != NONE and goes_on:
-        goes_on = of[other].far_high < one.high
+        goes_on = of[other].far_high < one.high or of[other].far_low - one.high < gap
         of[other].far_high = max(of[other].far_high, one.high)
         if other != one.after and of[other].emitted and of[other].low - one.high < gap:
             of[other].stale = st.stale = 1
