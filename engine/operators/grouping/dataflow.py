@@ -20,11 +20,8 @@ from slackwater.engine.operators.grouping.operations import Map, Operation
 #
 # Source: K18 Algorithm 3. Instead of a place in a sorted buffer for each item, items wait in
 # pieces, as they came: numbers are given out in order, so those of a piece ascend, and from one
-# piece to the next. What passes is put in order then.
-
-
-_PIECES: Final = 16
-"""Of more, or where most are gone, one is made."""
+# piece to the next. What passes is put in order then. A piece has less than half as many items as
+# the one before it, else both become one: so there are few.
 
 
 @dataclass(slots=True)
@@ -71,7 +68,10 @@ class SinkBarrier:
     def _put(self, items: Items) -> None:
         self.held += len(items)
         least = int(items.ref.min(initial=INT_MAX))
-        self._pieces.append(WaitingItems(items, np.ones(len(items), np.bool_), least))
+        pieces = self._pieces
+        pieces.append(WaitingItems(items, np.ones(len(items), np.bool_), least))
+        while len(pieces) > 1 and 2 * len(pieces[-1].items) >= len(pieces[-2].items):
+            self._join(len(pieces) - 2)
 
     def punctuation(self, floor: int, rank: np.ndarray) -> Items | None:
         """No item or tombstone with a ref below ``floor`` comes any more: those go out, in order.
@@ -91,16 +91,16 @@ class SinkBarrier:
         self.held -= passed_n
         self.let_go += passed_n
         self._pieces = [piece for piece in self._pieces if piece.stands.any()]
-        if len(self._pieces) > _PIECES or 2 * self.held < sum(len(p.items) for p in self._pieces):
-            self._join()
+        if 2 * self.held < sum(len(piece.items) for piece in self._pieces):
+            self._join(0)
         return _in_order(joined(gone), rank) if passed_n else None
 
-    def _join(self) -> None:
-        """All that waits is one piece."""
-        waiting = self.waiting()
-        self._pieces, self.held = [], 0
-        if waiting is not None:
-            self._put(waiting)
+    def _join(self, start: int) -> None:
+        """What stands of the pieces from ``start`` on is one."""
+        some = self._pieces[start:]
+        items = joined([piece.items.take(piece.stands) for piece in some])
+        least = min(piece.least for piece in some)
+        self._pieces[start:] = [WaitingItems(items, np.ones(len(items), np.bool_), least)]
 
     def waiting(self) -> Items | None:
         """Valid items that wait, in the order of their numbers."""
