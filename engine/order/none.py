@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.columns import Columns, clock_codes
@@ -48,9 +47,9 @@ from slackwater.engine.order.sequence.state import MAX_RING
 # it is heard as soon as may be, and the newest, which says most.
 
 
-_EVENT: Final = int(Kind.EVENT)
-_POG: Final = int(Kind.POG)
-_EOS: Final = int(Kind.EOS)
+_EVENT: Final = int(r.Kind.EVENT)
+_POG: Final = int(r.Kind.POG)
+_EOS: Final = int(r.Kind.EOS)
 WINDOW: Final = 1024
 """Numbers above the next one that are remembered, a power of two."""
 ANY_TYPE: Final = -1

@@ -138,8 +138,7 @@ class Alphabet:
         for place, guard in enumerate(guards):
             true = view_mask(guard, view, len(rows))
             combination |= true.astype(np.int64) << place
-        found: np.ndarray = self._lookup(event_type, len(guards))[combination]
-        return found
+        return np.asarray(self._lookup(event_type, len(guards))[combination])
 
     def _lookup(self, event_type: str, guards: int) -> np.ndarray:
         """Symbols by the number that the guards' truth values make."""
@@ -396,8 +395,7 @@ def dfa_product(constraint: Dfa, pattern: Dfa) -> tuple[Dfa, np.ndarray]:
 
 def _of_each(known: np.ndarray, states: np.ndarray) -> np.ndarray:
     """``known`` of each of the ``states``; False of DEAD."""
-    found: np.ndarray = np.append(known, False)[states]
-    return found
+    return np.asarray(np.append(known, False)[states])
 
 
 def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:

@@ -60,8 +60,7 @@ def trimmed(dfa: Dfa) -> Dfa:
 def renumbered(table: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """``table`` of the ``kept`` states alone, renumbered; every other state becomes DEAD."""
     number = np.append(np.where(kept, np.cumsum(kept) - 1, DEAD), DEAD)  # DEAD is the last place
-    found: np.ndarray = number[table[kept]].astype(np.int32)
-    return found
+    return np.asarray(number[table[kept]], np.int32)
 
 
 def reached(table: np.ndarray, live: np.ndarray) -> np.ndarray:
@@ -77,14 +76,11 @@ def reached(table: np.ndarray, live: np.ndarray) -> np.ndarray:
     return found
 
 
-def minimal(dfa: Dfa, apart: np.ndarray | None = None) -> Dfa:
-    """``dfa`` with states merged that accept the same; the start stays state 0.
-
-    ``apart``: int (states,); states of different numbers are never merged (L10 Theorem 3.3).
-    """
+def minimal(dfa: Dfa) -> Dfa:
+    """``dfa`` with states merged that accept the same; the start stays state 0."""
     if not dfa.size:
         return dfa
-    number, chosen = counted(classes(dfa, apart))
+    number, chosen = counted(classes(dfa))
     table = dfa.table[chosen]
     merged = np.where(table == DEAD, DEAD, number[table]).astype(np.int32)
     return Dfa(merged, dfa.accepts[chosen])
@@ -101,7 +97,7 @@ def counted(classes_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def classes(dfa: Dfa, apart: np.ndarray | None = None) -> np.ndarray:
     """Int (states,): equal where states accept the same continuations (their derivatives are
-    equal) and ``apart`` is equal.
+    equal) and ``apart`` (states,) is equal: others are never merged (L10 Theorem 3.3).
     """
     by = [dfa.accepts.astype(np.int64)] + ([] if apart is None else [apart.reshape(-1)])
     found = np.unique(np.stack(by, axis=1), axis=0, return_inverse=True)[1].reshape(-1)

@@ -23,9 +23,8 @@ from slackwater.engine.operators.window.settings import (
 )
 from slackwater.engine.operators.window.state.accumulate import add_rows
 from slackwater.engine.operators.window.state.cells import SPARE, Cells, hash_place, keep
-from slackwater.engine.operators.window.state.cells import SPARE as KEPT_SPARE
-from slackwater.engine.operators.window.state.panes import PANES_SPARE as PANE_SPARE
 from slackwater.engine.operators.window.state.panes import (
+    PANES_SPARE,
     SPAN_MAX,
     Entries,
     add_to_pane,
@@ -163,7 +162,7 @@ def run(batch: a.PassBatch, book: PassState) -> int:
         if why == a.DONE and i < n:
             why = a.room(batch, book, SPARE * batch.room)
             cells = book.own.panes.cells
-            if batch.panes_grow and cells.tally[0].live > len(cells.window) - PANE_SPARE:
+            if batch.panes_grow and cells.tally[0].live > len(cells.window) - PANES_SPARE:
                 why = a.GROW_MORE
         if why != a.DONE or i == n:
             _add_entries(batch, book, st)
@@ -177,7 +176,7 @@ def run(batch: a.PassBatch, book: PassState) -> int:
             else:
                 return why
             continue
-        full = book.own.panes.tally[0].entries > len(book.own.panes.entries.row) - PANE_SPARE
+        full = book.own.panes.tally[0].entries > len(book.own.panes.entries.row) - PANES_SPARE
         if full or st.entries > len(book.entries.row) - SPARE * batch.room:
             _add_entries(batch, book, st)
         header = _take_row(i, batch, book, st)
@@ -244,7 +243,7 @@ def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Recor
         before, at_most = st.entries, a.NEVER
         keeps = a.keeps_all(book.held)
         if keeps:
-            at_most = len(book.held.kept.next) - KEPT_SPARE - book.held.kept.tally[0].live
+            at_most = len(book.held.kept.next) - SPARE - book.held.kept.tally[0].live
         where = (place, start, end)
         st.entries = _inside(
             header, where, before, book.held.cells, book.entries, batch, st, at_most

@@ -10,7 +10,6 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.columns import DEFAULT_STREAM_CODE, Columns
@@ -67,7 +66,7 @@ class LaneNames(Struct):
 # Which lane each record is of, by its source and stream.
 
 
-_EVENT: Final = int(Kind.EVENT)
+_EVENT: Final = int(r.Kind.EVENT)
 
 
 @kernel
@@ -357,8 +356,7 @@ class LaneTable:
 
     def _used_memories(self, lanes: np.ndarray) -> np.ndarray:
         """Of ``lanes``, as words."""
-        words: np.ndarray = numbers_of(self.memories)[self.tables["memory"][lanes]]
-        return words
+        return np.asarray(numbers_of(self.memories)[self.tables["memory"][lanes]])
 
     def _restore_memories(self, lanes: np.ndarray, words: np.ndarray) -> None:
         """Of ``lanes``; there are no others."""
@@ -454,5 +452,4 @@ def _move_down(lanes: np.ndarray, kept: np.ndarray) -> None:
 def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
     """Whether the last record of each lane is further back than its idle timeout."""
     last = lanes["last_arrival"]
-    silent: np.ndarray = (last > INT_MIN) & (now - last > lanes["idle_timeout"])
-    return silent
+    return np.asarray((last > INT_MIN) & (now - last > lanes["idle_timeout"]))

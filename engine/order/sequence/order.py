@@ -246,8 +246,7 @@ class Sequence(Restorable):
 
     def _own_clocks(self) -> np.ndarray:
         """Of the rows held, which are events: the code of each one's source."""
-        codes: np.ndarray = self._lanes.tables["source"][self._rows["lane"]].astype(np.int32)
-        return codes
+        return np.asarray(self._lanes.tables["source"][self._rows["lane"]], np.int32)
 
     @staticmethod
     def _clock(payload: Columns) -> np.ndarray:

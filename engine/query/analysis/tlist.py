@@ -17,7 +17,6 @@ import numpy as np
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.query import endpoints as o
 from slackwater.engine.query.analysis.pattern import Term
-from slackwater.engine.query.endpoints import relation_named
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, listed
@@ -182,7 +181,7 @@ class Restrictions(QueryReader):
             if left == right:
                 message = f"this relates {literal.left.text} to itself"
                 raise self.refuse(literal.at, message, "a relation is between two steps")
-            for mine, op, other in relation_named(literal.word):
+            for mine, op, other in o.relation_named(literal.word):
                 self._written.append((literal.at, op))
                 one, two = 2 * left + _ENDS.index(mine), 2 * right + _ENDS.index(other)
                 yield from o.edges_of(one, op, two, len(self._written) - 1)

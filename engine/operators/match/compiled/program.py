@@ -13,7 +13,6 @@ from slackwater.engine.core.released import Strings
 from slackwater.engine.core.units import workdays
 from slackwater.engine.operators.match.compiled.tables import Read, aliases_of, chosen, flag
 from slackwater.engine.operators.match.search import machine
-from slackwater.engine.operators.match.search import machine as clocked
 from slackwater.engine.operators.match.search.machine import (
     ABSENT,
     EQUAL,
@@ -309,14 +308,14 @@ class _Writer(Struct):
             first, last = self.step(node.right.alias), self.step(node.left.alias)
             self.table += [node.period.number, first, last, int(node.left.name == "te")]
             self.zone = node.period.zone
-            self.emit(clocked.IN_WORKDAYS, start, ZERO, int(certain), then, other)
+            self.emit(machine.IN_WORKDAYS, start, ZERO, int(certain), then, other)
         elif isinstance(node, InOneWindow):
             start = Operand(INT, len(self.table), machine.CONSTANT)
             events = self.step(node.left.alias), self.step(node.right.alias)
             self.table += [node.size_ns, node.every_ns, *events]
-            self.emit(clocked.ONE_WINDOW, start, ZERO, int(certain), then, other)
+            self.emit(machine.ONE_WINDOW, start, ZERO, int(certain), then, other)
         else:
-            detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)
+            detail = _OUTCOMES[node.op] | (machine.CERTAIN_BIT if certain else 0)
             moved = difference(node.left, node.right)
             if moved is None:
                 self._by_intervals(node, detail, then, other)
@@ -349,9 +348,9 @@ class _Writer(Struct):
             left, right, detail = right, left, _mirrored(detail)
             moved = {time: -factor for time, factor in moved.items()}
         if moved:
-            operation = clocked.NEAR_MIXED if len(kinds) > 1 else _NEAR[left.kind]
+            operation = machine.NEAR_MIXED if len(kinds) > 1 else _NEAR[left.kind]
             self._spread(moved, 2, other)
-            self.emit(operation, left, right, detail | 2 << clocked.PLACE_SHIFT, then, other)
+            self.emit(operation, left, right, detail | 2 << machine.PLACE_SHIFT, then, other)
             return
         detail &= ALL
         if left.kind != TEXT:
@@ -366,7 +365,7 @@ class _Writer(Struct):
     def _spread(self, moved: Coefficients, place: int, other: int) -> None:
         """How far the clocks of some events move a value, to ``place`` of ``work``."""
         events = Operand(INT, self._listed(moved), machine.CONSTANT)
-        self.result(clocked.SPREAD, FLOAT, events, ZERO, place, other)
+        self.result(machine.SPREAD, FLOAT, events, ZERO, place, other)
 
     def _listed(self, moved: Coefficients) -> int:
         """Where ``moved`` begins in ``table``."""
@@ -384,13 +383,13 @@ class _Writer(Struct):
         self.labels += [machine.FALSE] * 2
         moved = dict.fromkeys([(alias, False) for alias in aliases], 1.0)
         events = Operand(INT, self._listed(moved), machine.CONSTANT)
-        self.emit(clocked.NO_ERROR, events, ZERO, 0, exactly, nearly)
+        self.emit(machine.NO_ERROR, events, ZERO, 0, exactly, nearly)
         self.labels[exactly] = len(self.code)
         sides = self.value(node.left, 0, other), self.value(node.right, 1, other)
         self._compare(detail, *sides, then, other, {})
         self.labels[nearly] = len(self.code)
         if self._interval(Arithmetic("-", node.left, node.right), 0, other):
-            self.emit(clocked.COMPARE_INTERVALS, ZERO, ZERO, detail, then, other)
+            self.emit(machine.COMPARE_INTERVALS, ZERO, ZERO, detail, then, other)
         else:
             self.always(False, then, other)
 
@@ -404,7 +403,7 @@ class _Writer(Struct):
             value = self.real(value, depth, other)
             self._spread(moved, depth + 2, other)
             wide = Operand(INT, depth + 2, machine.CONSTANT)
-            self.result(clocked.WIDEN, FLOAT, value, wide, depth, other)
+            self.result(machine.WIDEN, FLOAT, value, wide, depth, other)
             return True
         assert isinstance(node, Arithmetic)
         if not self._interval(node.left, depth, other):
@@ -469,10 +468,10 @@ _OUTCOMES: Final = {
     "<=": LESS | EQUAL, ">": MORE, ">=": MORE | EQUAL,
 }  # fmt: skip
 _COMPARE: Final = {INT: machine.COMPARE_INT, FLOAT: machine.COMPARE_FLOAT}
-_NEAR: Final = {INT: clocked.NEAR_INT, FLOAT: clocked.NEAR_FLOAT}
+_NEAR: Final = {INT: machine.NEAR_INT, FLOAT: machine.NEAR_FLOAT}
 _INTERVALS: Final = {
-    "+": clocked.ADD_INTERVALS, "-": clocked.SUBTRACT_INTERVALS,
-    "*": clocked.MULTIPLY_INTERVALS, "/": clocked.DIVIDE_INTERVALS,
+    "+": machine.ADD_INTERVALS, "-": machine.SUBTRACT_INTERVALS,
+    "*": machine.MULTIPLY_INTERVALS, "/": machine.DIVIDE_INTERVALS,
 }  # fmt: skip
 
 

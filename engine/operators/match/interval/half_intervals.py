@@ -16,7 +16,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Restorable
@@ -256,7 +255,7 @@ def _completed(
     put("te", te)
     off = np.abs(both["ref"][ends] - te - both["ref"][starts] + both["ts"][starts])
     alike = (off == 0) & (both["clock"][ends] == both["clock"][starts])
-    put("unc", np.minimum(both["unc"][ends] + off, UNC_MAX_NS))
+    put("unc", np.minimum(both["unc"][ends] + off, r.UNC_MAX_NS))
     put("epoch", np.where(alike, both["epoch"][ends], NO_EPOCH))
     put(HALF_COLUMN, np.full(len(rows), WHOLE))
     for name in [each for each in columns if each.startswith(ATTR_PREFIX) and each != HALF_COLUMN]:

@@ -11,7 +11,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.barrier.base import Changes, MatcherOutput
 from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.released import Released
@@ -65,7 +64,7 @@ class IseqMatcher(SeqMatcher):
     state_fields = (*SeqMatcher.state_fields, "_announced")
 
     def __init__(
-        self, plan: SeqPlan, settings: PatternSettings | None = None, site: str = DEFAULT_SITE
+        self, plan: SeqPlan, settings: PatternSettings | None = None, site: str = r.DEFAULT_SITE
     ) -> None:
         super().__init__(plan, settings, site)
         self._listens = self.settings.purge == "promises" and self.settings.intervals == IBP
@@ -256,7 +255,7 @@ class TreeMatcher(SeqMatcher):
         self,
         plan: TreePlan,
         settings: PatternSettings | None = None,
-        site: str = DEFAULT_SITE,
+        site: str = r.DEFAULT_SITE,
     ) -> None:
         settings = settings or PatternSettings()
         complete, starts, ends = completed(plan, check_joins(settings.joins))

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
-from msgspec.structs import replace
 
 from slackwater.engine.barrier.base import ReleasedMatches
 from slackwater.engine.core.released import NO_EPOCH
@@ -290,7 +289,7 @@ def no_surer_than(events: np.ndarray, given: ReleasedMatches) -> ReleasedMatches
     sure = given.confirmed & (events == 1).all(axis=1)
     unknown = (given.chance == UNKNOWN) | (events == UNKNOWN).any(axis=1)
     chance = np.where(unknown, UNKNOWN, given.chance * events.prod(axis=1))
-    return replace(given, confirmed=sure, chance=chance)
+    return structs.replace(given, confirmed=sure, chance=chance)
 
 
 def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
