@@ -336,7 +336,7 @@ def measure_many(
     One pass per order, and one over the arrivals for each kind of time that the orders go by.
     """
     for order in orders:
-        parse_order(order, time_unit)  # what is wrong is told before the first pass
+        parse_order(order, time_unit)  # errors come before the first pass
     passes = Passes(log, reading, guards, time_unit, lambda _what: nullcontext(advanced))
     return passes.before("ref"), list(passes.of(orders))
 
