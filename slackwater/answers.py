@@ -25,7 +25,13 @@ from slackwater.engine.hosts.pipeline import (
     with_log_kept,
 )
 from slackwater.engine.hosts.result_files import Answers, StoredEvents
-from slackwater.engine.hosts.warnings import before_pass, check_names, of_streams, unseen_types
+from slackwater.engine.hosts.warnings import (
+    before_pass,
+    check_names,
+    of_declared,
+    of_streams,
+    unseen_types,
+)
 from slackwater.engine.output.ordered import SIDE_OUTPUT
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query import check_attributes
@@ -95,6 +101,7 @@ def order(
     with opened(source, mapping, time_unit) as given:
         options = OrderOptions(order=order, guard=guard, clock=clock)
         settings = options.ordering(given.time_unit, late=late)
+        warn(of_declared(given.log, settings))
         folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
         output = StoredEvents(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))

@@ -65,7 +65,7 @@ from slackwater.engine.hosts.result_files import (
     mixed_kinds,
     write,
 )
-from slackwater.engine.hosts.warnings import before_pass
+from slackwater.engine.hosts.warnings import before_pass, of_declared
 from slackwater.engine.log.input.input_log import files_of, input_kind
 from slackwater.engine.log.input.input_read import InputKind
 from slackwater.engine.log.input.lines import STDIN
@@ -281,7 +281,11 @@ def order(*, source: Input, how: OrderOptions, run: PassOptions) -> None:
     run.page.check()
     settings = how.ordering(unit, late=run.late is not None)
     request = PassRequest(files, (), how.order, None, typed())
-    _run(request, settings, run, host, lambda _: None, lambda _, parts: StoredEvents(parts, unit))
+
+    def before(given: Prepared) -> None:
+        _warn(of_declared(given.log, settings))
+
+    _run(request, settings, run, host, before, lambda _, parts: StoredEvents(parts, unit))
 
 
 def _run(

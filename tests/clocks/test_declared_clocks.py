@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slackwater
+from slackwater.engine.cli.app import run
 
 S = 10**9
 STEP = 15 * S // 2
@@ -173,7 +175,9 @@ def test_a_session_may_meet_one_beyond_another_of_its_clock() -> None:
 
 
 def test_a_clock_that_no_event_has_is_named() -> None:
-    events = {"ts": [1, 2], "type": ["A", "B"], "source": ["door", "badge"], "clock": ["x", None]}
+    events: dict[str, list[Any]] = {
+        "ts": [1, 2], "type": ["A", "B"], "source": ["door", "badge"], "clock": ["x", None]
+    }  # fmt: skip
     text = "EVENT SEQ(A a, B b) WITHIN 3"
     clock = ["bagde=1ns", "x=2ns"]
     with (
@@ -191,3 +195,16 @@ def test_a_clock_that_no_event_has_is_named() -> None:
     ):
         pass
     assert "there is s0" in str(found[0].message)
+    with pytest.warns(slackwater.SlackwaterWarning, match="no event is of clock bagde"):
+        slackwater.order(events, clock=clock).close()
+
+
+@pytest.mark.parametrize("words", [["order"], ["query", "SELECT count(*) WINDOW TUMBLING 5"]])
+def test_the_command_line_names_it_too(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("ts,type,source\n1,A,door\n2,B,door\n")
+    out = str(tmp_path / "out.jsonl")
+    assert run([*words, "--input", str(file), "--clock", "dor=1ns", "--out", out, "--quiet"]) == 0
+    assert "no event is of clock dor, which --clock names" in capfd.readouterr().err
