@@ -41,7 +41,7 @@ def own_cache() -> Path | None:
     """Our folder in the cache directory, made if absent, which only this user can write.
 
     None, and a word on standard error, where it is another's; also where none can be made. What
-    could be kept there is then made anew each time.
+    could be kept there is then made again each time.
     """
     return _own(cache_home() / _FOLDER)
 

@@ -228,7 +228,7 @@ def test_python_warns_as_the_command_line_does(
     name, texts = trace(rows), DOUBTFUL[case]
     assert run(["query", *texts, "--input", name, "--barrier", barrier]) == 0
     lines = capsys.readouterr().err.splitlines()
-    told = [in_python(line[9:]) for line in lines if line.startswith("warning: ")]
+    reported = [in_python(line[9:]) for line in lines if line.startswith("warning: ")]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         slackwater.query(name, texts, barrier=barrier)
@@ -237,8 +237,8 @@ def test_python_warns_as_the_command_line_does(
         for one in caught
         if one.category is slackwater.SlackwaterWarning
     ]
-    assert told
-    assert [line for line in said if "no event is of type" not in line] == told
+    assert reported
+    assert [line for line in said if "no event is of type" not in line] == reported
 
 
 def test_nothing_is_left_in_the_temporary_folder(trace: Any, tmp_path: Path) -> None:
@@ -278,12 +278,12 @@ def test_alerts_are_tables_too(tmp_path: Path) -> None:
     events = {"type": ["A", "C", "B", "A"], "ts": [1, 2, 3, 4], "seq": [0, 1, 2, 3], "k": [1] * 4}
     text = "EVENT SEQ(A a, C c, A b) UNDER CONSTRAINT flow FOR TRACE BY k AS A, C, B, (A | C)"
     with slackwater.query(events, text) as found:
-        told = list(found)
-        assert found.to_arrow().to_pylist() == told
+        reported = list(found)
+        assert found.to_arrow().to_pylist() == reported
         flat = found.to_arrow(flat=True)
         places = [name for name in flat.schema.names if name.endswith(".type")]
         assert places == [f"so_far{place + 1}.type" for place in range(len(places))]
-        most = max(len(alert["so_far"] or []) for alert in told)
+        most = max(len(alert["so_far"] or []) for alert in reported)
         assert len(places) >= most > 0
         found.write(tmp_path / "alerts.csv")
     assert (tmp_path / "alerts.csv").read_text().splitlines()[0].count("so_far") == 4 * len(places)
@@ -345,9 +345,9 @@ def test_every_option_of_an_input_is_a_parameter() -> None:
     assert {in_python(option) for option in options} <= {*given}
 
 
-def test_a_doubt_is_told_of_the_line_that_called() -> None:
+def test_a_doubt_is_reported_of_the_line_that_called() -> None:
     backwards = {"ts": list(range(100, 0, -1)), "seq": list(range(100)), "type": ["A"] * 100}
-    with pytest.warns(slackwater.SlackwaterWarning) as told:
+    with pytest.warns(slackwater.SlackwaterWarning) as reported:
         slackwater.query(backwards, "EVENT SEQ(A a, !B b) WITHIN 5")
-    assert {each.filename for each in told} == {__file__}
-    assert not any("--" in str(each.message) for each in told)
+    assert {each.filename for each in reported} == {__file__}
+    assert not any("--" in str(each.message) for each in reported)

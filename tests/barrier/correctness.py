@@ -29,11 +29,11 @@ def not_in_time(
     given: Changes, lives: Sequence[Life], arrivals: Sequence[int]
 ) -> list[tuple[str, tuple[int, ...], int]]:
     """Immediate output: a result as soon as no negative event that has come filters it out."""
-    told = {(op, rows): at for op, rows, at in given}
+    emitted = {(op, rows): at for op, rows, at in given}
     return [
         ("+", life.rows, arrivals[life.known])
         for life in lives
-        if life.ever and told.get(("+", life.rows)) != arrivals[life.known]
+        if life.ever and emitted.get(("+", life.rows)) != arrivals[life.known]
     ]
 
 

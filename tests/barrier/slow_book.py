@@ -1,4 +1,4 @@
-"""What promises cover, with dictionaries: every type anew after each record (SPEC 4.2)."""
+"""What promises cover, with dictionaries: every type again after each record (SPEC 4.2)."""
 
 from __future__ import annotations
 

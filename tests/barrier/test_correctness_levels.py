@@ -75,7 +75,7 @@ def against(level: str, outcome: Any, made: list[Life], arrivals: list[int]) -> 
 
 
 FIRST_PROMISES = {"dense": True, "asked": QUERIES[0], "cuts": []}
-"""Here one source's first promise came before the others had told of themselves (generator)."""
+"""Here one source's first promise came before the others had shown themselves (generator)."""
 
 
 @pytest.mark.parametrize("barrier", LEVELS)

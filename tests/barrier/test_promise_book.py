@@ -124,7 +124,7 @@ def test_what_is_promised_of_a_type(events: list[Event], pogs: list[Pog], of_a: 
 
 
 def test_who_covers_a_type_is_looked_at_when_an_event_comes_too() -> None:
-    """Until one sends a B, whoever is silent holds B back; the first B says whom to wait for."""
+    """Until one sends a B, who is silent holds B back; the first B says whom to wait for."""
     events: list[Event] = [("A", "silent"), ("A", "s1"), ("B", "s1"), ("B", "late")]
     said: list[Pog] = [(2, None, "s1", 10)]
     steps = PromiseBook(TYPES).steps(*batch(events, said, Strings()), 0)

@@ -71,10 +71,10 @@ def standing(rows: Sequence[Row], texts: Sequence[str]) -> list[list[Row]]:
     for place in [[plan.name for plan in plans].index(name) for name in names]:
         left: Counter[str] = Counter()
         for result in itertools.chain(*(output.results[place] for output in outputs)):
-            told = json.dumps({**result, "op": "+", "at": 0, "known_at": 0})
-            left[told] += 1 if result["op"] == "+" else -1
-            assert left[told] >= 0
-        found.append([json.loads(told) for told in left.elements()])
+            emitted = json.dumps({**result, "op": "+", "at": 0, "known_at": 0})
+            left[emitted] += 1 if result["op"] == "+" else -1
+            assert left[emitted] >= 0
+        found.append([json.loads(emitted) for emitted in left.elements()])
     return found
 
 

@@ -207,8 +207,8 @@ def test_wide_values_are_equal(window: str, emit: str) -> None:
     results += operator.finish(10**6)
     stands: list[tuple[Any, ...]] = []
     for r in results:
-        told = (r["key"]["g"], r["window"]["start"], *r["value"].values())
-        (stands.append if r["op"] == "+" else stands.remove)(told)
+        emitted = (r["key"]["g"], r["window"]["start"], *r["value"].values())
+        (stands.append if r["op"] == "+" else stands.remove)(emitted)
     assert len(stands) == len(theirs) > 10
     for mine, other in zip(sorted(stands), theirs, strict=True):
         assert mine == pytest.approx(other, rel=1e-9, abs=1e-9)

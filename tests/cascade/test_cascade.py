@@ -70,8 +70,8 @@ def test_of_windows_that_clocks_leave_open_nobody_knows_the_probability() -> Non
         "EVENT SEQ(w x, w y) WITHIN 25 RETURN x.ambiguous AS p, y.ambiguous AS q"
     )
     found = net(cascade(text, records)["q2"])
-    told = {(r["certainty"], r["probability"], max(r["value"].values()) > 0) for r in found}
-    assert told == {("uncertain", None, True)}
+    emitted = {(r["certainty"], r["probability"], max(r["value"].values()) > 0) for r in found}
+    assert emitted == {("uncertain", None, True)}
 
 
 def test_missing_events_are_counted_once_in_windows_of_windows() -> None:
@@ -158,7 +158,7 @@ def test_what_may_be_hidden_is_not_kept_for_ever_where_no_clock_errs(clause: str
         (MEANS.replace("STREAM w", "STREAM q2") + "SELECT count(*) WINDOW TUMBLING 1 s", "named"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_with_their_place(text: str, message: str) -> None:
+def test_mistakes_are_reported_with_their_place(text: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         read_statements([text])
     assert message in str(error.value)
@@ -204,10 +204,10 @@ def test_explain_shows_the_cascade() -> None:
         ["EXPLAIN " + MEANS + "EVENT SEQ(w a, w b) WHERE a.v < b.v WITHIN 1 min"]
     )
     assert explained
-    (told,) = cascade_lines(plans)
-    assert "w           reads the log" in told
-    assert "columns ambiguous, certain, k, missing, v" in told
-    assert "q2          reads w" in told
+    (emitted,) = cascade_lines(plans)
+    assert "w           reads the log" in emitted
+    assert "columns ambiguous, certain, k, missing, v" in emitted
+    assert "q2          reads w" in emitted
 
 
 def test_a_site_asks_statements_by_names() -> None:
@@ -231,10 +231,10 @@ def test_the_command_and_python_answer_alike(tmp_path: Path) -> None:
     )
     shared = ["--input", str(trace), "--order", "none", "--time-unit", "ms", "--guard", "off"]
     assert run(["query", text, *shared, "--quiet", "--out", str(out)]) == 0
-    told = [json.loads(line) for line in out.read_text().splitlines()]
+    emitted = [json.loads(line) for line in out.read_text().splitlines()]
     log = slackwater.read(trace, time_unit="ms")
-    assert list(slackwater.query(log, text, order="none", guard="off")) == told
-    assert {result["query"] for result in told} == {"w", "q2"}
+    assert list(slackwater.query(log, text, order="none", guard="off")) == emitted
+    assert {result["query"] for result in emitted} == {"w", "q2"}
 
 
 def test_what_an_alert_does_not_say_is_null_for_the_next_statement() -> None:

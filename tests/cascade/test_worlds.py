@@ -1,7 +1,7 @@
 """Results that may not have happened, at every step: by brute force over the worlds that leave some
 of them out.
 
-A match is certain if it is one in every world, it is told if it is one in some, and its probability
+A match is certain if it is one in every world, emitted if it is one in some, and its probability
 is that of those worlds together.
 """
 
@@ -72,9 +72,9 @@ def answers(text: str, rows: list[Row]) -> list[dict[str, Any]]:
             assert key not in net
             net[key] = result
         else:
-            told = net.pop(key)
+            emitted = net.pop(key)
             same = ("certainty", "probability")
-            assert [told[name] for name in same] == [result[name] for name in same]
+            assert [emitted[name] for name in same] == [result[name] for name in same]
     return [{"key": key, **result} for key, result in net.items()]
 
 
@@ -88,7 +88,7 @@ def crowds(draw: st.DrawFn) -> list[Row]:
 
 def check(name: str, rows: list[Row]) -> None:
     """That the answers over ``rows`` are those of all worlds."""
-    told = {result["key"]: result for result in answers(PATTERNS[name], rows)}
+    emitted = {result["key"]: result for result in answers(PATTERNS[name], rows)}
     unsure = [place for place, row in enumerate(rows) if row[3] != 1]
     in_worlds: dict[str, list[bool]] = {}
     chances: dict[str, float] = {}
@@ -103,9 +103,9 @@ def check(name: str, rows: list[Row]) -> None:
         for result in answers(PATTERNS[name], rest):
             in_worlds.setdefault(result["key"], [False] * len(worlds))[number] = True
             chances[result["key"]] = chances.get(result["key"], 0.0) + weight
-    assert told.keys() == in_worlds.keys()
+    assert emitted.keys() == in_worlds.keys()
     known = not any(math.isnan(row[3]) for row in rows)
-    for key, result in told.items():
+    for key, result in emitted.items():
         sure = all(in_worlds[key])
         assert result["certainty"] == ("confirmed" if sure else "uncertain"), key
         if sure:

@@ -179,11 +179,11 @@ def test_how_sites_mix_and_where_batches_end_has_no_effect(
 ) -> None:
     once = whole[order]
     turned = rewritten(log, tmp_path / "turned.log", SITES[::-1], rows_per_file=200)
-    told = [run(turned, order, tmp_path / "turned")]
+    emitted = [run(turned, order, tmp_path / "turned")]
     monkeypatch.setattr(pipeline, "_ROWS_PER_BATCH", 97)
     monkeypatch.setattr("slackwater.engine.core.frame.FRAMES_AT_ONCE", 5)
-    told.append(run(log, order, tmp_path / "in batches of few frames"))
-    for each in told:
+    emitted.append(run(log, order, tmp_path / "in batches of few frames"))
+    for each in emitted:
         assert (each.results, each.ordered) == (once.results, once.ordered)
         for site in SITES:
             assert each.counters[site]["lanes"] == once.counters[site]["lanes"]
@@ -218,19 +218,19 @@ def test_a_query_gives_the_same_alone_and_among_others(
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_event_is_accounted_for(log: Path, whole: dict[str, PassOutput], order: str) -> None:
-    """No event of a site is told twice, none comes from nowhere, and windows count the released."""
+    """No event of a site comes twice, none comes from nowhere, and windows count the released."""
     arrived: dict[str, Counter[tuple[Any, ...]]] = {site: Counter() for site in SITES}
     for frame in LogReader(log):
         for each in frame.batch.to_pylist():
             if (each.get("kind") or 0) == Kind.EVENT:
                 numbered = (each["source"], each.get("incarnation") or 0, each["seq"], each["ts"])
                 arrived[frame.site][numbered] += 1
-    told = whole[order]
+    emitted = whole[order]
     for site in SITES:
-        mine = [json.loads(line) for line in told.of_site(site).ordered.splitlines()]
+        mine = [json.loads(line) for line in emitted.of_site(site).ordered.splitlines()]
         keys = Counter((e["source"], e.get("incarnation", 0), e["seq"], e["ts"]) for e in mine)
         assert keys <= arrived[site]
-        lanes = told.counters[site]["lanes"]
+        lanes = emitted.counters[site]["lanes"]
         assert sum(lane["arrived"] for lane in lanes) == arrived[site].total()
         dropped = sum(
             lane.get(name, 0)
@@ -247,10 +247,10 @@ def test_every_event_is_accounted_for(log: Path, whole: dict[str, PassOutput], o
         else:
             counts = [
                 each["value"]["count(*)"] * (1 if each["op"] == "+" else -1)
-                for each in map(json.loads, told.of_site(site).results.splitlines())
+                for each in map(json.loads, emitted.of_site(site).results.splitlines())
                 if each["query"] == "count"
             ]
-            lost = told.counters[site]["queries"]["count"]
+            lost = emitted.counters[site]["queries"]["count"]
             assert sum(counts) == len(mine) - sum(lost.values()), lost
 
 

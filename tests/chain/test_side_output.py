@@ -40,8 +40,8 @@ def test_each_has_its_reason_and_how_late_it_was(tmp_path: Path) -> None:
     shared = ["--input", str(trace), "--in-process", "--quiet", "--late", str(side)]
     order = "sequence:timeout=fixed:5"
     assert run(["order", *shared, "--order", order, "--out", str(out)]) == 0
-    told = [json.loads(line) for line in side.read_text().splitlines()]
-    assert told == [
+    emitted = [json.loads(line) for line in side.read_text().splitlines()]
+    assert emitted == [
         {"source": "b", "seq": 0, "type": "X", "ts": 5, "arrival": 40, "ref": 5, "release": 40,
          "reason": "residual", "lateness": 15, "dropped": False},
         {"source": "a", "seq": 1, "ts": 12, "arrival": 45, "ref": 15, "release": 45,
@@ -74,7 +74,7 @@ def test_each_has_its_reason_and_how_late_it_was(tmp_path: Path) -> None:
         ("no/side.jsonl", "there is no folder"),
     ],
 )
-def test_a_place_that_will_not_do_is_told_before_the_work(
+def test_a_place_that_will_not_do_is_reported_before_the_work(
     name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "t.jsonl"
@@ -111,11 +111,11 @@ def test_the_side_output_balances_with_the_counters(
     chosen = ChainSettings(parse_order(order), guards=Guards(30), ordered="full", aside="full")
     chain = Chain(chosen, "main")
     outputs = ([chain.process([frame(records)])] if records else []) + [chain.finish()]
-    told: Counter[str] = Counter()
+    emitted: Counter[str] = Counter()
     dropped = 0
     for output in outputs:
         for released in (*output.late, *output.quarantined):
-            told.update(REASONS[code] for code in released.columns["reason"].tolist())
+            emitted.update(REASONS[code] for code in released.columns["reason"].tolist())
             dropped += int(released.columns["dropped"].sum())
             assert (released.columns["lateness"] >= -1).all()
     lanes = chain.counters()["lanes"]
@@ -123,11 +123,11 @@ def test_the_side_output_balances_with_the_counters(
     def counted(*names: str) -> int:
         return sum(lane.get(name, 0) for lane in lanes for name in names)
 
-    assert told["late"] == counted("late_passed", "late_dropped")
-    assert told["residual"] == counted("residual", "residual_dropped")
-    assert told["future"] == counted("quarantined_future")
-    assert told["jump"] == counted("quarantined_jump")
-    assert told["duplicate"] == counted("duplicate")
+    assert emitted["late"] == counted("late_passed", "late_dropped")
+    assert emitted["residual"] == counted("residual", "residual_dropped")
+    assert emitted["future"] == counted("quarantined_future")
+    assert emitted["jump"] == counted("quarantined_jump")
+    assert emitted["duplicate"] == counted("duplicate")
     gone = (
         "late_dropped", "residual_dropped", "quarantined_future", "quarantined_jump", "duplicate",
     )  # fmt: skip

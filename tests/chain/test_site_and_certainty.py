@@ -160,14 +160,14 @@ def test_certainty_by_the_trace_alone(
     terms = [term.format(c=c) for term in chosen if "n." not in term or "!N" in text]
     where = f" WHERE {' AND '.join(f'({term})' for term in terms)}" if terms else ""
     records: list[dict[str, Any]] = []
-    told: dict[str, list[tuple[int, int, int, int]]] = {}
+    emitted: dict[str, list[tuple[int, int, int, int]]] = {}
     for number, syncs in enumerate(clocks):
         for place, (delay, offset, rate) in enumerate(syncs):
             start = 15 * place
             stated = {} if rate is None else {"skew_error_ppb": rate}
             records.append({"kind": "sync", "source": f"s{number}", "offset": offset,
                             "delay": delay, "ts": start, **stated})  # fmt: skip
-            rows = told.setdefault(f"s{number}", [])
+            rows = emitted.setdefault(f"s{number}", [])
             rows.append((start, offset, (delay + 1) // 2, rate or 0))
     records += [
         {"type": kind, "source": f"s{source}", "ts": ts, "te": ts + long, "attrs": {"row": row}}
@@ -184,7 +184,7 @@ def test_certainty_by_the_trace_alone(
     again = framed(records, folder, cuts)
     assert net(results(again, asked, order="none:time=hold", certainty=rule)) == found
     t_a = max((syncs[-1][0] for syncs in clocks if syncs), default=0)
-    for moved in assignments(drawn, told, rule, t_a):
+    for moved in assignments(drawn, emitted, rule, t_a):
         true = {tuple(row for _, row in match) for match in brute_matches(asked, moved)}
         assert true <= found.keys()
         assert true >= {rows for rows, certainty in found.items() if certainty == "confirmed"}
@@ -202,7 +202,7 @@ def net(found: list[dict[str, Any]]) -> dict[tuple[int, ...], str]:
     return standing
 
 
-def assignments(drawn: Any, told: Any, rule: str, t_a: int) -> Any:
+def assignments(drawn: Any, emitted: Any, rule: str, t_a: int) -> Any:
     """Events moved by errors; those of one clock by one, which is possible for each of them."""
     clock_of: list[Any] = []
     at: list[tuple[int, int]] = []
@@ -210,7 +210,7 @@ def assignments(drawn: Any, told: Any, rule: str, t_a: int) -> Any:
     for row, (_, ts, source, long) in enumerate(drawn):
         offset, unc, clock = 0, 0, ("row", row)
         end = ts + long  # both ends of an interval are read by the offset at its end
-        for place, (start, by, half, rate) in enumerate(told.get(f"s{source}", ())):
+        for place, (start, by, half, rate) in enumerate(emitted.get(f"s{source}", ())):
             if place == 0 or end >= start:
                 offset, clock = by, (f"s{source}", place)
                 unc = half + abs(end - start) * rate // S

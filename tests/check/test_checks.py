@@ -51,7 +51,7 @@ OF_WINDOWS = " CHECK few (n < 3) CHECK steady (past_count(9) < 2) HOLD 4"
 UP = "; CREATE STREAM up AS EVENT SEQ(w a, w b) WHERE a.id = b.id AND b.t > a.t WITHIN 12"
 OF_UP = (
     " HISTORY BY a.id CHECK flapping (past_count(6) < 2) HOLD 3 "
-    "CHECK told (past_count(w, 9) > 1) HOLD 2 DROP CHECK low (b.t < 9)"
+    "CHECK often (past_count(w, 9) > 1) HOLD 2 DROP CHECK low (b.t < 9)"
 )
 
 
@@ -120,7 +120,7 @@ RULES = {
     ],
     "up": [
         Rule("flapping", flapping, 3),
-        Rule("told", lambda _, look: (look("past_count", "w", 9) or 0) > 1, 2, drop=True),
+        Rule("often", lambda _, look: (look("past_count", "w", 9) or 0) > 1, 2, drop=True),
         Rule("low", lambda one, _: one["events"][1]["attrs"]["t"] < 9),
     ],
 }  # fmt: skip

@@ -76,7 +76,7 @@ LINES: dict[str, tuple[bytes, *tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_a_bad_line_is_told_by_file_and_line(case: str, here: Path, cli: Any) -> None:
+def test_a_bad_line_is_reported_by_file_and_line(case: str, here: Path, cli: Any) -> None:
     line, said = LINES[case][0], LINES[case][1:]
     (here / "t.jsonl").write_bytes(GOOD + line + b"\n" + GOOD)
     refused(cli("order", "--input", "t.jsonl", "--out", "o.parquet", "--in-process"),
@@ -137,7 +137,7 @@ FILES: dict[str, tuple[str, bytes | None, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_a_bad_file_is_told_by_name(case: str, here: Path, cli: Any) -> None:
+def test_a_bad_file_is_reported_by_name(case: str, here: Path, cli: Any) -> None:
     name, content, said = FILES[case]
     path = here / name
     path.parent.mkdir(exist_ok=True)
@@ -194,7 +194,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order[:40])
-def test_a_wrong_order_is_told(order: str, here: Path, cli: Any) -> None:
+def test_a_wrong_order_is_reported(order: str, here: Path, cli: Any) -> None:
     (here / "t.jsonl").write_bytes(GOOD)
     given_ = ("--input", "t.jsonl", "--order", order, "--out", "o.jsonl", "--in-process")
     refused(cli("order", *given_), f"order '{order}': ", ORDERS[order])
@@ -226,7 +226,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", OPTIONS)
-def test_a_wrong_option_is_told(case: str, here: Path, cli: Any) -> None:
+def test_a_wrong_option_is_reported(case: str, here: Path, cli: Any) -> None:
     arguments, said = OPTIONS[case]
     (here / "t.jsonl").write_bytes(GOOD)
     (here / "d.parquet").mkdir()
@@ -249,7 +249,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("text", QUERIES, ids=lambda text: text[:40])
-def test_a_wrong_query_is_told(text: str, here: Path, cli: Any) -> None:
+def test_a_wrong_query_is_reported(text: str, here: Path, cli: Any) -> None:
     (here / "t.jsonl").write_bytes(GOOD)
     (here / "latin.txt").write_bytes(b"EVENT SEQ(\xc4 a) WITHIN 5")
     (here / "two.txt").write_bytes(b"EVENT SEQ(A a,\n  B b)  WHERE  c.v = 1")
@@ -265,7 +265,7 @@ def test_a_wrong_query_is_told(text: str, here: Path, cli: Any) -> None:
         ("--barrier", "barrier 'x' "),
     ],
 )
-def test_a_wrong_rule_is_told(option: str, said: str, here: Path, cli: Any) -> None:
+def test_a_wrong_rule_is_reported(option: str, said: str, here: Path, cli: Any) -> None:
     (here / "t.jsonl").write_bytes(GOOD)
     given_ = ("--input", "t.jsonl", "--out", "o.jsonl", "--in-process")
     refused(cli("query", SEQ, *given_, option, "x"), said)
@@ -283,7 +283,7 @@ def test_a_wrong_rule_is_told(option: str, said: str, here: Path, cli: Any) -> N
         ),
     ],
 )
-def test_a_wrong_command_is_told(arguments: tuple[str, ...], said: str, cli: Any) -> None:
+def test_a_wrong_command_is_reported(arguments: tuple[str, ...], said: str, cli: Any) -> None:
     refused(cli(*arguments), said)
 
 
@@ -335,7 +335,7 @@ def test_a_server_without_java_says_who_else_may_answer(
     assert not (here / "site.log").exists()
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(
+def test_a_full_disk_is_reported_and_leaves_nothing(
     here: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "t.jsonl").write_bytes(GOOD)

@@ -140,11 +140,11 @@ def test_an_arrival_log_and_a_csv_give_the_same(cli: Any, trace: Any) -> None:
         cli("compare", "--input", given, *TWO, "--json", *more).out
         for given, more in ((name, ()), ("log", ()), ("t.csv", ("--map", "source=device")))
     ]
-    told = []
+    reported = []
     for text in found:
         orders = json.loads(text)["orders"]
-        told.append([(each["in_place"], each["hold_ns"], each["arrived"]) for each in orders])
-    assert told[0] == told[1] == told[2]
+        reported.append([(each["in_place"], each["hold_ns"], each["arrived"]) for each in orders])
+    assert reported[0] == reported[1] == reported[2]
 
 
 def test_without_arrivals_holds_are_counted_in_lines(cli: Any, trace: Any) -> None:

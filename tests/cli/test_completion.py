@@ -26,12 +26,12 @@ class Terminal:
         script = folder / "completion.bash"
         tool = Path(sys.executable).parent
         path = f"{tool}{os.pathsep}{os.environ['PATH']}"
-        told = subprocess.run(
+        reported = subprocess.run(
             # For the shell that it is called by, whatever this test was called by.
             ["bash", "-c", "slackwater --show-completion; exit $?"],
             check=True, capture_output=True, text=True, env=os.environ | {"PATH": path},
         )  # fmt: skip
-        script.write_text(told.stdout)
+        script.write_text(reported.stdout)
         settings = {"PATH": path, "PS1": READY, "TERM": "dumb", "HOME": str(folder)}
         try:
             child, self._screen = pty.fork()

@@ -149,7 +149,7 @@ def _known() -> set[str]:
 
 
 def texts(path: Path) -> Iterator[str]:
-    """The strings of a module, without its docstrings: what a person may be told."""
+    """The strings of a module, without its docstrings: what a person may be reported."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docs = {
         id(node.body[0].value)

@@ -39,7 +39,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_recording_without_numbers_is_told_the_order_that_fits(
+def test_a_recording_without_numbers_gets_the_order_that_fits(
     cli: Any, trace: Any, command: str
 ) -> None:
     given = trace(*delayed(numbers=False))
@@ -62,12 +62,12 @@ def test_a_recording_with_numbers_is_not_warned_of(cli: Any, trace: Any, command
 
 
 def test_compare_says_why_no_sequence_suits(cli: Any, trace: Any) -> None:
-    told = "events lie before one of their source with a smaller number"
+    reported = "events lie before one of their source with a smaller number"
     ran = cli("compare", "--input", trace(*delayed(numbers=False)), "--time-unit", "ms", "--quiet")
     assert "Recommended: kslack:" in ran.out
-    assert told in ran.out
+    assert reported in ran.out
     ran = cli("compare", "--input", trace(*delayed(numbers=True)), "--time-unit", "ms", "--quiet")
-    assert told not in ran.out
+    assert reported not in ran.out
 
 
 PAIRS = "EVENT SEQ(A a, !C c, B b) WITHIN 9 ns"
@@ -234,6 +234,6 @@ def test_attributes_that_come_later_are_found(log: Path, name: str, returned: st
     check_plans(log, [query(text, name="q")])
 
 
-def test_an_attribute_that_never_comes_is_told_with_those_there_are(log: Path) -> None:
+def test_an_attribute_that_never_comes_is_reported_with_those_there_are(log: Path) -> None:
     with pytest.raises(UserError, match=r"no event has an attribute 'tug'(.|\n)*late(.|\n)*tag"):
         check_plans(log, [query("EVENT SEQ(A a, B b) WHERE a.tug = b.tug WITHIN 5 s", name="q")])

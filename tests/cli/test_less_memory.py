@@ -1,4 +1,4 @@
-"""Fewer bytes in memory by ``query --spill``; memory that does not suffice is told."""
+"""Fewer bytes in memory by ``query --spill``; memory that does not suffice is reported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_less_than_within_in_memory(cli: Any, trace: Any, here: Path) -> None:
         ("full/x.txt", QUERY, "is a file; give --spill a folder"),
     ],
 )
-def test_what_cannot_be_is_told(
+def test_what_cannot_be_is_reported(
     text: str, query: str, said: str, cli: Any, trace: Any, here: Path
 ) -> None:
     (here / "full").mkdir()

@@ -1,4 +1,4 @@
-"""What the operating system refuses is told with the place that was asked for, and a remedy."""
+"""What the operating system refuses is reported with the place that was asked for, and a remedy."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_a_simulation_on_a_full_disk_names_its_folder(
     assert not list(here.rglob("*.*"))
 
 
-def test_a_file_that_cannot_take_its_name_is_told_by_that(tmp_path: Path) -> None:
+def test_a_file_that_cannot_take_its_name_is_reported_by_that(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     with pytest.raises(IsADirectoryError) as raised, whole_file(tmp_path / "taken"):
         pass
     assert raised.value.filename == raised.value.filename2 == str(tmp_path / "taken")
 
 
-def test_a_file_of_an_outbox_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_file_of_an_outbox_is_reported_by_its_name(tmp_path: Path) -> None:
     files = DiskFiles(tmp_path)
     (tmp_path / "taken").mkdir()
     with pytest.raises(IsADirectoryError) as raised:
@@ -85,7 +85,7 @@ def test_other_files_keep_their_names(tmp_path: Path) -> None:
     (errno.ENOSPC, "TMPDIR"), (errno.EDQUOT, "TMPDIR"), (errno.EMFILE, "ulimit -n"),
     (errno.EIO, "dmesg"), (errno.ENOMEM, "end other programs"), (errno.EFBIG, "ulimit -f"),
 ])  # fmt: skip
-def test_what_a_machine_lacks_is_told_with_a_remedy(code: int, remedy: str) -> None:
+def test_what_a_machine_lacks_is_reported_with_a_remedy(code: int, remedy: str) -> None:
     said, exit_code = refused(OSError(code, os.strerror(code)), "query")
     assert said.startswith(f"query: {os.strerror(code)}; ")
     assert remedy in said

@@ -133,7 +133,7 @@ def test_all_is_one_page_that_needs_no_network(cli: Run, here: Any) -> None:
     failed = sum(not claim["holds"] for claim in claims)
     assert shown.count("✗ fails") == 2 * failed, "in the verdict, and in its section"
     again = cli("paper", "r19/table-5.13", "--scale", "0.002", "--out", "page")
-    assert again.code == 0, "a page of ours may be made anew"
+    assert again.code == 0, "a page of ours may be made again"
 
 
 def test_a_figure_of_l09_is_a_function_of_the_seed(cli: Run) -> None:
@@ -233,11 +233,11 @@ def test_all_papers_are_one_page_of_claims_that_leads_to_their_pages(cli: Run, h
     choices = of_paper.partition('<section id="choices">')[2].partition("</section>")[0]
     assert choices.count("a rate") == 1, "which verdicts rest on a choice of ours"
     data = json.loads((here / "out" / "papers" / "papers.json").read_text("utf-8"))
-    told = [(each["of"], each["claim"]["holds"]) for each in data["papers"]["x"]["claims"]]
-    assert told == [("figure-1.1", True), ("figure-2.1", False)]
+    reported = [(each["of"], each["claim"]["holds"]) for each in data["papers"]["x"]["claims"]]
+    assert reported == [("figure-1.1", True), ("figure-2.1", False)]
     left = data["papers"]["x"]["not_judged"]
     assert left == [{"of": "figure-1.1", "text": "near", "why": "noise"}]
-    assert cli("paper", "--all", "--scale", "0.5").code == 0, "made anew in its own folder"
+    assert cli("paper", "--all", "--scale", "0.5").code == 0, "made again in its own folder"
     (here / "out" / "papers" / "mine.txt").write_text("keep")
     refused = cli("paper", "--all")
     assert refused.code == 2

@@ -66,7 +66,7 @@ def test_an_order_before_the_query_promises(cli: Any, trace: Any) -> None:
     assert changes(cli("query", QUERY, *given, "--barrier", "punctuation")) == [("+", 7)]
 
 
-def test_broken_promises_are_told(cli: Any, trace: Any) -> None:
+def test_broken_promises_are_reported(cli: Any, trace: Any) -> None:
     given = ("--input", trace(*records(LI + " c9")), "--order", "none", "--in-process")
     ran = cli("query", QUERY, *given, "--barrier", "bounded:6")
     assert "q1: promises broken: 1 events" in ran.err
@@ -78,7 +78,7 @@ def test_broken_promises_are_told(cli: Any, trace: Any) -> None:
     [("x", "barrier 'x' is unknown; use immediate"), ("bounded", "needs its K"),
      ("hold:1 parsec", "unknown time unit"), ("immediate,sorted", "there is only ordered")],
 )  # fmt: skip
-def test_a_wrong_barrier_is_told(barrier: str, said: str, cli: Any, trace: Any) -> None:
+def test_a_wrong_barrier_is_reported(barrier: str, said: str, cli: Any, trace: Any) -> None:
     ran = cli("query", QUERY, "--input", trace(*records(LI)), "--barrier", barrier, *QUIET)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

@@ -136,11 +136,11 @@ def test_answers_are_the_same_in_every_format(
         ran = cli(*command, "--input", trace(*given), "--out", str(out), "--quiet")
         assert (ran.code, ran.err) == (0, "")
         made[suffix] = out
-    told = [bare(line) for line in lines(made[".jsonl"])]
-    assert bool(told) == (name != "nothing")
-    ordered = sorted(told, key=lambda line: line["site"])
+    reported = [bare(line) for line in lines(made[".jsonl"])]
+    assert bool(reported) == (name != "nothing")
+    ordered = sorted(reported, key=lambda line: line["site"])
     assert sorted_as(pq.read_table(made[".parquet"]).to_pylist(), ordered) == ordered
-    found = [nested(row) for row in read_csv(made[".csv"])] if told else []
+    found = [nested(row) for row in read_csv(made[".csv"])] if reported else []
     assert sorted_as(found, ordered) == ordered
 
 
@@ -181,10 +181,10 @@ def test_the_ordered_stream_is_the_same_in_every_format(
     suffix: str, cli: Any, trace: Any, tmp_path: Path
 ) -> None:
     command = ("order", "--order", "kslack:1ms", "--time-unit", "ns")
-    told = lines(answers(cli, trace, tmp_path, ".jsonl", *command))
+    reported = lines(answers(cli, trace, tmp_path, ".jsonl", *command))
     out = answers(cli, trace, tmp_path, suffix, *command)
     rows = pq.read_table(out).to_pylist() if suffix == ".parquet" else read_csv(out)
-    assert [record(row) for row in rows] == told
+    assert [record(row) for row in rows] == reported
     assert {row["late"] for row in rows} == {False, True}
 
 

@@ -204,10 +204,10 @@ def test_rows_are_the_ordered_stream_however_it_is_cut(
         [result for output in outputs for result in output.results[place]] for place in (0, 1)
     )
     assert [r["op"] for r in (*few, *all_of)] == ["+"] * (len(few) + len(all_of))
-    told = [
+    reported = [
         (e["attrs"]["v"], e["ref"], e["late"], e["stream"]) for r in all_of for e in r["events"]
     ]  # fmt: skip
-    assert told == stream
+    assert reported == stream
     assert [r["value"]["v"] for r in few] == [
         v for v, _, _, name in stream if name == "a" and v >= 3
     ]  # fmt: skip

@@ -148,7 +148,7 @@ def test_passes_that_name_a_barrier_answer_the_queries_too(
         (("--resume", "--set", "duration=1s"), "r: was made with --set duration=100ms; resume"),
     ],
 )
-def test_what_is_wrong_is_told_before_an_earlier_run_is_touched(
+def test_what_is_wrong_is_reported_before_an_earlier_run_is_touched(
     folder: Path, arguments: tuple[str, ...], said: str, cli: Any
 ) -> None:
     again = () if "--resume" in arguments else ("--overwrite",)

@@ -66,16 +66,16 @@ def ran(command: str, streams: str, place: Path) -> tuple[int, str, str]:
     ("streams", "said"),
     [(">&-", "is closed"), (">/dev/full", "No space left on device")],
 )
-def test_output_that_cannot_be_written_is_a_failure_that_is_told(
+def test_output_that_cannot_be_written_is_a_failure_that_is_reported(
     place: Path, command: str, streams: str, said: str
 ) -> None:
-    code, _, told = ran(command, streams, place)
+    code, _, reported = ran(command, streams, place)
     assert code == 1
     program = "slackwater" if command is ORDER else "slackwater agent"
     whole = f"{program}: standard output: {said}; send it to a file on a disk with space"
-    assert whole in told.splitlines()
-    assert "Traceback" not in told
-    assert "Exception ignored" not in told
+    assert whole in reported.splitlines()
+    assert "Traceback" not in reported
+    assert "Exception ignored" not in reported
 
 
 @pytest.mark.parametrize(("command", "code"), [(ORDER, 0), (CHECK, 0), (f"{ORDER} --x", 2)])
@@ -89,8 +89,8 @@ def test_the_package_runs_as_the_command_does(place: Path, command: str, code: i
 
 @pytest.mark.parametrize("command", [ORDER, AGENT])
 def test_without_standard_error_the_answer_is_the_same(place: Path, command: str) -> None:
-    code, answer, told = ran(command, "2>&-", place)
-    assert (code, told) == (0, "")
+    code, answer, reported = ran(command, "2>&-", place)
+    assert (code, reported) == (0, "")
     assert answer.count("\n") == 2
     assert ran(f"{command.split(maxsplit=1)[0]} --nonsense", "2>&-", place)[0] == 2
 
@@ -104,9 +104,9 @@ def test_what_is_said_to_a_closed_stream_goes_into_no_file(place: Path) -> None:
 
 
 def test_no_standard_input_is_an_empty_one(place: Path) -> None:
-    code, _, told = ran(ORDER.replace("trace.jsonl", "-"), "<&-", place)
+    code, _, reported = ran(ORDER.replace("trace.jsonl", "-"), "<&-", place)
     assert code == 2
-    assert "<stdin>:1: the file is empty" in told
+    assert "<stdin>:1: the file is empty" in reported
 
 
 @pytest.mark.parametrize("command", [ORDER, AGENT])

@@ -106,7 +106,7 @@ def test_a_report_that_comes_once_more_behind_a_newer_one_changes_nothing() -> N
 
 
 def test_clock_05_events_of_one_clock_keep_its_order_though_a_sync_comes_between() -> None:
-    """Or they are uncertain; told the one or the other way round they are at least found."""
+    """Or they are uncertain; emitted the one or the other way round they are at least found."""
     for first, last, offset in ((21, 19, 4), (19, 21, -4), (19, 21, 4), (21, 19, -4)):
         trace = [
             event("p", "A", first, arrival=30), sync("p", 35, offset, arrival=39),

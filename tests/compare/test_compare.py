@@ -83,7 +83,7 @@ def test_an_order_with_a_much_shorter_mean_is_named() -> None:
     assert found.reason.endswith("take b: 3 ms on average instead of 9 ms.")
 
 
-def test_what_an_order_without_numbers_does_not_see_is_told() -> None:
+def test_what_an_order_without_numbers_does_not_see_is_reported() -> None:
     sees = dataclasses.replace(measures("sequence", 1000, 50), missing=7, duplicates=0)
     blind = measures("kslack:1s", 1000, 10)
     found = choose([blind, sees], 0.999)
@@ -97,7 +97,7 @@ def test_what_an_order_without_numbers_does_not_see_is_told() -> None:
     assert "numbers" not in choose([sees], 0.999).reason
 
 
-def test_numbers_that_do_not_follow_time_are_told() -> None:
+def test_numbers_that_do_not_follow_time_are_reported() -> None:
     counted = dataclasses.replace(
         measures("sequence", 700, 10), missing=0, backwards=300, backwards_ns=2_300 * MS
     )
@@ -190,7 +190,7 @@ def test_a_sweep_is_spread_evenly_over_the_logarithm() -> None:
         ("kslack:1s..2s,late=no", "late=no"),
     ],
 )
-def test_a_bad_sweep_is_told(text: str, says: str) -> None:
+def test_a_bad_sweep_is_reported(text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         read_sweep(text)
 
@@ -248,7 +248,7 @@ def test_clocks_left_out_are_compared_among_themselves_only(make_log: MakeLog) -
         ({"reading": Reading(truth="nope")}, "no attribute 'nope'"),
     ],
 )
-def test_bad_input_is_told(make_log: MakeLog, arguments: dict[str, Any], says: str) -> None:
+def test_bad_input_is_reported(make_log: MakeLog, arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
         compare(some_log(make_log), **arguments)
 

@@ -87,7 +87,7 @@ def _phones(seed: int, seconds: int = 600) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: record["arrival"])
 
 
-def test_sessions_of_phones_are_told_the_patient_sequence_not_a_long_slack(
+def test_sessions_of_phones_get_the_patient_sequence_not_a_long_slack(
     make_log: MakeLog,
 ) -> None:
     found = compare(make_log(_phones(3)), complete=0.9995)

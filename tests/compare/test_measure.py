@@ -128,7 +128,7 @@ def test_truth_and_departure_are_read_from_attributes(make_log: MakeLog) -> None
         ([{"true": 1.5}, {"true": 2.5}], "'true' is of type float"),
     ],
 )
-def test_a_truth_that_events_lack_is_told(
+def test_a_truth_that_events_lack_is_reported(
     make_log: MakeLog, attrs: list[dict[str, Any]], says: str
 ) -> None:
     records = [{"ts": row, "arrival": row, "attrs": each} for row, each in enumerate(attrs)]
@@ -136,7 +136,7 @@ def test_a_truth_that_events_lack_is_told(
         measure(make_log(records), "kslack:1", Reading(truth="true"))
 
 
-def test_a_log_without_events_is_told(make_log: MakeLog) -> None:
+def test_a_log_without_events_is_reported(make_log: MakeLog) -> None:
     with pytest.raises(UserError, match="holds no events"):
         measure(make_log([{"kind": "tick", "arrival": 5}]), "none")
 

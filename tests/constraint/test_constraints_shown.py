@@ -15,10 +15,10 @@ from slackwater.engine.query.automata import excluded
 from slackwater.engine.query.language.statements import definitions, expanded
 from slackwater.engine.query.monitor_plan import MonitorPlan
 
-# ---- what no trace has is told beforehand, with carets
+# ---- what no trace has is emitted beforehand, with carets
 
 
-def told(pattern: str, expression: str) -> list[str]:
+def emitted(pattern: str, expression: str) -> list[str]:
     plan = query(f"EVENT {pattern} UNDER CONSTRAINT c FOR TRACE BY id AS {expression}")
     assert isinstance(plan, MonitorPlan)
     return excluded(plan)
@@ -43,8 +43,10 @@ def under(text: str) -> str:
         ("SEQ(B b, A a)", "A, B", "UNDER CONSTRAINT c", "no trace that keeps to constraint 'c'"),
     ],
 )
-def test_each_is_told_with_its_place(pattern: str, expression: str, place: str, said: str) -> None:
-    [found] = told(pattern, expression)
+def test_each_is_reported_with_its_place(
+    pattern: str, expression: str, place: str, said: str
+) -> None:
+    [found] = emitted(pattern, expression)
     assert under(found).strip('"') == place
     assert said in found
 
@@ -59,10 +61,10 @@ def test_each_is_told_with_its_place(pattern: str, expression: str, place: str, 
     ],
 )
 def test_what_a_trace_may_have_is_not(pattern: str, expression: str) -> None:
-    assert told(pattern, expression) == []
+    assert emitted(pattern, expression) == []
 
 
-def test_it_is_no_error_and_told_by_command_python_and_explain(
+def test_it_is_no_error_and_reported_by_command_python_and_explain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A trace that breaks the constraint is watched for the match: here it comes."""
@@ -113,13 +115,13 @@ def test_a_query_that_names_a_constraint_is_one_that_has_it() -> None:
         ("CONSTRAINT a FOR TRACE BY x AS A WITHIN 5 s", "f:1: one constraint"),
     ],
 )
-def test_a_mistake_in_a_file_is_told_with_its_line(text: str, message: str) -> None:
+def test_a_mistake_in_a_file_is_reported_with_its_line(text: str, message: str) -> None:
     with pytest.raises(UserError) as refused:
         definitions(text, "f")
     assert message in str(refused.value)
 
 
-def test_an_unknown_name_is_told_with_its_place() -> None:
+def test_an_unknown_name_is_reported_with_its_place() -> None:
     with pytest.raises(UserError, match="did you mean 'flow'") as refused:
         expanded("EVENT SEQ(A a, B b) UNDER CONSTRAINT flaw", definitions(FILE, "f"))
     assert "^^^^" in str(refused.value)

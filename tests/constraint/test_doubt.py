@@ -179,7 +179,7 @@ def worlds(result: dict[str, Any], events: Sequence[Event], seq: Seq, expression
     found = set()
     for order in orders(seen):
         last = max(place for place, event in enumerate(order) if id(event) in known)
-        found.add(names[result["alert"]] in told(order[: last + 1], seq, expression, letters))
+        found.add(names[result["alert"]] in emitted(order[: last + 1], seq, expression, letters))
     return found
 
 
@@ -195,7 +195,7 @@ def standing(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return rest
 
 
-def told(order: Sequence[Event], seq: Seq, expression: str, letters: str) -> set[str]:
+def emitted(order: Sequence[Event], seq: Seq, expression: str, letters: str) -> set[str]:
     """What is known after the events in this order; behind the end of a trace another begins."""
     rest, begun = flow(expression), FIRST
     for event in order:
@@ -287,7 +287,7 @@ def test_query_05_what_is_confirmed_holds_however_clocks_count_a_timeout(
             for errors in itertools.product(*(range(-e.unc, e.unc + 1) for e in seen)):
                 times = [(e.ref + d, k) for k, (e, d) in enumerate(zip(seen, errors, strict=True))]
                 until = [time for time in times if time <= max(times[:known])]
-                assert name[result["alert"]] in told(timed_out(until, seen, 5), seq, expression,
+                assert name[result["alert"]] in emitted(timed_out(until, seen, 5), seq, expression,
                                                      letters)  # fmt: skip
 
 

@@ -85,7 +85,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=40)
 @given(EVENTS, st.sampled_from(SEQS), st.sampled_from(FLOWS), st.lists(st.integers(0, 40)))
-def test_every_trace_is_told_of_as_by_definition_however_it_is_cut(
+def test_every_trace_is_emitted_as_by_definition_however_it_is_cut(
     events: list[Event], seq: Seq, expression: str, cuts: list[int]
 ) -> None:
     events = [replace(event, ref=10 * row) for row, event in enumerate(events)]

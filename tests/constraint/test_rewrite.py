@@ -42,7 +42,7 @@ def as_released(events: Sequence[Event]) -> list[Event]:
 
 
 def net(results: Sequence[dict[str, Any]]) -> Counter[str]:
-    """What is told and not taken back; nothing is taken back that was not told."""
+    """What is emitted and not taken back; nothing is taken back that was not emitted."""
     left: Counter[str] = Counter()
     changed = set()
     for result in results:
@@ -50,7 +50,7 @@ def net(results: Sequence[dict[str, Any]]) -> Counter[str]:
         left[json.dumps(content)] += 1 if result["op"] == "+" else -1
         changed.add((result["at"], json.dumps(content)))
         assert min(left.values()) >= 0
-    assert len(changed) == len(results), "what is told again is not taken back first"
+    assert len(changed) == len(results), "what is emitted again is not retracted first"
     return +left
 
 
@@ -112,8 +112,8 @@ def test_a_late_event_takes_back_what_it_changes_alone() -> None:
         Event("C", 40, attrs={"id": 1}),
     ])  # fmt: skip
     found = run(lambda: MonitorOperator(plan, "main", MonitorSettings(100)), events)
-    told = [(r["at"], r["op"], r["alert"], r["seq"], len(r["so_far"])) for r in found]
-    assert told == [
+    emitted = [(r["at"], r["op"], r["alert"], r["seq"], len(r["so_far"])) for r in found]
+    assert emitted == [
         (1, "+", "cleared", 1, 1),
         (2, "-", "cleared", 1, 1),  # B came between A and C
         (2, "+", "alert", 2, 2),
@@ -160,8 +160,8 @@ def test_a_trace_of_which_nothing_came_in_time_is_over(horizon: int | None) -> N
         Event("B", 60, seq=4, attrs={"id": 1}), Event("A", 111, seq=5, attrs={"id": 9}),
     ]  # fmt: skip
     found = run(lambda: MonitorOperator(plan, "main", MonitorSettings(horizon)), events)
-    told = [(r["at"], r["alert"], r["trace"], r["type"], r["ts"]) for r in found]
-    assert told == [
+    emitted = [(r["at"], r["alert"], r["trace"], r["type"], r["ts"]) for r in found]
+    assert emitted == [
         (2, "alert", "2", "B", 20),
         (3, "cleared", "1", None, 50),  # the clock passed 50 with the event of trace 3
         (4, "violation", "1", "B", 60),

@@ -29,7 +29,7 @@ def plan_of(pattern: str, constraint: str) -> MonitorPlan:
     return found
 
 
-def told(automata: Automata, trace: list[str]) -> list[str]:
+def emitted(automata: Automata, trace: list[str]) -> list[str]:
     """The verdict beforehand and after each event; ``broken`` once the constraint is."""
     both, state = automata.encoded, START
     found = [NAMES[both.static]]
@@ -50,7 +50,7 @@ def told(automata: Automata, trace: list[str]) -> list[str]:
     ],
 )
 def test_examples_3_1_to_3_3_and_3_5(trace: str, expected: list[str]) -> None:
-    assert told(automata_of(plan_of(EXP2, EXP1)), list(trace)) == expected
+    assert emitted(automata_of(plan_of(EXP2, EXP1)), list(trace)) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_examples_3_1_to_3_3_and_3_5(trace: str, expected: list[str]) -> None:
     [("SEQ(A a, K k, C c)", "satisfiable"), ("SEQ(A a, K k, D d)", "unsatisfiable")],
 )
 def test_example_3_4_before_any_event(pattern: str, expected: str) -> None:
-    assert told(automata_of(plan_of(pattern, EXP1)), []) == [expected]
+    assert emitted(automata_of(plan_of(pattern, EXP1)), []) == [expected]
 
 
 def test_example_3_6_states_are_merged_within_a_state_of_the_constraint_alone() -> None:
@@ -66,9 +66,9 @@ def test_example_3_6_states_are_merged_within_a_state_of_the_constraint_alone() 
     automata = automata_of(
         plan_of("SEQ(OR(P p, Q q), A a, B b)", "(P, A, B) | (Q*, B) | (R*, A) | (Q, A, B)")
     )
-    assert told(automata, ["P"])[-1] == "satisfiable"
-    assert told(automata, ["Q"])[-1] == "open"
-    assert told(automata, ["Q", "A"])[-1] == "satisfiable"
+    assert emitted(automata, ["P"])[-1] == "satisfiable"
+    assert emitted(automata, ["Q"])[-1] == "open"
+    assert emitted(automata, ["Q", "A"])[-1] == "satisfiable"
     both = automata.encoded
     for state, row in enumerate(both.table):
         if not both.broken[state]:
@@ -80,16 +80,16 @@ def test_example_3_6_states_are_merged_within_a_state_of_the_constraint_alone() 
 def test_example_3_6_as_printed_allows_no_a_after_q() -> None:
     """Its text says that q1 is not known yet and q1 a2 satisfiable, as if QAB were allowed."""
     automata = automata_of(plan_of("SEQ(OR(P p, Q q), A a, B b)", "(P, A, B) | (Q*, B) | (R*, A)"))
-    assert told(automata, ["P"])[-1] == "satisfiable"
-    assert told(automata, ["Q"])[-1] == "unsatisfiable"
-    assert told(automata, ["Q", "A"])[-1] == "broken"
+    assert emitted(automata, ["P"])[-1] == "satisfiable"
+    assert emitted(automata, ["Q"])[-1] == "unsatisfiable"
+    assert emitted(automata, ["Q", "A"])[-1] == "broken"
 
 
 def test_example_3_8_a_condition_of_one_event() -> None:
     automata = automata_of(plan_of("SEQ(A a, B b, C c) WHERE a.n = 3", "A+, B+, A+, C+"))
     assert automata.alphabet.names == ["A[not 1]", "A[1]", "B", "C"]
-    assert told(automata, ["A[not 1]", "B"])[-1] == "unsatisfiable"  # h9
-    assert told(automata, ["A[1]", "B"])[-1] == "satisfiable"  # h10
+    assert emitted(automata, ["A[not 1]", "B"])[-1] == "unsatisfiable"  # h9
+    assert emitted(automata, ["A[1]", "B"])[-1] == "satisfiable"  # h10
 
 
 def test_conditions_that_exclude_each_other_make_no_symbol() -> None:
@@ -168,8 +168,8 @@ def check(expression: str, seq: Seq, trace: str) -> None:
     again = query(to_text(plan))
     assert isinstance(again, MonitorPlan)
     automata = automata_of(plan)
-    shown = told(automata, [])
-    assert told(automata_of(again), []) == shown
+    shown = emitted(automata, [])
+    assert emitted(automata_of(again), []) == shown
     basic = basic_of(automata.constraint, automata.encoded)
     rest, begun = flow(expression), FIRST
     letters = "ABC"

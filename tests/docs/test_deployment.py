@@ -137,8 +137,8 @@ def test_attack2_the_script_of_an_image_needs_no_more_than_is_copied(
             text=True, cwd=folder, env=environment(folder),
         )  # fmt: skip
 
-    told = run("agent", "--help")
-    assert (told.returncode, told.stderr) == (0, "")
+    reported = run("agent", "--help")
+    assert (reported.returncode, reported.stderr) == (0, "")
     assert run("--help").returncode == run("--version").returncode == 0
     if name == "agent":
         said = "slackwater: this needs engine; type: pip install 'slackwater[engine]'\n"

@@ -76,11 +76,11 @@ def run(block: Block, folder: Path) -> None:
         text=True,
         check=False,
     )
-    told = f"{block.place}\n{block.commands}\nstdout:\n{done.stdout}\nstderr:\n{done.stderr}"
-    assert done.returncode == 0, told
-    assert "Traceback" not in done.stderr, told
+    reported = f"{block.place}\n{block.commands}\nstdout:\n{done.stdout}\nstderr:\n{done.stderr}"
+    assert done.returncode == 0, reported
+    assert "Traceback" not in done.stderr, reported
     if block.output is not None:
-        assert done.stdout == block.output, told
+        assert done.stdout == block.output, reported
 
 
 def place(page: Path) -> str:

@@ -59,7 +59,7 @@ class Bench:
         self.core = GatewayCore(settings_, self.log, recalled=recalled)
 
     def say(self, connection: str, *messages: m.Message, now: int = 0) -> list[m.Message]:
-        """The gateway's answers to ``messages`` on ``connection``; closing is told as None."""
+        """The gateway's answers to ``messages`` on ``connection``; closing is reported as None."""
         self.core.received(connection, b"".join(map(wire.encode, messages)), now)
         return self.answers()
 

@@ -198,7 +198,7 @@ def test_the_wait_fits_the_path(low_ns: int, noticed: bool) -> None:
     for _ in range(20):
         world.emit("events", 5)
         world.run(50 * MS)
-    world.cut(0, told=False)
+    world.cut(0, reported=False)
     world.emit("events", 5)
     world.run(S)
     assert (world.agent.counts["ack_timeout"] == 1) == noticed

@@ -161,8 +161,8 @@ def test_the_command_names_the_former_log(
 ) -> None:
     log = filled(tmp_path, *STARTS)
     assert run(["log", "forget", str(log), "d", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {
+    reported = json.loads(capsys.readouterr().out)
+    assert reported == {
         "log": str(log), "site": "main", "source": "d", "former": f"{log}.before-forget",
         "incarnation": LARGEST, "records": 4,
     }  # fmt: skip

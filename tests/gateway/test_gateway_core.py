@@ -226,7 +226,7 @@ def test_no_refused_message_keeps_a_token(seed: int, admitted: bool, cut: int) -
         assert TOKEN not in json.dumps(letter)
 
 
-def test_tokens_are_checked_and_an_unknown_name_is_told_no_more() -> None:
+def test_tokens_are_checked_and_an_unknown_name_is_reported_no_more() -> None:
     bench = Bench(tokens={("main", "d"): "secret"})
     assert closes(bench.join("c", a_hello())) == (False, ["close c: token"])
     assert closes(bench.join("e", a_hello("x", token="secret"))) == (False, ["close e: token"])

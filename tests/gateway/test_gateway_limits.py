@@ -231,7 +231,7 @@ def test_infinite_is_refused_and_nan_is_no_value() -> None:
     assert rows == [(0, 1.5), (1, None), (4, None), (5, 3.5)]
     assert bench.core.counts["main", "d", "infinite"] == 1
     assert bench.core.counts["main", "d", "refused"] == 2
-    # The agent does not send it either: the program that emits it is told.
+    # The agent does not send it either: the program that emits it is reported.
     none = {"ts": np.zeros(2, np.int64), "te": None, "ids": None, "types": None}
     data_message(0, schema, **none, attrs={"v": np.array([1, nan])})
     data_message(

@@ -177,7 +177,7 @@ def test_numbers_outlive_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert again.core.clock.now >= 200 * S
 
 
-def test_what_the_engine_has_not_read_stays_and_is_told_once(tmp_path: Path) -> None:
+def test_what_the_engine_has_not_read_stays_and_is_reported_once(tmp_path: Path) -> None:
     grown(tmp_path, 10)
     said: list[str] = []
     one = keeper(tmp_path, said, read=4, age_ns=S)

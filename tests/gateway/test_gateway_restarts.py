@@ -77,7 +77,7 @@ def test_nothing_is_lost_or_twice_and_all_is_ordered(
     world.log.fails = set()
     world.settle()
     world.check()
-    # A gateway that starts anew with a clock set back has measured none of the agent's syncs.
+    # A gateway that starts again with a clock set back has measured none of the agent's syncs.
     check_order(world, Guards(None) if world.set_back else Guards())
 
 
@@ -110,7 +110,7 @@ def test_the_clock_is_measured_anew_when_the_gateway_is_back() -> None:
     """It may run on with another time, and the next round would come a minute later."""
     world = world_of(6, {}, connections=3)
     world.run(S)
-    world.cut(1, told=True)
+    world.cut(1, reported=True)
     world.run(S)
     assert len(offsets(world)) == 1  # others carried on
     world.set_back -= 5 * S

@@ -123,7 +123,7 @@ def refusal(said: list[Any]) -> tuple[str, bool, int | None]:
 
 
 @pytest.mark.parametrize("incarnation", [0, 4, 5])
-def test_a_restart_with_a_smaller_or_equal_incarnation_is_told_which_one_to_exceed(
+def test_a_restart_with_a_smaller_or_equal_incarnation_learns_which_one_to_exceed(
     incarnation: int,
 ) -> None:
     bench = Bench()
@@ -227,7 +227,7 @@ def test_attack_08_an_incarnation_may_be_ahead_by_so_much() -> None:
         assert bench.join(f"{key}+", a_hello(key, incarnation=base + AHEAD_MAX), now=now) == [
             m.Welcome(0, (0,))
         ]
-    # Of a log that has the largest there is: the same start goes on, and the next one is told so.
+    # Of a log that has the largest there is: the same start goes on, and the next one hears so.
     past = {("main", "d"): PastSource(SEQ_MAX - 9)}
     recalled = Recalled()
     recalled.sources.update(past)
@@ -356,11 +356,11 @@ def test_waiting_promises_against_looking_at_all(
     next_seq = 0
     for at in order:
         next_seq = max(next_seq, at)
-        told = waiting.proven(0, next_seq)
-        assert all(each.next_seq <= next_seq for each in told), "never too early"
+        reported = waiting.proven(0, next_seq)
+        assert all(each.next_seq <= next_seq for each in reported), "never too early"
     assert waiting.proven(0, 9) == []
     best = {name: max(n for of, n in promises if of == name) for name, _ in promises}
-    # What is still told at the end says as much as all that was promised.
+    # What is still sent at the end says as much as all that was promised.
     rerun = WaitingPromises()
     for name, number in promises:
         rerun.wait(0, GatewayPromise(name, number, 10 * number))
@@ -381,10 +381,10 @@ def test_every_punctuation_in_the_log_holds_where_it_stands(
         world.settle()
         world.check()
         rows = [row for row in world.log.rows if row["stream"] == "events"]
-        told = [at for at, row in enumerate(rows) if row["kind"] == Kind.POG]
-        assert len(told) > 5
-        assert {rows[at]["type"] for at in told} >= ({"start 0"} if by_type else {None})
-        for at in told:
+        reported = [at for at, row in enumerate(rows) if row["kind"] == Kind.POG]
+        assert len(reported) > 5
+        assert {rows[at]["type"] for at in reported} >= ({"start 0"} if by_type else {None})
+        for at in reported:
             later = [row for row in rows[at:] if row["kind"] == Kind.EVENT]
             assert all(row["ts"] >= rows[at]["ts"] for row in later)
             assert all(row["seq"] >= rows[at]["seq"] for row in later)

@@ -43,7 +43,7 @@ def test_what_was_lost_and_is_kept_comes_when_the_network_heals(
     seed: int, network: dict[str, Any], steps: list[tuple[str, int]],
     connections: int, delivery: s.Delivery,
 ) -> None:  # fmt: skip
-    """Every interval whose begin was told is in the log once, however often it was asked for."""
+    """Every interval whose begin was reported is in the log once, however often asked for."""
     world = world_of(seed, network, connections=connections, delivery=delivery)
     unended: list[int] = []
     ended: set[int] = set()
@@ -204,7 +204,7 @@ def test_an_agent_from_before_is_let_in_and_never_asked() -> None:
     assert asked(bench, 900 * S) == []
 
 
-def test_a_gateway_from_before_is_told_a_hello_that_it_knows() -> None:
+def test_a_gateway_from_before_gets_a_hello_that_it_knows() -> None:
     now = s.Now(0, 0)
     agent = s.AgentSession(s.SessionSettings(source="d"), (SCHEMA,), 1, lambda: 5)
     hellos = []

@@ -112,7 +112,7 @@ class World:
     def start_gateway(self, **options: Any) -> None:
         """A start, or a restart that knows its log alone; what it had not written is gone."""
         for number in list(self.keys):
-            self.cut(number, told=True)
+            self.cut(number, reported=True)
         self.log.waiting.clear()
         settings_ = GatewaySettings(
             frame_every_ns=20 * MS, sink_retry_ns=50 * MS, commit_every_ns=self.commit_every_ns,
@@ -136,7 +136,7 @@ class World:
         ``incarnation``: what the device says; None: one more than at every start before.
         """
         for number in list(self.keys):
-            self.cut(number, told=False)
+            self.cut(number, reported=False)
         usual = {
             "sync": SyncSettings(attempts=3, spacing_ns=2 * MS, timeout_ns=20 * MS, silent_max=3),
             "heartbeat_ns": 50 * MS,
@@ -171,7 +171,7 @@ class World:
             self.refused += rows
 
     def begin(self) -> None:
-        """An interval begins, which the gateway is told of."""
+        """An interval begins, as the gateway hears."""
         start = len(self.agents) - 1
         begun, wall = self.begun.setdefault(start, []), self.now().wall_ns
         of_start = {"id": len(begun), "type": f"start {start}"}
@@ -208,7 +208,7 @@ class World:
             # One side may notice much later than the other, or never but by its timers.
             number = next((n for n, k in self.keys.items() if k == key), None)
             if number is not None:
-                self.cut(number, told=self.chance(70))
+                self.cut(number, reported=self.chance(70))
             return
         lose = self.network.lose if key >= 0 else self.network.lose_datagram
         for _ in range(1 + self.chance(self.network.repeat)):
@@ -225,7 +225,7 @@ class World:
             case "run":
                 self.run(size * MS)
             case "cut" if size in self.keys:
-                self.cut(size, told=True)
+                self.cut(size, reported=True)
             case "boot":
                 self.boot(size)
             case "begin":
@@ -233,10 +233,10 @@ class World:
             case "promise":
                 self.agent.promise(self.now(), self.now().wall_ns, stream="events")
 
-    def cut(self, number: int, told: bool) -> None:
+    def cut(self, number: int, reported: bool) -> None:
         key = self.keys.pop(number)
         self.gateway.disconnected(key, self.engine_now())
-        if told:
+        if reported:
             self.agent.disconnected(number, self.now())
 
     def to_gateway(self, key: int, data: bytes) -> None:
@@ -282,7 +282,7 @@ class World:
                 self.send(-1, True, self.ask, self.agent, data)
             case s.Close(number, _):
                 if number in self.keys:
-                    self.cut(number, told=False)
+                    self.cut(number, reported=False)
             case Send(key, data):
                 self.send(key, False, self.to_agent, key, data)
             case CloseConnection(key, _):
@@ -291,7 +291,7 @@ class World:
     def closed_by_gateway(self, key: int) -> None:
         for number, open_ in list(self.keys.items()):
             if open_ == key:
-                self.cut(number, told=True)
+                self.cut(number, reported=True)
 
     def check_acked(self) -> None:
         """Everything acked is in the log, and acks never go back."""
@@ -366,7 +366,7 @@ class World:
         self.check_first_records()
 
     def check_begun(self) -> None:
-        """A gateway that started again may be told of an interval's begin a second time."""
+        """A gateway that started again may hear of an interval's begin a second time."""
         for start, begun in self.begun.items():
             mine = [
                 row for row in self.log.rows if row["kind"] == 2 and row["type"] == f"start {start}"

@@ -34,8 +34,8 @@ def test_tuples_of_odd_and_even_numbers(together: bool) -> None:
 def test_a_late_number_takes_back_what_it_makes_wrong() -> None:
     run = Dataflow((EVEN,)).start()
     run.send([1, 3, 7], [1, 3, 7])
-    told = run.send([5], [5])
-    assert list(zip(told.tombstone.tolist(), told.payload.tolist(), strict=True)) == [
+    emitted = run.send([5], [5])
+    assert list(zip(emitted.tombstone.tolist(), emitted.payload.tolist(), strict=True)) == [
         (True, (1, 3, 7)), (False, (1, 3, 5)), (False, (3, 5, 7)),
     ]  # fmt: skip
     assert run.watermark(100).payload.tolist() == [(1,), (1, 3), (1, 3, 5), (3, 5, 7)]
@@ -113,7 +113,7 @@ def test_a_compiled_map_of_tuples() -> None:
     assert (found.ref.tolist(), found.payload["mean"].tolist()) == ([2, 3], [2.0, 3.0])
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_what_does_not_fit_is_reported() -> None:
     with pytest.raises(UserError, match="window=0: a tuple has 1 to 1024 items"):
         Grouping(0)
     with pytest.raises(UserError, match="field 'w' of a compiled map is <U4"):

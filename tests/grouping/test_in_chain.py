@@ -130,7 +130,7 @@ def test_barriers_that_a_dataflow_does_not_have(barrier: str) -> None:
         Chain(chain_settings("none", barrier), "main")
 
 
-def test_what_cannot_be_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_is_reported(tmp_path: Path) -> None:
     given_ = frames(tmp_path, events(2, 5, LATE))
     with pytest.raises(UserError, match="name the types that are read"):
         Chain(chain_settings("none", "punctuation"), "main").process(given_)

@@ -9,16 +9,16 @@ A case is a paragraph that begins with its name::
     events: order=none
         LOGIN 1 ok=0
         reads/LOGIN@door 4..9 ok=1 user='ann'
-    told:
+    emitted:
         + LOGIN@1 LOGIN@2 LOGIN@5 | n=3
     because: what was reckoned by hand, and how.
 
 Events stand in order of arrival: ``[STREAM/]TYPE[@SOURCE] TS[..TE] NAME=VALUE ...``; ``at`` (the
 arrival), ``seq`` and ``id`` are those of the trace, a line of JSON is a record as it stands. Times
 are in seconds.
-Options behind ``events:`` are those of ``slackwater.query``. ``told`` are all results in the order
-in which they were told; ``stands`` what is left of ``+`` by ``-``, in any order. Of several
-statements those are looked at whose names stand before results.
+Options behind ``events:`` are those of ``slackwater.query``. ``emitted`` are all results in the
+order in which they were emitted; ``stands`` what is left of ``+`` by ``-``, in any order. Of
+several statements those are looked at whose names stand before results.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _case(paragraph: str) -> Case:
             parts[part] = [said.strip()]
         elif line.strip():
             parts[part].append(line.strip())
-    kind = "told" if "told" in parts else "stands"
+    kind = "emitted" if "emitted" in parts else "stands"
     assert set(parts) == {"habit", "query", "events", kind, "because"}, name
     return Case(
         name,
@@ -75,7 +75,7 @@ def _case(paragraph: str) -> Case:
         [record(line) for line in parts["events"][1:]],
         dict(option.split("=", 1) for option in parts["events"][0].split()),
         parts[kind][1:],
-        kind == "told",
+        kind == "emitted",
         " ".join(parts["because"]),
     )
 

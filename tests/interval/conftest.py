@@ -61,18 +61,18 @@ def queries(draw: st.DrawFn, *, negated: bool = True) -> IntervalQuery:
         if draw(st.booleans()):
             name = draw(st.sampled_from(sorted(ALLEN)))
             left, right = draw(st.permutations(list(steps)))[:2]
-            told = tuple((f"{left}.{x}", op, f"{right}.{y}") for x, op, y in ALLEN[name])
-            return told, f"{left} {name} {right}"
+            emitted = tuple((f"{left}.{x}", op, f"{right}.{y}") for x, op, y in ALLEN[name])
+            return emitted, f"{left} {name} {right}"
         chosen = draw(st.permutations(points))[: draw(st.integers(2, 3))]
         ops = [draw(st.sampled_from(OPS)) for _ in chosen[1:]]
-        told = tuple(zip(chosen, ops, chosen[1:], strict=False))
+        emitted = tuple(zip(chosen, ops, chosen[1:], strict=False))
         text = chosen[0] + "".join(f" {o} {p}" for o, p in zip(ops, chosen[1:], strict=True))
-        return told, text
+        return emitted, text
 
     tlist, texts = [], []
     for _ in range(draw(st.integers(0, 3))):
         atoms = [atom() for _ in range(draw(st.sampled_from([1, 1, 2, 3])))]
-        tlist.append(tuple(told for told, _ in atoms))
+        tlist.append(tuple(emitted for emitted, _ in atoms))
         text = " OR ".join(text for _, text in atoms)
         texts.append(f"({text})" if len(atoms) > 1 else text)
     within = draw(st.none() | st.integers(1, 20))
@@ -124,13 +124,13 @@ def holds(asked: IntervalQuery, of: dict[str, Event], rule: str, t_a: int, about
             continue
         ways = []
         for way in disjunction:
-            told = [
+            emitted = [
                 certainty_of(time(x) - time(y), op, pair(of[x[0]], of[y[0]], rule, t_a))
                 if x[0] != y[0]
                 else certainty_of(time(x) - time(y), op, 0)
                 for x, op, y in way
             ]
-            ways.append(min(told, default=2))
+            ways.append(min(emitted, default=2))
         found = min(found, max(ways))
     if asked.within is not None:
         for x, y in itertools.product(of.values(), repeat=2):
@@ -154,8 +154,8 @@ def truth(
         verdict = holds(asked, of, rule, t_a)
         for n in asked.negated:
             killers = [e for e in events if e.type == n.upper()]
-            told = [holds(asked, {**of, n: e}, rule, t_a, n) for e in killers]
-            verdict = min(verdict, 2 - max(told, default=0))
+            emitted = [holds(asked, {**of, n: e}, rule, t_a, n) for e in killers]
+            verdict = min(verdict, 2 - max(emitted, default=0))
         if verdict:
             found[chosen] = "confirmed" if verdict == 2 else "uncertain"
     return found
@@ -167,7 +167,7 @@ def matches(results: Sequence[dict[str, Any]]) -> dict[tuple[int, ...], str]:
     for result in results:
         rows = tuple(event["seq"] for event in result["events"])
         if result["op"] == "+":
-            assert rows not in left, "a combination is told twice"
+            assert rows not in left, "a combination is emitted twice"
             left[rows] = result["certainty"]
         else:
             assert left.pop(rows) == result["certainty"]

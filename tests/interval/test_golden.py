@@ -192,20 +192,20 @@ def test_each_pair_of_intervals_is_in_one_of_allens_relations() -> None:
 def test_the_probability_of_an_interval_relation() -> None:
     """a overlaps b: a.ts < b.ts and a.te < b.te are open, b.ts < a.te is certain."""
 
-    def told(restrictions: str, *events: Event) -> tuple[str, float]:
+    def emitted(restrictions: str, *events: Event) -> tuple[str, float]:
         steps = ", ".join(f"{event.type} {event.type.lower()}" for event in events)
         plan = query(f"EVENT ISEQ[{restrictions}]({steps})")
         (result,) = run(lambda: SeqMatcher(plan, PatternSettings()), list(events))
         return result["certainty"], result["probability"]
 
     a, b = Event("A", 0, 5, "x", long=40), Event("B", 0, 5, "y", long=40)
-    assert told("a OVERLAPS b", a, b) == ("uncertain", 0.5)
+    assert emitted("a OVERLAPS b", a, b) == ("uncertain", 0.5)
     # Both ends move together, so the tighter of the two orders decides: b.te is 5 after a.te.
     later = Event("B", 5, 5, "y", long=40)
-    assert told("a OVERLAPS b", a, later)[1] == pytest.approx(1 - 5**2 / (2 * 10**2))
+    assert emitted("a OVERLAPS b", a, later)[1] == pytest.approx(1 - 5**2 / (2 * 10**2))
     # A third event that is certain: sampled, not by the closed form.
-    chance = told("a OVERLAPS b, a.te < c.ts", a, later, Event("C", 90))[1]
+    chance = emitted("a OVERLAPS b, a.te < c.ts", a, later, Event("C", 90))[1]
     assert chance == pytest.approx(1 - 5**2 / (2 * 10**2), abs=0.01)
     # One clock: exact.
     one = [Event(kind, ref, 5, "x", 1, long=40) for ref, kind in enumerate("AB")]
-    assert told("a OVERLAPS b", *one) == ("confirmed", 1.0)
+    assert emitted("a OVERLAPS b", *one) == ("confirmed", 1.0)

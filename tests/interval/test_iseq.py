@@ -117,7 +117,7 @@ HELD_BY_ANOTHER = IntervalQuery(
 def test_no_match_is_missed_where_clocks_err(
     asked: IntervalQuery, events: list[Event], index: str, t_a: int | None
 ) -> None:
-    """What is possible pair by pair bounds what is told; what holds under sampled errors is told,
+    """What is possible pair by pair bounds what comes; what holds under sampled errors is emitted,
     and what is confirmed holds under all of them.
     """
     plan = plan_of(asked)
@@ -132,7 +132,7 @@ def test_no_match_is_missed_where_clocks_err(
         ]
         true = truth(asked, shifted)
         assert true.keys() <= found.keys()
-        assert {rows for rows, told in found.items() if told == "confirmed"} <= true.keys()
+        assert {rows for rows, emitted in found.items() if emitted == "confirmed"} <= true.keys()
 
 
 def error(seed: int, row: int, event: Event, t_a: int | None) -> int:
@@ -156,11 +156,11 @@ def test_options_do_not_change_results_but_cost() -> None:
         Event("ABCD"[n * 7 % 4], 3 * n - n * 5 % 11, long=n * 5 % 11, source="x")
         for n in range(120)
     ]
-    told, looked = [], []
+    emitted, looked = [], []
     for index in INDEXES:
         operator = Alone(SeqMatcher(query(text), PatternSettings(intervals=index)))
-        told.append(run(lambda operator=operator: operator, events))
+        emitted.append(run(lambda operator=operator: operator, events))
         looked.append(operator.counters()["looked_at"])
-    assert told[0] == told[1] == told[2]
-    assert told[0]
+    assert emitted[0] == emitted[1] == emitted[2]
+    assert emitted[0]
     assert looked[0] > looked[1] > looked[2]

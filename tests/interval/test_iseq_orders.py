@@ -144,16 +144,16 @@ def test_an_ibp_that_is_lost_or_late_or_comes_again_costs_no_match_unseen(
     records, rows = records_of(exact, [], lost, begins)
     options = {"order": "kslack:0", "intervals": index, "purge": "promises"}
     found, counters = answered(asked, records, cuts, **options)
-    told, want = matches(numbered(found, rows)), truth(asked, exact)
-    assert told.items() <= want.items()
+    emitted, want = matches(numbered(found, rows)), truth(asked, exact)
+    assert emitted.items() <= want.items()
     if not (counters.get("unannounced") or counters.get("ibp_late")):
-        assert told == want
+        assert emitted == want
     again, uncut = answered(asked, records, [], **options)
     # A larger batch holds more at once (docs/reference/memory.md): the most is not judged.
     assert (again, {**uncut, "buffered_max": 0}) == (found, {**counters, "buffered_max": 0})
     if all(min(each) == 0 for each in begins) and not lost:
         once, _ = records_of(exact, [], [])
-        assert told == want
+        assert emitted == want
         assert not counters.get("ibp_late")
         assert answered(asked, once, [], **options)[0] == found
 
@@ -194,13 +194,13 @@ def test_intervals_of_many_sources_are_merged_by_their_ends() -> None:
         {"type": "A", "ts": 11, "te": 11, "source": "x", "seq": 1, "arrival": 13},
     ]
     found = slackwater.order(pa.Table.from_pylist(records), "kslack:5", clock="exact")
-    told = [(each["ts"], each.get("te", 11), each["ref"], each["late"]) for each in found]
-    assert told == [(5, 7, 5, False), (1, 9, 1, False), (11, 11, 11, False), (2, 12, 2, False)]
+    emitted = [(each["ts"], each.get("te", 11), each["ref"], each["late"]) for each in found]
+    assert emitted == [(5, 7, 5, False), (1, 9, 1, False), (11, 11, 11, False), (2, 12, 2, False)]
 
 
 def test_a_window_counts_an_interval_when_it_ends() -> None:
     records = [{"type": "A", "ts": 1, "te": 5}, {"type": "A", "ts": 2, "te": 14}]
     table = pa.Table.from_pylist(records)
     found = slackwater.query(table, "SELECT count(*), min(ts) WINDOW TUMBLING 10")
-    told = [(each["window"]["start"], each["value"]) for each in found]
-    assert told == [(0, {"count(*)": 1, "min(ts)": 1}), (10, {"count(*)": 1, "min(ts)": 2})]
+    emitted = [(each["window"]["start"], each["value"]) for each in found]
+    assert emitted == [(0, {"count(*)": 1, "min(ts)": 1}), (10, {"count(*)": 1, "min(ts)": 2})]

@@ -1,4 +1,4 @@
-"""Damage anywhere in what was answered is found when an engine starts, told, and mended."""
+"""Damage anywhere in what was answered is found when an engine starts, reported, and repaired."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _damaged(right: tuple[Path, int, Answered], tmp_path: Path) -> Path:
     ],
 )
 @pytest.mark.parametrize("kind", ["*.jsonl", "*.parquet"])
-def test_damage_is_told_and_answers_are_made_again(
+def test_damage_is_reported_and_answers_are_made_again(
     right: tuple[Path, int, Answered], damaged: Path, kind: str, seed: int
 ) -> None:
     _, files, whole = right
@@ -77,8 +77,8 @@ def test_a_flipped_bit_is_mended_where_it_is(
     path.write_bytes(content)
     life = live(damaged)
     life.engine.upto(right[1])
-    (told,) = [line for line in life.said if "is repaired" in line]
-    assert told.startswith(f"{path}: was damaged and is repaired: from byte 1000 on; what was")
+    (reported,) = [line for line in life.said if "is repaired" in line]
+    assert reported.startswith(f"{path}: was damaged and is repaired: from byte 1000 on; what was")
     assert path.with_name(f"{path.name}.cut").read_bytes()[:1] == content[1000:1001]
 
 

@@ -81,9 +81,9 @@ def test_answers_come_with_the_events_and_are_those_of_a_query(field: Field) -> 
     rows = [
         row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
     ]
-    told = [json.loads(line) for line in answered(field, "q2").splitlines()]
+    reported = [json.loads(line) for line in answered(field, "q2").splitlines()]
     assert [(row["at"], row["events"][0]["attrs"]) for row in rows] == [
-        (line["at"], line["events"][0]["attrs"]) for line in told
+        (line["at"], line["events"][0]["attrs"]) for line in reported
     ]
 
 
@@ -162,7 +162,7 @@ def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
 
 
 @pytest.mark.slow
-def test_an_attribute_that_no_event_has_had_is_told(field: Field) -> None:
+def test_an_attribute_that_no_event_has_had_is_reported(field: Field) -> None:
     field.site(asked({"q1": "SELECT sum(w) FROM events WINDOW TUMBLING 1 s"}))
     gateway = field.serve()
     field.run_through("door", range(50))
@@ -198,7 +198,7 @@ def test_attack_03_a_query_that_events_do_not_fit_stops_no_other(field: Field, e
     ],
 )
 def test_engines_take_turns(field: Field, turns: str) -> None:
-    """Each goes on where the files are, whoever wrote them, also after kills of the server (!)."""
+    """Each goes on where the files are, by whom they were written, also after kills of the server (!)."""
     for number, turn in enumerate(turns.split()):
         engine, killed = turn.removesuffix("!"), turn.endswith("!")
         more = 'master = "local[1]"\nformats = ["jsonl", "parquet"]'

@@ -38,7 +38,7 @@ sys.stdin.read()
 
 
 class Hello(asyncio.Protocol):
-    """Says one byte to whoever comes."""
+    """Says one byte to all who come."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -197,9 +197,9 @@ def test_hellos_that_come_slowly_hold_no_place_and_delay_nobody(tmp_path: Path) 
             answer = await asyncio.wait_for(reader.read(), 20)
         writer.close()
         if size < len(hello) and not pause_s:
-            (told,) = wire.Decoder().feed(answer)
-            assert isinstance(told, m.ErrorMessage)
-            assert told.reason == "hello_timeout"
+            (reported,) = wire.Decoder().feed(answer)
+            assert isinstance(reported, m.ErrorMessage)
+            assert reported.reason == "hello_timeout"
         return time.monotonic() - begun
 
     async def act(host: TcpHost, port: int) -> list[float]:
@@ -227,9 +227,9 @@ def test_half_a_message_after_the_hello_is_cut_off_too(tmp_path: Path) -> None:
     async def act(host: TcpHost, port: int) -> None:
         slow = await Peer.join(port, "slow")
         slow.writer.write(b"\0\0\1\0")
-        told = await slow.answer()
-        assert isinstance(told, m.ErrorMessage)
-        assert told.reason == "message_timeout"
+        reported = await slow.answer()
+        assert isinstance(reported, m.ErrorMessage)
+        assert reported.reason == "message_timeout"
         slow.writer.close()
         assert not host.core.counts["", "", "hello_timeout"]
 

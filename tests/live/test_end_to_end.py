@@ -64,7 +64,7 @@ def test_an_outbox_belongs_to_one_agent_and_one_source(field: Field) -> None:
 
 
 @pytest.mark.slow
-def test_the_oldest_are_dropped_and_the_gap_is_told(field: Field) -> None:
+def test_the_oldest_are_dropped_and_the_gap_is_reported(field: Field) -> None:
     """Without a gateway, a small outbox keeps the newest; the log's numbers show what is gone."""
     more = f'{OUTBOX}max = "1 MiB"\n'
     name = field.agent_file("door", field.replay("d.jsonl", range(60_000)), more)
@@ -195,7 +195,7 @@ def _outbox(field: Field) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reported"),
     [
         ("deleted", "is not there, though nobody had removed it"),
         ("cut", "bytes at its end were cut"),
@@ -204,7 +204,7 @@ def _outbox(field: Field) -> Path:
     ],
 )
 def test_attack2_03_an_outbox_that_lost_events_says_so_and_fails(
-    outbox: Path, field: Field, how: str, told: str
+    outbox: Path, field: Field, how: str, reported: str
 ) -> None:
     (segment,) = outbox.glob("*/*.seg")
     whole = segment.read_bytes()
@@ -218,7 +218,7 @@ def test_attack2_03_an_outbox_that_lost_events_says_so_and_fails(
     gateway = field.serve()
     agent = field.agent("door.toml", stdin=subprocess.DEVNULL)
     assert agent.end(None) == (how != "untouched")
-    assert told in agent.text
+    assert reported in agent.text
     assert ("others are gone" in agent.text) == (how != "untouched")
     assert gateway.end() == 0
 
@@ -244,10 +244,13 @@ def test_a_spool_is_listed_dumped_and_verified(
     assert "0 faults" in spool("verify")[1]
     segment = next(outbox.glob("*/*.seg"))
     whole = segment.read_bytes()
-    for content, told in ((whole[:-3], "torn end of"), (b"XX" + whole[2:], "bytes are damaged")):
+    for content, reported in (
+        (whole[:-3], "torn end of"),
+        (b"XX" + whole[2:], "bytes are damaged"),
+    ):
         segment.write_bytes(content)
         code, said = spool("verify")
-        assert (code, told in said, segment.read_bytes()) == (1, True, content)  # not mended
+        assert (code, reported in said, segment.read_bytes()) == (1, True, content)  # not mended
     segment.unlink()
     code, said = spool("verify")
     assert (code, f"{segment}: is not there" in said) == (1, True)
@@ -263,7 +266,7 @@ def test_a_spool_is_listed_dumped_and_verified(
 
 
 @pytest.mark.slow
-def test_systemd_is_told_ready_alive_and_stopping(field: Field, tmp_path: Path) -> None:
+def test_systemd_hears_ready_alive_and_stopping(field: Field, tmp_path: Path) -> None:
     name = field.agent_file("door", STDIN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         link.bind(str(tmp_path / "notify"))
@@ -280,7 +283,7 @@ def test_systemd_is_told_ready_alive_and_stopping(field: Field, tmp_path: Path) 
     assert any(line.startswith("STATUS=main/door: connecting") for line in said)
 
 
-def test_systemd_is_told_nothing_where_it_does_not_ask(tmp_path: Path) -> None:
+def test_systemd_hears_nothing_where_it_does_not_ask(tmp_path: Path) -> None:
     Systemd({}).ready()
     Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
     asyncio.run(Systemd({"WATCHDOG_USEC": "1", "WATCHDOG_PID": str(os.getpid() + 1)}).watch())
@@ -298,11 +301,11 @@ def test_what_cannot_start_is_refused(field: Field, capsys: pytest.CaptureFixtur
     field.site('[tls]\ncertificate = "gateway.pem"\nkey = "gateway.key"\n')
     site = str(field.folder / "site.toml")
     door = field.agent_file("door", STDIN, '[tls]\non = true\nauthorities = "ca.pem"\n')
-    for words, told in (
+    for words, reported in (
         (["serve", "--demo", "--config", site], "--demo has settings of its own"),
         (["serve"], "--config FILE must be given; --demo shows what it is like"),
         (["serve", "--config", site, "--check"], "gateway.pem"),
         (["agent", "check", str(field.folder / door)], "ca.pem: No such file"),
     ):
         assert run(words) == 2
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err

@@ -98,9 +98,9 @@ def test_kills_and_damage_change_no_answer(seed: int) -> None:
         assert life.written() == whole
         for key in KEYS:
             mine = lines_at(folder, key)
-            told = [json.loads(line) for line in mine.splitlines()]
+            reported = [json.loads(line) for line in mine.splitlines()]
             assert [(r["op"], r["at"]) for r in rows_at(folder, key)] == [
-                (line["op"], line["at"]) for line in told
+                (line["op"], line["at"]) for line in reported
             ]
 
 
@@ -128,7 +128,7 @@ def test_what_is_retired_behind_the_saved_state_changes_no_answer(
     last.end_at(there)
     assert retired(log).upto > 5
     assert retired(log).unread == 0
-    assert not any("anew" in line or "unread" in line for line in last.said)
+    assert not any("made again" in line or "unread" in line for line in last.said)
     shutil.rmtree(log)
     (tmp_path / "all").rename(log)
     assert last.written() == passed(tmp_path, SETTINGS)
@@ -287,7 +287,7 @@ def test_names_of_sites_are_names_of_files() -> None:
     assert all(len(name) <= 160 and "/" not in name and not name.startswith(".") for name in names)
 
 
-def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
+def test_on_spark_missing_attributes_are_reported_too(tmp_path: Path) -> None:
     """By files of the log; a later life knows what one before it has seen."""
     with LogWriter(tmp_path / "log", 1) as writer:
         for name in "vw":
@@ -303,10 +303,10 @@ def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
     first = life(0)
     assert [line[:8] for line in first.missing()] == ["query v:", "query w:"]
     first.see(0, 1)
-    (told,) = first.missing()
-    assert told == "query w: query line 1, column 12: no event has an attribute 'w'"
+    (reported,) = first.missing()
+    assert reported == "query w: query line 1, column 12: no event has an attribute 'w'"
     second = life(1)
-    assert second.missing() == [told]
+    assert second.missing() == [reported]
     second.see(1, 2)
     assert second.missing() == life(2).missing() == []
     (tmp_path / ".state" / "attributes").unlink()

@@ -54,7 +54,7 @@ def test_kills_change_nothing_of_what_is_spilled_or_late(
     assert bool(chunks) is (settings is SPILLED)
 
 
-def test_chunks_that_are_gone_are_told_and_all_is_made_again(tmp_path: Path) -> None:
+def test_chunks_that_are_gone_are_reported_and_all_is_made_again(tmp_path: Path) -> None:
     files = grown(tmp_path)
     life = Life(tmp_path, SPILLED)
     life.end_at(files)
@@ -69,7 +69,7 @@ def test_chunks_that_are_gone_are_told_and_all_is_made_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "query", "told"),
+    ("options", "query", "reported"),
     [
         ('spill = "chunks,hot=1 min"', PAIRS, 'so name no folder: write "state", as in'),
         ('spill = "hot=1 min"', PAIRS, "a server keeps chunks with its engine's state"),
@@ -82,12 +82,12 @@ def test_chunks_that_are_gone_are_told_and_all_is_made_again(tmp_path: Path) -> 
         ('late = "late.jsonl"', PAIRS, "late"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path: Path, options: str, query: str, told: str) -> None:
+def test_what_cannot_be_is_refused(tmp_path: Path, options: str, query: str, reported: str) -> None:
     text = f"[gateway]\nlog = 'l'\n[engine]\n{options}\n[[query]]\ntext = '''{query}'''\n"
     (tmp_path / "site.toml").write_text(text)
     with pytest.raises(UserError) as refused:
         read_site(tmp_path / "site.toml")
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
     assert "site.toml" in str(refused.value)
 
 
@@ -157,16 +157,16 @@ def test_a_site_s_tables_are_read_at_its_start_and_belong_to_its_answers(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("tables", "reported"),
     [
         ("[[table]]\nname = 'a b'\npath = 'x.csv'\n", "'a b' is to be a name"),
         ("[[table]]\nname = 'a'\n", "path: must be given"),
         (2 * "[[table]]\nname = 'a'\npath = 'x.csv'\n", "'a' is there twice"),
     ],
 )
-def test_a_mistake_in_a_table_is_told(tables: str, told: str, tmp_path: Path) -> None:
+def test_a_mistake_in_a_table_is_reported(tables: str, reported: str, tmp_path: Path) -> None:
     query = "[[query]]\ntext = 'EVENT A a'\n"
     (tmp_path / "site.toml").write_text(f"[gateway]\nlog = 'l'\n{query}{tables}")
     with pytest.raises(UserError) as refused:
         read_site(tmp_path / "site.toml")
-    assert told in str(refused.value)
+    assert reported in str(refused.value)

@@ -142,7 +142,7 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost_or_twice(
     assert written(tmp_path) == list(range(9))
 
 
-def test_a_disk_that_is_full_at_the_end_is_told(
+def test_a_disk_that_is_full_at_the_end_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Disk(monkeypatch, fails=True)
@@ -155,7 +155,7 @@ def test_a_disk_that_is_full_at_the_end_is_told(
         played(tmp_path, act, retry_ns=10**12)
 
 
-def test_a_fault_of_ours_ends_the_thread_and_is_told(tmp_path: Path) -> None:
+def test_a_fault_of_ours_ends_the_thread_and_is_reported(tmp_path: Path) -> None:
     async def act(log: LogThread, _: ThreadReports) -> None:
         flushed(log, 3, 0)
 

@@ -268,9 +268,9 @@ def test_chrony_takes_its_time_from_the_gateway(field: Field) -> None:
         [chronyd, "-Q", "-t", "30", "-f", os.devnull, asked],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    told = re.search(r"System clock wrong by (-?[0-9.]+) seconds", ran.stdout + ran.stderr)
-    assert told, ran.stdout + ran.stderr
-    assert abs(float(told[1])) < 0.01
+    reported = re.search(r"System clock wrong by (-?[0-9.]+) seconds", ran.stdout + ran.stderr)
+    assert reported, ran.stdout + ran.stderr
+    assert abs(float(reported[1])) < 0.01
 
 
 @contextmanager
@@ -310,11 +310,11 @@ def test_a_real_prometheus_scrapes_and_the_dashboard_has_values(field: Field) ->
             url = f"http://127.0.0.1:{port}/api/v1/query?{urlencode({'query': expression})}"
             try:
                 with urlopen(url, timeout=5) as answer:
-                    told = json.load(answer)
+                    reported = json.load(answer)
             except OSError:
                 return []
-            assert told["status"] == "success", told
-            return list(told["data"]["result"])
+            assert reported["status"] == "success", reported
+            return list(reported["data"]["result"])
 
         until(lambda: ask("slackwater_source_clock_bound_seconds > 0"), "a scrape")
         until(lambda: ask("rate(slackwater_source_events_recorded_total[1m]) > 0"), "a rate")

@@ -24,15 +24,15 @@ pytestmark = pytest.mark.slow
 
 
 def ask(port: int, path: str) -> bytes:
-    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as told:
-        return bytes(told.read())
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as reported:
+        return bytes(reported.read())
 
 
 def status(port: int, path: str) -> int:
     """The status of an answer."""
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as told:
-            return int(told.status)
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as reported:
+            return int(reported.status)
     except HTTPError as error:
         return error.code
 
@@ -55,11 +55,11 @@ def test_a_gateway_shows_its_sources_and_an_agent_its_metrics(field: Field) -> N
     until(lambda: acked in ask(metrics, "/metrics"), "acks")
     assert ask(metrics, "/healthz") == b"alive\n"
     agent.finish()
-    told = until(lambda: (now := state(page))["sums"]["logged"] == 50 and now, "50 events")
-    (row,) = told["rows"]
+    reported = until(lambda: (now := state(page))["sums"]["logged"] == 50 and now, "50 events")
+    (row,) = reported["rows"]
     assert (row["source"], row["state"], row["events"], row["missing"]) == ("d", "ended", 50, 0)
     assert 89.9 < row["offset"] < 90.0
-    assert told["sums"]["balance"] == 0
+    assert reported["sums"]["balance"] == 0
     recorded = b'slackwater_source_events_recorded_total{site="main",source="d"} 50.0'
     assert recorded in ask(page, "/metrics")
     assert ask(page, "/readyz") == b"ready\n"
@@ -72,7 +72,7 @@ def test_a_gateway_shows_its_sources_and_an_agent_its_metrics(field: Field) -> N
     assert gateway.said[-1] == "stopped; everything that came is in the log"
 
 
-def test_a_port_that_is_taken_is_told(field: Field) -> None:
+def test_a_port_that_is_taken_is_reported(field: Field) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -122,7 +122,7 @@ def test_a_flood_does_not_stop_the_acks_of_others(tmp_path: Path, most: int) -> 
     assert said == []
 
 
-def test_refused_tokens_and_strangers_are_told_once(tmp_path: Path) -> None:
+def test_refused_tokens_and_strangers_are_reported_once(tmp_path: Path) -> None:
     async def act(_: TcpHost, port: int) -> None:
         for name, token in (("d", "wrong"), ("d", "wrong"), ("who", "right")):
             peer = await Peer.join(port, name, token=token)

@@ -36,21 +36,21 @@ def test_the_simulator_predicts_what_real_sockets_do() -> None:
     reason = lacks()
     if reason is not None:
         pytest.skip(reason)
-    told = ""
+    reported = ""
     for seed in SEEDS:  # what else the machine does for half a minute is in no prediction
         # Every event once in the log with the time at which it happened: run_both makes sure.
         with scratch() as folder:
             both = run_both(SocketsSetup(SECONDS, seed), Path(folder))
-        told += f"seed {seed}\n{both_tables(both)}\n"
-        assert untrue(both.truth) == [], told
-        assert untrue(both.theirs) == [], told
+        reported += f"seed {seed}\n{both_tables(both)}\n"
+        assert untrue(both.truth) == [], reported
+        assert untrue(both.theirs) == [], reported
         off = disagreements(both.real, both.simulated)
         if not off:
             break
-    assert off == {}, told
+    assert off == {}, reported
     assert both.truth.syncs > 300
     assert both.truth.matches > 5_000
-    assert both.truth.missed < 0.01 * both.truth.matches, told
+    assert both.truth.missed < 0.01 * both.truth.matches, reported
 
 
 def measured(**more: float) -> WorldMeasures:
@@ -88,7 +88,7 @@ def test_memory_and_files_stay_as_they_are(tmp_path: Path) -> None:
     assert soak.pairs() > 100
     assert [each.name for each in soak.watched] == ["gateway", *soak.names, "engine"]
     assert all(len(each.at) > 20 for each in soak.watched)
-    assert [told for each in soak.watched for told in each.grows()] == []
+    assert [reported for each in soak.watched for reported in each.grows()] == []
     keep(soak.watched, tmp_path / "kept", "a minute")
     assert (tmp_path / "kept" / "soak.csv").read_text().count("\n") > 100
     root = ET.parse(tmp_path / "kept" / "soak.svg").getroot()

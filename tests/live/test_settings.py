@@ -1,4 +1,4 @@
-"""Settings of agents and gateways: what is read, and mistakes told with file, line and remedy."""
+"""Settings of agents and gateways: what is read, and mistakes with file, line and remedy."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_standard_time_servers_are_asked_after_the_gateway(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("[agnt]\n" + INPUT, 'agent.toml:1: agnt: no such setting; did you mean "agent"?'),
         ("", "agent.toml: input: there is none: write [[input]] with its kind"),
@@ -99,14 +99,14 @@ def test_standard_time_servers_are_asked_after_the_gateway(tmp_path: Path) -> No
         ("input = 3\n", "input: write tables, [[input]]"),
     ],
 )
-def test_a_mistake_of_an_agent_is_told(text: str, told: str, tmp_path: Path) -> None:
+def test_a_mistake_of_an_agent_is_reported(text: str, reported: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as error:
         an_agent(tmp_path, text)
-    assert told in str(error.value)
+    assert reported in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("[gateway]\nlog = 'a'\nlisten = '0.0.0.0'\n", "has no tokens, so anyone could write"),
         ("[gateway]\nlog = 'a'\n[tokens]\n'/x' = 'a'\n", 'write "SITE/SOURCE" = "TOKEN"'),
@@ -125,11 +125,11 @@ def test_a_mistake_of_an_agent_is_told(text: str, told: str, tmp_path: Path) -> 
         (ASKED + COUNT + "[engine]\nspill = 'state'\n", "site.toml:4: [query] text: "),
     ],
 )
-def test_a_mistake_of_a_site_is_told(text: str, told: str, tmp_path: Path) -> None:
+def test_a_mistake_of_a_site_is_reported(text: str, reported: str, tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(text)
     with pytest.raises(UserError) as error:
         read_site(tmp_path / "site.toml")
-    assert told in str(error.value)
+    assert reported in str(error.value)
 
 
 def test_a_site_of_few_words_has_the_core_s_defaults(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, str]:
 @example(("agent.toml", "a = " + "9" * 5_000))
 @example(("site.toml", "a = " + "{ a = " * 2_000))
 @example(("site.toml", "[gateway]\nlog = 'a\rb'"))
-def test_damage_is_told_with_its_file_and_line(
+def test_damage_is_reported_with_its_file_and_line(
     tmp_path_factory: pytest.TempPathFactory, given: tuple[str, str]
 ) -> None:
     name, text = given
@@ -267,14 +267,14 @@ def test_damage_is_told_with_its_file_and_line(
     try:
         READERS[name][1](path)
     except (SettingsError, UserError) as error:
-        told = str(error)
-        assert told.startswith(f"{path}:"), told
-        assert "\x00" not in told
-        line = told.removeprefix(f"{path}:").partition(":")[0]
+        reported = str(error)
+        assert reported.startswith(f"{path}:"), reported
+        assert "\x00" not in reported
+        line = reported.removeprefix(f"{path}:").partition(":")[0]
         if line.isdigit():
             assert 1 <= int(line) <= len(text.splitlines())
         else:
-            assert any(words in told for words in WHOLE), told
+            assert any(words in reported for words in WHOLE), reported
 
 
 @pytest.mark.parametrize("name", sorted(READERS))
@@ -307,9 +307,9 @@ def test_the_line_is_the_wrong_one_or_its_table_s(
     path.write_text(text.replace(right, wrong, 1))
     with pytest.raises((SettingsError, UserError)) as raised:
         read(path)
-    told = str(raised.value)
+    reported = str(raised.value)
     lines = text.splitlines()
     at = lines.index(right) + 1
     if "must be" in message:  # the table's
         at = next(n for n in range(at, 0, -1) if lines[n - 1].startswith("["))
-    assert told.startswith(f"{path}:{at}: {message}"), told
+    assert reported.startswith(f"{path}:{at}: {message}"), reported

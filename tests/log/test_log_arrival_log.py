@@ -63,8 +63,8 @@ def test_frames_come_back_in_order_and_equal(tmp_path: Path) -> None:
 
 def test_headers_alone_say_when_frames_arrived(tmp_path: Path) -> None:
     written(tmp_path / "log", frame(0), frame(7, site="b"), frame(2, 3), rows_per_file=4)
-    told = [("main", 0, 1), ("b", 7, 8), ("main", 2, 4)]
-    assert list(LogReader(tmp_path / "log").spans()) == told
+    reported = [("main", 0, 1), ("b", 7, 8), ("main", 2, 4)]
+    assert list(LogReader(tmp_path / "log").spans()) == reported
 
 
 def test_a_file_has_no_more_frames_than_memory_holds(

@@ -160,7 +160,7 @@ IN_TURN = {
 
 
 @pytest.mark.parametrize("case", IN_TURN)
-def test_what_is_wrong_with_a_line_after_others_is_told(case: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_line_after_others_is_reported(case: str, tmp_path: Path) -> None:
     unit, texts, want = IN_TURN[case]
     assert bad_message(tmp_path, *texts, unit=unit) == want
 

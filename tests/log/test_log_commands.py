@@ -156,7 +156,7 @@ def test_an_import_that_was_cut_off_is_begun_anew(capsys: pytest.CaptureFixture[
         (["show", "none"], "none: cannot be read: No such file or directory"),
     ],
 )  # fmt: skip
-def test_what_the_user_got_wrong_is_told_with_exit_code_2(
+def test_what_the_user_got_wrong_is_reported_with_exit_code_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(Path().iterdir())

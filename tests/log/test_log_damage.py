@@ -46,12 +46,12 @@ def content(log: Path) -> Content | str:
     """All that a log says, or the error that it is."""
     try:
         reader = LogReader(log)
-        told = [(each.site, repr(each.batch.to_pydict())) for each in reader]
+        reported = [(each.site, repr(each.batch.to_pydict())) for each in reader]
         one_by_one = [(each.site, repr(each.batch.to_pydict())) for each in reader.one_by_one()]
     except UserError as error:
         return str(error)
-    assert told == one_by_one
-    return reader.arrival_given, told
+    assert reported == one_by_one
+    return reader.arrival_given, reported
 
 
 @pytest.mark.parametrize(

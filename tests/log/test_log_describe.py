@@ -110,8 +110,10 @@ def test_kinds_sources_and_sites_are_counted() -> None:
         "ts": pa.array([5, 1, None, None], pa.int64()),
         "arrival": pa.array([1, 2, 3, 9], pa.int64()),
     }
-    told = describe([Frame("x", pa.RecordBatch.from_pydict(columns)), events([1], "w")]).as_dict()
-    assert told == {
+    reported = describe(
+        [Frame("x", pa.RecordBatch.from_pydict(columns)), events([1], "w")]
+    ).as_dict()
+    assert reported == {
         "frames": 2, "records": 5, "kinds": {"event": 2, "sync": 1, "tick": 1, "eos": 1},
         "unnumbered": 0, "out_of_order": 0, "lateness_ns": {"50%": 0, "99%": 0, "100%": 0},
         "sites": {

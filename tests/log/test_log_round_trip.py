@@ -170,7 +170,7 @@ def survives_csv(folder: Path, records: list[Record]) -> None:
     assert numbers_alike(found) == numbers_alike(want)
 
 
-def test_types_by_site_hold_over_chunks_and_a_change_is_told(
+def test_types_by_site_hold_over_chunks_and_a_change_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "CHUNK_LINES", 8)

@@ -167,7 +167,7 @@ def test_mapping_prefix_and_choice_of_attributes(tmp_path: Path) -> None:
         ("ts,v\n1,a\n", {"mapping": {"tz": "ts"}}, 'cannot map "ts" to "tz": not a record field; did you mean "ts"? (or attrs.NAME)'),
     ],
 )  # fmt: skip
-def test_bad_csv_is_told_by_row_and_column(
+def test_bad_csv_is_reported_by_row_and_column(
     text: str | bytes, options: dict[str, Any], want: str, tmp_path: Path
 ) -> None:
     assert csv_message(tmp_path, text, **options) == want
@@ -260,7 +260,7 @@ def test_parquet_types(tmp_path: Path) -> None:
         ({"v": [1]}, {}, '1: no column is "ts", the event time; say which, as in --map ts=COLUMN (columns: v)'),
     ],
 )  # fmt: skip
-def test_bad_parquet_is_told_by_row_and_column(
+def test_bad_parquet_is_reported_by_row_and_column(
     columns: dict[str, Any], options: dict[str, Any], want: str, tmp_path: Path
 ) -> None:
     assert parquet_message(tmp_path, columns, **options) == want

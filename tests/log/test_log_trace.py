@@ -112,7 +112,7 @@ def test_line_numbers_stand_in_for_arrival_in_the_unit(tmp_path: Path) -> None:
     assert frame.batch.column("arrival").to_pylist() == [1000, 3000, 5000]
 
 
-def test_whether_arrival_was_given_is_told(tmp_path: Path) -> None:
+def test_whether_arrival_was_given_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_text('{"ts": 1}\n')
     one = TraceRead(file)

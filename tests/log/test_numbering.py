@@ -77,15 +77,15 @@ def test_04_sparkplug_seq_wrap(order: str) -> None:
     ]
     rows[149]["arrival"] += 1000
     rows.sort(key=lambda row: row["arrival"])
-    events, told, sums = said(rows, order=order, time_unit="ms")
+    events, reported, sums = said(rows, order=order, time_unit="ms")
     assert sorted(event["seq"] for event in events) == [i for i in range(305) if i != 100]
     assert sums.get("duplicate", 0) == 0
     if order == "sequence":
         assert sums["missing_total"] - sums["missing_filled"] == 1
-    assert [line for line in told if "counter of 8 bits that wrapped around once" in line]
-    declared, told, _ = said(rows, order=order, time_unit="ms", seq_bits=8)
+    assert [line for line in reported if "counter of 8 bits that wrapped around once" in line]
+    declared, reported, _ = said(rows, order=order, time_unit="ms", seq_bits=8)
     assert [event["seq"] for event in declared] == [event["seq"] for event in events]
-    assert not told
+    assert not reported
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -97,10 +97,10 @@ def test_04_two_events_of_one_number_are_kept(order: str) -> None:
         {"source": "abp", "seq": 6, "ts": 60, "temp": 2},
         {"source": "abp", "seq": 7, "ts": 120, "temp": 4},
     ]
-    events, told, sums = said(rows, order=order)
+    events, reported, sums = said(rows, order=order)
     assert [event["temp"] for event in map(_attrs, events)] == [1, 2, 3, 4]
     assert (sums["duplicate"], sums["reused"]) == (1, 1)
-    (line,) = told
+    (line,) = reported
     assert "source abp: 1 events have a number" in line
     assert "seq_bits" in line
     assert "incarnation" in line
@@ -134,12 +134,12 @@ def test_11_chirpstack_number_zero_without_a_key(order: str) -> None:
         {"source": "d", "seq": seq, "ts": 60 * i, "v": i}
         for i, seq in enumerate((None, 1, 2, 4, None, 1, 2))
     ]
-    events, told, sums = said(rows, order=order)
+    events, reported, sums = said(rows, order=order)
     assert [_attrs(event)["v"] for event in events] == list(range(7))
     assert sums["duplicate"] == 0
     if order == "sequence":
         assert sums["missing_total"] == 1
-    assert [line for line in told if "begin again once" in line and "incarnation" in line]
+    assert [line for line in reported if "begin again once" in line and "incarnation" in line]
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -148,12 +148,12 @@ def test_11_chirpstack_abp(order: str) -> None:
         {"source": "abp", "seq": seq, "ts": 60 * i, "temp": i + 1}
         for i, seq in enumerate((0, 0, 1))
     ]
-    events, told, sums = said(rows, order=order)
+    events, reported, sums = said(rows, order=order)
     assert [(event.get("incarnation", 0), event["seq"]) for event in events] == [
         (0, 0), (1, 0), (1, 1),
     ]  # fmt: skip
     assert sums["duplicate"] == 0
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_first_event_without_a_number() -> None:
@@ -269,8 +269,8 @@ def imu() -> Events:
 
 
 def test_06_imu_1980() -> None:
-    _, told, sums = said(imu())
-    (line,) = told
+    _, reported, sums = said(imu())
+    (line,) = reported
     assert "the clock was set back, not the network slow (source s0)" in line
     assert "sync record" in line
     assert "incarnation" in line
@@ -303,8 +303,8 @@ def test_15_xdf_clock_resets() -> None:
         {"kind": "sync", "source": "d", "ts": 1500, "offset": 4000, "delay": 2, "arrival": 5501},
         {"source": "d", "seq": 4, "ts": 2000, "arrival": 6001},
     ]
-    _, told, _ = said(rows, time_unit="ms")
-    (line,) = [each for each in told if "smaller number" in each]
+    _, reported, _ = said(rows, time_unit="ms")
+    (line,) = [each for each in reported if "smaller number" in each]
     assert "if the clock was set back, give a sync record" in line
     assert "incarnation" in line
     assert 'order="kslack:3s"' in line
@@ -312,8 +312,8 @@ def test_15_xdf_clock_resets() -> None:
         {"source": "d", "seq": n, "ts": (n if n < 60 else n - 60) * 1000, "arrival": n * 1000 + 1}
         for n in range(3, 120)
     ]
-    _, told, _ = said(more, time_unit="ms")
-    (line,) = [each for each in told if "smaller number" in each]
+    _, reported, _ = said(more, time_unit="ms")
+    (line,) = [each for each in reported if "smaller number" in each]
     assert "the clock was set back, not the network slow (source d)" in line
     assert "order=" not in line
 
@@ -322,8 +322,8 @@ def test_15_xdf_clock_resets() -> None:
 def test_every_recommended_order_is_one(back_ns: int) -> None:
     times = [*range(2**61, 2**61 + 4), 2**61 - back_ns]
     rows: Events = [{"seq": n, "ts": ts} for n, ts in enumerate(times)]
-    _, told, _ = said(rows)
-    (line,) = [each for each in told if "smaller number" in each]
+    _, reported, _ = said(rows)
+    (line,) = [each for each in reported if "smaller number" in each]
     for word in line.split():
         if word.startswith("order="):
             events, _, _ = said(rows, order=word.removeprefix("order=").strip('",'))

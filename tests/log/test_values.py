@@ -159,12 +159,12 @@ def test_every_door_lets_in_the_same_values_and_the_chain_answers_them(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Record]
 ) -> None:
     folder = tmp_path_factory.mktemp("doors")
-    told = {}
+    reported = {}
     for name, write in WRITERS.items():
         write(folder / name, rows)
-        told[name] = taken(folder / name)
-    for name, found in told.items():
-        assert repr(found) == repr(told["t.parquet"]), (name, told)
+        reported[name] = taken(folder / name)
+    for name, found in reported.items():
+        assert repr(found) == repr(reported["t.parquet"]), (name, reported)
 
 
 def test_the_largest_sum_of_a_chain_stays_within_64_bits() -> None:
@@ -201,7 +201,7 @@ def test_the_wire_has_the_ranges_of_the_files() -> None:
                 said(**{name: value})
 
 
-def test_nan_is_no_value_and_infinite_is_told() -> None:
+def test_nan_is_no_value_and_infinite_is_reported() -> None:
     nan, inf = float("nan"), float("inf")
     column, infinite = without_nan(pa.array([1.5, nan, None, inf, -inf]))
     assert column.to_pylist() == [1.5, None, None, inf, -inf]

@@ -210,14 +210,14 @@ def test_a_file_of_the_wild_loads_as_it_is_or_as_its_error_says(name: str, tmp_p
     path = tmp_path / name
     FILES[name](path)
     form = InputForm()
-    told: list[str] = []
+    reported: list[str] = []
     while (wrong := refusal(path, form)) is not None:
-        told.append(wrong)
-        assert len(told) < 4, told
-        assert followed(form, wrong) != form, told
+        reported.append(wrong)
+        assert len(reported) < 4, reported
+        assert followed(form, wrong) != form, reported
         form = followed(form, wrong)
     frames = list(open_input(path, form))
-    assert bool(told) != (name in AS_THEY_ARE)
+    assert bool(reported) != (name in AS_THEY_ARE)
     times = [t for each in frames for t in each.batch.column("ts").to_pylist()]
     assert times == TIMES
     temps = [

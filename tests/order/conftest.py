@@ -199,17 +199,17 @@ class Both:
     """The kernels and the twin on the same records."""
 
     def __init__(self, **options: Any) -> None:
-        told = Settings(**options)
+        spec = Settings(**options)
         settings = SequenceSettings(
-            timeout=told.timeout, quantile_ppm=1_000_000 - told.tail_ppm, fixed_ns=told.fixed,
-            latency_ns=told.latency, alpha_milli=told.alpha, beta_milli=told.beta, late=told.late,
-            residual=told.residual,
+            timeout=spec.timeout, quantile_ppm=1_000_000 - spec.tail_ppm, fixed_ns=spec.fixed,
+            latency_ns=spec.latency, alpha_milli=spec.alpha, beta_milli=spec.beta, late=spec.late,
+            residual=spec.residual,
             interval_factor=SequenceSettings.read(
-                {"timeout": f"r19-code:{told.unit}" if told.timeout == "r19-code" else "r19"}, "ns"
+                {"timeout": f"r19-code:{spec.unit}" if spec.timeout == "r19-code" else "r19"}, "ns"
             ).interval_factor,
         )  # fmt: skip
-        self.kernel = Ordering(settings, Guards(told.guard, told.default_uncertainty))
-        self.twin = Twin(told)
+        self.kernel = Ordering(settings, Guards(spec.guard, spec.default_uncertainty))
+        self.twin = Twin(spec)
 
     def agree(self, records: Sequence[Record], cuts: Sequence[int] = ()) -> Both:
         """Everything that the two give is equal; the kernels' chain is restored at each cut."""

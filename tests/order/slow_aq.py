@@ -108,7 +108,7 @@ class SlowAq:
         self.followed = [Window(end - self.settings.window, end)]
 
     def _extend(self) -> None:
-        """Follow what may hold the clock; if that is too much, every second, and start anew."""
+        """Follow what may hold the clock; if that is too much, every second, and start again."""
         last = (self.clock + self.settings.window) // self.step * self.step
         if (last - self.followed[0].end) // self.step >= 128:
             self.step *= 2

@@ -95,19 +95,19 @@ def twin_and_order(
 ) -> tuple[SlowAq, str, list[dict[str, Any]]]:
     """The twin, the same settings in short form, and the records."""
     confidence = options.pop("confidence", 0.95)
-    told = Settings(**options)
-    told.z_ppm = normal_quantile_ppm(round(confidence * 10**6), AGGREGATES[told.agg])
+    spec = Settings(**options)
+    spec.z_ppm = normal_quantile_ppm(round(confidence * 10**6), AGGREGATES[spec.agg])
     order = (
-        f"aq-kslack:error={told.error_ppm / 10**6},confidence={confidence},window={told.window},"
-        f"slide={told.slide},horizon={1 - told.tail_ppm / 10**6:.6f},kp={told.kp / 1000},"
-        f"kd={told.kd / 1000},control={told.control}"
+        f"aq-kslack:error={spec.error_ppm / 10**6},confidence={confidence},window={spec.window},"
+        f"slide={spec.slide},horizon={1 - spec.tail_ppm / 10**6:.6f},kp={spec.kp / 1000},"
+        f"kd={spec.kd / 1000},control={spec.control}"
     )
     given = numbered(times, arrivals)
-    if told.agg != "count":
-        order += f",agg={told.agg},attr=v"
+    if spec.agg != "count":
+        order += f",agg={spec.agg},attr=v"
         for record, value in zip(given, values, strict=True):
             record["attrs"] = {} if math.isnan(value) else {"v": value}
-    return SlowAq(told, times, arrivals, list(values)), order, given
+    return SlowAq(spec, times, arrivals, list(values)), order, given
 
 
 STREAMS = st.lists(
@@ -221,7 +221,7 @@ def test_alpha_falls_when_delays_shrink_and_rises_when_they_grow() -> None:
 
 
 @pytest.mark.parametrize("output", ["no", "bare", "full"])
-def test_the_attribute_is_looked_at_but_told_only_when_asked_for(output: str) -> None:
+def test_the_attribute_is_looked_at_but_reported_only_when_asked_for(output: str) -> None:
     order = parse_order("aq-kslack:error=0.3,window=10,agg=avg,attr=v")
     chain = Chain(ChainSettings(order, guards=Guards(None), ordered=output), "main")
     given = numbered(BY_HAND, range(13))
@@ -233,7 +233,7 @@ def test_the_attribute_is_looked_at_but_told_only_when_asked_for(output: str) ->
     assert names == ({"attrs.v", "attrs.w", "valid.v", "valid.w"} if output == "full" else set())
 
 
-def test_an_attribute_that_holds_no_numbers_is_told(tmp_path: Path) -> None:
+def test_an_attribute_that_holds_no_numbers_is_reported(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     lines = [{"ts": row, "attrs": {"name": "x", "up": True, "v": 1}} for row in range(3)]
     trace.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
@@ -251,7 +251,7 @@ def test_an_attribute_that_holds_no_numbers_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "kind"), [("x", "text"), (True, "bool")])
-def test_a_stream_whose_attribute_holds_no_numbers_is_told(value: object, kind: str) -> None:
+def test_a_stream_whose_attribute_holds_no_numbers_is_reported(value: object, kind: str) -> None:
     given = [record | {"attrs": {"v": value}} for record in numbered([1, 2], [1, 2])]
     order = parse_order("aq-kslack:error=0.1,agg=avg,attr=attrs.v")
     with pytest.raises(UserError, match=f"attr=v is {kind}; name an attribute that holds numbers"):
@@ -295,7 +295,7 @@ def test_a_mean_of_few_values_needs_them_all_and_of_equal_ones_thirty() -> None:
 
 @pytest.mark.parametrize("aggregate", [SUM, AVG])
 @pytest.mark.parametrize("values", [[1.0, -1.0] * 50, [0.0] * 100, [1e200] * 100])
-def test_where_no_relative_error_can_be_told_nothing_may_be_missing(
+def test_where_no_relative_error_is_known_nothing_may_be_missing(
     aggregate: int, values: list[float]
 ) -> None:
     with np.errstate(over="ignore"):

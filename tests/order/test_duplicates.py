@@ -142,14 +142,14 @@ def test_copies_change_nothing_in_any_order_cut_and_restarted_anywhere(
     trace, once = _trace(events)
     frames = cut(frame_of(trace), data.draw(st.lists(st.integers(0, len(trace))).map(sorted)))
     resumed = data.draw(st.sets(st.integers(0, len(frames))))
-    told = chain_over([[each] for each in frames], order, list(resumed))
+    emitted = chain_over([[each] for each in frames], order, list(resumed))
     other = chain_over([[frame_of(once)]], order)
-    assert repr(told.ordered) == repr(other.ordered)
-    assert repr(told.results) == repr(other.results)
-    assert repr(told.late) == repr(other.late)
+    assert repr(emitted.ordered) == repr(other.ordered)
+    assert repr(emitted.results) == repr(other.results)
+    assert repr(emitted.late) == repr(other.late)
     copies = sum(record.get("kind") == "tick" for record in once)
-    lanes = told.counters["lanes"]
-    assert sum(lane["duplicate"] for lane in lanes) == copies == len(told.quarantined)
+    lanes = emitted.counters["lanes"]
+    assert sum(lane["duplicate"] for lane in lanes) == copies == len(emitted.quarantined)
     for lane in lanes:
         parts = ("in_order", "late_passed", "late_dropped", "duplicate", "quarantined_future")
         assert lane["arrived"] == sum(lane.get(part, 0) for part in parts)

@@ -168,8 +168,8 @@ def answered(
             outputs.append(chain.process([frame(given[start:end])]))
             chain = Chain.restored(chosen, "main", chain.to_bytes())
     for output in (*outputs, chain.finish()):
-        for mine, told in zip(results, output.results, strict=True):
-            mine.extend(repr({**each, "query": ""}) for each in told)
+        for mine, emitted in zip(results, output.results, strict=True):
+            mine.extend(repr({**each, "query": ""}) for each in emitted)
         for each in output.ordered:
             columns = (each.columns[name].tolist() for name in ("seq", "release", "status"))
             ordered += [(seq, at, status == 2) for seq, at, status in zip(*columns, strict=True)]

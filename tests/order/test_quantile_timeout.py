@@ -118,10 +118,10 @@ def test_the_share_of_late_events_is_the_one_asked_for(kind: str, rate: int) -> 
         share = lane_of(of)["late_dropped"] / EVENTS / (1 - q)
         chance = 3 / sqrt(EVENTS * (1 - q))
         needing = np.count_nonzero(waits) / EVENTS / (1 - q)
-        told = f"{kind}, {rate}/s, q = {q}: late {share:.3f} of the share asked for"
-        assert share <= 1.1 + chance, told
+        reported = f"{kind}, {rate}/s, q = {q}: late {share:.3f} of the share asked for"
+        assert share <= 1.1 + chance, reported
         # Where fewer have to wait than may be late, nobody is waited for.
-        assert share >= min(0.9, 0.95 * needing) - chance, told
+        assert share >= min(0.9, 0.95 * needing) - chance, reported
 
 
 def test_no_longer_a_wait_than_needed() -> None:
@@ -214,12 +214,12 @@ def test_within_1000_events_of_a_change_the_timeout_is_right(
     kind: str, q: float, scales: tuple[float, float]
 ) -> None:
     found = [after_change(kind, q, scales, seed) for seed in SEEDS]
-    told = f"{kind}, q = {q}, delays {scales} ms, over the right one: {np.round(found, 2)}"
+    reported = f"{kind}, q = {q}, delays {scales} ms, over the right one: {np.round(found, 2)}"
     heavy = kind in ("pareto", "bimodal")
     off = 1.3 if heavy else 1.2
-    assert 1 / off <= np.median(found) <= off, told
+    assert 1 / off <= np.median(found) <= off, reported
     if not heavy:  # a few hundred waiting events tell a quantile to within some 10 % only
-        assert 1 / 1.6 <= min(found) <= max(found) <= 1.6, told
+        assert 1 / 1.6 <= min(found) <= max(found) <= 1.6, reported
 
 
 # ---- against the twin ------------------------------------------------------------------------

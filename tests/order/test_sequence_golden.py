@@ -157,7 +157,7 @@ def test_numbers_below_the_first_show_what_is_missing_between(order: Any) -> Non
 
 
 def test_numbers_too_far_ahead_are_counted() -> None:
-    """RFC 3550 A.1: the first is refused, its successor starts the sequence anew."""
+    """RFC 3550 A.1: the first is refused, its successor starts the sequence again."""
     far = 10**9
     given = events([0, 1, far, 2, far, far + 1])
     _, chain = released("sequence:timeout=fixed:10", given)

@@ -80,7 +80,7 @@ def test_aq_kslack_refuses_what_it_cannot_serve(texts: tuple[str, ...], said: st
         ChainSettings(parse_order("aq-kslack:error=0.1"), plans(*texts))
 
 
-def test_what_ldop_cannot_serve_is_told_before_any_work() -> None:
+def test_what_ldop_cannot_serve_is_reported_before_any_work() -> None:
     with pytest.raises(UserError, match="the pattern q1 may last, but it has no WITHIN"):
         ChainSettings(parse_order("ldop"), plans("EVENT SEQ(A a, B b)"))
 

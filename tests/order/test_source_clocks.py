@@ -138,7 +138,7 @@ def test_a_clock_that_states_nothing_may_run_off_by_more_than_50_ppm(order: Any)
     assert abs(row[6] - row[4] - 48 * MS) <= row[7] < 20 * MS
 
 
-def test_a_report_told_for_every_stream_is_one_sync(order: Any) -> None:
+def test_a_report_given_for_every_stream_is_one_sync(order: Any) -> None:
     trace = [sync(0, 0), sync(60 * S, 3 * MS), *(sync(60 * S, 3 * MS, stream=s) for s in "xyz")]
     done = order("none").process(trace)
     assert done.chain.counters()["clocks"][0]["syncs"] == 2

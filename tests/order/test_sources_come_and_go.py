@@ -58,10 +58,10 @@ def test_what_is_forgotten_does_not_depend_on_cuts_and_restarts(
     resumed = data.draw(st.sets(st.integers(0, len(batches))))
     order += "" if kept is None else f",sources={kept}"
     with at_every_turn(every):
-        told = chain_over(batches, order, list(resumed))
+        emitted = chain_over(batches, order, list(resumed))
         rows = chain_over([[whole.slice(i, 1)] for i in range(whole.rows)], order)
         once = plain if kept is None else chain_over([[whole]], order)
-    assert told.everything == once.everything == rows.everything
+    assert emitted.everything == once.everything == rows.everything
     arrived = sum(lane["arrived"] for lane in once.counters["lanes"])
     assert arrived == sum(record.get("kind", "event") == "event" for record in trace)
 
@@ -127,7 +127,7 @@ def test_a_source_that_is_remembered_goes_on_where_it_was(frame_of: Callable[...
     assert chain.counters()["sources_forgotten"] == 0
 
 
-def test_a_source_that_comes_back_after_it_was_forgotten_is_told(
+def test_a_source_that_comes_back_after_it_was_forgotten_is_reported(
     frame_of: Callable[..., Frame],
 ) -> None:
     records = [*events("a", [0, 1], 0), *events("b", [0, 1], 100), *events("a", [7], 200)]

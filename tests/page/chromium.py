@@ -41,5 +41,5 @@ def started(folder: Path) -> Iterator[webdriver.Chrome]:
 
 
 def complaints(browser: webdriver.Chrome) -> list[str]:
-    """What the console says beside hints; a broken policy is told there."""
+    """What the console says beside hints; a broken policy is reported there."""
     return [line["message"] for line in browser.get_log("browser") if line["level"] != "DEBUG"]

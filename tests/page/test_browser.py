@@ -210,14 +210,14 @@ def test_a_result_that_is_taken_back_is_struck_through(
     lines = browser.find_elements(By.CSS_SELECTOR, "#results li .what")
     struck = [each.value_of_css_property("text-decoration-line") for each in lines]
     assert struck == ["none", "line-through"]
-    # Inserted again, it stands anew.
+    # Inserted again, it stands.
     shown.site.feed.publish([a_result(1)])
     until(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#results li")) == 3, "a line", 20)
     first = browser.find_element(By.CSS_SELECTOR, "#results li")
     assert first.get_attribute("data-taken") is None
 
 
-def test_a_lost_connection_is_told_and_nothing_is_shown_twice(
+def test_a_lost_connection_is_reported_and_nothing_is_shown_twice(
     shown: ServedPage, browser: webdriver.Chrome
 ) -> None:
     shown.site.feed.publish([a_result(n) for n in range(5)])
@@ -229,7 +229,7 @@ def test_a_lost_connection_is_told_and_nothing_is_shown_twice(
     shown.up()
     see(browser, "#link", "live")
     see(browser, "#results-total", "the newest 6")
-    complaints(browser)  # that nobody answered for a while is told there
+    complaints(browser)  # that nobody answered for a while is reported there
 
 
 def test_a_flood_of_results_keeps_the_page_small(
@@ -271,7 +271,7 @@ def test_the_token_is_asked_for(browser: webdriver.Chrome) -> None:
         browser.refresh()
         see(browser, "tbody", "door")
     finally:
-        complaints(browser)  # the refusal is told there
+        complaints(browser)  # the refusal is reported there
         shown.close()
 
 

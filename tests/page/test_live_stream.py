@@ -37,17 +37,17 @@ async def test_who_comes_back_gets_what_it_missed(site: Site) -> None:
     async with site.client() as client:
         site.feed.publish([a_result(n) for n in range(3)])
         answer = await client.get("/live")
-        (told,) = await events_of(answer, 1, "results")
-        assert (told["id"], told["skipped"], len(told["results"])) == ("3", 0, 3)
+        (reported,) = await events_of(answer, 1, "results")
+        assert (reported["id"], reported["skipped"], len(reported["results"])) == ("3", 0, 3)
         answer.close()
         site.feed.publish([a_result(1, "-"), a_result(9)])
         again = await client.get("/live?after=1", headers={"Last-Event-ID": "3"})
-        (told,) = await events_of(again, 1, "results")
-        assert (told["id"], told["skipped"]) == ("5", 0)
-        assert [each["op"] for each in told["results"]] == ["-", "+"]
+        (reported,) = await events_of(again, 1, "results")
+        assert (reported["id"], reported["skipped"]) == ("5", 0)
+        assert [each["op"] for each in reported["results"]] == ["-", "+"]
         site.feed.publish([a_result(10)])
-        (told,) = await events_of(again, 1, "results")
-        assert (told["id"], len(told["results"])) == ("6", 1)
+        (reported,) = await events_of(again, 1, "results")
+        assert (reported["id"], len(reported["results"])) == ("6", 1)
         again.close()
         bad = await client.get("/live", headers={"Last-Event-ID": "x"})
         assert bad.status == 400
@@ -59,22 +59,22 @@ async def test_the_last_results_are_sent_before_the_end(site: Site) -> None:
         await events_of(answer, 1, "state")
         site.feed.publish([a_result(1)])
         closing = asyncio.create_task(site.page.streams.close())
-        (told,) = await events_of(answer, 1, "results")
-        assert (told["end"], len(told["results"])) == (1, 1)
+        (reported,) = await events_of(answer, 1, "results")
+        assert (reported["end"], len(reported["results"])) == (1, 1)
         rest = await answer.content.read()
         assert rest.strip() == b""
         await closing
         assert len(site.page.streams) == 0
 
 
-async def test_a_flood_of_results_is_left_out_and_told(site: Site) -> None:
+async def test_a_flood_of_results_is_left_out_and_reported(site: Site) -> None:
     async with site.client() as client:
         site.feed.publish([a_result(n) for n in range(5000)])
         answer = await client.get("/live")
-        (told,) = await events_of(answer, 1, "results")
-        assert told["end"] == 5000
-        assert told["skipped"] == 5000 - view.RESULTS
-        assert len(told["results"]) == view.RESULTS
+        (reported,) = await events_of(answer, 1, "results")
+        assert reported["end"] == 5000
+        assert reported["skipped"] == 5000 - view.RESULTS
+        assert len(reported["results"]) == view.RESULTS
         answer.close()
 
 
@@ -152,9 +152,9 @@ def test_a_very_long_line_is_kept_short() -> None:
     feed.publish([a_result(1, events=[event] * 5000, value={"text": "y" * 10**6})])
     (line,) = feed.since(0, 10).lines
     assert len(line) < LINE_MAX
-    told = json.loads(line)
-    assert told["events_left_out"] + len(told["events"]) == 5000
-    assert told["op"] == "+"
+    reported = json.loads(line)
+    assert reported["events_left_out"] + len(reported["events"]) == 5000
+    assert reported["op"] == "+"
 
 
 def test_threads_publish_and_read() -> None:

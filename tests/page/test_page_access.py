@@ -48,7 +48,7 @@ def test_nothing_is_loaded_from_elsewhere_and_no_script_stands_in_the_page() -> 
 
 
 @pytest.mark.parametrize("path", ["/state", "/live", "/metrics"])
-async def test_without_the_token_nothing_is_told(site: Site, path: str) -> None:
+async def test_without_the_token_nothing_is_reported(site: Site, path: str) -> None:
     site.source("door")
     async with site.client(token=TOKEN) as client:
         for headers in (
@@ -82,11 +82,11 @@ async def test_the_form_gives_a_cookie_that_is_not_the_token(site: Site) -> None
         assert (await client.get("/state")).status == 401
         answer = await client.post("/login", data={"token": TOKEN})
         assert answer.status == 204
-        told = answer.headers["Set-Cookie"]
-        assert "HttpOnly" in told
-        assert "SameSite=Strict" in told
-        assert TOKEN not in told
-        cookie = told.split(";")[0]
+        reported = answer.headers["Set-Cookie"]
+        assert "HttpOnly" in reported
+        assert "SameSite=Strict" in reported
+        assert TOKEN not in reported
+        cookie = reported.split(";")[0]
         name, _, value = cookie.partition("=")
         assert (await client.get("/state", cookies={name: value})).status == 200
         assert (await client.get("/state", cookies={name: value[:-1]})).status == 401
@@ -131,14 +131,17 @@ async def test_attack_02_and_03_readiness_is_of_the_answers_too(site: Site) -> N
     answers = site.overview.answers
     async with site.client(token=TOKEN) as client:
         answers.running = False
-        told = await client.get("/readyz")
-        assert (told.status, await told.text()) == (503, "nobody answers the queries, for now\n")
+        reported = await client.get("/readyz")
+        assert (reported.status, await reported.text()) == (
+            503,
+            "nobody answers the queries, for now\n",
+        )
         assert (await client.get("/healthz")).status == 200
         answers.running = True
         answers.failed.append({"query": "q", "site": "evil", "reason": "secret", "version": "1"})
-        told = await client.get("/readyz")
-        assert told.status == 200
-        text = await told.text()
+        reported = await client.get("/readyz")
+        assert reported.status == 200
+        text = await reported.text()
         assert "1 queries of sites have failed" in text
         assert "evil" not in text
         assert "secret" not in text
@@ -151,7 +154,7 @@ async def test_attack_02_and_03_readiness_is_of_the_answers_too(site: Site) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ('listen = "0.0.0.0"', "[page] token: must be given, as others can reach 0.0.0.0"),
         ('listen = "::"', "[page] token: must be given"),
@@ -162,19 +165,19 @@ async def test_attack_02_and_03_readiness_is_of_the_answers_too(site: Site) -> N
         ("prot = 1", '[page] prot: no such setting; did you mean "port"?'),
     ],
 )
-def test_settings_that_are_wrong_are_told(tmp_path: Path, text: str, told: str) -> None:
+def test_settings_that_are_wrong_are_reported(tmp_path: Path, text: str, reported: str) -> None:
     file = tmp_path / "site.toml"
     file.write_text(f'[gateway]\nlog = "l"\n[page]\n{text}\n')
     with pytest.raises(UserError) as caught:
         read_site(file)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_settings_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text('[gateway]\nlog = "l"\n')
     assert read_site(file).page is None
-    # A socket of IPv6 that takes IPv4, too, is told of this machine by a mapped address.
+    # A socket of IPv6 that takes IPv4, too, hears of this machine by a mapped address.
     file.write_text('[gateway]\nlog = "l"\n[page]\nlisten = "::ffff:127.0.0.1"\n')
     assert read_site(file).page is not None
     file.write_text(f'[gateway]\nlog = "l"\n[page]\nlisten = "0.0.0.0"\ntoken = "{TOKEN}"\n')

@@ -1,4 +1,4 @@
-"""What a page is told of sources, however many they are, and of events."""
+"""What a page shows of sources, however many they are, and of events."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_a_source_with_its_clock_gaps_and_sums(site: Site) -> None:
     site.source("door", events=3, offset=2 * S)
     at = site.now
     site.say("main/door", a_data(5, 2, at), a_data(0, 3, at), a_data(9, 1, at))
-    told = state(site)
-    (row,) = told["rows"]
+    reported = state(site)
+    (row,) = reported["rows"]
     assert (row["site"], row["source"], row["state"]) == ("main", "door", "connected")
     assert row["offset"] == 2.0
     assert row["delay"] == 1e-8
@@ -34,11 +34,11 @@ def test_a_source_with_its_clock_gaps_and_sums(site: Site) -> None:
     assert (row["gaps"], row["missing"], row["events"]) == (2, 4, 6)
     assert row["counts"]["duplicate"] == 3
     assert row["counts"]["received"] == 9
-    assert told["sums"]["events"]["received"] == 9
-    assert told["sums"]["events"]["recorded"] == told["sums"]["logged"] == 6
-    assert told["sums"]["balance"] == 0
-    assert told["clocks"][0]["points"][0][1] == 2.0
-    json.dumps(told, allow_nan=False)
+    assert reported["sums"]["events"]["received"] == 9
+    assert reported["sums"]["events"]["recorded"] == reported["sums"]["logged"] == 6
+    assert reported["sums"]["balance"] == 0
+    assert reported["clocks"][0]["points"][0][1] == 2.0
+    json.dumps(reported, allow_nan=False)
 
 
 def test_states_of_sources(site: Site) -> None:
@@ -96,11 +96,11 @@ def test_lag_that_no_bound_explains_is_an_alarm(site: Site, by: int, alarm: str)
     for number in range(130):
         site.say("main/ward", a_data(number, 1, site.now - by))
         site.later(S // 2)
-    told = state(site)
-    assert told["rows"][0]["alarm"].startswith(alarm)
-    assert told["alarms"]["total"] == bool(alarm)
-    assert [each["source"] for each in told["alarms"]["shown"]] == ["ward"] * bool(alarm)
-    assert told["rows"][0]["status"] == ("disrupted" if by < 0 else "synchronized")
+    reported = state(site)
+    assert reported["rows"][0]["alarm"].startswith(alarm)
+    assert reported["alarms"]["total"] == bool(alarm)
+    assert [each["source"] for each in reported["alarms"]["shown"]] == ["ward"] * bool(alarm)
+    assert reported["rows"][0]["status"] == ("disrupted" if by < 0 else "synchronized")
     site.later(121 * S)
     site.source("other")
     assert state(site)["alarms"]["total"] == 0
@@ -140,7 +140,7 @@ def test_rows_are_sorted_by_what_is_asked_for_and_the_unknown_come_last(site: Si
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reported"),
     [
         ({"sort": "token"}, "sort: one of source"),
         ({"order": "up"}, "order: asc or desc"),
@@ -150,12 +150,12 @@ def test_rows_are_sorted_by_what_is_asked_for_and_the_unknown_come_last(site: Si
         ({"find": "x" * 201}, "find: 200 characters"),
     ],
 )
-async def test_a_wrong_wish_is_told(site: Site, query: dict[str, str], told: str) -> None:
+async def test_a_wrong_wish_is_reported(site: Site, query: dict[str, str], reported: str) -> None:
     async with site.client() as client:
         for path in ("/state", "/live"):
             answer = await client.get(path, params=query)
             assert answer.status == 400
-            assert told in await answer.text()
+            assert reported in await answer.text()
 
 
 def test_thousands_of_sources_give_pages_of_fifty() -> None:
@@ -170,12 +170,14 @@ def test_thousands_of_sources_give_pages_of_fifty() -> None:
             # As after a month: every row of the history is there.
             site.figures.history.add(number, EPOCH + each * 60 * S, number, 1)
     site.core.finish(EPOCH)
-    told = state(site, sort="offset", order="desc", page="3")
-    counted = [told[what] for what in ("total", "matching", "pages", "page")]
+    reported = state(site, sort="offset", order="desc", page="3")
+    counted = [reported[what] for what in ("total", "matching", "pages", "page")]
     assert counted == [2_000, 2_000, 40, 3]
-    assert [row["source"] for row in told["rows"]] == [f"s{n:05}" for n in range(1849, 1799, -1)]
-    assert len(told["clocks"]) == view.CLOCKS
-    assert len(json.dumps(told)) < 40_000
+    assert [row["source"] for row in reported["rows"]] == [
+        f"s{n:05}" for n in range(1849, 1799, -1)
+    ]
+    assert len(reported["clocks"]) == view.CLOCKS
+    assert len(json.dumps(reported)) < 40_000
     assert state(site, page="999999")["page"] == 39
     assert state(site, find="s0199")["matching"] == 10
 
@@ -183,9 +185,9 @@ def test_thousands_of_sources_give_pages_of_fifty() -> None:
 async def test_state_gives_results_too(site: Site) -> None:
     site.feed.publish([a_result(1), a_result(2), a_result(1, "-")])
     async with site.client() as client:
-        told = (await (await client.get("/state")).json())["results"]
-        assert told["end"] == 3
-        first, second, gone = told["results"]
+        reported = (await (await client.get("/state")).json())["results"]
+        assert reported["end"] == 3
+        first, second, gone = reported["results"]
         assert first["key"] == gone["key"] != second["key"]
         assert (first["op"], gone["op"]) == ("+", "-")
         assert first["what"] == "SHELF → EXIT"

@@ -104,8 +104,8 @@ def batch(
         if not valid.all():
             columns["valid." + name] = valid
     last = stop == len(events)
-    told = [s for s in steps if start <= s[0] < stop or (last and s[0] == stop)]
-    table = np.array(told, np.int64).reshape(-1, 3)
+    emitted = [s for s in steps if start <= s[0] < stop or (last and s[0] == stop)]
+    table = np.array(emitted, np.int64).reshape(-1, 3)
     progress = Progress(table[:, 0] - start, table[:, 1], table[:, 2])
     promises = None
     if pogs is not None:

@@ -33,7 +33,7 @@ def stream(tools: Any, text: str) -> tuple[list[Any], list[Any]]:
     return events, pogs
 
 
-def told(tools: Any, made: SeqPlan | OrPlan, barrier: str, text: str) -> str:
+def emitted(tools: Any, made: SeqPlan | OrPlan, barrier: str, text: str) -> str:
     """``+3,6,10 @f16``: what came, and the row at whose instant (``end`` of the input)."""
     events, pogs = stream(tools, text)
     words = [word for word in text.split() if not word.endswith("!")]
@@ -66,7 +66,7 @@ def told(tools: Any, made: SeqPlan | OrPlan, barrier: str, text: str) -> str:
     ],
 )
 def test_examples_of_l09_and_l10(tools: Any, barrier: str, events: str, want: str) -> None:
-    assert told(tools, plan("a b !c d", 10), barrier, events) == want
+    assert emitted(tools, plan("a b !c d", 10), barrier, events) == want
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_examples_of_l09_and_l10(tools: Any, barrier: str, events: str, want: st
     ],
 )  # fmt: skip
 def test_spec_4_2_table(tools: Any, text: str, barrier: str, events: str, want: str) -> None:
-    assert told(tools, plan(text, 10), barrier, events) == want
+    assert emitted(tools, plan(text, 10), barrier, events) == want
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_match_waits_for_the_scopes_of_its_own_branch_of_or(
 ) -> None:
     made = query("EVENT SEQ(OR(SEQ(A a, !N n), C c), D d) WITHIN 10")
     assert not isinstance(made, WindowPlan)
-    assert told(tools, made, "punctuation", events) == want
+    assert emitted(tools, made, "punctuation", events) == want
 
 
 def test_a_promise_of_a_source_covers_its_types_and_a_type_needs_all_its_sources(
@@ -172,7 +172,7 @@ def stands(changes: list[tuple[int, str | None]]) -> bool:
 
 @dataclass
 class Slow:
-    """SPEC 4.2 moment by moment: at each, everything is looked at anew."""
+    """SPEC 4.2 moment by moment: at each, everything is looked at again."""
 
     truth: Any
     barrier: str

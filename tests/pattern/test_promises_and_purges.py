@@ -63,7 +63,7 @@ class World:
 def world_of(
     chance: random.Random, types: list[str], sources: list[str], *, true: bool, resync: bool
 ) -> World:
-    """Records at one instant each. Clocks are right within what they state, or so we are told."""
+    """Records at one instant each. Clocks are right within what they state, or so they say."""
     made, now, clock = World(), 1, {}
     for number, source in enumerate(sources):
         clock[source] = (chance.choice([0, 0, 1, 3, 6]), number)
@@ -212,11 +212,11 @@ UPSET: list[Line] = [
 
 @dataclass(frozen=True)
 class Case:
-    """``told``: how each result begins."""
+    """``emitted``: how each result begins."""
 
     text: str
     lines: list[Line]
-    told: list[str]
+    emitted: list[str]
     asked: dict[str, str]
     broken: int = 0
 
@@ -287,8 +287,8 @@ def test_by_hand_under_any_cut(tmp_path: Path, name: str) -> None:
     every = range(1, len(case.lines))
     for cuts in ((), tuple(every), *itertools.combinations(every, 1)):
         found, counts = answered(tmp_path, case.text, case.lines, cuts=cuts, **case.asked)
-        assert len(found) == len(case.told)
-        assert all(r.startswith(want) for r, want in zip(found, case.told, strict=True)), found
+        assert len(found) == len(case.emitted)
+        assert all(r.startswith(want) for r, want in zip(found, case.emitted, strict=True)), found
         assert counts.get("promises_broken", 0) == case.broken
 
 

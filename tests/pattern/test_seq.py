@@ -46,7 +46,7 @@ NEGATED = plan("a b !c d", 10)
 
 
 @pytest.mark.parametrize(
-    ("made", "events", "told"),
+    ("made", "events", "emitted"),
     [
         # L09 Fig 2: c13 lies between b11 and d15.
         (NEGATED, FIG, "+3,6,10"),
@@ -68,8 +68,8 @@ NEGATED = plan("a b !c d", 10)
         (plan("a !c b", 10), FIG.replace("f16", "d17 c9"), "+7,11 -7,11"),
     ],
 )  # fmt: skip
-def test_examples_of_l09_and_l10(tools: Any, made: SeqPlan, events: str, told: str) -> None:
-    assert answers(tools, made, events) == told.split()
+def test_examples_of_l09_and_l10(tools: Any, made: SeqPlan, events: str, emitted: str) -> None:
+    assert answers(tools, made, events) == emitted.split()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_spec_4_3_within_is_certain_or_not_too(
     ],
 )  # fmt: skip
 def test_spec_4_1_scopes(tools: Any, text: str, events: str, want: str) -> None:
-    assert "".join(told[0] for told in answers(tools, plan(text, 10), events)) == want
+    assert "".join(emitted[0] for emitted in answers(tools, plan(text, 10), events)) == want
 
 
 def test_spec_4_3_a_doubtful_negative_event_makes_the_match_uncertain(tools: Any) -> None:
@@ -337,11 +337,11 @@ def expected(truth: Any) -> list[dict[tuple[int, ...], str]]:
 
 
 def by_rank(results: list[dict[str, Any]]) -> bool:
-    """Whether what one row completes is told by the times of its events, in step order."""
-    told = [
+    """Whether what one row completes is emitted by the times of its events, in step order."""
+    emitted = [
         (r["at"], [(e["ref"], e["source"], e["seq"]) for e in r["events"]]) for r in results
     ]  # fmt: skip
-    return told == sorted(told)
+    return emitted == sorted(emitted)
 
 
 @pytest.mark.parametrize(
@@ -473,9 +473,9 @@ def test_more_matches_than_there_is_room_for(tools: Any, monkeypatch: pytest.Mon
     whole = tools.run(lambda: matcher(made), events)
     assert len(whole) > 500
     assert by_rank(whole)
-    told = {tuple(e["seq"] for e in r["events"]): r["certainty"] for r in whole}
+    emitted = {tuple(e["seq"] for e in r["events"]): r["certainty"] for r in whole}
     truth = tools.Truth("a b c", 30, events, lambda _: True, lambda *_: True)
     rows = truth.combinations()
-    assert told == {of: tools.verdict([events[r] for r in of], 30, "pairwise", 0) for of in rows}
+    assert emitted == {of: tools.verdict([events[r] for r in of], 30, "pairwise", 0) for of in rows}
     monkeypatch.setattr("slackwater.engine.operators.match.search.host._LEAST", 3)
     assert tools.run(lambda: matcher(made), events) == whole

@@ -101,18 +101,18 @@ def joined(text: str, within: int, join: str) -> SeqPlan | OrPlan:
     rule=st.sampled_from(["pairwise", "max-delay-r19"]), keep=st.sampled_from([0, 10, 1000]),
     t_a=st.sampled_from([0, 5]), hot=st.sampled_from([None, 1, 2, 5, 8, 16, 30]),
     chunk=st.integers(1, 20), pending=st.integers(1, 5), wait=st.integers(0, 20),
-    parts=st.sampled_from([None, 1, 2, 5]), told=st.booleans(),
+    parts=st.sampled_from([None, 1, 2, 5]), emitted=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=50, deadline=None)
 def test_the_net_result_is_that_without_spill(
     tools: Any, data: st.DataObject, text: str, within: int, join: str, barrier: str, rule: str,
     keep: int, t_a: int, hot: int | None, chunk: int, pending: int, wait: int, parts: int | None,
-    told: bool,
+    emitted: bool,
 ) -> None:  # fmt: skip
     made = joined(text, within, join)
     events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=30))
     pogs, steps = None, []
-    if told:
+    if emitted:
         pogs = sorted(
             ((min(row, len(events)), *more) for row, *more in data.draw(st.lists(POG, max_size=4))),
             key=lambda pog: pog[0],
@@ -258,7 +258,7 @@ def test_restored_it_goes_on_with_the_chunks_of_that_time(tools: Any, tmp_path: 
     strings = Strings()
     batches = [tools.batch(events, strings, start, start + 20) for start in range(0, 200, 20)]
     operator = Alone(Spilling(made, bounds).spill_to(files))
-    whole, told = [], []
+    whole, emitted = [], []
     for released in batches[:5]:
         operator.process(released)
     saved = to_bytes(operator.snapshot())
@@ -267,8 +267,8 @@ def test_restored_it_goes_on_with_the_chunks_of_that_time(tools: Any, tmp_path: 
     again = Alone(Spilling(made, bounds).spill_to(files))
     again.restore(from_bytes(saved))
     for released in batches[5:]:
-        told += again.process(released)
-    assert told == whole != []
+        emitted += again.process(released)
+    assert emitted == whole != []
     again.finish(10**9)
 
 

@@ -220,7 +220,7 @@ def assignments(events: list[Any], rule: str, t_a: int, count: int) -> Any:
     text=conditions(), rule=st.sampled_from(RULES), clocks=st.tuples(CLOCKS, CLOCKS, CLOCKS),
     drawn=st.lists(EVENT, min_size=1, max_size=8), cuts=st.lists(st.integers(0, 8), max_size=3),
 )  # fmt: skip
-def test_no_assignment_finds_a_match_that_is_not_told_and_none_denies_a_confirmed_one(
+def test_no_assignment_finds_a_match_that_is_not_emitted_and_none_denies_a_confirmed_one(
     tools: Any, text: str, rule: str, clocks: Any, drawn: Any, cuts: list[int]
 ) -> None:
     events = [

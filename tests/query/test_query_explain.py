@@ -1,4 +1,4 @@
-"""EXPLAIN, whole texts: explanations.txt holds query [| barrier] => what is told of its plan.
+"""EXPLAIN, whole texts: explanations.txt holds query [| barrier] => what it says of its plan.
 
 The texts were read and approved by a person; change them only on purpose.
 """
@@ -24,17 +24,17 @@ GOLDEN = Path(__file__).with_name("explanations.txt").read_text("utf-8")
 CASES = [tuple(entry.split("\n=>\n")) for entry in GOLDEN.split("----\n")]
 
 
-@pytest.mark.parametrize(("asked", "told"), CASES, ids=[asked[:60] for asked, _ in CASES])
-def test_what_is_told(asked: str, told: str) -> None:
+@pytest.mark.parametrize(("asked", "reported"), CASES, ids=[asked[:60] for asked, _ in CASES])
+def test_what_it_says(asked: str, reported: str) -> None:
     text, _, barrier = asked.partition(" | ")
     plan, explained = read_query(f"EXPLAIN {text}")
     assert explained
     given_barrier = parse_barrier(barrier) if barrier else None
-    assert explain(plan, given_barrier) == explain(query(text), given_barrier) == told
-    assert max(map(len, told.splitlines())) <= WIDTH
+    assert explain(plan, given_barrier) == explain(query(text), given_barrier) == reported
+    assert max(map(len, reported.splitlines())) <= WIDTH
 
 
-def test_the_times_that_are_told_are_those_in_force() -> None:
+def test_the_times_that_are_reported_are_those_in_force() -> None:
     purge = explain(query("EVENT SEQ(A a, B b) WITHIN 5 s")).split("purge")[1]
     assert "keep-late (WITHIN, but 1 min at least)" in " ".join(purge.split())
     assert seq._DEFAULT_KEEP_LATE_NS == 60 * 10**9
@@ -68,6 +68,6 @@ def test_explain_may_name_a_step() -> None:
 @settings(max_examples=30, deadline=None)
 @given(text=plans())
 def test_every_query_can_be_explained(text: str) -> None:
-    told = explain(query(text))
-    assert max(map(len, told.splitlines())) <= WIDTH
-    assert told.startswith("q1\nquery       EVENT ")
+    reported = explain(query(text))
+    assert max(map(len, reported.splitlines())) <= WIDTH
+    assert reported.startswith("q1\nquery       EVENT ")

@@ -77,7 +77,7 @@ def test_a_query_over_a_trace_has_the_page_without_what_only_the_truth_tells() -
     }  # fmt: skip
 
 
-def test_an_order_has_one_too_and_without_arrivals_nothing_is_told_in_time() -> None:
+def test_an_order_has_one_too_and_without_arrivals_nothing_is_reported_in_time() -> None:
     Path("rows.csv").write_text("source,ts,type\na,100,R\na,300,R\nb,200,R\n")
     assert command(["order", "--input", "rows.csv", "--time-unit", "ms", "--report", "story",
                     "--out", "x.jsonl", "--quiet"]) == 0  # fmt: skip
@@ -90,7 +90,7 @@ def test_an_order_has_one_too_and_without_arrivals_nothing_is_told_in_time() -> 
     assert 'id="matches"' not in page
 
 
-def test_events_that_were_dropped_are_told_and_the_banner_is_amber() -> None:
+def test_events_that_were_dropped_are_reported_and_the_banner_is_amber() -> None:
     rows = [
         ("a", 0, 0, 1),
         ("a", 2, 20, 21),
@@ -116,10 +116,10 @@ def test_two_queries_are_compared_in_text_page_and_numbers(capfd: Any) -> None:
     assert query("before") == 0
     capfd.readouterr()
     assert query("now", "less.jsonl", "--against", "before") == 0
-    told = capfd.readouterr().err
-    assert "events arrived: 6 -> 3  -3 (-50 %)" in told
-    assert "q1: 1 lost; 50.0 % of the earlier results stand" in told
-    assert "now/against.html" in told
+    reported = capfd.readouterr().err
+    assert "events arrived: 6 -> 3  -3 (-50 %)" in reported
+    assert "q1: 1 lost; 50.0 % of the earlier results stand" in reported
+    assert "now/against.html" in reported
     against = found("now", "against.json")
     of_pairs, of_counts = (against["queries"][name] for name in ("q1", "q2"))
     counts = {name: of_pairs[name] for name in ("both", "lost", "new", "changed")}
@@ -145,8 +145,8 @@ def order(report: str, *more: str) -> int:
 def test_two_orders_are_compared_event_by_event(capfd: Any) -> None:
     assert order("before", "--order", "none") == 0
     assert order("now", "--against", "before") == 0
-    told = capfd.readouterr().err
-    assert "events: the same 6; let go 161 ms later in the middle" in told
+    reported = capfd.readouterr().err
+    assert "events: the same 6; let go 161 ms later in the middle" in reported
     events = found("now", "against.json")["events"]
     counts = {name: events[name] for name in ("both", "lost", "new", "changed")}
     assert counts == {"both": 6, "lost": 0, "new": 0, "changed": 0}
@@ -169,7 +169,7 @@ def test_a_report_without_its_events_is_compared_by_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "more", "told"),
+    ("report", "more", "reported"),
     [
         ("story", ["--against", "nowhere"], "--against nowhere: no report.json there"),
         ("story", ["--against", "old"], "was made by another version"),
@@ -177,13 +177,13 @@ def test_a_report_without_its_events_is_compared_by_the_rest() -> None:
     ],
 )  # fmt: skip
 def test_mistakes_are_reported_before_the_work(
-    report: str, more: list[str], told: str, capfd: Any
+    report: str, more: list[str], reported: str, capfd: Any
 ) -> None:
     for name, text in (("old/report.json", '{"format": 1}'), ("mine/own.txt", "")):
         Path(name).parent.mkdir()
         Path(name).write_text(text)
     assert query(report, "shop.jsonl", *more) == 2
-    assert told in capfd.readouterr().err
+    assert reported in capfd.readouterr().err
     assert not Path("x.jsonl").exists()
 
 
@@ -196,11 +196,11 @@ def test_alerts_are_counted_and_compared() -> None:
     asked = "EVENT SEQ(SHELF s, EXIT e) UNDER CONSTRAINT visit FOR TRACE BY tag AS SHELF, EXIT?"
     words = ["query", asked, "--input", "shop.jsonl", "--time-unit", "ms", "--out", "x.jsonl",
              "--quiet", "--report"]  # fmt: skip
-    assert command([*words, "told"]) == 0
-    (table,) = found("told")["tables"]
+    assert command([*words, "reported"]) == 0
+    (table,) = found("reported")["tables"]
     assert table["title"] == "Patterns under a constraint"
     assert table["rows"] == [["q1", 2, 0, 0, 1]]  # the clocks of milk's two readers may be wrong
-    assert command([*words, "again", "--against", "told"]) == 0
+    assert command([*words, "again", "--against", "reported"]) == 0
 
 
 REPORT = {"run": {"passes": [{"label": "main"}]}}
@@ -273,7 +273,7 @@ def test_what_changed_is_said(tmp_path: Path) -> None:
     )
 
 
-def test_events_that_a_table_has_not_are_told_and_the_banner_is_amber() -> None:
+def test_events_that_a_table_has_not_are_reported_and_the_banner_is_amber() -> None:
     Path("tags.csv").write_text("tag,room\nmilk,hall\nbread,hall\nwine,hall\n")
     for rows, colour in (("", "care"), ("gum,till\n", "holds")):
         with Path("tags.csv").open("a") as file:

@@ -317,7 +317,7 @@ def test_the_picture_keeps_the_extremes(rich_run: Any) -> None:
     assert source["series"]["at_ns"] == sorted(source["series"]["at_ns"])
 
 
-def test_without_truth_only_the_bounds_are_told(rich_run: Any) -> None:
+def test_without_truth_only_the_bounds_are_reported(rich_run: Any) -> None:
     found = measure_clock_error(rich_run.directory / "runs" / "none", Path("/no/truth/here"))
     assert not found["known"]
     assert found["with_truth"] == 0

@@ -265,7 +265,7 @@ def test_the_same_run_gives_the_same_page(rich_run: Any) -> None:
         ("manifest.json", "{", r"manifest\.json: is damaged.*run the scenario again"),
     ],
 )
-def test_an_unfinished_run_is_told_so(
+def test_an_unfinished_run_is_reported_so(
     rich_run: Any, name: str, content: str | None, message: str
 ) -> None:
     path = rich_run.directory / name

@@ -101,7 +101,7 @@ def a_table() -> pa.Table:
     return pa.table({"v": [1, 2]})
 
 
-def test_a_file_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     out = tmp_path / "gone" / "t.parquet"
     with pytest.raises(UserError, match=rf"{out}: cannot be written: No such file"):
         write_table(out, a_table().schema, [a_table()])
@@ -119,7 +119,7 @@ def test_nothing_is_left_of_rows_that_fail_and_what_was_there_stays(tmp_path: Pa
     assert [path.read_text() for path in tmp_path.iterdir()] == ["what there was"]
 
 
-def test_a_disk_that_is_full_is_told_and_leaves_nothing(
+def test_a_disk_that_is_full_is_reported_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

@@ -38,8 +38,8 @@ def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
     )  # fmt: skip
     (piece,) = chain.process([Frame("main", batch)]).results[0].pieces
     assert isinstance(piece, Matches)
-    told = [row["events"][0]["attrs"] for row in columns_table(piece).to_pylist()]
-    assert told == [{"v": value} for value in values]
+    emitted = [row["events"][0]["attrs"] for row in columns_table(piece).to_pylist()]
+    assert emitted == [{"v": value} for value in values]
     lines = [
         line
         for some in KINDS["matches"].lines(columns_table(piece), 1)

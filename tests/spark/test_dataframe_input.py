@@ -120,10 +120,10 @@ def test_a_hostile_frame_is_named(name: str) -> None:
     changes, said = HOSTILE[name]
     with pytest.raises(UserError) as raised:
         frames_of("main", [row(payload(GOOD | changes))], TYPES)
-    told = str(raised.value)
-    assert told.startswith("site 'main': the frame of first_arrival 11 cannot be: ")
-    assert said in told
-    assert told.endswith("; correct it, or leave it out")
+    reported = str(raised.value)
+    assert reported.startswith("site 'main': the frame of first_arrival 11 cannot be: ")
+    assert said in reported
+    assert reported.endswith("; correct it, or leave it out")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is told of a run on Spark that failed, and Ctrl-C while Spark works."""
+"""What is said of a run on Spark that failed, and Ctrl-C while Spark works."""
 
 from __future__ import annotations
 
@@ -96,10 +96,12 @@ def test_the_log_of_a_failure_stays_where_the_message_says(
             (folder / "spark.log").write_text("all of it")
             raise SparkFailure("why", folder / "spark.log")
 
-    with pytest.raises(SparkFailure, match="the run on Spark failed: why; all of it is in") as told:
+    with pytest.raises(
+        SparkFailure, match="the run on Spark failed: why; all of it is in"
+    ) as reported:
         fails()
     (kept,) = tmp_path.iterdir()
-    assert str(told.value).endswith(str(kept))
+    assert str(reported.value).endswith(str(kept))
     assert kept.read_text() == "all of it"
 
 
@@ -128,9 +130,9 @@ def test_it_waits_and_passes_on_what_failed() -> None:
     assert done == [1]
 
     def fails() -> None:
-        raise ValueError("told")
+        raise ValueError("reported")
 
-    with pytest.raises(ValueError, match="told"):
+    with pytest.raises(ValueError, match="reported"):
         wait_for(fails)
 
 

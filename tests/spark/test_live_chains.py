@@ -161,7 +161,7 @@ def test_live_chains_are_bounded_and_the_last_ones_stay() -> None:
         live.keep("run", chain, b"now", size=10)
     assert live.take("run", "s0", b"now") is None
     assert live.take("run", "s3", b"now") is chains[3]
-    assert live.take("run", "s3", b"now") is None  # whoever takes it owns it
+    assert live.take("run", "s3", b"now") is None  # who takes it owns it
     assert live.take("run", "s2", b"before") is None
     assert live.take("other", "s1", b"now") is None
     live.keep("run", chains[0], b"now", size=limit + 1)

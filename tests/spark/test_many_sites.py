@@ -113,10 +113,10 @@ def test_all_sites_together_give_on_every_host_what_each_gives_alone(
             run_in_process(log, chosen, folder / "here")
             host.run_on_spark(log, chosen, folder / "there", files_per_batch=1)
         assert given_by(folder / "here") == given_by(folder / "there")
-        told = given_by(folder / "here")
-        assert told[0] == results
-        assert told[2] == sites
-        assert sorted(told[1].splitlines()) == sorted("".join(ordered).splitlines())
+        emitted = given_by(folder / "here")
+        assert emitted[0] == results
+        assert emitted[2] == sites
+        assert sorted(emitted[1].splitlines()) == sorted("".join(ordered).splitlines())
 
 
 @MODERATE
@@ -127,7 +127,7 @@ def test_all_sites_together_give_on_every_host_what_each_gives_alone(
 def test_sources_that_do_not_return_are_forgotten_and_nobody_sees_it(
     world: World, timeout: str, rows: int, every: int, resumed: set[int]
 ) -> None:
-    told = []
+    emitted = []
     # While all sources of a turn are remembered, and lag by no more, none is needed again.
     for kept in (4 * world.at_once, 1_000_000):
         chosen = settings(f"sequence:timeout={timeout},sources={kept}")
@@ -139,9 +139,9 @@ def test_sources_that_do_not_return_are_forgotten_and_nobody_sees_it(
                     chain = Chain.restored(chosen, "site-000", chain.to_bytes())
                 outputs.append(chain.process([each]))
             outputs.append(chain.finish())
-        told.append([repr(result) for output in outputs for of_query in output.results
+        emitted.append([repr(result) for output in outputs for of_query in output.results
                      for result in of_query])  # fmt: skip
-    assert told[0] == told[1]
+    assert emitted[0] == emitted[1]
 
 
 def calls(job: Callable[[], object]) -> int:

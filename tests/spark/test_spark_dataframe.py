@@ -175,7 +175,7 @@ BAD_COLUMNS = {
 
 
 @pytest.mark.parametrize("message", BAD_COLUMNS)
-def test_a_column_that_does_not_fit_is_told_at_once(message: str, df: DataFrame) -> None:
+def test_a_column_that_does_not_fit_is_reported_at_once(message: str, df: DataFrame) -> None:
     with pytest.raises(UserError, match=message):
         chain(queries=PATTERN)(BAD_COLUMNS[message](df))
 
@@ -200,9 +200,9 @@ def test_a_row_that_lacks_what_it_needs_is_named_when_the_job_runs(df: DataFrame
     broken = df.withColumn("source", F.when(F.col("arrival") != 43, F.col("source")))
     with pytest.raises(
         Exception, match=r"UserError: site 'main': a row has no source: .*43"
-    ) as told:
+    ) as reported:
         chain("none", PATTERN)(broken).collect()
-    assert "leave such rows out before the step" in str(told.value)
+    assert "leave such rows out before the step" in str(reported.value)
 
 
 @pytest.mark.parametrize("attributes", [None, {"tag": "str", "v": "int", "ok": "bool"}])

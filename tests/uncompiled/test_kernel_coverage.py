@@ -44,9 +44,9 @@ def test_nine_tenths_of_the_lines_of_kernels_are_run(tmp_path: Path) -> None:
     found = kernels(data)
     lines, missing = (sum(len(each[place]) for each in found) for place in (2, 3))
     share = 1 - missing / lines
-    told = [f"{share:.1%} of {lines} lines of {len(found)} kernels"]
+    reported = [f"{share:.1%} of {lines} lines of {len(found)} kernels"]
     for each in sorted(found, key=lambda each: -len(each.missing))[:20]:
         if each.missing:
-            told.append(f"{each.place} {each.name}: not run {each.missing}")
-    print("", *told, sep="\n")
-    assert share >= SHARE, "\n".join(told)
+            reported.append(f"{each.place} {each.name}: not run {each.missing}")
+    print("", *reported, sep="\n")
+    assert share >= SHARE, "\n".join(reported)

@@ -77,8 +77,8 @@ def test_09c_an_excluded_source_is_a_verdict(
     query = "SELECT count(*) AS n GROUP BY source WINDOW TUMBLING 1 h"
     report = tmp_path / "report"
     assert run(["query", query, "--input", str(path), "--quiet", "--report", str(report)]) == 0
-    told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith(
+    reported = capsys.readouterr().err.splitlines()
+    assert reported[0].startswith(
         "warning: all 300 events of d2 excluded: its clock is about 5 s fast; try --clock d2=-5s±"
     )
     found = json.loads((report / "report.json").read_text())
@@ -218,7 +218,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Offset over time" in (tmp_path / "page" / "clocks.html").read_text()
 
 
-def test_without_arrivals_nothing_is_told(tmp_path: Path) -> None:
+def test_without_arrivals_nothing_is_reported(tmp_path: Path) -> None:
     found = clocks_of([{"ts": n, "source": "a"} for n in range(9)], tmp_path)
     assert (found["a"]["known_by"], found["a"]["offset_ns"], found["a"]["clock"]) == (
         "nothing", None, None,
@@ -396,18 +396,18 @@ def test_a_slow_clock_or_a_slow_link_is_named(
     found = {each["name"]: each["lag_ns"] for each in sw.clocks(trace)}
     assert found["nurse"] == pytest.approx(4 * MS, abs=MS)
     assert found["mon"] == pytest.approx(20 * S, abs=10 * MS)
-    told = "all events of mon came 20 s or more after they can have happened: a slow clock"
+    reported = "all events of mon came 20 s or more after they can have happened: a slow clock"
     assert run(["clocks", str(trace), "--quiet"]) == 0
-    assert told in capsys.readouterr().out.lower()
+    assert reported in capsys.readouterr().out.lower()
     assert run(["log", "import", str(trace), "--out", str(log), "--quiet"]) == 0
     run(["validate", "--log", str(log), "--query", "EVENT SEQ(A a, B b) WITHIN 10 s", "--quiet"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "FIT WITH CARE" in shown
-    assert told in shown
+    assert reported in shown
     report = tmp_path / "report"
     ordering = ["order", "--input", str(trace), "--report", str(report), "--quiet"]
     assert run([*ordering, "--out", str(tmp_path / "o.jsonl")]) == 0
-    assert told.removeprefix("all ") in (report / "report.html").read_text()
+    assert reported.removeprefix("all ") in (report / "report.html").read_text()
 
 
 def test_unknown_clocks_are_never_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,8 +61,10 @@ def test_a_reader_that_is_right_may_be_taken_for_the_agent(tmp_path: Path) -> No
     assert "the reader's clock is right to 0.1 s" in found.said
 
 
-@pytest.mark.parametrize(("ahead", "told"), [(14.0, "14.0 s ahead"), (-20.0, "20.0 s slow")])
-def test_a_monitors_clock_is_read_from_its_message(tmp_path: Path, ahead: float, told: str) -> None:
+@pytest.mark.parametrize(("ahead", "reported"), [(14.0, "14.0 s ahead"), (-20.0, "20.0 s slow")])
+def test_a_monitors_clock_is_read_from_its_message(
+    tmp_path: Path, ahead: float, reported: str
+) -> None:
     port = free_port()
 
     def send() -> None:
@@ -79,7 +81,7 @@ def test_a_monitors_clock_is_read_from_its_message(tmp_path: Path, ahead: float,
     sender.start()
     found = measured(tmp_path, f'kind = "hl7-mllp"\nport = {port}\n')
     sender.join()
-    assert f"the monitor's clock is {told}" in found.said
+    assert f"the monitor's clock is {reported}" in found.said
     assert found.width_ns == 10**9 + 3000  # twice delay_min_max, and the time's grain
 
 
@@ -112,13 +114,15 @@ async def found_of(folder: Path, table: str) -> DeviceFindings:
     return found.clock
 
 
-@pytest.mark.parametrize(("ahead", "told"), [(14.0, "14.0 s ahead"), (-20.0, "20.0 s slow")])
-def test_the_clock_of_a_locating_system_is_read(tmp_path: Path, ahead: float, told: str) -> None:
+@pytest.mark.parametrize(("ahead", "reported"), [(14.0, "14.0 s ahead"), (-20.0, "20.0 s slow")])
+def test_the_clock_of_a_locating_system_is_read(
+    tmp_path: Path, ahead: float, reported: str
+) -> None:
     found = asyncio.run(soccer_findings(tmp_path, ahead))
-    assert f"soccer-udp's clock is {told}; its events are stamped by it" in found.said
+    assert f"soccer-udp's clock is {reported}; its events are stamped by it" in found.said
     assert not found.wrong
     found = asyncio.run(soccer_findings(tmp_path, ahead, 'clock = "agent"\n'))
-    assert f"clock is {told}" in found.said
+    assert f"clock is {reported}" in found.said
     assert found.wrong
     found = asyncio.run(soccer_findings(tmp_path, ahead, 'clock = "arrival"\n'))
     assert found.said == "events are stamped by the agent on arrival, up to 10 s late"

@@ -323,7 +323,7 @@ def test_bad_input(
     assert said in capsys.readouterr().err
 
 
-def test_a_query_of_what_the_log_lacks_is_told(
+def test_a_query_of_what_the_log_lacks_is_reported(
     shop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["validate", "--log", str(shop), "--query", "EVENT SEQ(A a, C c) WITHIN 1 s"]) < 2

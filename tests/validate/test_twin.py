@@ -150,9 +150,9 @@ def test_answers_come_that_much_after_their_frame(tmp_path: Path) -> None:
             writer.append(frame.slice(start, 2))
     at_once, later = (Durable(tmp_path / "cut", 200 * MS, after) for after in (0, 7 * MS))
     # The first frame is closed 200 ms after its first record, the second is the last.
-    for at, told in ((5, 205), (60, 205), (61, 490), (310, 490)):
-        assert at_once.since("main", at * MS) == told * MS
-        assert later.since("main", at * MS) == (told + 7) * MS
+    for at, reported in ((5, 205), (60, 205), (61, 490), (310, 490)):
+        assert at_once.since("main", at * MS) == reported * MS
+        assert later.since("main", at * MS) == (reported + 7) * MS
     assert later.since("main", 311 * MS) == 311 * MS
 
 

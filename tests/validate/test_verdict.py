@@ -150,9 +150,11 @@ def test_the_wait_for_what_is_sent_again(loss: float, resent: int) -> None:
     )
     assert found.timeout_ns == 20 * MS + 220 * MS * (2**resent - 1)
     never = setup(link=replace(link, resends=False))
-    told = judge(asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), never, ResultRequirements())
-    assert told.timeout_ns == 20 * MS
-    assert "not sent again" in " ".join(told.reasons)
+    reported = judge(
+        asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), never, ResultRequirements()
+    )
+    assert reported.timeout_ns == 20 * MS
+    assert "not sent again" in " ".join(reported.reasons)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What stands of windows at every instant, by definition, from plain lists of events.
 
-Clocks are right here, and nothing is missing; corrections never end. Windows are told as these
-definitions say, and what is told of each is counted anew from all its events whenever it is told.
+Clocks are right here, and nothing is missing; corrections never end. Windows are emitted as these
+definitions say, and each is counted again from all its events whenever it is emitted.
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ def standing_at_every_instant(
     kind: str, stream: Stream, early: int, barrier: str
 ) -> list[tuple[int, list[Any]]]:
     """(instant, what stands, sorted) after every row and step, each of which has an instant of its
-    own. ``early``: 0: told when it closes; -1: at every change; else every so much of time.
+    own. ``early``: 0: emitted when it closes; -1: at every change; else every so much of time.
     """
     model, found = by_definition(kind), []
-    told: dict[Hashable, Content] = {}
+    emitted: dict[Hashable, Content] = {}
     closed_before: set[Hashable] = set()
     clock: int | None = None
     for now, row, time in moments(stream):
@@ -165,14 +165,14 @@ def standing_at_every_instant(
                 clock = time if clock is None else max(clock, time)
             windows = list(model.windows(frontier_at(now, stream, barrier, done=last)))
             names = {name for name, _, _ in windows}
-            told = {name: said for name, said in told.items() if name in names}
+            emitted = {name: said for name, said in emitted.items() if name in names}
             for name, closed, content in windows:
                 if closed or (last and (early < 0 or tick)):
-                    told[name] = content
+                    emitted[name] = content
                 elif name in closed_before:  # it has become another one, which is open
-                    told.pop(name, None)
+                    emitted.pop(name, None)
             closed_before = {name for name, closed, _ in windows if closed}
-        found.append((now, sorted(told.values())))
+        found.append((now, sorted(emitted.values())))
     return found
 
 

@@ -133,9 +133,9 @@ class Product:
         found: dict[Any, list[dict[str, Any]]] = {}
         for key, mine in by_key.items():
             for start, end, inside in self._windows(mine, error):
-                told = [self._value(some) for some in inside]
+                emitted = [self._value(some) for some in inside]
                 place = {"start": start, "end": end, "key": dict(zip(self.group, key, strict=True))}
-                for stage, result in self._told(told, inside):
+                for stage, result in self._emitted(emitted, inside):
                     if HAVING[self.having](result["value"]):
                         found.setdefault((start, end, stage), []).append(place | result)
         if self.best is not None:
@@ -143,24 +143,24 @@ class Product:
                 found[window] = sorted(results, key=self._rank)[: self.best]
         return [result for results in found.values() for result in results]
 
-    def _told(
-        self, told: list[dict[str, Any]], inside: list[list[Event]]
+    def _emitted(
+        self, emitted: list[dict[str, Any]], inside: list[list[Event]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """(stage, result) of a window by its values and events; with EACH a result for each of the
         three, the first ones if they, or one before, hold anything.
         """
         if not self.drift:
-            yield "", {"value": told[0]}
+            yield "", {"value": emitted[0]}
             return
-        all_three = dict(zip(STAGES, told, strict=True))
+        all_three = dict(zip(STAGES, emitted, strict=True))
         if self.drift == "TOGETHER":
-            yield "", {"value": mean(told), **all_three}
+            yield "", {"value": mean(emitted), **all_three}
             return
         for number, stage in enumerate(STAGES):
             if stage == STAGES[-1]:
-                yield stage, {"drift": stage, "value": told[number], **all_three}
+                yield stage, {"drift": stage, "value": emitted[number], **all_three}
             elif any(inside[: number + 1]):
-                yield stage, {"drift": stage, "value": told[number], stage: told[number]}
+                yield stage, {"drift": stage, "value": emitted[number], stage: emitted[number]}
 
     def _rank(self, result: dict[str, Any]) -> Any:
         n, t = result["value"]["n"], result["value"]["t"]
@@ -203,11 +203,11 @@ class Product:
             ]  # fmt: skip
 
 
-def mean(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def mean(emitted: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Of those of three that are known."""
     found = {}
-    for name in told[0]:
-        known = [value[name] for value in told if value[name] is not None]
+    for name in emitted[0]:
+        known = [value[name] for value in emitted if value[name] is not None]
         found[name] = sum(known) / len(known) if known else None
     return found
 

@@ -22,7 +22,7 @@ from tests.window.test_windows_beside_pandas import many
 from tests.window.window_results import Result, brief, results_of, standing
 
 
-def test_a_window_is_told_when_it_is_full_and_the_rest_is_counted() -> None:
+def test_a_window_is_emitted_when_it_is_full_and_the_rest_is_counted() -> None:
     events = tuple(Event(ref, v=ref) for ref in (1, 5, 9, 14, 20))
     found = results_of("SELECT sum(v) WINDOW ROWS 2", Stream(events))
     assert brief(found, "value", "certainty", "certain") == [
@@ -49,8 +49,8 @@ def test_certain_and_ambiguous_events_by_their_numbers() -> None:
         Event(ref, unc=unc) for ref, unc in ((0, 0), (10, 3), (14, 3), (30, 0), (50, 0), (70, 0))
     )
     found = results_of("SELECT count(*), sum(v) WINDOW ROWS 2", Stream(events))
-    told = [(r["certainty"], r["certain"], r["ambiguous"], r["bounds"]["sum(v)"]) for r in found]
-    assert told == [
+    emitted = [(r["certainty"], r["certain"], r["ambiguous"], r["bounds"]["sum(v)"]) for r in found]
+    assert emitted == [
         ("uncertain", 1, 2, [2, 2]), ("uncertain", 1, 2, [2, 2]), ("confirmed", 2, 0, [2, 2]),
     ]  # fmt: skip
 
@@ -105,13 +105,13 @@ def test_what_is_missing_counts_however_long_a_window_lasts(window: str) -> None
     found = [*whole.process(batch(stream, Strings())), *whole.finish(10**4)]
     first = brief(found, "missing")[0]
     assert first[-1] == (3 if window == "ROWS 4" else 8)
-    strings, told = Strings(), []
+    strings, emitted = Strings(), []
     for n in range(8):
-        told += cut.process(batch(stream, strings, n, n + 1))
+        emitted += cut.process(batch(stream, strings, n, n + 1))
         again = windows_of(query(text), settings)
         again.restore(cut.snapshot())
         cut = again
-    assert [*told, *cut.finish(10**4)] == found
+    assert [*emitted, *cut.finish(10**4)] == found
 
 
 def test_what_is_missing_counts_in_a_window_that_begins_before_another_that_left_ends() -> None:
@@ -140,8 +140,8 @@ def test_old_gaps_of_a_window_without_end_become_fewer_and_none_of_their_events_
     for k in range(0, n + 1, 1000):
         operator.process(batch(Stream(events, gaps=gaps), strings, k, min(k + 1000, n + 1)))
         assert len(operator.snapshot()["_missing"]["left"]) <= OLD_GAPS_MAX + 1100
-    (told,) = operator.finish(10**6)
-    assert (told["missing"], told["value"]) == (n - 1, {"count(*)": n + 1})
+    (emitted,) = operator.finish(10**6)
+    assert (emitted["missing"], emitted["value"]) == (n - 1, {"count(*)": n + 1})
 
 
 def test_the_horizon_ends_corrections() -> None:
@@ -224,16 +224,16 @@ def test_bounds_are_those_of_all_clock_errors_with_and_without_what_may_not_be_t
     text = f"SELECT {calls} WINDOW ROWS {n} EVERY {every}"
     found = results_of(text, stream)
     assert results_of(text, stream, cuts) == found
-    told: list[dict[str, Any] | None] = []
-    for r in found:  # a clock that errs by more than any before makes told windows doubtful
+    emitted: list[dict[str, Any] | None] = []
+    for r in found:  # a clock that errs by more than any before makes emitted windows doubtful
         content = {name: value for name, value in r.items() if name not in {"op", "at"}}
         if r["op"] == "-":
-            told[told.index(content)] = None
-        elif None in told:
-            told[told.index(None)] = content
+            emitted[emitted.index(content)] = None
+        elif None in emitted:
+            emitted[emitted.index(None)] = content
         else:
-            told.append(content)
-    for r, start in zip(told, range(0, len(events) - n + 1, every), strict=True):
+            emitted.append(content)
+    for r, start in zip(emitted, range(0, len(events) - n + 1, every), strict=True):
         assert r is not None
         inside = [order[start : start + n] for order in orders]
         worlds = [there for some in set(inside) for there in present(some, events)]

@@ -52,7 +52,7 @@ def streams(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
     return Stream(tuple(events), tuple(steps)), cuts
 
 
-def told(
+def emitted(
     text: str, stream: Stream, barrier: str | None = None, cuts: tuple[int, ...] = (),
     horizon: int = END, *, ends: bool = True,
 ) -> list[dict[str, Any]]:  # fmt: skip
@@ -91,12 +91,12 @@ def briefly(results: list[dict[str, Any]], upto: float, *fields: str) -> list[tu
 def check(kind: str, case: tuple[Stream, tuple[int, ...]], emit: str, barrier: str) -> None:
     stream, cuts = case
     text = f"SELECT count(*), sum(v) GROUP BY g WINDOW {kind} {emit}"
-    found = told(text, stream, barrier)
-    assert told(text, stream, barrier, cuts) == found
+    found = emitted(text, stream, barrier)
+    assert emitted(text, stream, barrier, cuts) == found
     for now, expected in standing_at_every_instant(kind, stream, EMITS[emit], barrier):
         assert briefly(found, now) == expected, now
     assert contents(found) == contents(
-        told(f"SELECT count(*), sum(v) GROUP BY g WINDOW {kind}", stream)
+        emitted(f"SELECT count(*), sum(v) GROUP BY g WINDOW {kind}", stream)
     )
 
 
@@ -147,23 +147,23 @@ DRIFTS = dict.fromkeys(KINDS[:3], ("", "DRIFT EACH", "DRIFT TOGETHER"))
 @pytest.mark.parametrize("kind", KINDS)
 @given(case=doubtful(), data=st.data(), **ASKED)
 @settings(max_examples=8)
-def test_what_clocks_and_gaps_leave_open_is_told_early_too_and_ends_the_same(
+def test_what_clocks_and_gaps_leave_open_is_emitted_early_too_and_ends_the_same(
     kind: str, case: tuple[Stream, tuple[int, ...]], emit: str, barrier: str, data: st.DataObject
 ) -> None:
     stream, cuts = case
     drift = data.draw(st.sampled_from(DRIFTS.get(kind, ("",))))
     text = f"SELECT count(*), sum(v), avg(v), max(v) GROUP BY g WINDOW {kind} {drift}"
-    found = told(f"{text} {emit}", stream, barrier)
-    assert told(f"{text} {emit}", stream, barrier, cuts) == found
-    assert contents(found) == contents(told(text, stream))
+    found = emitted(f"{text} {emit}", stream, barrier)
+    assert emitted(f"{text} {emit}", stream, barrier, cuts) == found
+    assert contents(found) == contents(emitted(text, stream))
     if emit != "EMIT ON CHANGE" or kind.startswith("ROWS"):
         return
     # Nothing is open after the end of the input, so what stands early is what would stand then.
     sure = Stream(stream.events, stream.steps, (), stream.t_a)
-    whole = told(f"{text} {emit}", sure, barrier)
+    whole = emitted(f"{text} {emit}", sure, barrier)
     for row in range(1, len(sure.events) + 1):
         part = Stream(sure.events[:row], tuple(s for s in sure.steps if s[0] < row), (), sure.t_a)
-        assert contents(whole, sure.at(row - 1)) == contents(told(text, part))
+        assert contents(whole, sure.at(row - 1)) == contents(emitted(text, part))
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
@@ -174,11 +174,11 @@ def test_having_and_the_first_groups_are_chosen_among_what_stands(
 ) -> None:
     stream, cuts = case
     text = "SELECT count(*) AS n, sum(v) AS s GROUP BY g {} WINDOW " + f"{kind} {emit}"
-    every = told(text.format(""), stream)
-    some = told(text.format("HAVING s > 0"), stream)
+    every = emitted(text.format(""), stream)
+    some = emitted(text.format("HAVING s > 0"), stream)
     first = text.format(f"HAVING s > 0 ORDER BY s DESC, n LIMIT {limit}")
-    ranked = told(first, stream)
-    assert told(first, stream, cuts=cuts) == ranked
+    ranked = emitted(first, stream)
+    assert emitted(first, stream, cuts=cuts) == ranked
     for now in [stream.at(row) for row in range(len(stream.events))] + [END]:
         windows: dict[int, list[tuple[int, int, int]]] = {}
         for start, _, n, total, key in briefly(every, now, "g"):
@@ -235,7 +235,7 @@ def test_a_session_that_begins_makes_the_one_before_unsure(epoch: int) -> None:
     second = Event(5, v=1, release=2, source="s1", epoch=epoch, seq=1)
     late = replace(second, status=LATE)
     text = "SELECT count(*) GROUP BY g WINDOW SESSION 5"
-    wanted = contents(told(text, Stream((first, second))))
+    wanted = contents(emitted(text, Stream((first, second))))
     assert [line.count("'uncertain'") for line in wanted] == [1, 1]
-    assert contents(told(f"{text} EMIT ON CHANGE", Stream((first, second)))) == wanted
-    assert contents(told(text, Stream((first, late), ((1, 100, 1),)))) == wanted
+    assert contents(emitted(f"{text} EMIT ON CHANGE", Stream((first, second)))) == wanted
+    assert contents(emitted(text, Stream((first, late), ((1, 100, 1),)))) == wanted

@@ -99,10 +99,10 @@ def test_any_kind_any_disorder_any_cut_ends_as_defined(
             )
             if members
         }
-        told = {
+        emitted = {
             (r["key"]["g"], *r["window"].values()): [*r["value"].values()] for r in standing(found)
         }
-        assert told == expected
+        assert emitted == expected
     assert isinstance(windows_of(query(text)), PaneWindows) == kind.startswith("SLIDING")
 
 

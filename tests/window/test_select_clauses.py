@@ -94,15 +94,15 @@ def test_bounds_hold_whichever_window_an_event_is_in() -> None:
         "SELECT max(v) - min(v) AS d, sum(v) / count(*) AS m, 1 / (sum(v) - 7) AS x, median(v) + 1 "
         "WINDOW TUMBLING 10"
     )
-    (told,) = [
+    (emitted,) = [
         one for one in chain_results([SYNC, *in_rows(*inside, doubtful)], text)
         if one["window"]["start"] == 10
     ]  # fmt: skip
-    assert told["ambiguous"] == 1
-    assert told["value"] == {
+    assert emitted["ambiguous"] == 1
+    assert emitted["value"] == {
         "d": 7.0, "m": pytest.approx(16 / 3), "x": pytest.approx(1 / 9), "median(v) + 1": 6.0,
     }  # fmt: skip
-    bounds = told["bounds"]
+    bounds = emitted["bounds"]
     assert bounds.keys() == {"d", "m", "x"}
     for some in (inside, [*inside, doubtful]):
         values = [v for _, v in some]
@@ -111,14 +111,14 @@ def test_bounds_hold_whichever_window_an_event_is_in() -> None:
     assert bounds["x"] == [None, None]  # without the event it is divided by zero
 
 
-def test_what_stays_as_it_was_is_not_told_again() -> None:
+def test_what_stays_as_it_was_is_not_emitted_again() -> None:
     text = "SELECT max(v) - min(v) AS d WINDOW TUMBLING 10 EMIT ON CHANGE"
-    told = chain_results(in_rows((10, 1.0), (11, 4.0), (12, 2.0)), text)
-    # The third event changes no number that is worked out; counts of events are told with it.
-    assert [(one["op"], one["value"]["d"], one["certain"]) for one in told] == [
+    emitted = chain_results(in_rows((10, 1.0), (11, 4.0), (12, 2.0)), text)
+    # The third event changes no number that is worked out; counts of events are emitted with it.
+    assert [(one["op"], one["value"]["d"], one["certain"]) for one in emitted] == [
         ("+", 0.0, 1), ("-", 0.0, 1), ("+", 3.0, 2), ("-", 3.0, 2), ("+", 3.0, 3),
     ]  # fmt: skip
-    for one, other in itertools.pairwise(told):
+    for one, other in itertools.pairwise(emitted):
         assert {**one, "op": "", "at": 0} != {**other, "op": "", "at": 0} or one["op"] == "+"
 
 
@@ -175,7 +175,7 @@ def logs(draw: st.DrawFn, *values: tuple[float, ...]) -> tuple[list[Result], tup
 
 def without(results: list[Result], labels: set[str]) -> list[Result]:
     """The columns ``labels`` left out, and then what is taken back and given again as it was: of
-    results that are told together, which are takings, then gifts.
+    results that are emitted together, which are takings, then gifts.
     """
     shown: list[Result] = []
     for r in results:
@@ -235,7 +235,7 @@ def test_results_are_those_of_selecting_them_but_for_the_columns(
 def test_whole_numbers_may_become_fractions(
     window: str, case: tuple[list[Result], tuple[int, ...]], barrier: str, hides: bool
 ) -> None:
-    """What stands may be told again as 1.0 where it was 1, so that ``-`` repeats ``+`` to the
+    """What stands may be emitted again as 1.0 where it was 1, so that ``-`` repeats ``+`` to the
     letter; what stands in the end are the same numbers.
     """
     records, cuts = case
@@ -253,13 +253,13 @@ def test_whole_numbers_may_become_fractions(
     assert len(stand[0]) == len(stand[1])
 
 
-def test_what_is_taken_back_does_not_hang_on_what_else_is_told() -> None:
-    """A difference of whole numbers stays one where fractions are told in the same breath."""
+def test_what_is_taken_back_does_not_hang_on_what_else_is_emitted() -> None:
+    """A difference of whole numbers stays one where fractions are emitted in the same breath."""
     records = in_rows((0, 1), (0, 1), (0, 2.5))
     text = "SELECT max(v) - min(v) AS d WINDOW TUMBLING 10 EMIT ON CHANGE"
     found = chain_results(records, text, barrier="immediate", cuts=(2,))
-    told = [(r["op"], json.dumps(r["value"]["d"])) for r in found]
-    assert told == [("+", "0"), ("-", "0"), ("+", "0"), ("-", "0"), ("+", "1.5")]
+    emitted = [(r["op"], json.dumps(r["value"]["d"])) for r in found]
+    assert emitted == [("+", "0"), ("-", "0"), ("+", "0"), ("-", "0"), ("+", "1.5")]
 
 
 def test_what_was_shown_is_taken_back_where_its_number_no_longer_fits() -> None:
@@ -284,7 +284,7 @@ def test_no_correction_where_only_what_is_hidden_changed() -> None:
     assert [r["op"] for r in gone] == ["+", "-"]
 
 
-def test_what_was_not_shown_between_is_told_again() -> None:
+def test_what_was_not_shown_between_is_emitted_again() -> None:
     """Two corrections at two instants: by the first it leaves, by the second it comes back."""
     records = in_rows((1, 0), (9, 0), (9, 5), (5, 9), (4, 0), (3, 5))
     text = "SELECT max(w) HAVING sum(v) < 9 WINDOW ROWS 3"

@@ -116,7 +116,7 @@ def test_query_02_the_error_of_one_event_leaves_every_session_open_that_it_may_r
 
 
 @pytest.mark.parametrize("emit", ["", " EMIT ON CHANGE", " EMIT EARLY EVERY 5"])
-def test_a_session_that_was_told_is_corrected_however_far_off_the_event_is(emit: str) -> None:
+def test_a_session_that_was_emitted_is_corrected_however_far_off_the_event_is(emit: str) -> None:
     before = tuple(Event(10 * n, release=10 * n) for n in range(30))
     late = Event(300, unc=200, release=300)
     behind = tuple(Event(310 + 10 * n, release=310 + 10 * n) for n in range(3))
@@ -196,9 +196,9 @@ def test_certainty_and_bounds_are_those_of_all_clock_errors(
     aggregates = "count(*), sum(v), avg(v), min(v), max(v)"
     standing: dict[tuple[Any, int], Any] = {}
     text = f"SELECT {aggregates} GROUP BY g WINDOW SESSION {gap}"
-    told = results_of(text, stream)
-    assert results_of(text, stream, case[1]) == told
-    for each in told:
+    emitted = results_of(text, stream)
+    assert results_of(text, stream, case[1]) == emitted
+    for each in emitted:
         standing[each["key"]["g"], each["window"]["start"]] = each if each["op"] == "+" else None
     for key, group in by_definition(stream.events, gap).items():
         events = [event for session in group for event in session]

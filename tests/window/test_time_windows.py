@@ -241,11 +241,11 @@ def test_groups_beyond_the_limit_are_refused_and_counted() -> None:
     made = TimeWindows(plan(COUNT, by_key=True), WindowSettings(cells_max=256))
     events = tuple(Event(1, key=key) for key in range(300))
     made.process(batch(Stream(events), Strings()))
-    told = made.finish(9)
-    assert len(told) == 255
+    emitted = made.finish(9)
+    assert len(emitted) == 255
     assert made.counters()["refused_groups"] == 45
     # What found no room may be of any of them, so nothing bounds what they say.
-    assert {str(each["bounds"]) for each in told} == {"{'count(*)': [None, None]}"}
+    assert {str(each["bounds"]) for each in emitted} == {"{'count(*)': [None, None]}"}
 
 
 def test_memory_stays_bounded_on_an_endless_stream() -> None:
@@ -315,7 +315,7 @@ def test_a_window_whose_events_were_all_lost_gives_a_row(by_key: bool) -> None:
     lost, nobody, key = {"count(*)": 0, "max(v)": None}, {}, {}
     if by_key:
         nobody, key = {"g": None}, {"g": 0}
-    # The late event tells of its own window at once; the others are told with the next window that
+    # The late event tells of its own window at once; the others come with the next window that
     # closes that nothing is missing. 20 to 30 then has nothing to say any more.
     assert brief(results, "value", "missing", "key")[:8] == [
         ("+", 0, 1, {"count(*)": 1, "max(v)": 1}, 1, key),
@@ -356,9 +356,9 @@ def test_keys_are_in_order_beside_windows_with_missing_events_alone() -> None:
     events = (Event(0, None, 0, unc=1, seq=8), Event(0, None, 2, unc=3, seq=9))
     stream = Stream(events, gaps=((0, "s0", 7, 1, 0, 43),))
     made = plan(COUNT, *FIVE, size=5, drift=Drift.NONE, by_key=True)
-    told = run(lambda: operator(made, 0), stream, (), 1000)
-    assert [line["key"]["g"] for line in told] == [0, 2, 0, 2, *[None] * 8]
-    assert told == Twin(made, stream, 0).run(1000)
+    emitted = run(lambda: operator(made, 0), stream, (), 1000)
+    assert [line["key"]["g"] for line in emitted] == [0, 2, 0, 2, *[None] * 8]
+    assert emitted == Twin(made, stream, 0).run(1000)
 
 
 # ---- windows that slide
@@ -432,9 +432,9 @@ def test_an_event_that_may_lie_in_many_slides_is_certain_where_all_of_it_lies(un
     """Up to 15 slides go to a pane; more than that, or than a window, to each window."""
     asked = query("SELECT count(*) WINDOW SLIDING 40 EVERY 1")
     found = run(lambda: windows_of(asked), Stream((Event(100, unc=unc), Event(200))))
-    told = [(r["window"]["start"], r["value"]["count(*)"], r["certain"]) for r in found]
+    emitted = [(r["window"]["start"], r["value"]["count(*)"], r["certain"]) for r in found]
     starts = range(100 - unc - 39, 100 + unc + 1)
-    assert [row for row in told if row[0] <= starts[-1]] == [
+    assert [row for row in emitted if row[0] <= starts[-1]] == [
         (start, int(60 < start <= 100), int(60 + unc < start <= 100 - unc)) for start in starts
     ]
 

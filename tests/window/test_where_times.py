@@ -124,17 +124,17 @@ def test_equals_windows_over_all_errors(
     events = [Event(ref, v=v, unc=unc) for ref, v, unc in sorted(drawn)]
     results = run(lambda: TimeWindows(plan(where)), Stream(tuple(events)), (cut,), 99)
     expected = by_definition(events, WHERE[where])
-    told: dict[int, dict[str, Any]] = {}
+    emitted: dict[int, dict[str, Any]] = {}
     for each in results:
         k = each["window"]["start"] // SIZE
         if each["op"] == "-":  # an event that is only perhaps in it came after its end
-            assert told.pop(k) | {"op": "-", "at": each["at"]} == each
+            assert emitted.pop(k) | {"op": "-", "at": each["at"]} == each
         else:
-            assert k not in told
-            told[k] = each
-    assert set(told) == set(expected)
+            assert k not in emitted
+            emitted[k] = each
+    assert set(emitted) == set(expected)
     for k, want in expected.items():
-        got = told[k]
+        got = emitted[k]
         assert (got["certain"], got["ambiguous"]) == (want["certain"], want["ambiguous"])
         for name in AGGREGATES:
             assert got["value"][name] == pytest.approx(want["value"][name]), name
@@ -161,7 +161,7 @@ def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
 ) -> None:
     events = [Event(ref, v=v, unc=unc, epoch=1) for ref, v, _ in sorted(drawn)]
     results = run(lambda: TimeWindows(plan(where)), Stream(tuple(events)), (), 99)
-    told = {each["window"]["start"] // SIZE: each["bounds"] for each in results}
+    emitted = {each["window"]["start"] // SIZE: each["bounds"] for each in results}
     for error in range(-unc, unc + 1):
         there: dict[int, list[int]] = {}
         for event in events:
@@ -171,7 +171,7 @@ def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
         for k, values in there.items():
             for name, of in (("count(*)", len), ("sum(v)", sum), ("avg(v)", mean),
                              ("min(v)", min), ("max(v)", max)):  # fmt: skip
-                least, most = told[k][name]
+                least, most = emitted[k][name]
                 assert least - 1e-9 <= of(values) <= most + 1e-9, (name, error)
 
 

@@ -71,9 +71,9 @@ def test_columns_say_what_the_dicts_say(
              if value is not None or name not in ("drift", "bounds")}
             for one in dicts
         ]  # fmt: skip
-        told = [json.loads(line) for line in lines(table)]
-        assert told == shown
-        for line, one in zip(lines(table), told, strict=True):
+        emitted = [json.loads(line) for line in lines(table)]
+        assert emitted == shown
+        for line, one in zip(lines(table), emitted, strict=True):
             assert json.dumps(one, ensure_ascii=False) + "\n" == line
 
 
@@ -103,7 +103,7 @@ def test_a_sum_beyond_the_range_of_floats_is_null() -> None:
 
 def test_a_bound_beyond_the_range_of_floats_is_null_beside_one_that_is_not() -> None:
     plan = WindowPlan("q", "", (Aggregate("sum", V, "s"),), (), 10)
-    # The first window closes, and is told, before the second.
+    # The first window closes, and is emitted, before the second.
     events = (Event(5, v=1.7e308), Event(9, unc=2, v=1.7e308), Event(14, v=1.0))
     made = TimeWindows(plan)
     found = made.process(batch(Stream(events), Strings()))
@@ -112,6 +112,6 @@ def test_a_bound_beyond_the_range_of_floats_is_null_beside_one_that_is_not() -> 
     tables = [columns_of_windows(piece) for piece in results]
     for table in tables:
         columns.learn(table)
-    told = [row["bounds"]["s"] for table in tables for row in columns.typed(table).to_pylist()]
-    assert told == [one["bounds"]["s"] for piece in results for one in piece]
-    assert [1.7e308, None] in told
+    emitted = [row["bounds"]["s"] for table in tables for row in columns.typed(table).to_pylist()]
+    assert emitted == [one["bounds"]["s"] for piece in results for one in piece]
+    assert [1.7e308, None] in emitted

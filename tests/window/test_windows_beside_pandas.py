@@ -62,9 +62,9 @@ def test_in_order_it_is_what_pandas_says(kind: str) -> None:
     expected = groups["v"].agg([CALLS[call] for call in calls])
     if kind.startswith("ROWS"):  # those that are full and begin with an event
         expected = expected[(groups.size() == 100) & (expected.index.get_level_values("w") >= 0)]
-    told: dict[int, list[Any]] = {}
+    emitted: dict[int, list[Any]] = {}
     for result in found:
-        told.setdefault(result["key"]["g"], []).append(tuple(result["value"].values()))
+        emitted.setdefault(result["key"]["g"], []).append(tuple(result["value"].values()))
     assert len(found) == len(expected) > 150
     for g, of_group in expected.groupby(level="g"):
-        assert np.array(told[int(g)]) == pytest.approx(of_group.to_numpy(), abs=1e-9)
+        assert np.array(emitted[int(g)]) == pytest.approx(of_group.to_numpy(), abs=1e-9)

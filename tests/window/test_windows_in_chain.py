@@ -98,7 +98,7 @@ def test_promises_of_all_types_and_sources_close_windows_in_no_order() -> None:
         ("sequence", "hold:10", 120),
     ],
 )  # fmt: skip
-def test_an_idle_site_is_told_by_a_promise_and_under_hold_by_the_arrival_clock(
+def test_an_idle_site_is_emitted_by_a_promise_and_under_hold_by_the_arrival_clock(
     order: str, barrier: str | None, at: int
 ) -> None:
     idle = [event(1, 100, 0), {"kind": "pog", "ts": 50, "arrival": 110, "source": "a"}]
@@ -155,8 +155,8 @@ def test_the_command_takes_the_horizon_and_tells_times_in_its_unit(
         ("horizon=10ms", {"min(raw_ts)": 5, "max(ts)": 5, "count(ts)": 1}),
     ):
         assert command([*shared, "--window", horizon]) == 0
-        told = [json.loads(line) for line in out.read_text().splitlines()]
-        of_0 = [one for one in told if one["window"] == {"start": 0, "end": 10}]
+        emitted = [json.loads(line) for line in out.read_text().splitlines()]
+        of_0 = [one for one in emitted if one["window"] == {"start": 0, "end": 10}]
         assert of_0[-1]["value"] == of_0[-1]["middle"] == values
         assert of_0[-1]["bounds"]["min(raw_ts)"] == [5, 5]
     assert command([*shared, "--window", "forever"]) == 2
@@ -171,23 +171,23 @@ def test_the_command_takes_the_horizon_and_tells_times_in_its_unit(
 
 # ---- progress closes windows, not their group's next event --------------------------------------
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_idle_group_is_told_by_anothers_event_by_a_promise_or_by_the_end(kind: str) -> None:
+def test_an_idle_group_is_emitted_by_anothers_event_by_a_promise_or_by_the_end(kind: str) -> None:
     idle = (Event(1, key=0, release=1), Event(2, key=0, release=2))
 
-    def told(stream: Stream, finish_at: int | None = None) -> list[tuple[Any, ...]]:
+    def emitted(stream: Stream, finish_at: int | None = None) -> list[tuple[Any, ...]]:
         operator = windows_of(query(f"SELECT count(*) GROUP BY g WINDOW {kind}"))
         found = list(operator.process(batch(stream, Strings())))
         found = found if finish_at is None else list(operator.finish(finish_at))
         return [(r["at"], r["key"]["g"], r["value"]["count(*)"]) for r in found]
 
-    by_event = told(Stream((*idle, Event(40, key=1, release=7))))
+    by_event = emitted(Stream((*idle, Event(40, key=1, release=7))))
     assert by_event
-    assert told(Stream(idle, steps=((2, 40, 7),))) == by_event
+    assert emitted(Stream(idle, steps=((2, 40, 7),))) == by_event
     # ROWS is full with its second event; where clocks are right nothing may overtake it then.
     at = 2 if kind == "ROWS 2" else 7
     assert {(when, key) for when, key, _ in by_event} == {(at, 0)}
     assert by_event[-1][2] == 2
-    by_end = told(Stream((Event(1, unc=2), Event(2, unc=2))), 99)
+    by_end = emitted(Stream((Event(1, unc=2), Event(2, unc=2))), 99)
     assert {when for when, *_ in by_end} == {99}
     assert by_end[-1][2] == 2
 

@@ -46,7 +46,7 @@ def chain_results(
 
 
 def standing(results: Sequence[Result], upto: float = math.inf) -> list[Result]:
-    """What was told until then and not taken back; a retraction repeats what it takes back."""
+    """What was emitted until then and not taken back; a retraction repeats what it takes back."""
     found: list[Result] = []
     for result in results:
         content = {name: value for name, value in result.items() if name not in {"op", "at"}}

@@ -19,7 +19,7 @@ Where = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Record:
-    """A released record: an interval [start, end], or the ``half`` of it that is told."""
+    """A released record: an interval [start, end], or the ``half`` of it that is emitted."""
 
     type: str
     id: int

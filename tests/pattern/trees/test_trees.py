@@ -34,12 +34,12 @@ def standing(results: list[dict[str, Any]]) -> dict[tuple[int, ...], tuple[str, 
     found: dict[tuple[int, ...], tuple[str, float]] = {}
     for result in results:
         rows = tuple(event["seq"] for event in result["events"])
-        told = result["certainty"], result["probability"]
+        emitted = result["certainty"], result["probability"]
         if result["op"] == "+":
-            assert rows not in found, "a combination is told twice"
-            found[rows] = told
+            assert rows not in found, "a combination is emitted twice"
+            found[rows] = emitted
         else:
-            assert found.pop(rows) == told
+            assert found.pop(rows) == emitted
     return found
 
 
@@ -128,8 +128,8 @@ FIRST_OF_TWO = Tree(
 def test_no_order_that_clocks_allow_is_missed_and_none_confirmed_wrongly(
     drawn: Drawn, t_a: int | None, cuts: list[int], joins: str
 ) -> None:
-    """What some errors make a match is told; what is confirmed is one under all. Order by order:
-    what is told is possible, and what is certain is confirmed. By the pairs' own uncertainties and
+    """What some errors make a match is emitted; what is confirmed is one under all. Order by order:
+    what comes is possible, and what is certain is confirmed. By the pairs' own uncertainties and
     by R19's rule; in any batches, with restarts between them, and with every plan.
     """
     tree, records = finer(drawn)
@@ -139,9 +139,9 @@ def test_no_order_that_clocks_allow_is_missed_and_none_confirmed_wrongly(
     results = Run(tree.text, settings=settings, t_a=most or 0).over(records, cuts)
     whole = Run(tree.text, settings=replace(settings, joins="cost"), t_a=most or 0)
     assert results == whole.over(records)
-    told, known = standing(results), judged(tree, records, most)
-    assert {rows for rows, each in known.items() if each.possible} <= told.keys()
-    for rows, (certainty, chance) in told.items():
+    emitted, known = standing(results), judged(tree, records, most)
+    assert {rows for rows, each in known.items() if each.possible} <= emitted.keys()
+    for rows, (certainty, chance) in emitted.items():
         assert as_known(known.get(rows), certainty, chance), rows
         # 1024 points here and 6000 there; events of a negated step that share a clock count as
         # independent of one another (docs/design.md).
@@ -153,7 +153,7 @@ def test_no_order_that_clocks_allow_is_missed_and_none_confirmed_wrongly(
 
 
 def shown(result: dict[str, Any], records: list[Record]) -> tuple[Key, ...]:
-    """The intervals of a match; checks that nothing is told that is not known."""
+    """The intervals of a match; checks that nothing is emitted that is not known."""
     found = []
     for event in result["events"]:
         record = records[event["seq"]]
@@ -224,8 +224,8 @@ def known_of(drawn: Drawn, t_a: int | None) -> dict[tuple[Key, ...], Combination
 def test_after_each_record_no_placement_of_the_errors_is_missed(
     drawn: Drawn, t_a: int | None, cuts: list[int], joins: str
 ) -> None:
-    """What some errors make a match of what is known then is told and not taken back; what is
-    confirmed is one under all. Order by order: what is told is possible, and what is certain is
+    """What some errors make a match of what is known then is emitted and not taken back; what is
+    confirmed is one under all. Order by order: what is emitted is possible, and what is certain is
     confirmed.
     """
     tree, records = finer(drawn)
@@ -233,20 +233,20 @@ def test_after_each_record_no_placement_of_the_errors_is_missed(
     settings_ = PatternSettings(rule, keep_late_ns=KEEP, joins=joins)
     most = None if t_a is None else 4 * t_a
     results = Run(tree.text, settings=settings_, t_a=most or 0).over(records, cuts)
-    told: dict[tuple[Key, ...], tuple[str, float]] = {}
+    emitted: dict[tuple[Key, ...], tuple[str, float]] = {}
     for number in range(len(records)):
         for result in [each for each in results if each["at"] == number]:
             match = shown(result, records)
-            assert (match in told) == (result["op"] == "-"), result
+            assert (match in emitted) == (result["op"] == "-"), result
             judged_so = result["certainty"], result["probability"]
             if result["op"] == "+":
-                told[match] = judged_so
+                emitted[match] = judged_so
             else:
-                assert told.pop(match) == judged_so
+                assert emitted.pop(match) == judged_so
         known = known_of((tree, records[: number + 1]), most)
         possible = {match for match, each in known.items() if each.possible}
-        assert possible <= told.keys(), number
-        for match, (certainty, chance) in told.items():
+        assert possible <= emitted.keys(), number
+        for match, (certainty, chance) in emitted.items():
             assert as_known(known.get(match), certainty, chance), (number, match)
 
 

@@ -23,7 +23,7 @@ def half(kind: str, letter: str, ts: int, arrival: int, number: int = 1) -> Line
     return {"kind": kind, "type": letter, "id": number, "ts": ts, "arrival": arrival}
 
 
-def told(results: list[dict[str, Any]]) -> list[str]:
+def emitted(results: list[dict[str, Any]]) -> list[str]:
     """``+ A(3,7) B(6,9) C(11,12) @6``."""
     return [
         f"{r['op']} {' '.join(_span(e) for e in r['events'])} @{r['at']}" for r in results
@@ -44,7 +44,7 @@ def test_z10_fig_10_an_out_of_order_start_gives_an_insertion(tmp_path: Path) -> 
         half("ibp", "C", 11, 4), half("ibe", "C", 12, 5), half("ibp", "B", 6, 6),
     ]  # fmt: skip
     results, counts = results_of(tmp_path, FIG_10, lines)
-    assert told(results) == ["+ A(3,7) B(6,9) C(11,12) @6"]
+    assert emitted(results) == ["+ A(3,7) B(6,9) C(11,12) @6"]
     assert (counts["halves"], counts["halves_waiting"]) == (6, 0)
 
 
@@ -63,7 +63,7 @@ def test_z10_fig_10_an_out_of_order_negative_start_gives_a_deletion(
     if late == "whole":
         d = {"type": "D", "ts": 15, "te": 18, "arrival": 6}
     results, _ = results_of(tmp_path, FIG_10, [*lines, d])
-    assert told(results) == ["+ A(13,17) B(16,20) C(22,) @5", "- A(13,17) B(16,20) C(22,) @6"]
+    assert emitted(results) == ["+ A(13,17) B(16,20) C(22,) @5", "- A(13,17) B(16,20) C(22,) @6"]
 
 
 def test_the_other_half_corrects_a_match_or_ends_it(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_the_other_half_corrects_a_match_or_ends_it(tmp_path: Path) -> None:
     c: Line = {"type": "C", "id": 1, "ts": 22, "te": 23, "arrival": 9}
     first = "+ A(13,17) B(16,20) C(22,) @3"
     back, whole = "- A(13,17) B(16,20) C(22,) @9", "+ A(13,17) B(16,20) C(22,23) @9"
-    assert told(results_of(tmp_path, FIG_10, [*lines, c])[0]) == [first, back, whole]
+    assert emitted(results_of(tmp_path, FIG_10, [*lines, c])[0]) == [first, back, whole]
     # It ends 11 after A began: WITHIN is broken.
-    assert told(results_of(tmp_path, FIG_10, [*lines, {**c, "te": 24}])[0]) == [first, back]
+    assert emitted(results_of(tmp_path, FIG_10, [*lines, {**c, "te": 24}])[0]) == [first, back]
     # What waits until results are right gives the whole alone, and at the end what never came.
     correct = f"{FIG_10} REALTIME 0"
     barrier = "bounded:1"
-    assert told(results_of(tmp_path, correct, [*lines, c], barrier)[0]) == [whole]
-    assert told(results_of(tmp_path, correct, lines, barrier)[0]) == [first]
+    assert emitted(results_of(tmp_path, correct, [*lines, c], barrier)[0]) == [whole]
+    assert emitted(results_of(tmp_path, correct, lines, barrier)[0]) == [first]
 
 
 def test_what_may_be_half_known_for_ever_asks_for_within(tmp_path: Path) -> None:
