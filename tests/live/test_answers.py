@@ -198,7 +198,7 @@ def test_attack_03_a_query_that_events_do_not_fit_stops_no_other(field: Field, e
     ],
 )
 def test_engines_take_turns(field: Field, turns: str) -> None:
-    """Each goes on where the files are, by whom they were written, also after kills of the server (!)."""
+    """Each goes on where the files are, whose they are, also after kills of the server (!)."""
     for number, turn in enumerate(turns.split()):
         engine, killed = turn.removesuffix("!"), turn.endswith("!")
         more = 'master = "local[1]"\nformats = ["jsonl", "parquet"]'
