@@ -250,7 +250,7 @@ def test_a_spool_is_listed_dumped_and_verified(
     ):
         segment.write_bytes(content)
         code, said = spool("verify")
-        assert (code, reported in said, segment.read_bytes()) == (1, True, content)  # not mended
+        assert (code, reported in said, segment.read_bytes()) == (1, True, content)  # not repaired
     segment.unlink()
     code, said = spool("verify")
     assert (code, f"{segment}: is not there" in said) == (1, True)

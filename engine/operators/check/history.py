@@ -23,7 +23,7 @@ from slackwater.engine.query.values import Value
 # Results in columns.
 
 
-_TOLD: Final = (*EMISSION, "known_at")
+_OF_EMISSION: Final = (*EMISSION, "known_at")
 _NUMBERS: Final = {"int": np.int64, "float": np.float64, "str": np.int64}
 
 
@@ -91,7 +91,7 @@ def read_results(
     return NewResults(
         tables,
         np.cumsum([0, *(table.num_rows for table in tables)]),
-        _half(identities(kind, tables, _TOLD)),
+        _half(identities(kind, tables, _OF_EMISSION)),
         np.concatenate([*none, *map(keys_of, keys)]),
         np.concatenate([*none, *at]),
         np.concatenate([np.zeros(0, np.bool_), *plus]),
