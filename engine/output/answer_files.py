@@ -164,7 +164,9 @@ class AnswerLines:
         if file.number < file.closed:
             lines = lines.split(b"\n", min(file.closed, number) - file.number)[-1]
         there = _read(file.path, file.at, min(len(lines), file.size - file.at))
-        same = len(os.path.commonprefix((there, lines)))  # noqa: RUF071 - bytes, no paths
+        same = len(there)
+        if not lines.startswith(there):  # damage: only then byte by byte
+            same = len(os.path.commonprefix((there, lines)))  # noqa: RUF071 - bytes, no paths
         if same < len(there):
             self._keep(file, file.at + same, len(there) - same, "was damaged and is repaired")
         if same < len(lines):
