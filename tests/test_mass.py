@@ -74,6 +74,16 @@ def test_statements_are_counted_without_docstrings_and_kernels_by_their_marks(
     assert modules["slackwater.engine"].statements == 0
 
 
+def test_names_that_are_participles_are_counted_words_that_have_one_are_not(
+    little: Mass, tmp_path: Path
+) -> None:
+    assert little.figures()["names that are participles"] == 0
+    (tmp_path / "simulator" / "d.py").write_text(
+        "class _Held:\n    def __init__(self, wanted):\n        self._own = held_rows = wanted\n"
+    )
+    assert Mass(tmp_path).figures()["names that are participles"] == 3
+
+
 @cache
 def whole() -> Mass:
     return Mass()
