@@ -193,16 +193,9 @@ def worlds(draw: st.DrawFn) -> list[Record]:
     return numbered([*records, *known_again, *later])
 
 
-def certain_since(records: list[Record]) -> int:
-    """Live, windows that end before events of a second clock come keep their certainty (see
-    docs/reference/results.md): where the first sync of b is late, that counts from then on.
-    """
-    synced = {each["source"]: each["arrival"] for each in reversed(records) if "offset" in each}
-    return int(synced["b"])
-
-
-def said(results: list[Record]) -> set[str]:
-    names = ("window", "group", "value")
+def said(results: list[Record], form: str) -> set[str]:
+    """What is compared: of ROWS not where they start and end, which is as measured."""
+    names = ("group", "value") if form.startswith("rows") else ("window", "group", "value")
     return {str([each[name] for name in names if name in each]) for each in results}
 
 
@@ -218,15 +211,14 @@ def test_what_is_certain_is_so_wherever_events_of_unknown_clocks_were(
     assert results == found(WINDOWS[form], read, min(cut, len(read)), order=order)
     happened = [was | {"ts": each["was"]} for was, each in zip(read, records, strict=True)
                 if "was" in each]  # fmt: skip
-    exact = said(found(WINDOWS[form], happened, clock=ClockChoice(), order=order))
+    exact = said(found(WINDOWS[form], happened, clock=ClockChoice(), order=order), form)
     known = [
         each for each in results
-        if each["window"]["start"] >= certain_since(records)
-        and each.get("certainty", "confirmed") == "confirmed"
+        if each.get("certainty", "confirmed") == "confirmed"
         and not each["ambiguous"] and not each["missing"]
     ]  # fmt: skip
     assert known, "those of the end are"
-    assert said(known) <= exact
+    assert said(known, form) <= exact
 
 
 LATE_DEVICE = numbered(
@@ -256,3 +248,38 @@ def test_a_late_event_of_an_unknown_clock_makes_what_it_corrects_unknown(
         else:
             standing_now.remove(said)  # a retraction repeats what it takes back
     assert any(each["op"] == "-" and each["at"] == 62 for each in log)
+
+
+SECOND_DEVICE = numbered(
+    [*(event("a", ts, ts + 1) for ts in range(2, 62, 5)),
+     *(event("ab"[ts % 2], ts, ts + 1) for ts in range(62, 120, 5))]
+)  # fmt: skip
+"""Until 67 there is one clock, so its results are certain; then there are two, both unknown."""
+
+
+EARLY = {
+    f"{name}{emit}": WINDOWS[name] + emit
+    for name in ("tumbling", "sliding", "rows", "rows apart", "session")
+    for emit in (" EMIT EARLY EVERY 7 ns", " EMIT ON CHANGE")
+}
+
+
+@pytest.mark.parametrize("text", [*WINDOWS.values(), *EARLY.values()], ids=[*WINDOWS, *EARLY])
+def test_what_was_emitted_before_a_second_clock_came_is_emitted_again_as_unknown(
+    text: str,
+) -> None:
+    log = changes(text, SECOND_DEVICE)
+    assert any(each.get("certainty") != "unknown" for each in log if each["op"] == "+")
+    assert all(each.get("certainty") == "unknown" for each in standing(log))
+    for cut in range(0, len(SECOND_DEVICE), 3):
+        assert changes(text, SECOND_DEVICE, cut, cut + 1) == log
+
+
+@pytest.mark.parametrize("form", WINDOWS)
+def test_a_window_that_ended_before_a_known_clock_was_lost_keeps_its_certainty(form: str) -> None:
+    log = numbered(
+        [sync("a", 1), sync("b", 1), *steady(2, 50), lost("b", 51), *steady(52, 120)]
+    )  # fmt: skip
+    known = [each for each in found(WINDOWS[form], log) if each.get("certainty") != "unknown"]
+    assert min(each["window"]["start"] for each in known) <= 2
+    assert max(each["window"]["end"] for each in known) <= 47, "the last event of b before"

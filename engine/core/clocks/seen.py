@@ -5,7 +5,7 @@ What compares events of several clocks, one of them unknown, is unknown (SPEC 2)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -213,6 +213,9 @@ STAMPED_BY: Final = "stamped_by"
 that of their source."""
 SPANS_KEPT: Final = 256
 """Spans of time in which clocks were unknown, of which an operator knows."""
+_NONE: Final = np.empty(0, np.int64)
+CLOCKS_KEPT: Final = 1024
+"""Clocks of which an operator knows how far they had come."""
 _NEVER: Final = 2**62
 _Name = TypeVar("_Name", int, str)
 IS_UNKNOWN, IS_MIXED = np.int8(1), np.int8(2)
@@ -343,7 +346,7 @@ class ComparedClocks(Restorable):
 
     state_fields = (
         "_clocks", "_first", "_newest", "_one", "_alone", "_sure", "_unknown", "_until",
-        "_spans",
+        "_spans", "_known_until",
     )  # fmt: skip
 
     def __init__(
@@ -359,6 +362,8 @@ class ComparedClocks(Restorable):
         self._groups = set[int]()
         self._first = NO_CLOCK
         self._newest = LONG_AGO
+        self._known_until = dict[str, int]()
+        """By clock, the time [ns] of an event while it was known; of those that came furthest."""
         self._unknown = set(unknown)
         """Names of clocks that are unknown still, of which events were read."""
         self._until = -LATEST
@@ -371,9 +376,42 @@ class ComparedClocks(Restorable):
         self._alone = LONG_AGO if unknown else _NEVER
         self._one, self._sure = self._alone if self._key is None else _NEVER, _NEVER
 
-    def see(
+    def see_until_unknown(
         self, released: Released, ref: np.ndarray, before: np.ndarray, chosen: np.ndarray | None
-    ) -> None:
+    ) -> Iterator[tuple[int, int]]:
+        """As ``see``, in parts: yields the number of events seen, with the last of which results
+        emitted before it may have become unknown, and the time [ns] up to which they have not: a
+        clock that was known had come that far. The rest is seen when the iterator ends.
+        """
+        mixed = released.columns.get(MIXED, _NONE)
+        if not (mixed > -LATEST).any() and CHANCE not in released.columns:
+            self.see(released, ref, before, chosen)
+            return
+        state, known = self.snapshot(), self._changes()
+        self.see(released, ref, before, chosen)
+        times = np.array(sorted(self._changes() - known), np.int64)
+        first = 0
+        if len(times) and len(ref):
+            self.restore(state)
+            for row in np.unique(np.searchsorted(before, times)).tolist():
+                self.see(released, ref, before, chosen, slice(first, row + 1))
+                first, code = row + 1, released.columns[r.CLOCK][row]
+                was_known = released.columns["epoch"][row] == UNKNOWN_EPOCH
+                name = released.strings.texts[code]
+                yield first, self._known_until.get(name, LONG_AGO) if was_known else LONG_AGO
+            self.see(released, ref, before, chosen, slice(first, len(ref)))
+
+    def _changes(self) -> set[int]:
+        """After which times of emission results are unknown that were not before."""
+        found = {self._sure} if self._sure != _NEVER else set()
+        if len(self._spans):
+            found |= {*self._spans[:, 0].tolist(), self._one, self._alone} - {LONG_AGO, _NEVER}
+        return found
+
+    def see(
+        self, released: Released, ref: np.ndarray, before: np.ndarray, chosen: np.ndarray | None,
+        part: slice | None = None,
+    ) -> None:  # fmt: skip
         """Events in order of release.
 
         Args:
@@ -381,14 +419,17 @@ class ComparedClocks(Restorable):
             ref: when they happened.
             before: what ``at`` of results (see ``of``) was, at most, before each of them.
             chosen: which of them the query reads; None: all.
+            part: which of them are seen now; None: all.
         """
         columns = released.columns
         self._recover(released)
-        rows = np.arange(len(ref)) if chosen is None else np.flatnonzero(chosen)
-        newest = np.maximum.accumulate(np.append(self._newest, ref))
+        seen = np.arange(len(ref))[part or slice(None)]
+        newest = np.maximum.accumulate(np.append(self._newest, ref[seen]))
         self._newest = int(newest[-1])
+        rows = seen if chosen is None else seen[chosen[seen]]
         if MIXED not in columns or not len(rows):
             return
+        self._remember(released, ref, seen)
         times = before[rows]
         clock = columns.get(STAMPED_BY, columns[r.CLOCK])[rows]
         if self._first == NO_CLOCK:
@@ -412,7 +453,21 @@ class ComparedClocks(Restorable):
             still = codes[known_since(released.known_at, codes) == LATEST]
             until[unknown & np.isin(clock, still)] = LATEST
             self._unknown.update(released.strings.texts[code] for code in still.tolist())
-        self._add(times, newest[rows], until)
+        self._add(times, newest[rows - seen[0]], until)
+
+    def _remember(self, released: Released, ref: np.ndarray, rows: np.ndarray) -> None:
+        """How far each clock had come while it was known."""
+        columns = released.columns
+        rows = rows[columns["epoch"][rows] != UNKNOWN_EPOCH]
+        code = columns[r.CLOCK][rows]
+        until = np.full(int(code.max(initial=-1)) + 1, LONG_AGO)
+        until[code] = (ref - columns["unc"])[rows]  # of the last event; any would do
+        for each in np.flatnonzero(until > LONG_AGO).tolist():
+            name = released.strings.texts[each]
+            self._known_until[name] = max(int(until[each]), self._known_until.get(name, LONG_AGO))
+        if len(self._known_until) > 2 * CLOCKS_KEPT:
+            by_time = sorted((time, name) for name, time in self._known_until.items())
+            self._known_until = {name: time for time, name in by_time[-CLOCKS_KEPT:]}
 
     def _recover(self, released: Released) -> None:
         """Clocks that have become known: what time has come to by now is unknown still."""

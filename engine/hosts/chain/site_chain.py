@@ -98,7 +98,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-SNAPSHOT_VERSION: Final = 29
+SNAPSHOT_VERSION: Final = 30
 """Of snapshots."""
 
 

@@ -118,6 +118,16 @@ class Agenda(NamedTuple):
     tick_at: np.ndarray
 
 
+def before_row(agenda: Agenda, row: int) -> Agenda:
+    """What holds before a row that comes before ``row``."""
+    steps, gaps, ticks = (
+        int(np.searchsorted(rows, row))
+        for rows in (agenda.step_row, agenda.gap_row, agenda.tick_row)
+    )
+    ends = (steps, steps, steps, gaps, gaps, ticks, ticks, ticks)
+    return Agenda(*(column[:end] for column, end in zip(agenda, ends, strict=True)))
+
+
 class PassBatch(NamedTuple):
     """What a pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.engine.core.clocks.seen import MIXED, ComparedClocks
+from slackwater.engine.core.clocks.seen import IS_UNKNOWN, MIXED, ComparedClocks
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
 from slackwater.engine.core.timeline import ends_of
-from slackwater.engine.kernels.records import FAR, one, take_rows
+from slackwater.engine.kernels.records import FAR, NONE, one, take_rows
 from slackwater.engine.kernels.tables import over_pool
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import emitted as t
@@ -130,11 +130,11 @@ class Windows(Restorable, ABC):
         by_time = plan.where is not None and is_clocked(plan.where)
         self._numbers_depend = by_time and plan.kind is WindowKind.ROWS
         """Whether an event of another time may count, so that all behind have another number."""
-        shifted = 0 if plan.drift is Drift.NONE else plan.size_ns
+        self._shifted = 0 if plan.drift is Drift.NONE else plan.size_ns
         self._compared = ComparedClocks(
             [key.name for key in plan.group_by],
             unknown=self.settings.unknown,
-            before=LATEST if self._numbers_depend else shifted,
+            before=LATEST if self._numbers_depend else self._shifted,
             near=None if plan.kind is WindowKind.TIME else plan.size_ns,
         )
         self._clock = WindowClock(plan, self.settings.barrier)
@@ -162,7 +162,9 @@ class Windows(Restorable, ABC):
         return {*FIXED_COLUMNS, "incarnation"} | released_columns(attributes_of(self.plan))
 
     def process(self, released: Released) -> Sequence[Result]:
-        return self._run(*self._read(released, self._spans()))
+        rows, values, agenda, known = self._read(released, self._spans())
+        parts = self._seen_parts(released, rows)
+        return self._run(rows, values, agenda, known, parts=parts)
 
     def advance(self, now: int) -> Sequence[Result]:
         return self._until(now)
@@ -186,14 +188,34 @@ class Windows(Restorable, ABC):
         return no_rows(len(self.plan.group_by)), no_values(len(self._arguments))
 
     def _run(
-        self, rows: Rows, values: RowValues, agenda: Agenda, known: int, ends_at: int = a.INT_MIN
-    ) -> ResultPieces:
-        """Take a batch; ``known`` gaps were so before it, ``ends_at`` as of ``PassBatch``."""
+        self, rows: Rows, values: RowValues, agenda: Agenda, known: int, ends_at: int = a.INT_MIN,
+        parts: Iterable[tuple[int, int]] = (),
+    ) -> ResultPieces:  # fmt: skip
+        """Take a batch; ``known`` gaps were so before it, ``ends_at`` as of ``PassBatch``.
+
+        ``parts``: as of ``ComparedClocks.see_until_unknown``.
+        """
         results = ResultPieces()
         self._outbox = self._new_outbox(self._outbox_room)
         self._make_entries(max(CHUNK, 2 * SPARE * self._room))
         for field in a.IN_BATCH:
             self._state[field] = 0
+        for stop, low in parts:
+            part, due = Rows(*(column[:stop] for column in rows)), a.before_row(agenda, stop)
+            self._pass(part, values, due, known, a.INT_MIN, results)
+            self._mark_unknown(low)
+        self._pass(rows, values, agenda, known, ends_at, results)
+        self._state["taken"] += len(rows.ref)
+        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
+        self._make_entries(0)
+        self._forget()
+        return results
+
+    def _pass(
+        self, rows: Rows, values: RowValues, agenda: Agenda, known: int, ends_at: int,
+        results: ResultPieces,
+    ) -> None:  # fmt: skip
+        """Take the rows behind those that were taken; ``results`` gets what is emitted."""
         why = None
         while why != a.DONE:
             batch = a.PassBatch(
@@ -217,11 +239,6 @@ class Windows(Restorable, ABC):
                 self._grow(why, needed)
             self._state["needed"] = 0
         self._send(results)
-        self._state["taken"] += len(rows.ref)
-        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
-        self._make_entries(0)
-        self._forget()
-        return results
 
     @abstractmethod
     def _own(self) -> tuple[Any, ...]:
@@ -268,6 +285,30 @@ class Windows(Restorable, ABC):
     def _mark_refuted(self, low: int, high: int) -> None:
         """Marks emitted windows that may have events between two times [ns] for correction."""
 
+    def _mark_unknown(self, low: int) -> None:
+        """Marks emitted results that became unknown with the last row, which ended behind ``low``
+        [ns]: they are emitted again when the next window closes.
+        """
+        cells, emitted = self._held.cells, self._standing
+        leaders = np.flatnonzero(cells.slot != NONE)
+        slots = cells.slot[leaders]
+        now = np.full(len(leaders), int(self._state["taken"][0]) + int(self._state["row"][0]))
+        changed = np.zeros(len(leaders), np.bool_)
+        for place in range(emitted.there.shape[1]):
+            rows, words = emitted.rows[slots, place], emitted.words[slots, place].view(np.int64)
+            words = words.reshape(len(slots), emitted.words.shape[2], 2)
+            start, end = extent_of(self.plan, cells.window[leaders], words)
+            before, after = (self._compared.of(start, at) & IS_UNKNOWN for at in (rows, now))
+            mine = emitted.there[slots, place] & (rows >= 0) & (after > before)
+            mine &= end + self._shifted > low
+            emitted.rows[slots[mine], place] = ~rows[mine]
+            changed |= mine
+        self._mark_stale(leaders[changed])
+
+    @abstractmethod
+    def _mark_stale(self, leaders: np.ndarray) -> None:
+        """Marks windows of these cells for correction, those that are closed."""
+
     def _read(self, released: Released, spans: Geometry) -> tuple[Rows, RowValues, Agenda, int]:
         """The rows, the values of all arguments of aggregates, and what else the batch says; its
         gaps, in ``spans``, are put behind as many as were known, which is the last.
@@ -286,10 +327,6 @@ class Windows(Restorable, ABC):
         late = late_rows(released)
         agenda = _agenda(moves, self._missing.take(moves.gaps, spans, late))
         rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
-        if MIXED in released.columns or not released.n:
-            chosen = rows.selected if len(rows.selected) else None
-            before = np.arange(released.n) + int(self._state["taken"][0])
-            self._compared.see(released, rows.ref, before, chosen)
         sums = self._held.sums
         found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
@@ -297,6 +334,13 @@ class Windows(Restorable, ABC):
         for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             self._widen(m)
         return rows, values, agenda, known
+
+    def _seen_parts(self, released: Released, rows: Rows) -> Iterable[tuple[int, int]]:
+        if MIXED not in released.columns and released.n:
+            return ()
+        chosen = rows.selected if len(rows.selected) else None
+        before = np.arange(released.n) + int(self._state["taken"][0])
+        return self._compared.see_until_unknown(released, rows.ref, before, chosen)
 
     def _widen(self, m: int) -> None:
         """Argument ``m`` has floats from now on."""
@@ -330,7 +374,7 @@ class Windows(Restorable, ABC):
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             rows = self._in_order(t.in_words(self._outbox))
-            start, _ = extent_of(self.plan, rows)
+            start, _ = extent_of(self.plan, rows.window, rows.words)
             rows = rows._replace(compares=self._compared.of(start, rows.rows))
             if self.plan.varying or self.plan.lacks:
                 rows = bounded_by_values(self.plan, rows)

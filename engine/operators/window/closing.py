@@ -208,9 +208,14 @@ def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
         st.made = window
 
 
+@inline
+def _first_stage(book: PassState) -> int:
+    return STAGE_LOW if book.held.mode == EACH else STAGE_LAST
+
+
 @njit
 def _emit_stale(batch: a.PassBatch, book: PassState, st: Record) -> int:
-    """Correct the closed windows whose ``missing`` has changed."""
+    """Correct the closed windows that are marked."""
     cells = book.held.cells
     while True:
         found = NONE
@@ -221,9 +226,12 @@ def _emit_stale(batch: a.PassBatch, book: PassState, st: Record) -> int:
                 found = header
         if found == NONE:
             return a.DONE
-        why = _emit_window(found, STAGE_LAST, batch, book, st)
-        if why != a.DONE:
-            return why
+        closed = st.closed_low, st.closed_middle, st.closed_all
+        for stage in range(_first_stage(book), STAGE_LAST + 1):
+            if stage == STAGE_LAST or cells.window[found] <= closed[stage]:
+                why = _emit_window(found, stage, batch, book, st)
+                if why != a.DONE:
+                    return why
 
 
 @njit
@@ -239,11 +247,10 @@ def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
         if max(st.closed_all + 1, st.at_window) <= cells.window[header] <= upto:
             push(headers, n, cells.window, header)
             n += 1
-    first = STAGE_LOW if book.held.mode == EACH else STAGE_LAST
     while n > 0:
         header = headers[0]
         window = cells.window[header]
-        for stage in range(first, STAGE_LAST + 1):
+        for stage in range(_first_stage(book), STAGE_LAST + 1):
             to_do = window > st.at_window or stage > st.at_stage
             if to_do and closed[stage] < window <= due[stage]:
                 why = _emit_window(header, stage, batch, book, st)

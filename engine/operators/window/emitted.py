@@ -43,7 +43,8 @@ class EmittedResults(NamedTuple):
 
     ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
     ``counts`` (s, stages): as in ``Content``. ``rows`` (s, stages): how many rows had been taken
-    when they were emitted. ``tally``: one POOL.
+    when they were emitted; ``~rows``: it is emitted again, as it became unknown. ``tally``: one
+    POOL.
     """
 
     next: np.ndarray
@@ -204,8 +205,10 @@ def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at
         cells.slot[leader] = take_place(standing.next, standing.tally)
         standing.there[cells.slot[leader], :] = False
     slot = cells.slot[leader]
-    stood = standing.there[slot, place]
-    if stood and there:
+    stood, rows = standing.there[slot, place], standing.rows[slot, place]
+    if rows < 0:
+        standing.rows[slot, place] = ~rows
+    if stood and there and rows >= 0:
         one, other = standing.counts[slot, place], scratch.counts[0]
         if (
             one.certain == other.certain

@@ -157,12 +157,19 @@ class TimeWindows(Windows):
                 self._state["refused"] += 1
                 break
             self._more_cells()
+        headers = self._headers()
+        start, end = extents(self.plan, self._held.cells.window[headers])
+        self._mark_stale(headers[(start < high) & (end >= low)])
+
+    def _headers(self) -> np.ndarray:
         cells = self._held.cells
-        headers = cells.headers[: int(cells.tally["headers"][0])]
+        return cells.headers[: int(cells.tally["headers"][0])]
+
+    def _mark_stale(self, leaders: np.ndarray) -> None:
+        cells, headers = self._held.cells, self._headers()
         window = cells.window[headers]
-        start, end = extents(self.plan, window)
         emitted = self._on_change | (window <= self._state["closed_all"][0])
-        mine = emitted & (start < high) & (end >= low)
+        mine = emitted & np.isin(window, cells.window[leaders])
         cells.stale[headers[mine]] = 1
 
     # ---- state ------------------------------------------------------------------------------

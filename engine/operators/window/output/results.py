@@ -134,12 +134,14 @@ _OPTIONAL: Final = WINDOW_EXTRAS.keys() - {"bounds"}
 """Fields that a dict of a result has only where they are not null."""
 
 
-def extent_of(plan: WindowPlan, outbox: ResultRows) -> tuple[np.ndarray, np.ndarray]:
-    """Where the window of each result of ``outbox`` starts and ends [ns]."""
+def extent_of(
+    plan: WindowPlan, window: np.ndarray, words: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the window of each result starts and ends [ns]; columns as of ``ResultRows``."""
     if plan.kind is WindowKind.TIME:
-        return extents(plan, outbox.window)
+        return extents(plan, window)
     behind = len(plan.aggregates) * NUMBERS
-    ends = (outbox.words[:, behind + place] for place in (VALUE, LOW_ONE))
+    ends = (words[:, behind + place] for place in (VALUE, LOW_ONE))
     start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)
     return start, end
 
@@ -253,7 +255,7 @@ class WindowResults(ResultColumns):
 
     def extent(self) -> tuple[np.ndarray, np.ndarray]:
         """Where each result's window starts and ends [ns]."""
-        return extent_of(self.plan, self.columns)
+        return extent_of(self.plan, self.columns.window, self.columns.words)
 
     def bounds_shown(self, name: str) -> np.ndarray:
         """Which results have the ``bounds``, ``low`` or ``high`` of this name."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from slackwater.edge_agent.records import DEFAULT_SITE
 from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import FAR, NONE, Record, put_over
@@ -311,7 +313,11 @@ class CountedWindows(OwnWindows):
         live = cells.table[cells.table >= 0]
         emitted = live[(of["is_group"][live] == 0) & (of["last"][live] != NONE)]
         first, last = ref[of["first"][emitted]], ref[of["last"][emitted]]
-        mine = emitted[(first < high) & (last >= low)]
+        self._mark_stale(emitted[(first < high) & (last >= low)])
+
+    def _mark_stale(self, leaders: np.ndarray) -> None:
+        of = self._counted.of
+        mine = leaders[of["last"][leaders] != NONE]
         of["stale"][mine] = 1
         self._state["stale"] |= len(mine) > 0
 

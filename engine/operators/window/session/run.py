@@ -264,9 +264,13 @@ class SessionWindows(OwnWindows):
         gap, heap = self.plan.size_ns, self._sessions.kept
         kept = heap.cells[: int(heap.size[0])]
         of = self._sessions.of[kept]
-        mine = (of["emitted"] == 1) & (of["first"] - gap < high) & (of["last"] + gap >= low)
-        self._sessions.of["stale"][kept[mine]] = 1
-        self._state["stale"] |= mine.any()
+        self._mark_stale(kept[(of["first"] - gap < high) & (of["last"] + gap >= low)])
+
+    def _mark_stale(self, leaders: np.ndarray) -> None:
+        of = self._sessions.of
+        mine = leaders[of["emitted"][leaders] == 1]
+        of["stale"][mine] = 1
+        self._state["stale"] |= len(mine) > 0
 
     def _grow(self, why: int, needed: int) -> None:
         super()._grow(why, needed)
