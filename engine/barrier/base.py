@@ -21,9 +21,11 @@ from slackwater.engine.core.timeline import StreamTimeline
 
 
 class BarrierRequirements(Struct, frozen=True):
-    """What a barrier knows of the query: types of the negated steps, one per scope, of the positive
-    ones, and how many steps there are. ``purged``: events are dropped as promises say, so that a
-    broken one counts though no match waits for it.
+    """What a barrier knows of the query.
+
+    ``negated``: the types of negated steps, one per scope. ``positive``: of positive steps.
+    ``purged``: events are dropped by promises, so that broken promises count even if no match
+    waits for them.
     """
 
     negated: tuple[str, ...]
@@ -33,19 +35,19 @@ class BarrierRequirements(Struct, frozen=True):
 
 
 class MatcherOutput(NamedTuple):
-    """What a matcher says at once: what rows do to matches, and the clocks that moved with them."""
+    """One piece of a matcher's output: changes of matches, and the clocks that moved with them."""
 
     changes: Changes | None
     timeline: StreamTimeline
 
 
 class Matcher(Protocol):
-    """Finds matches and what changes them; owns the events they are made of.
+    """Finds matches and their changes; owns the events that matches consist of.
 
-    What it changes must not depend on how the released stream is cut into batches.
+    The changes must not depend on how the released stream is cut into batches.
     """
 
-    asked: BarrierRequirements
+    requirements: BarrierRequirements
     types: tuple[str, ...]
     """Of all steps: whose rows and promises it reads."""
     takes_halves: bool
@@ -59,45 +61,46 @@ class Matcher(Protocol):
         """As ``engine.core.operator.Operator``."""
 
     def process(self, released: Released) -> Iterable[MatcherOutput]:
-        """What a batch of the ordered stream does, which tells how its clocks moved.
+        """The changes by a batch of the ordered stream, and how its clocks moved.
 
-        The barrier has acted upon one before the next is asked for.
+        The barrier processes each item before the next is computed.
         """
 
     def advance(self, now: int) -> Iterable[MatcherOutput]:
-        """The arrival clock has come to ``now``: what was due before it."""
+        """The arrival clock is at ``now``: output that was due before it."""
 
     def finish(self, at: int) -> Iterable[MatcherOutput]:
-        """End of the input at arrival-clock instant ``at``: what was put off."""
+        """End of the input at arrival-clock instant ``at``: all output that was postponed."""
 
-    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
-        """What the barrier has let go, as results of the matcher's kind."""
+    def results(self, matches: ReleasedMatches) -> Sequence[Result]:
+        """Matches that the barrier released, as results of the matcher's kind."""
 
     def unpacked(self, state: dict[str, Any]) -> Sequence[Result]:
-        """Results that were saved, of the matcher's kind."""
+        """Results of the matcher's kind from their saved state."""
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
-        """Drop events that no longer matter, but for those in ``held_rows``.
+        """Drop events that no later match needs, except those in ``held_rows()``.
 
-        Gives the new number of each row, for those who know rows by number; None: as they were.
+        Returns:
+            the new number of each row; None: numbers did not change.
         """
 
     def counters(self) -> dict[str, int]:
-        """What was dropped, refused or purged, and how much is held; for reports."""
+        """Counts of dropped, refused, purged and buffered events; for reports."""
 
     def codes(self) -> np.ndarray | None:
-        """Codes of texts that the state holds; None: of any text, as it cannot tell."""
+        """Codes of the texts in the state; None: possibly any text, it is not known."""
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot of a matcher with equal settings."""
+        """Restore a snapshot of a matcher with equal settings."""
 
 
 @runtime_checkable
 class Listener(Protocol):
-    """Hears of intervals that have begun (IBP), beside the released stream."""
+    """Receives intervals that have begun (IBP), outside the released stream."""
 
     def begins(self, begun: dict[str, np.ndarray]) -> None:
         """IBPs in order of arrival: equally long ``type source incarnation ref arrival id``."""
@@ -109,24 +112,22 @@ class Barrier(Protocol):
     def process(
         self, changes: Changes | None, timeline: StreamTimeline, store: EventTable
     ) -> ReleasedMatches | None:
-        """What a batch's rows do to matches, in order, and its clocks; gives what is let go, if
-        anything.
-        """
+        """Apply the changes of a batch, in order, and its clocks; returns the released matches."""
 
     def held_rows(self) -> np.ndarray:
-        """The rows of the store that matches held are made of."""
+        """The rows of the store that held matches consist of."""
 
     def renumber(self, number: np.ndarray) -> None:
-        """Row i of the store is now called ``number[i]``."""
+        """Row i of the store becomes row ``number[i]``."""
 
     def counters(self) -> dict[str, int]:
-        """What is held, and what went wrong; for reports."""
+        """Counts of held, dropped and corrected matches and of broken promises; for reports."""
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot of a barrier with equal settings."""
+        """Restore a snapshot of a barrier with equal settings."""
 
 
 @runtime_checkable
@@ -134,30 +135,30 @@ class HoldsMatches(Barrier, Protocol):
     """A barrier that may keep a match for later; ``counters`` say how many: ``matches_held``."""
 
     def advance(self, now: int) -> ReleasedMatches | None:
-        """The arrival clock has come to ``now``: gives what was due before it."""
+        """The arrival clock is at ``now``: releases the matches that were due before it."""
 
     def finish(self, at: int) -> ReleasedMatches | None:
-        """End of the input at arrival-clock instant ``at``: everything held is decided."""
+        """End of the input at arrival-clock instant ``at``: every held match is decided."""
 
 
-# What an operator hands to its barrier, and what the barrier lets go: columns.
+# What an operator passes to its barrier, and what the barrier releases: columns.
 #
-# All that a barrier knows of operators is here. Rows are places in the operator's event table.
+# A barrier knows nothing else of operators. Rows are places in the operator's event table.
 
 
 ORDER: Final = "order"
-"""Number of the row in the released stream: what was released earlier."""
+"""Number of the row in the released stream: earlier released rows have smaller ones."""
 
 
 class EventTable(Protocol):
-    """The events that matches are made of, by columns; ``release`` and ORDER are among them."""
+    """The events of matches, by columns; ``release`` and ORDER are among them."""
 
     @property
     def columns(self) -> Mapping[str, np.ndarray]: ...
 
 
 class Verdicts(Struct):
-    """Per match: does it stand, is it confirmed, with which probability?"""
+    """Per match: is it valid (``stands``), is it certain (``confirmed``), its probability."""
 
     stands: np.ndarray
     confirmed: np.ndarray
@@ -168,15 +169,15 @@ class Verdicts(Struct):
 
 
 class Changes(Struct):
-    """What rows of a batch do to matches: equally long columns, in order.
+    """Changes of matches by the rows of a batch: equally long columns, in order.
 
     ``rows``: (n, steps of all branches) places in the store, -1 for steps the match does not have.
     ``branch``: of the OR. ``completing`` and ``cause``: the row that completed the match, and the
-    one that changes it now (the same for a new match). ``before``: as it stood, which a new match
-    did not. ``after``: it does not stand when the row invalidates it. ``closes``: (n, scopes + 1),
-    of new matches: per scope the least promise that closes it (no later event below it), and last
-    the time of the match's last event. What clocks may err is taken off the promises, but for the
-    errors of the match's own events.
+    one that changes it now (the same for a new match). ``before``: the state until now; a new match
+    was not valid. ``after``: the state from now on; not valid if the row invalidates the match.
+    ``closes``: (n, scopes + 1), of new matches: per scope the least promise that closes it (no
+    later event below it), and last the time of the match's last event. Promises are reduced by
+    clock errors, except by those of the match's own events.
     """
 
     rows: np.ndarray
@@ -193,7 +194,7 @@ class Changes(Struct):
         return len(self.cause)
 
     def take(self, which: np.ndarray) -> Changes:
-        """Those of ``which``, in its order."""
+        """The changes at places ``which``, in that order."""
         return Changes(
             self.rows[which], self.branch[which], self.completing[which], self.cause[which],
             self.before.take(which), self.after.take(which), self.closes[which],
@@ -202,9 +203,9 @@ class Changes(Struct):
 
 
 class ReleasedMatches(Struct):
-    """What a barrier lets go, in order: equally long columns.
+    """Matches that a barrier releases, in order: equally long columns.
 
-    ``rows``: (n, steps) places in the store. ``plus``: given, or else taken back.
+    ``rows``: (n, steps) places in the store. ``plus``: insertion, or else retraction.
     """
 
     rows: np.ndarray
@@ -220,14 +221,14 @@ class ReleasedMatches(Struct):
 
 
 class BarrierStage(Restorable):
-    """The operator that gives what ``barrier`` lets go of what ``matcher`` finds.
+    """The operator that emits the matches of ``matcher`` when ``barrier`` releases them.
 
     Args:
-        matcher: of the query.
-        barrier: when its matches are let go.
-        query: its name.
-        most: matches that one event may complete.
-        times: the barrier may hold back so many times as many.
+        matcher: the query's.
+        barrier: decides when its matches are released.
+        query: the query's name, for messages.
+        most: the most matches that one event may complete.
+        times: the barrier may hold ``times * most`` matches.
     """
 
     state_fields = ("_matcher", "_barrier")
@@ -249,50 +250,50 @@ class BarrierStage(Restorable):
         return {*self._matcher.required_columns(), "status"}
 
     def begins(self, begun: dict[str, np.ndarray]) -> None:
-        """IBPs have arrived, for a matcher that listens to them."""
+        """Pass IBPs on to a matcher that listens to them."""
         if isinstance(self._matcher, Listener):
             self._matcher.begins(begun)
 
     def process(self, released: Released) -> Sequence[Result]:
-        return self._let_go(self._matcher.process(released), None)
+        return self._release(self._matcher.process(released), None)
 
     def advance(self, now: int) -> Sequence[Result]:
         then = partial(self._holding.advance, now) if self._holding else None
-        return self._let_go(self._matcher.advance(now), then)
+        return self._release(self._matcher.advance(now), then)
 
     def finish(self, at: int) -> Sequence[Result]:
         if self._holding:  # nothing but the end of the input lets these go
             self._until_end = {"matches_until_end": self._holding.counters()["matches_held"]}
         then = partial(self._holding.finish, at) if self._holding else None
-        return self._let_go(self._matcher.finish(at), then)
+        return self._release(self._matcher.finish(at), then)
 
     def unpacked(self, state: dict[str, Any]) -> Sequence[Result]:
-        """Results that were saved."""
+        """Results from their saved state."""
         return self._matcher.unpacked(state)
 
-    def _let_go(
-        self, happened: Iterable[MatcherOutput], then: Callable[[], ReleasedMatches | None] | None
+    def _release(
+        self, outputs: Iterable[MatcherOutput], then: Callable[[], ReleasedMatches | None] | None
     ) -> Sequence[Result]:
-        """What the barrier gives at each of these, and ``then``; rows that none holds may go.
+        """Results that the barrier releases at each output, and at ``then``; purges rows.
 
         Raises:
-            OverBudget: the barrier holds back more than it may.
+            OverBudget: the barrier holds more matches than allowed.
         """
         pieces: list[Sequence[Result]] = []
-        for changes, timeline in happened:
+        for changes, timeline in outputs:
             self.found += 0 if changes is None else len(changes.rows)
-            given = self._barrier.process(changes, timeline, self._matcher.table)
-            if given is not None and len(given.at):
-                pieces.append(self._matcher.shown(given))
+            released = self._barrier.process(changes, timeline, self._matcher.table)
+            if released is not None and len(released.at):
+                pieces.append(self._matcher.results(released))
             if self._holding and self._holding.counters()["matches_held"] > self._held_most:
                 does = f"its barrier holds back more than {self._held_most:,} matches"
                 raise OverBudget.of(self._query, does, self._most)
             number = self._matcher.purge(self._barrier.held_rows)
             if number is not None:
                 self._barrier.renumber(number)
-        given = then() if then else None
-        if given is not None and len(given.at):
-            pieces.append(self._matcher.shown(given))
+        released = then() if then else None
+        if released is not None and len(released.at):
+            pieces.append(self._matcher.results(released))
         if len(pieces) < 2:
             return pieces[0] if pieces else ()
         found = ResultPieces()
@@ -301,7 +302,7 @@ class BarrierStage(Restorable):
         return found
 
     def counters(self) -> dict[str, int]:
-        """Of both; ``matches_until_end``: how many the end of the input let go."""
+        """Counters of both; ``matches_until_end``: how many the end of the input releases."""
         return self._matcher.counters() | self._barrier.counters() | self._until_end
 
     def codes(self) -> np.ndarray | None:

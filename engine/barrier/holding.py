@@ -1,12 +1,12 @@
-"""Holds matches until they are due: what every barrier but ``immediate`` has in common.
+"""Holds matches until they are due: the common part of every barrier but ``immediate``.
 
-A policy says when a match is due: when clocks have come to given values, or at an instant of the
-arrival clock. A later row that invalidates a match which is held removes it without a word; one
-that changes a match which was let go corrects it (``-`` and, if it is still valid, ``+``). At one
-instant records go before what is due, and a row's own changes before what it makes due.
+A policy says when a match is due: when clocks reach target values, or at an instant of the arrival
+clock. A later row that invalidates a pending match drops it without any output; one that changes a
+released match corrects it (``-`` and, if it is still valid, ``+``). At one instant records come
+before deadlines, and the changes of a row before the matches that it makes due.
 
-``ordered``: what is due leaves by its last event's time, when no earlier match is held and none
-can come, as the policy's clocks say.
+``ordered``: due matches leave in order of their last event's time, when no earlier match is pending
+and none can come, by the policy's clocks.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import Record, joined, one, record, take_rows
 from slackwater.engine.kernels.tables import numbered, places_of
 
-# What happens to matches that are held, one after another.
+# The replay of what happens to pending matches, one after another.
 #
-# Matches are numbered as entries; whether one is held, due and so on is in columns. The fates of
-# matches steer ``adaptive``: their rate is smoothed here, at their places in the stream.
+# Matches are numbered as entries; columns say whether one is pending, due and so on. Outcomes of
+# matches control ``adaptive``: their rate is smoothed here, at their places in the stream.
 
 
-# What happens.
+# Kinds of happenings.
 NEW: Final = 0
 CHANGED: Final = 1
 DUE: Final = 2
 LAST_DUE: Final = 3
 """No earlier match can come any more."""
 
-# Where a match is.
-TO_COME: Final = 0
-HELD: Final = 1
-GONE: Final = 2
+# The state of a match (``where``). DONE: released or dropped.
+FUTURE: Final = 0
+PENDING: Final = 1
+DONE: Final = 2
 
 FATES: Final = record("rate_ppm", "waits", "adapts", "dropped", "corrected")
-"""``rate_ppm``: of matches that a later row changed. ``waits``: 1: new matches wait until they are
-due; 0: they leave at once; ``adapts``: 1: the rate decides that. Counters.
+"""``rate_ppm``: smoothed rate of matches that a later row changed. ``waits``: 1: new matches wait
+until they are due; 0: they leave at once. ``adapts``: 1: the rate sets ``waits``. ``dropped``,
+``corrected``: counters.
 """
 
 _ONE: Final = 1_000_000
@@ -59,7 +60,7 @@ _AT_ONCE_BELOW_PPM: Final = 50_000
 
 
 class ReplayEntries(NamedTuple):
-    """Matches, by entry, in order of their numbers. ``heap``: scratch of as many entries."""
+    """Matches, by entry, in order of their numbers. ``heap``: scratch of the same length."""
 
     where: np.ndarray
     due: np.ndarray
@@ -71,8 +72,8 @@ class ReplayEntries(NamedTuple):
 
 
 class Happenings(NamedTuple):
-    """What happens, in order: ``kind``, to which ``entry`` (-1: one that is not held), by which
-    ``change`` (-1: none), ``at`` which instant of the arrival clock.
+    """What happens, in order: ``kind``, the ``entry`` (-1: a match that is not pending), the
+    ``change`` that causes it (-1: none), and the instant ``at`` of the arrival clock.
     """
 
     kind: np.ndarray
@@ -82,7 +83,7 @@ class Happenings(NamedTuple):
 
 
 class StateChanges(NamedTuple):
-    """Changes of older matches, by change: as they stood, and as they stand now."""
+    """States of changed matches, by change: before it (``was_...``), and after it."""
 
     was_confirmed: np.ndarray
     was_chance: np.ndarray
@@ -92,7 +93,7 @@ class StateChanges(NamedTuple):
 
 
 class Releases(NamedTuple):
-    """What is let go: an entry, or (-1) the match of a change; ``n``: how many."""
+    """Released matches: of an entry, or (entry -1) of a change; ``n``: how many."""
 
     entry: np.ndarray
     change: np.ndarray
@@ -104,7 +105,7 @@ class Releases(NamedTuple):
 
 
 def room_for(entries: int, changes: int) -> Releases:
-    """Each entry is let go once at most, each change corrects with two results at most."""
+    """Room for each entry to be released once, and for each change to emit two corrections."""
     room = entries + 2 * changes
     return Releases(
         np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.bool_),
@@ -115,7 +116,7 @@ def room_for(entries: int, changes: int) -> Releases:
 
 @inline
 def _observe(state: Record, spoilt: int) -> None:
-    """A match was let go or, ``spoilt``, changed by a later row."""
+    """Update the rate: a match was released or, if ``spoilt``, changed by a later row."""
     if state.adapts:
         state.rate_ppm += ((_ONE if spoilt else 0) - state.rate_ppm) // _SMOOTHING
         if state.rate_ppm > _WAIT_ABOVE_PPM:
@@ -126,33 +127,33 @@ def _observe(state: Record, spoilt: int) -> None:
 
 @inline
 def _write(
-    let: Releases, entry: int, change: int, plus: bool, at: int, confirmed: bool, chance: float
+    out: Releases, entry: int, change: int, plus: bool, at: int, confirmed: bool, chance: float
 ) -> None:
-    n = let.n[0]
-    let.entry[n], let.change[n], let.plus[n], let.at[n] = entry, change, plus, at
-    let.confirmed[n], let.chance[n] = confirmed, chance
-    let.n[0] = n + 1
+    n = out.n[0]
+    out.entry[n], out.change[n], out.plus[n], out.at[n] = entry, change, plus, at
+    out.confirmed[n], out.chance[n] = confirmed, chance
+    out.n[0] = n + 1
 
 
 @inline
-def _let_go(e: ReplayEntries, entry: int, at: int, state: Record, let: Releases) -> None:
+def _release(e: ReplayEntries, entry: int, at: int, state: Record, out: Releases) -> None:
     _observe(state, 0)
-    e.where[entry] = GONE
-    _write(let, entry, -1, True, at, e.confirmed[entry], e.chance[entry])
+    e.where[entry] = DONE
+    _write(out, entry, -1, True, at, e.confirmed[entry], e.chance[entry])
 
 
 @inline
-def _let_go_ordered(e: ReplayEntries, size: int, at: int, state: Record, let: Releases) -> int:
-    """Those that are due and before which none is held or can come; the heap's new size.
+def _release_ordered(e: ReplayEntries, size: int, at: int, state: Record, out: Releases) -> int:
+    """Release due matches before which no match is pending or can come; the heap's new size.
 
-    By their last event, then by number, in which order entries are.
+    In order of their last event, then of their number.
     """
     while size > 0:
         first = e.heap[0]
-        if e.where[first] == HELD:
+        if e.where[first] == PENDING:
             if not (e.due[first] and e.last_due[first]):
                 return size
-            _let_go(e, first, at, state, let)
+            _release(e, first, at, state, out)
         heap.pop(e.heap, size, e.last_ns)
         size -= 1
     return size
@@ -160,33 +161,33 @@ def _let_go_ordered(e: ReplayEntries, size: int, at: int, state: Record, let: Re
 
 @kernel
 def replay(
-    happens: Happenings,
+    happenings: Happenings,
     e: ReplayEntries,
-    turns: StateChanges,
+    states: StateChanges,
     ordered: bool,
     fates: np.ndarray,
-    let: Releases,
+    out: Releases,
 ) -> None:
-    """Go through ``happens``.
+    """Apply ``happenings`` in order, and write the releases.
 
     Args:
-        happens: in order.
-        e: the matches; those held already are HELD.
-        turns: by change.
-        ordered: whether matches leave by their last event's time.
+        happenings: in order.
+        e: the matches; those of earlier batches are PENDING.
+        states: by change.
+        ordered: whether matches leave in order of their last event's time.
         fates: one FATES.
-        let: has room (``room_for``).
+        out: written; has room (``room_for``).
     """
     state, size = fates[0], 0
     if ordered:
         for entry in range(len(e.where)):
-            if e.where[entry] == HELD:
+            if e.where[entry] == PENDING:
                 heap.push(e.heap, size, e.last_ns, entry)
                 size += 1
-    for i in range(len(happens.kind)):
-        kind, entry, at = happens.kind[i], happens.entry[i], happens.at[i]
+    for i in range(len(happenings.kind)):
+        kind, entry, at = happenings.kind[i], happenings.entry[i], happenings.at[i]
         if kind == NEW:
-            e.where[entry] = HELD
+            e.where[entry] = PENDING
             if ordered:
                 heap.push(e.heap, size, e.last_ns, entry)
                 size += 1
@@ -194,35 +195,40 @@ def replay(
                 e.due[entry] = True
         elif kind == CHANGED:
             _observe(state, 1)
-            change = happens.change[i]
-            if entry < 0 or e.where[entry] != HELD:
+            change = happenings.change[i]
+            if entry < 0 or e.where[entry] != PENDING:
                 state.corrected += 1
                 _write(
-                    let, -1, change, False, at, turns.was_confirmed[change],
-                    turns.was_chance[change],
+                    out, -1, change, False, at, states.was_confirmed[change],
+                    states.was_chance[change],
                 )  # fmt: skip
-                if turns.stands[change]:
-                    _write(let, -1, change, True, at, turns.confirmed[change], turns.chance[change])
-            elif turns.stands[change]:
-                e.confirmed[entry], e.chance[entry] = turns.confirmed[change], turns.chance[change]
+                if states.stands[change]:
+                    _write(
+                        out, -1, change, True, at, states.confirmed[change], states.chance[change]
+                    )
+            elif states.stands[change]:
+                e.confirmed[entry], e.chance[entry] = (
+                    states.confirmed[change],
+                    states.chance[change],
+                )
             else:
-                e.where[entry] = GONE
+                e.where[entry] = DONE
                 state.dropped += 1
         elif kind == DUE:
             e.due[entry] = True
         else:
             e.last_due[entry] = True
         if ordered:
-            size = _let_go_ordered(e, size, at, state, let)
-        elif entry >= 0 and e.where[entry] == HELD and e.due[entry]:
-            _let_go(e, entry, at, state, let)
+            size = _release_ordered(e, size, at, state, out)
+        elif entry >= 0 and e.where[entry] == PENDING and e.due[entry]:
+            _release(e, entry, at, state, out)
 
 
 _NEVER: Final = 2**63 - 1
 
 
-class _Held(NamedTuple):
-    """Matches in columns; ``target`` and ``last_target``: (matches, clocks)."""
+class _PendingMatches(NamedTuple):
+    """Matches that wait, in columns; ``target`` and ``last_target``: (matches, clocks)."""
 
     number: np.ndarray
     rows: np.ndarray
@@ -239,32 +245,32 @@ class _Held(NamedTuple):
 
 
 class Holding:
-    """A barrier made of a policy.
+    """A barrier that releases matches by a policy.
 
     Args:
-        policy: when matches are due.
-        asked: of the query.
-        ordered: whether they leave by their last event's time.
+        policy: decides when matches are due.
+        requirements: the query's.
+        ordered: whether matches leave in order of their last event's time.
     """
 
-    def __init__(self, policy: Policy, asked: BarrierRequirements, *, ordered: bool) -> None:
+    def __init__(self, policy: Policy, requirements: BarrierRequirements, *, ordered: bool) -> None:
         self._policy = policy
         self._ordered = ordered
-        self._purged = asked.purged
+        self._purged = requirements.purged
         self._fates = one(FATES, adapts=policy.adapts, waits=not policy.adapts)
-        self._held: _Held | None = None
+        self._pending: _PendingMatches | None = None
         self._number = 0
         self._broken = 0
 
     def counters(self) -> dict[str, int]:
-        """``promises_broken``: rows below what was promised. ``matches_dropped``: invalidated while
-        they were held; ``matches_corrected``: after they had been let go; ``matches_held``: now.
+        """``promises_broken``: rows below a promise. ``matches_dropped``: invalidated while they
+        were pending. ``matches_corrected``: changed after their release. ``matches_held``: pending.
         """
         return {
             "promises_broken": self._broken,
             "matches_dropped": int(self._fates["dropped"][0]),
             "matches_corrected": int(self._fates["corrected"][0]),
-            "matches_held": 0 if self._held is None else len(self._held.number),
+            "matches_held": 0 if self._pending is None else len(self._pending.number),
         }
 
     def process(
@@ -274,40 +280,39 @@ class Holding:
         if self._purged:
             broken = broken | timeline.below_promises()
         self._broken += int(broken.sum())
-        held = self._held
-        old = 0 if held is None else len(held.number)
+        pending = self._pending
+        old = 0 if pending is None else len(pending.number)
         if changes is not None:
-            fresh = self._taken_in(changes, store)
-            held = fresh if held is None else joined(held, fresh)
-        if held is None or not (len(held.number) or changes):
+            fresh = self._new_matches(changes, store)
+            pending = fresh if pending is None else joined(pending, fresh)
+        if pending is None or not (len(pending.number) or changes):
             return None
-        due = self._becoming_due(held, changes, timeline, store)
-        parts = [*due, _deadlines(held, timeline.now)]
+        due = self._due_parts(pending, changes, timeline, store)
+        parts = [*due, _deadlines(pending, timeline.now)]
         if changes is not None:
-            parts.insert(0, _changing(held, old, changes, store))
-        return self._replayed(held, old, changes, parts)
+            parts.insert(0, _change_parts(pending, old, changes, store))
+        return self._replay(pending, old, changes, parts)
 
     def advance(self, now: int) -> ReleasedMatches | None:
-        held = self._held
-        if held is None or not (held.deadline < now).any():
+        pending = self._pending
+        if pending is None or not (pending.deadline < now).any():
             return None
-        return self._replayed(held, len(held.number), None, [_deadlines(held, now)])
+        return self._replay(pending, len(pending.number), None, [_deadlines(pending, now)])
 
     def finish(self, at: int) -> ReleasedMatches | None:
-        """Everything is due: what has a deadline until then at that, the rest at the end."""
-        held = self._held
-        if held is None:
+        """Release every match: at its deadline if that is before ``at``, else at ``at``."""
+        pending = self._pending
+        if pending is None:
             return None
-        every = np.arange(len(held.number))
-        parts = [_deadlines(held, at)]
+        every = np.arange(len(pending.number))
+        parts = [_deadlines(pending, at)]
         parts += [
-            _Parts.of(kind, every, at, _NEVER, what, held.number)
+            _Parts.of(kind, every, at, _NEVER, what, pending.number)
             for what, kind in enumerate((LAST_DUE, DUE))
         ]
-        return self._replayed(held, len(every), None, parts)
+        return self._replay(pending, len(every), None, parts)
 
-    def _taken_in(self, changes: Changes, store: EventTable) -> _Held:
-        """The new matches."""
+    def _new_matches(self, changes: Changes, store: EventTable) -> _PendingMatches:
         is_new = ~changes.before.stands
         new = slice(None) if is_new.all() else np.flatnonzero(is_new)  # of all, no copies are made
         rows = changes.rows[new]
@@ -318,7 +323,7 @@ class Holding:
         number = np.arange(self._number, self._number + n)
         self._number += n
         closes = changes.closes[new]
-        return _Held(
+        return _PendingMatches(
             number, rows, changes.branch[new], known, changes.last_ns[new],
             np.full(n, _NEVER) if hold is None else np.maximum(known + hold, release),
             changes.after.confirmed[new].copy(), changes.after.chance[new].copy(),
@@ -326,24 +331,31 @@ class Holding:
             self._policy.last_targets(closes) if self._ordered else closes[:, :0],
         )  # fmt: skip
 
-    def _becoming_due(
-        self, held: _Held, changes: Changes | None, timeline: StreamTimeline, store: EventTable
+    def _due_parts(
+        self,
+        pending: _PendingMatches,
+        changes: Changes | None,
+        timeline: StreamTimeline,
+        store: EventTable,
     ) -> list[_Parts]:
-        """Where the clocks come to what the matches wait for."""
-        known, known_moment = np.full(len(held.number), LONG_AGO), np.full(len(held.number), -1)
+        """The places at which the clocks reach the targets of pending matches."""
+        known, known_moment = (
+            np.full(len(pending.number), LONG_AGO),
+            np.full(len(pending.number), -1),
+        )
         if changes is not None:
             new = np.flatnonzero(~changes.before.stands)
-            first = len(held.number) - len(new)
+            first = len(pending.number) - len(new)
             completing = changes.completing[new]
             known[first:] = store.columns["release"][completing]
             known_moment[first:] = 2 * store.columns[ORDER][completing] + 1
         parts = []
-        waiting = ~held.due & (held.deadline == _NEVER)
-        wanted = [(DUE, self._policy.clocks(timeline.closed), held.target, waiting)]
+        waiting = ~pending.due & (pending.deadline == _NEVER)
+        targets = [(DUE, self._policy.clocks(timeline.closed), pending.target, waiting)]
         if self._ordered:
             clocks = self._policy.last_clocks(timeline.passed)
-            wanted.append((LAST_DUE, clocks, held.last_target, ~held.last_due))
-        for kind, clocks, target, waits in wanted:
+            targets.append((LAST_DUE, clocks, pending.last_target, ~pending.last_due))
+        for kind, clocks, target, waits in targets:
             some = np.flatnonzero(waits)
             at, moment = known[some], known_moment[some]
             reached = np.ones(len(some), np.bool_)
@@ -354,61 +366,63 @@ class Holding:
                 at = np.maximum(at, steps.at[place])
                 moment = np.maximum(moment, steps.moment[place])
             some, at, moment = some[reached], at[reached], moment[reached]
-            parts.append(_Parts.of(kind, some, at, moment, 1, held.number[some]))
+            parts.append(_Parts.of(kind, some, at, moment, 1, pending.number[some]))
         return parts
 
-    def _replayed(
-        self, held: _Held, old: int, changes: Changes | None, parts: list[_Parts]
+    def _replay(
+        self, pending: _PendingMatches, old: int, changes: Changes | None, parts: list[_Parts]
     ) -> ReleasedMatches:
-        n = len(held.number)
+        n = len(pending.number)
         every = joined(*parts)
         order = np.lexsort((every.number, every.what, every.moment, every.late, every.at))
-        happens = Happenings(
+        happenings = Happenings(
             every.kind[order], every.entry[order], every.change[order], every.at[order]
         )
-        turns = _turns(changes)
-        let = room_for(n, len(turns.stands))
-        where = np.full(n, TO_COME)
-        where[:old] = HELD
+        states = _state_changes(changes)
+        out = room_for(n, len(states.stands))
+        where = np.full(n, FUTURE)
+        where[:old] = PENDING
         entries = ReplayEntries(
-            where, held.due, held.last_due, held.last_ns, held.confirmed, held.chance,
-            np.empty(n, np.int64),
+            where, pending.due, pending.last_due, pending.last_ns, pending.confirmed,
+            pending.chance, np.empty(n, np.int64),
         )  # fmt: skip
-        replay(happens, entries, turns, self._ordered, self._fates, let)
-        given = _given(held, changes, let)
-        self._held = take_rows(held, where == HELD)
-        return given
+        replay(happenings, entries, states, self._ordered, self._fates, out)
+        released = _released_matches(pending, changes, out)
+        self._pending = take_rows(pending, where == PENDING)
+        return released
 
     def held_rows(self) -> np.ndarray:
-        if self._held is None:
+        if self._pending is None:
             return np.empty(0, np.int64)
-        return self._held.rows[self._held.rows >= 0]
+        return self._pending.rows[self._pending.rows >= 0]
 
     def renumber(self, number: np.ndarray) -> None:
-        if self._held is not None:
-            rows = self._held.rows
-            self._held = self._held._replace(rows=np.where(rows >= 0, number[rows], -1))
+        if self._pending is not None:
+            rows = self._pending.rows
+            self._pending = self._pending._replace(rows=np.where(rows >= 0, number[rows], -1))
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "held": None if self._held is None else [column.copy() for column in self._held],
+            "held": None if self._pending is None else [column.copy() for column in self._pending],
             "fates": self._fates.copy(),
             "number": self._number,
             "broken": self._broken,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        held = state["held"]
-        self._held = None if held is None else _Held(*(column.copy() for column in held))
+        pending = state["held"]
+        self._pending = (
+            None if pending is None else _PendingMatches(*(column.copy() for column in pending))
+        )
         self._fates = state["fates"].copy()
         self._number, self._broken = state["number"], state["broken"]
 
 
 class _Parts(NamedTuple):
-    """Things that happen: as ``Happenings``, and what says in which order.
+    """Unsorted ``Happenings`` with their sort keys: ``at late moment what number``.
 
     ``late``: 1 for deadlines, which come after all records of their instant. ``what``: 0 for the
-    changes of a row, 1 for what becomes due at it.
+    changes of a row, 1 for matches that become due at it.
     """
 
     kind: np.ndarray
@@ -435,20 +449,22 @@ class _Parts(NamedTuple):
         )
 
 
-def _deadlines(held: _Held, now: int) -> _Parts:
-    """The deadlines before ``now``."""
-    past = np.flatnonzero(held.deadline < now)
-    return _Parts.of(DUE, past, held.deadline[past], 0, 1, held.number[past], late=1)
+def _deadlines(pending: _PendingMatches, now: int) -> _Parts:
+    """Due matches: those whose deadline is before ``now``."""
+    past = np.flatnonzero(pending.deadline < now)
+    return _Parts.of(DUE, past, pending.deadline[past], 0, 1, pending.number[past], late=1)
 
 
-def _changing(held: _Held, old: int, changes: Changes, store: EventTable) -> _Parts:
-    """The changes, each with the entry it is of; entries from ``old`` on are the new matches."""
+def _change_parts(
+    pending: _PendingMatches, old: int, changes: Changes, store: EventTable
+) -> _Parts:
+    """The changes with the entries of their matches; entries from ``old`` on are new matches."""
     is_new = ~changes.before.stands
     entry = np.full(len(changes), -1)
     entry[is_new] = old + np.arange(int(is_new.sum()))
     others = np.flatnonzero(~is_new)
     if len(others):
-        entry[others] = _found(held, old, changes, others)
+        entry[others] = _entries_of(pending, old, changes, others)
     cause = changes.cause
     every = np.arange(len(changes))
     return _Parts(
@@ -458,14 +474,18 @@ def _changing(held: _Held, old: int, changes: Changes, store: EventTable) -> _Pa
     )  # fmt: skip
 
 
-def _found(held: _Held, old: int, changes: Changes, others: np.ndarray) -> np.ndarray:
-    """Per change of ``others`` the entry of its match, or -1: the newest that was there before it,
-    as an operator may take a match back and give it again in one batch.
+def _entries_of(
+    pending: _PendingMatches, old: int, changes: Changes, others: np.ndarray
+) -> np.ndarray:
+    """Per change of ``others`` the entry of its match, or -1.
+
+    An operator may retract a match and find it again in one batch: the entry is the newest one
+    before the change.
     """
-    asked = np.column_stack([changes.branch[others], changes.rows[others]])
-    names = numbered(asked)
+    identities = np.column_stack([changes.branch[others], changes.rows[others]])
+    names = numbered(identities)
     first = np.unique(names, return_index=True)[1]
-    of = places_of(asked[first], np.column_stack([held.branch, held.rows]))
+    of = places_of(identities[first], np.column_stack([pending.branch, pending.rows]))
     some = np.flatnonzero(of >= 0)
     came = np.concatenate([np.zeros(old, np.int64), np.flatnonzero(~changes.before.stands) + 1])
     moment = of[some] * (len(changes) + 1) + came[some]
@@ -475,7 +495,7 @@ def _found(held: _Held, old: int, changes: Changes, others: np.ndarray) -> np.nd
     return np.where(np.append(of, -1)[found] == names, found, -1)
 
 
-def _turns(changes: Changes | None) -> StateChanges:
+def _state_changes(changes: Changes | None) -> StateChanges:
     if changes is None:
         none = np.empty(0, np.bool_)
         real = np.empty(0, np.float64)
@@ -486,15 +506,17 @@ def _turns(changes: Changes | None) -> StateChanges:
     )
 
 
-def _given(held: _Held, changes: Changes | None, let: Releases) -> ReleasedMatches:
-    n = int(let.n[0])
-    entry, rows, branch, known = let.entry[:n], held.rows, held.branch, held.known_at
+def _released_matches(
+    pending: _PendingMatches, changes: Changes | None, out: Releases
+) -> ReleasedMatches:
+    n = int(out.n[0])
+    entry, rows, branch, known = out.entry[:n], pending.rows, pending.branch, pending.known_at
     if changes is not None and (entry < 0).any():
-        entry = np.where(entry < 0, len(rows) + let.change[:n], entry)
+        entry = np.where(entry < 0, len(rows) + out.change[:n], entry)
         rows = np.concatenate([rows, changes.rows])
         branch = np.concatenate([branch, changes.branch])
         known = np.concatenate([known, changes.known_at])
     return ReleasedMatches(
-        rows[entry], branch[entry], let.plus[:n].copy(), let.at[:n].copy(), known[entry],
-        let.confirmed[:n].copy(), let.chance[:n].copy(),
+        rows[entry], branch[entry], out.plus[:n].copy(), out.at[:n].copy(), known[entry],
+        out.confirmed[:n].copy(), out.chance[:n].copy(),
     )  # fmt: skip

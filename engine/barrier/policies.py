@@ -18,30 +18,30 @@ from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps, StreamProgress
 
 
 class Policy:
-    """When matches are due: at once; ordered by what is promised for the types of positive steps.
+    """When matches are due. This base: at once; if ordered, by the promises of positive types.
 
     Args:
-        asked: of the query.
+        requirements: the query's.
         span_ns: the barrier's duration; 0: it has none.
         ordered: whether matches leave by their last event's time.
     """
 
     adapts = False
-    """Whether new matches leave at once while that is seldom wrong."""
+    """Whether new matches leave at once while such results are seldom corrected."""
 
-    def __init__(self, asked: BarrierRequirements, span_ns: int, *, ordered: bool) -> None:
-        self._asked, self._span_ns, self._ordered = asked, span_ns, ordered
+    def __init__(self, requirements: BarrierRequirements, span_ns: int, *, ordered: bool) -> None:
+        self._requirements, self._span_ns, self._ordered = requirements, span_ns, ordered
 
     def clocks(self, progress: StreamProgress) -> list[Steps]:  # noqa: ARG002 - waits for none
-        """The clocks that the targets are of."""
+        """The clocks that ``targets`` are compared with, in their order."""
         return []
 
     def last_clocks(self, progress: StreamProgress) -> list[Steps]:
-        """... that the last targets are of."""
-        return _of_types(progress, self._asked.positive)
+        """The clocks that ``last_targets`` are compared with, in their order."""
+        return _of_types(progress, self._requirements.positive)
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
-        """(matches, clocks): what each clock must come to before a new match is due.
+        """(matches, clocks): the value that each clock must reach before a new match is due.
 
         Args:
             closes: (matches, scopes + 1), as in ``engine.barrier.base.Changes``.
@@ -49,15 +49,15 @@ class Policy:
         return closes[:, :0]
 
     def last_targets(self, closes: np.ndarray) -> np.ndarray:
-        """(matches, clocks): ... before no later match can have an earlier last event."""
-        return np.repeat(closes[:, -1:], len(self._asked.positive), axis=1)
+        """(matches, clocks): from these values on no later match can have an earlier last event."""
+        return np.repeat(closes[:, -1:], len(self._requirements.positive), axis=1)
 
     def hold_ns(self) -> int | None:
-        """How long after it became known a match is due; None: the clocks say."""
+        """Time [ns] from when a match is known to when it is due; None: clocks decide."""
         return None
 
     def broken(self, timeline: StreamTimeline) -> np.ndarray:
-        """Which rows of a batch came later than was promised, of what it waits for."""
+        """Rows of a batch (mask) that break a promise which this policy waits for."""
         return timeline.below_promises()
 
 
@@ -68,24 +68,24 @@ def _of_types(progress: StreamProgress, types: Iterable[str]) -> list[Steps]:
 
 # ``immediate``: every match is a result at once (SPEC 4.2; L09 IV calls it aggressive).
 #
-# A match that a later event of a negated step invalidates is taken back (``-``); one that such an
-# event puts in doubt is taken back and given again with its probability.
+# A later event of a negated step that invalidates a match retracts it (``-``). One that makes it
+# uncertain retracts it and emits it again with its probability.
 #
-# When not to use: when acting on a result that is taken back costs more than waiting for a sure
+# When not to use: when acting on a result that is retracted costs more than waiting for a certain
 # one.
 
 
 class Immediate(Restorable):
-    """Holds nothing; ``at`` is the release of the row that completed or changed the match.
+    """Holds no match; ``at`` is the release of the row that completed or changed the match.
 
     Args:
-        asked: of the query.
+        requirements: the query's.
     """
 
     state_fields = ("_broken",)
 
-    def __init__(self, asked: BarrierRequirements) -> None:
-        self._purged = asked.purged
+    def __init__(self, requirements: BarrierRequirements) -> None:
+        self._purged = requirements.purged
         self._broken = 0
 
     def process(
@@ -102,7 +102,7 @@ class Immediate(Restorable):
                 store.columns["release"][changes.cause], changes.known_at, after.confirmed,
                 after.chance,
             )  # fmt: skip
-        # What a change takes back comes just before what it gives instead.
+        # The retraction of a change comes directly before its insertion.
         change = np.repeat(np.arange(len(changes)), before.stands.astype(np.int64) + after.stands)
         plus = np.ones(len(change), np.bool_)
         plus[np.searchsorted(change, np.flatnonzero(before.stands))] = False
@@ -123,7 +123,7 @@ class Immediate(Restorable):
         """No row is held."""
 
     def counters(self) -> dict[str, int]:
-        """``promises_broken``: rows below what was promised, if a purge counts on promises."""
+        """``promises_broken``: rows below a promise, if a purge relies on promises."""
         return {"promises_broken": self._broken} if self._purged else {}
 
 
@@ -140,7 +140,7 @@ class Punctuation(Policy):
     """The policy of ``punctuation``."""
 
     def clocks(self, progress: StreamProgress) -> list[Steps]:
-        return _of_types(progress, self._asked.negated)
+        return _of_types(progress, self._requirements.negated)
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
         return closes[:, :-1]
@@ -154,8 +154,8 @@ class Punctuation(Policy):
 # is closed when x + K <= clock, a closed one when x + K < clock: L10 Example 4.10. A match without
 # negated steps leaves at once.
 #
-# When not to use: delays with a tail. What comes later than K is counted, and corrects results that
-# had been let go.
+# When not to use: delays with a tail. Events later than K are counted, and correct results that
+# were released before.
 
 
 class Bounded(Policy):
@@ -182,10 +182,10 @@ class Bounded(Policy):
 
 # ``hold:H``: a match leaves H after it became known, on the arrival clock (SPEC 4.2; Z10).
 #
-# An invalidation until then, the instant itself included, removes both; a later one takes the match
-# back. H = 0 is nearly ``immediate``, a long H nearly as safe as waiting for promises.
+# An invalidation up to and including that instant drops the match; a later one retracts it. H = 0
+# is nearly ``immediate``, a long H nearly as safe as waiting for promises.
 #
-# When not to use: when results must be right for good: H is no promise.
+# When not to use: when results must be final: H is no promise.
 
 
 class Hold(Policy):
@@ -200,14 +200,14 @@ class Hold(Policy):
         return np.zeros(len(timeline.ref), np.bool_)  # H is no promise
 
 
-# ``adaptive``: at once while that is seldom wrong, by promises while it is not (L09 XI, Z10).
+# ``adaptive``: at once while few results are corrected, else by promises (L09 XI, Z10).
 #
-# The rate of spoilt matches is smoothed over about 64 fates: 1 for each match that a later row
-# changes, 0 for each that is let go. Above 10 % new matches wait as under ``punctuation``; below 5
-# % they leave at once again. Fates count at their places in the released stream, so no cut changes
-# it.
+# The rate of corrected matches is smoothed over about 64 outcomes: 1 for each match that a later
+# row changes, 0 for each that is released. Above 10 % new matches wait as under ``punctuation``;
+# below 5 % they leave at once again. Outcomes count at their places in the released stream, so the
+# rate does not depend on how the stream is cut into batches.
 #
-# When not to use: when a single wrong alarm is one too many, or when there are no promises.
+# When not to use: when a single false alarm is too many, or when there are no promises.
 
 
 class Adaptive(Punctuation):

@@ -112,38 +112,43 @@ def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
     return BarrierSettings(name, span_ns, bool(settings))
 
 
-def barrier_in_force(given: BarrierSettings | None, realtime: int | None) -> BarrierSettings:
-    """What is asked for, or else what the query's REALTIME says (Z10): 1 at once, 0 when right."""
-    if given is not None:
-        return given
+def barrier_in_force(barrier: BarrierSettings | None, realtime: int | None) -> BarrierSettings:
+    """The setting, or else what the query's REALTIME says (Z10): 1: at once, 0: when it is final.
+
+    Args:
+        barrier: the user's setting; None: there is none.
+        realtime: the query's REALTIME; None: it has none.
+    """
+    if barrier is not None:
+        return barrier
     return BarrierSettings("punctuation" if realtime == 0 else "immediate")
 
 
-def barrier_of_windows(given: BarrierSettings | None, query: str) -> BarrierSettings | None:
-    """What is asked for, if the windows of ``query`` can have it.
+def barrier_of_windows(barrier: BarrierSettings | None, query: str) -> BarrierSettings | None:
+    """The setting, checked: the windows of ``query`` support it.
 
     Raises:
-        UserError: they cannot; says why, and what helps.
+        UserError: windows do not support this barrier; the message says why, and what helps.
     """
-    why = "" if given is None else BARRIERS[given.name].not_of_windows
-    if given is not None and why:
+    why = "" if barrier is None else BARRIERS[barrier.name].not_of_windows
+    if barrier is not None and why:
         those = [
             form for form in BARRIER_FORMS if not BARRIERS[form.partition(":")[0]].not_of_windows
         ]
         raise UserError(
-            f"barrier {given.name} is not of windows, which {query} has: {why}; use "
+            f"barrier {barrier.name} is not of windows, which {query} has: {why}; use "
             f"{', '.join(those)}, or ask for patterns in a call of their own"
         )
-    return given
+    return barrier
 
 
-def build_barrier(settings: BarrierSettings, asked: BarrierRequirements) -> Barrier:
+def build_barrier(settings: BarrierSettings, requirements: BarrierRequirements) -> Barrier:
     """The barrier of one query and site."""
     if settings.name == "immediate" and not settings.ordered:
-        return Immediate(asked)
+        return Immediate(requirements)
     # Few runs hold matches, and the kernels for that are of no use to the others.
     from slackwater.engine.barrier.holding import Holding  # noqa: PLC0415
 
     kind = BARRIERS[settings.name]
-    policy = kind.policy(asked, settings.span_ns, ordered=settings.ordered)
-    return Holding(policy, asked, ordered=settings.ordered)
+    policy = kind.policy(requirements, settings.span_ns, ordered=settings.ordered)
+    return Holding(policy, requirements, ordered=settings.ordered)

@@ -38,8 +38,8 @@ TRIED: Final = "0.68."
 @cache
 def is_plain() -> bool:
     """Whether kernels are compiled by public interfaces alone."""
-    wanted = os.environ.get("SLACKWATER_PLAIN_NUMBA") != "1"
-    return not (wanted and numba.__version__.startswith(TRIED) and _has_names())
+    may_extend = os.environ.get("SLACKWATER_PLAIN_NUMBA") != "1"
+    return not (may_extend and numba.__version__.startswith(TRIED) and _has_names())
 
 
 def _has_names() -> bool:

@@ -26,8 +26,8 @@ from slackwater.engine.cache_home import NotCached, own_cache
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Spent:
-    """Seconds that this process spent on something."""
+class _TimeSpent:
+    """Seconds that this process spends on one activity."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.seconds = 0.0
@@ -36,12 +36,12 @@ class _Spent:
 
     @property
     def is_on(self) -> bool:
-        """Whether it does now."""
+        """Whether the activity runs now."""
         return self._depth > 0
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Within, it does; blocks may lie within one another."""
+    def measure(self) -> Iterator[None]:
+        """Add the time of the ``with`` block; of nested blocks only the outermost counts."""
         began, self._depth = self._clock(), self._depth + 1
         try:
             yield
@@ -51,9 +51,9 @@ class _Spent:
                 self.seconds += self._clock() - began
 
 
-loading = _Spent()
+loading = _TimeSpent()
 """Getting kernels ready: reading or compiling them."""
-uncompiled_time = _Spent(time.thread_time)
+uncompiled_time = _TimeSpent(time.thread_time)
 """Running kernels that no cache has as plain Python: time of the processor."""
 when_compiling: list[Callable[[], None]] = []
 """Called, once each, when a kernel is about to be compiled because no cache has it."""
@@ -63,8 +63,8 @@ when_ready: list[Callable[[], None]] = []
 
 def cache_directory() -> Path | None:
     """Where compiled kernels are kept; None: nowhere, as the cache is not this user's."""
-    own = own_cache()
-    return None if own is None else own / "kernels"
+    cache = own_cache()
+    return None if cache is None else cache / "kernels"
 
 
 def njit(function: _F) -> _F:
@@ -168,7 +168,7 @@ class _Compiled:
                 return self._entry(*arguments)
             except NotCached:
                 pass  # only compiling raises it: nothing has run
-        with uncompiled_time.counted(), plain():
+        with uncompiled_time.measure(), plain():
             return self._uncompiled(*arguments)
 
     @cached_property
@@ -184,7 +184,7 @@ class _Compiled:
 
     @cached_property
     def _callee(self) -> Any:
-        with loading.counted():
+        with loading.measure():
             _prepare()
             from slackwater.engine.kernels.compile_once import as_callee  # noqa: PLC0415 - loads Numba
 
@@ -192,7 +192,7 @@ class _Compiled:
 
     @cached_property
     def _entry(self) -> Any:
-        with loading.counted():
+        with loading.measure():
             _prepare()
             from slackwater.engine.kernels.compile_once import as_entry  # noqa: PLC0415 - loads Numba
 
@@ -212,7 +212,7 @@ class _Compiled:
 
 
 def _timed(compiled: Callable[..., Any], signature: Any) -> Any:
-    with loading.counted():
+    with loading.measure():
         made = compiled(signature)
     for each in when_ready:
         each()

@@ -216,8 +216,8 @@ def digest_of(kernel: CompiledKernel) -> str:
     found, left = {kernel.function}, [kernel]
     while left:
         each = left.pop()
-        own, called = _described(each.function, tuple(sorted(each.options.items())))
-        total.update(own)
+        digest, called = _described(each.function, tuple(sorted(each.options.items())))
+        total.update(digest)
         for other in called:
             if other.function not in found:
                 found.add(other.function)
@@ -249,19 +249,19 @@ def _described(
 ) -> tuple[bytes, tuple[CompiledKernel, ...]]:
     """The digest of one function without what it calls, and the kernels that it calls."""
     called: list[CompiledKernel] = []
-    own = sha256(f"{_name_of(function)} {options}".encode())
+    digest = sha256(f"{_name_of(function)} {options}".encode())
     for part in _code(function.__code__, function.__doc__):
-        own.update(part)
+        digest.update(part)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     used = [*_globals(function), *((name, cell.cell_contents) for name, cell in cells)]
     for name, value in (*used, *_annotated(function), ("defaults", function.__defaults__)):
         if isinstance(value, CompiledKernel):
             called.append(value)
-            own.update(f"{name}: {_name_of(value.function)}\n".encode())
+            digest.update(f"{name}: {_name_of(value.function)}\n".encode())
         else:
             place = f"{_name_of(function)}: {name}"
-            own.update(f"{name}: ".encode() + _value(value, place) + b"\n")
-    return own.digest(), tuple(called)
+            digest.update(f"{name}: ".encode() + _value(value, place) + b"\n")
+    return digest.digest(), tuple(called)
 
 
 def _name_of(value: Any) -> str:

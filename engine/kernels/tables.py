@@ -159,9 +159,9 @@ def enter(slots: np.ndarray, keys: np.ndarray, first: int) -> None:
 
 
 @kernel
-def _look_up(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, found: np.ndarray) -> None:
-    for i in range(len(wanted)):
-        found[i] = slots[slot_of(slots, keys, wanted[i])]
+def _look_up(slots: np.ndarray, keys: np.ndarray, lookups: np.ndarray, found: np.ndarray) -> None:
+    for i in range(len(lookups)):
+        found[i] = slots[slot_of(slots, keys, lookups[i])]
 
 
 @kernel
@@ -177,16 +177,16 @@ def _number(slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, found: np.nda
         found[i] = slots[slot]
 
 
-def places_of(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Per row of ``wanted`` the place of an equal row of ``known`` (whose rows differ), or -1.
+def places_of(known: np.ndarray, lookups: np.ndarray) -> np.ndarray:
+    """Per row of ``lookups`` the place of an equal row of ``known`` (whose rows differ), or -1.
 
     Args:
         known: (n, columns) int64.
-        wanted: (m, columns) int64.
+        lookups: (m, columns) int64.
     """
-    slots, found = empty_slots(len(known)), np.empty(len(wanted), np.int64)
+    slots, found = empty_slots(len(known)), np.empty(len(lookups), np.int64)
     enter(slots, known, 0)
-    _look_up(slots, known, wanted, found)
+    _look_up(slots, known, lookups, found)
     return found
 
 

@@ -226,12 +226,12 @@ class Guards:
 class OrderSite(Struct, frozen=True):
     """The site for which an order is built: its clocks, the queries that read the order.
 
-    ``wanted``: columns that travel with the events; None: all.
+    ``columns_read``: columns that travel with the events; None: all.
     """
 
     clocks: SourceClocks
     guards: Guards
-    wanted: set[str] | None
+    columns_read: set[str] | None
     plans: Sequence[Plan] = ()
 
 

@@ -329,7 +329,9 @@ def build_operator(
     operator = cast("Operator", made)
     if isinstance(plan, SeqPlan | OrPlan | TreePlan | RepeatPlan):
         matcher = cast("Matcher", made)
-        barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+        barrier = build_barrier(
+            barrier_in_force(settings.barrier, plan.realtime), matcher.requirements
+        )
         most = settings.pattern.matches_max
         operator = BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
     limit = getattr(getattr(plan, "checks", None), "limit", None)

@@ -107,7 +107,7 @@ class SeqMatcher(Restorable):
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
         self._layout = self._made_layout()
         steps = self._layout.steps
-        self.asked = BarrierRequirements(
+        self.requirements = BarrierRequirements(
             tuple(steps[step].type for step in self._layout.tables.scopes["step"].tolist()),
             tuple(dict.fromkeys(step.type for step in steps if not step.negated)),
             len(steps),
@@ -259,10 +259,10 @@ class SeqMatcher(Restorable):
     def finish(self, at: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
         return ()
 
-    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
-        of = given
+    def results(self, matches: ReleasedMatches) -> Sequence[Result]:
+        of = matches
         if CHANCE in self.table.columns:
-            of = no_surer_than(self.table.chances(given.rows), given)
+            of = no_surer_than(self.table.chances(matches.rows), matches)
         return Matches(of, self.table, self._layout, self._strings, self.plan.name, self.site)
 
     def unpacked(self, state: dict[str, Any]) -> Matches:
@@ -409,7 +409,7 @@ class Alone(Restorable):
     def __init__(self, matcher: SeqMatcher, barrier: BarrierSettings | None = None) -> None:
         in_force = barrier_in_force(barrier, matcher.plan.realtime)
         self.matcher = matcher
-        self._stage = BarrierStage(matcher, build_barrier(in_force, matcher.asked))
+        self._stage = BarrierStage(matcher, build_barrier(in_force, matcher.requirements))
         settings = matcher.settings
         self._clocks = StreamClocks(
             frozenset(matcher.types),

@@ -155,7 +155,7 @@ class SequenceSettings(OrderSettings):
         )
 
     def build(self, site: OrderSite) -> Order:
-        return Sequence(self, site.clocks, site.guards, site.wanted)
+        return Sequence(self, site.clocks, site.guards, site.columns_read)
 
 
 @lru_cache(maxsize=64)

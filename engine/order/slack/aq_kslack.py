@@ -270,9 +270,9 @@ class AqKSlack(SlackOrder):
         # The values are held like any column, and left out of what is released if none asked.
         values = {ATTR_PREFIX + of.attr for _, of, _ in measures if of.attr is not None}
         self._strings, self._unasked = site.clocks.strings, set[str]()
-        if site.wanted is not None:
-            self._unasked = values - site.wanted
-            site = replace(site, wanted=site.wanted | values)
+        if site.columns_read is not None:
+            self._unasked = values - site.columns_read
+            site = replace(site, columns_read=site.columns_read | values)
         runs = [partial(self._measured, served, reads) for _, served, reads in measures]
         owns = [_begun(settings, served) for settings, served, _ in measures]
         super().__init__(runs, owns, buffers[0][0], site)

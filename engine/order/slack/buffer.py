@@ -344,7 +344,7 @@ class SlackOrder(KeepsSources):
     ) -> None:
         self._runs = runs
         self._indexes = [Index(own, settings.late) for own in owns]
-        self._wanted = site.wanted
+        self._wanted = site.columns_read
         self._correction = Correction(site.clocks, site.guards, settings.duplicates)
         self._arena = Arena()
         self._row_bytes = 0

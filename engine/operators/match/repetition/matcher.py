@@ -268,7 +268,7 @@ class RepeatMatcher(SeqMatcher):
         self._purges = False  # the horizon of rows has the promises
         self._breaking = -1
         positive = [step.type for step in plan.steps if not step.negated]
-        self.asked = BarrierRequirements(
+        self.requirements = BarrierRequirements(
             tuple(scope.type for scope in scopes_of(plan)), tuple(dict.fromkeys(positive)),
             len(plan.steps), self.settings.purge == "promises",
         )  # fmt: skip
@@ -356,9 +356,9 @@ class RepeatMatcher(SeqMatcher):
         store.add(rows, store.attr_types, self._strings)
         return n
 
-    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
+    def results(self, matches: ReleasedMatches) -> Sequence[Result]:
         return ResultPieces(list(shown_runs(
-            given, self._found, self.table, self._repeat, self._strings, self.site
+            matches, self._found, self.table, self._repeat, self._strings, self.site
         )))  # fmt: skip
 
     def unpacked(self, state: dict[str, Any]) -> RepeatMatches:
