@@ -1,4 +1,4 @@
-"""What ``aq-kslack`` and ``ldop`` take from the queries that they serve, where nobody says else.
+"""Defaults of ``aq-kslack`` and ``ldop`` that come from the queries which read their order.
 
 ``aq-kslack`` measures how much of a window was there in time, and allows an error to its result
 (R19 2.3.3): the query says which window and which aggregate. Patterns and joins have neither (R19
@@ -7,8 +7,8 @@ window's size, of several queries the largest. Both judge disorder by the events
 read: of a pattern those of its types, of a window or join those of its streams (R19 2.3.4: "filters
 out those event instances whose event types do not appear"). A WHERE is not looked at.
 
-Without queries (``slackwater order``, ``compare``) a window is 1 s, what counts is the number of
-events, and every event is looked at.
+Without queries (``slackwater order``, ``compare``) a window is 1 s, its aggregate is the count, and
+every event is measured.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from slackwater.engine.query.fields import own_attribute
 from slackwater.engine.query.plan import Attribute, Plan, WindowKind
 
 AGGREGATES: Final = {"count": 0, "sum": 1, "avg": 2}
-"""Those whose error ``aq-kslack`` can bound, by their numbers in kernels."""
+"""Aggregates whose error ``aq-kslack`` can bound, and their numbers in kernels."""
 WINDOW_NS: Final = 1_000_000_000
-"""Where there are no queries."""
+"""The window without queries."""
 _EVERY: Final = np.empty(0, np.bool_)
 
 
@@ -59,7 +59,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The window whose result is to be good enough: ``agg`` as of ``AGGREGATES``, of ``attr``."""
+    """The window whose error is bounded: ``agg`` (one of ``AGGREGATES``) of attribute ``attr``."""
 
     size_ns: int
     agg: str
@@ -83,10 +83,10 @@ def longest_window(plans: Sequence[Plan], given_ns: int | None) -> int:
 
     Args:
         plans: the queries.
-        given_ns: what the short form says; None: nothing.
+        given_ns: the size in the short form; None: it has none.
 
     Raises:
-        UserError: nobody says, and a pattern has no WITHIN.
+        UserError: the short form has no size, and a pattern has no WITHIN.
     """
     if given_ns is not None or not plans:
         return WINDOW_NS if given_ns is None else given_ns
@@ -114,13 +114,13 @@ def window_of(
 
     Args:
         plans: the queries.
-        size_ns: what the short form says, or None; so ``agg`` and ``attr``.
-        agg: see ``size_ns``.
-        attr: see ``size_ns``.
+        size_ns: the size in the short form; None: it has none.
+        agg: its aggregate, likewise.
+        attr: its attribute, likewise.
 
     Raises:
-        UserError: a pattern among the queries; or their windows or aggregates differ, or none of
-            the aggregates is one that the error is known of, and the short form does not say.
+        UserError: one of the queries is a pattern; or the short form leaves out what the queries
+            do not decide: they have several windows or aggregates, or one without an error model.
     """
     for plan in plans:
         if plan.branches:
@@ -130,14 +130,14 @@ def window_of(
                 "pattern in a call of its own"
             )
     windows = [window for plan in plans for window in plan.windows]
-    own = [
+    not_timed = [
         window.name for window in windows
         if window.kind is not WindowKind.TIME or window.period is not None
     ]  # fmt: skip
-    if size_ns is None and own:
+    if size_ns is None and not_timed:
         raise UserError(
-            f"order aq-kslack measures windows of one size, and those of {own[0]} have none: say "
-            "which counts, as in window=10s"
+            f"order aq-kslack measures windows of one size, and those of {not_timed[0]} have none: "
+            "say which counts, as in window=10s"
         )
     if agg is None:
         agg, attr = _aggregate(plans)
@@ -153,21 +153,21 @@ def window_of(
 
 
 def _aggregate(plans: Sequence[Plan]) -> tuple[str, str | None]:
-    """What the queries ask for; a sum is never better than its count, so that represents both."""
+    """The aggregate of the queries; a sum represents its count too, whose error is not larger."""
     windows = [window for plan in plans for window in plan.windows]
-    asked = [each for window in windows for each in window.worked_out.aggregates]
+    aggregates = [each for window in windows for each in window.worked_out.aggregates]
     found: set[tuple[str, str | None]] = set()
-    for each in asked:
+    for each in aggregates:
         of = each.argument
-        own = own_attribute(of.name) if isinstance(of, Attribute) else None
-        if each.function not in AGGREGATES or (of is not None and own is None):
+        attribute = own_attribute(of.name) if isinstance(of, Attribute) else None
+        if each.function not in AGGREGATES or (of is not None and attribute is None):
             raise _unknown(f"{each.label}, of which no error is known (it is of count, sum and avg "
                            "of attributes)")  # fmt: skip
-        found.add((each.function, own))
+        found.add((each.function, attribute))
     if any(function == "sum" for function, _ in found):
         found.discard(("count", None))
     if len(found) > 1:
-        raise _unknown(_listed(sorted({each.label for each in asked})))
+        raise _unknown(_listed(sorted({each.label for each in aggregates})))
     return found.pop() if found else ("count", None)
 
 
@@ -182,20 +182,20 @@ def _unknown(what: str) -> UserError:
     )
 
 
-def check_order_attributes(wanted: Mapping[str, bool], known: Mapping[str, str]) -> None:
-    """The same, of attributes of ``known`` types (``int float bool str``).
+def check_order_attributes(attributes: Mapping[str, bool], known: Mapping[str, str]) -> None:
+    """Check the attributes that an ordering operator reads.
 
     Args:
-        wanted: attributes that the operator looks at, and whether each must be a number.
-        known: attributes that there are.
+        attributes: by name whether it must be a number.
+        known: the attributes of the log, and their types (``int float bool str``).
 
     Raises:
-        UserError: names the attribute and the ones there are.
+        UserError: an attribute is unknown or not a number; the message lists the known ones.
     """
     numbers = sorted(name for name, kind in known.items() if kind in ("int", "float"))
     there = f"those with numbers are {', '.join(numbers)}" if numbers else "none has numbers"
-    for name in sorted(wanted):
+    for name in sorted(attributes):
         if name not in known:
             raise UserError(f"order: no event has an attribute {name!r}; {there}")
-        if wanted[name] and name not in numbers:
+        if attributes[name] and name not in numbers:
             raise UserError(f"order: attribute {name!r} is {known[name]}, not a number; {there}")

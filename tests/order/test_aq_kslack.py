@@ -46,8 +46,8 @@ BY_HAND = [0, 11, 10, 13, 17, 19, 21, 15, 25, 29, 31, 18, 46]
 
 def state(chain: Chain) -> tuple[int, int, int]:
     """(alpha in billionths, K, L)."""
-    own = chain._order._indexes[0].own[0]
-    return tuple(int(own[name]) for name in ("alpha", "slack", "horizon"))
+    policy = chain._order._indexes[0].policy[0]
+    return tuple(int(policy[name]) for name in ("alpha", "slack", "horizon"))
 
 
 def test_with_gains_of_zero_it_is_mp_kslack() -> None:

@@ -235,8 +235,8 @@ def test_by_quality_every_query_reads_what_its_own_aq_kslack_would_give(
             times, arrived(times), list(map(float, range(len(times)))) if agg != "count" else (),
         )  # fmt: skip
         assert stream == twin.run()
-        own = chain._order._indexes[number].own[0]
-        assert [own[name] for name in ("alpha", "slack", "horizon")] == [
+        policy = chain._order._indexes[number].policy[0]
+        assert [policy[name] for name in ("alpha", "slack", "horizon")] == [
             twin.alpha, twin.k, twin.horizon,
         ]  # fmt: skip
     assert ordered == stream

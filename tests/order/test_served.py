@@ -149,7 +149,7 @@ def test_aq_kslack_measures_what_the_queries_read_alone(
         reads=[record["stream"] == "x" for record in given],
     )  # fmt: skip
     assert with_late(rows) == twin.run()
-    own = chain._order._indexes[0].own[0]
-    assert [int(own[name]) for name in ("alpha", "slack", "horizon")] == [
+    policy = chain._order._indexes[0].policy[0]
+    assert [int(policy[name]) for name in ("alpha", "slack", "horizon")] == [
         twin.alpha, twin.k, twin.horizon,
     ]  # fmt: skip

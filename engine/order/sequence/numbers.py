@@ -235,11 +235,11 @@ def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
 
 @kernel
 def remember_missing(
-    s: Sequencer, of: Record, inc: int, first: int, end: int, counted: int
+    s: Sequencer, of: Record, inc: int, first: int, end: int, as_missing: int
 ) -> None:
-    """Keep the run [first, end) of ``inc`` so that its late events are no duplicates.
+    """Remember the run [first, end) of ``inc``, so that its late events are not duplicates.
 
-    ``counted``: 1 when its numbers were reported as missing, 0 when nobody waited for them.
+    ``as_missing``: 1: its numbers were reported as missing; 0: no event waited for them.
     """
     if of.missing_n == of.runs_cap:
         oldest = s.runs[of.runs_off]
@@ -247,7 +247,7 @@ def remember_missing(
             of.forgotten = max(of.forgotten, oldest.end)
         _drop_run(s, of, of.runs_off)
     run = s.runs[of.runs_off + of.missing_n]
-    run.inc, run.first, run.end, run.counted = inc, first, end, counted
+    run.inc, run.first, run.end, run.as_missing = inc, first, end, as_missing
     of.missing_n += 1
 
 
@@ -260,17 +260,17 @@ def _drop_run(s: Sequencer, of: Record, place: int) -> None:
 
 @kernel
 def take_missing(s: Sequencer, of: Record, inc: int, seq: int) -> bool:
-    """True (once) when (inc, seq) was passed over; it is not missing any more."""
+    """Whether (inc, seq) was skipped; it is no longer missing then, so True comes once."""
     for i in range(of.runs_off, of.runs_off + of.missing_n):
         run = s.runs[i]
         if run.inc == inc and run.first <= seq < run.end:
-            end, counted = run.end, run.counted
+            end, as_missing = run.end, run.as_missing
             run.end = seq
             if run.first == seq:
                 _drop_run(s, of, i)
             if seq + 1 < end:
-                remember_missing(s, of, inc, seq + 1, end, counted)
-            of.missing_filled += counted
+                remember_missing(s, of, inc, seq + 1, end, as_missing)
+            of.missing_filled += as_missing
             return True
     return False
 
@@ -287,7 +287,7 @@ def is_open(s: Sequencer, of: Record, inc: int) -> bool:
 
 @kernel
 def give_up(s: Sequencer, lane: int, now: int) -> None:
-    """The gap's deadline ``now`` has passed: what is missing is missing, the run goes."""
+    """The gap's deadline ``now`` has passed: declare its numbers missing and release the run."""
     of = s.lanes[lane]
     first = of.expected
     end = INT_MAX
@@ -349,7 +349,7 @@ def late_or_duplicate(s: Sequencer, row: int, now: int) -> None:
 
 @kernel
 def _move_front(s: Sequencer, row: int) -> None:
-    """A number below the first of its start: what lies between them is missing."""
+    """A number below the first one of its incarnation: the numbers between them are missing."""
     new = s.rows[row]
     of = s.lanes[new.lane]
     first, end, high = new.seq + 1, of.front, of.front_high
@@ -363,7 +363,7 @@ def _move_front(s: Sequencer, row: int) -> None:
         for i in range(of.runs_off, of.runs_off + of.missing_n):
             run = s.runs[i]
             if run.inc == of.inc and first <= run.first and run.end <= end:
-                run.counted = 1
+                run.as_missing = 1
     of.front, of.front_high = new.seq, new.ref + new.unc
 
 

@@ -177,24 +177,24 @@ def _first_state(settings: SequenceSettings, guards: Guards) -> np.ndarray:
 class Sequence(Restorable):
     """The ordering operator ``sequence`` with its merge over all lanes of a site."""
 
-    state_fields = ("_rows", "_payload", "_state", "_row_bytes", "_counted", "_lanes")
+    state_fields = ("_rows", "_payload", "_state", "_row_bytes", "_records", "_lanes")
 
     def __init__(
         self,
         settings: SequenceSettings,
         clocks: SourceClocks,
         guards: Guards,
-        wanted: set[str] | None = None,
+        columns_read: set[str] | None = None,
     ) -> None:
         self._clocks = clocks
-        self._wanted = wanted
+        self._columns_read = columns_read
         self._lanes = LaneTable(clocks.strings)
         self._rows = _NO_ROWS
         self._payload: Columns = {}
         self._state = _first_state(settings, guards).copy()
         self._rings = np.empty(0, np.int32)
         self._kept = settings.sources
-        self._counted = 0
+        self._records = 0
         self._row_bytes = 0
 
     @property
@@ -204,7 +204,7 @@ class Sequence(Restorable):
 
     @property
     def buffered_max_bytes(self) -> int:
-        """What the most events took: their rows, and the columns that travel along."""
+        """The most bytes of buffered events so far: their rows and payload columns."""
         return self.buffered_max * (ROW.itemsize + self._row_bytes)
 
     def announce(self, sync: SyncPoint) -> None:
@@ -230,9 +230,9 @@ class Sequence(Restorable):
         payload = {
             name: column
             for name, column in columns.items()
-            if name not in _ROW_COLUMNS and name not in _NOT_PAYLOAD and self._wants(name)
+            if name not in _ROW_COLUMNS and name not in _NOT_PAYLOAD and self._reads(name)
         }
-        if r.TE in columns and self._wants(r.TE):
+        if r.TE in columns and self._reads(r.TE):
             payload[_LENGTH] = columns[r.TE] - columns[r.TS]
         if pending:
             if (r.CLOCK in payload) != (r.CLOCK in self._payload):
@@ -241,23 +241,23 @@ class Sequence(Restorable):
             payload = join([self._payload, payload], [pending, rows])
         clocks = int(max(columns[r.SOURCE].max(initial=-1), self._clock(payload).max(initial=-1)))
         ordered = self._call(all_rows, payload, pending, clocks + 1, last=False)
-        self._counted += rows
+        self._records += rows
         return ordered
 
     def _own_clocks(self) -> np.ndarray:
-        """Of the rows held, which are events: the code of each one's source."""
+        """The code of each buffered row's source."""
         return np.asarray(self._lanes.tables["source"][self._rows["lane"]], np.int32)
 
     @staticmethod
     def _clock(payload: Columns) -> np.ndarray:
-        """Codes of the rows' clocks; empty: each is its source's own."""
+        """Codes of the rows' clocks; empty: each row's clock is its source."""
         return payload.get(r.CLOCK, _NO_CODES)
 
     def cuts(self, columns: Columns, rows: int) -> list[int]:
-        """Where ``columns`` must be cut, with their end: ``forget`` must be called there.
+        """The places where ``columns`` are cut and ``forget`` is called, and their end.
 
-        That is after every ``FORGET_EVERY`` records of the site, or nowhere while its sources, with
-        the new ones of these rows, are not too many.
+        That is after every ``FORGET_EVERY`` records of the site; only the end while the sources,
+        with the new ones of these rows, do not exceed the limit.
         """
         if len(self._clocks.strings.texts) <= self._kept:
             return [rows]  # there are no more sources than texts
@@ -268,34 +268,34 @@ class Sequence(Restorable):
             heard[-1] = False  # records without a source
         if (known | heard).sum() <= self._kept:
             return [rows]
-        first = FORGET_EVERY - self._counted % FORGET_EVERY
+        first = FORGET_EVERY - self._records % FORGET_EVERY
         return [*range(first, rows, FORGET_EVERY), rows]
 
     def forget(self) -> list[int]:
         """After ``FORGET_EVERY`` records: the codes of sources that are forgotten now.
 
-        Of more than the settings' ``sources`` those heard least recently (by arrival, then by
-        name) go, if nothing of them is held. A pure function of the records so far. A source that
-        comes back is as a new one.
+        Beyond the settings' ``sources``, the sources heard least recently (by arrival, then by
+        name) are forgotten, if no event of theirs is buffered. A pure function of the records so
+        far. A source that returns starts as a new one.
         """
-        if self._counted % FORGET_EVERY:
+        if self._records % FORGET_EVERY:
             return []
         return self._lanes.forget(self._kept, self._rows, self._state)
 
     def sources(self) -> dict[str, int]:
-        """How many were forgotten, and may have come back."""
+        """Counts of forgotten sources, and of those that may have returned."""
         of = self._lanes.forgotten
         return {
             "sources_forgotten": of.sources, "sources_may_have_returned": of.may_have_returned,
         }  # fmt: skip
 
     def flush(self) -> Ordered:
-        """End of the input: everything held is let go at the last arrival."""
+        """End of the input: every buffered event is released at the last arrival."""
         return self._call(self._rows, self._payload, len(self._rows), 0, last=True)
 
-    def _wants(self, column: str) -> bool:
-        wanted = self._wanted is None or column in self._wanted
-        return wanted or column == r.CLOCK or column.startswith(VALID_PREFIX)
+    def _reads(self, column: str) -> bool:
+        is_read = self._columns_read is None or column in self._columns_read
+        return is_read or column == r.CLOCK or column.startswith(VALID_PREFIX)
 
     def _call(
         self, rows: np.ndarray, payload: Columns, pending: int, clocks: int, last: bool
@@ -379,14 +379,14 @@ class Sequence(Restorable):
         taken = {
             name: rows[field].take(index, mode="clip").astype(np.int64, copy=False)
             for name, field in _ROW_COLUMNS.items()
-            if self._wants(name)
+            if self._reads(name)
         }
         taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
-        if self._wants(r.STREAM):
+        if self._reads(r.STREAM):
             taken[r.STREAM] = self._lanes.tables["stream"].astype(np.int32)[lanes]
         # "clip" only spares a check: every index is one of a row.
         taken.update({n: column.take(index, mode="clip") for n, column in payload.items()})
-        if self._wants(r.TE):
+        if self._reads(r.TE):
             length = taken.pop(_LENGTH, None)
             ts = rows["ts"][index]
             taken[r.TE] = ts if length is None else ts + length

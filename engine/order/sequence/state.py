@@ -119,8 +119,8 @@ Idle: a lane is unknown, and so holds nobody back, until its first record or ann
 """
 LANE: Final = record(*LANE_FIELDS, *COUNTERS, *PROGRESS)
 """A lane: its numbers and its counters. What it remembers is a MEMORY."""
-RUN: Final = record("inc", "first", "end", "counted")
-"""Numbers [first, end) of an incarnation that were passed over; ``counted``: 1: as missing."""
+RUN: Final = record("inc", "first", "end", "as_missing")
+"""Skipped numbers [first, end) of an incarnation; ``as_missing``: 1: they count as missing."""
 HIGH: Final = record("seq", "at")
 """A lane's highest number, and when it came."""
 MEMORY: Final = np.dtype(

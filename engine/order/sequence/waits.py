@@ -516,9 +516,9 @@ def saw_held(
 
 
 @inline
-def _learn_hold(state: Record, of: Record, held: int) -> None:
+def _learn_hold(state: Record, of: Record, hold_ns: int) -> None:
     n = of.hold_avg if state.mode == MODE_R19_CODE else of.hold_n
-    of.hold_avg, of.hold_dev = learn_average(n, of.hold_avg, of.hold_dev, held, state.beta)
+    of.hold_avg, of.hold_dev = learn_average(n, of.hold_avg, of.hold_dev, hold_ns, state.beta)
     of.hold_n += 1
 
 

@@ -267,21 +267,21 @@ class AqKSlack(SlackOrder):
         self, buffers: Sequence[tuple[AqKSlackSettings, Sequence[Plan]]], site: OrderSite
     ) -> None:
         measures = [(each, each.served(plans), reads_of(plans)) for each, plans in buffers]
-        # The values are held like any column, and left out of what is released if none asked.
+        # The values are buffered like any column; if no query reads them, the output omits them.
         values = {ATTR_PREFIX + of.attr for _, of, _ in measures if of.attr is not None}
-        self._strings, self._unasked = site.clocks.strings, set[str]()
+        self._strings, self._unread = site.clocks.strings, set[str]()
         if site.columns_read is not None:
-            self._unasked = values - site.columns_read
+            self._unread = values - site.columns_read
             site = replace(site, columns_read=site.columns_read | values)
         runs = [partial(self._measured, served, reads) for _, served, reads in measures]
         owns = [_begun(settings, served) for settings, served, _ in measures]
         super().__init__(runs, owns, buffers[0][0], site)
 
     def _measured(
-        self, served: Window, reads: Reads, b: SlackBuffer, start: int, end: int, own: np.ndarray
+        self, served: Window, reads: Reads, b: SlackBuffer, start: int, end: int, policy: np.ndarray
     ) -> None:
         read = reads.rows(self._arena.columns, start, end, self._strings)
-        _run(b, read, self._values(served, start, end), start, end, own)
+        _run(b, read, self._values(served, start, end), start, end, policy)
 
     def _values(self, served: Window, start: int, end: int) -> np.ndarray:
         """The new rows' values as float64; NaN where there is none. Empty if none are needed.
@@ -311,7 +311,7 @@ class AqKSlack(SlackOrder):
 
     def _released(self, index: Index, buffer: SlackBuffer) -> Ordered:
         ordered = super()._released(index, buffer)
-        for column in self._unasked:
+        for column in self._unread:
             ordered.columns.pop(column, None)
             ordered.columns.pop(mask_name(column), None)
         return ordered
@@ -333,46 +333,48 @@ def _begun(settings: AqKSlackSettings, served: Window) -> np.ndarray:
 
 
 @inline
-def _learn_late(own: Record, delay_ns: int) -> None:
+def _learn_late(policy: Record, delay_ns: int) -> None:
     """An event came ``delay_ns`` behind the clock."""
-    own.late_n = learn_delay(own.sketch, own.late_n, max(delay_ns, 0))
-    own.late_new += 1
-    if own.late_n <= _REFRESH or own.late_new >= _REFRESH:
-        own.late_new = 0
-        own.horizon = delay_quantile(own.sketch, own.late_n, own.tail)
+    policy.late_n = learn_delay(policy.sketch, policy.late_n, max(delay_ns, 0))
+    policy.late_new += 1
+    if policy.late_n <= _REFRESH or policy.late_new >= _REFRESH:
+        policy.late_new = 0
+        policy.horizon = delay_quantile(policy.sketch, policy.late_n, policy.tail)
 
 
 @inline
-def _follow_after(own: Record, clock: int) -> None:
+def _follow_after(policy: Record, clock: int) -> None:
     """Follow windows from the first that starts after ``clock`` on, and no other."""
-    own.top = (clock + own.size) // own.step
-    own.open = own.top + 1
-    own.first = own.open
+    policy.top = (clock + policy.size) // policy.step
+    policy.open = policy.top + 1
+    policy.first = policy.open
 
 
 @inline
-def _extend(own: Record, clock: int) -> None:
+def _extend(policy: Record, clock: int) -> None:
     """Make room for the windows that events up to ``clock`` belong to."""
-    top = (clock + own.size) // own.step
-    if top - own.first >= FOLLOWED:
-        if own.step < _STEP_MAX:
-            own.step *= 2
-        _follow_after(own, clock)
+    top = (clock + policy.size) // policy.step
+    if top - policy.first >= FOLLOWED:
+        if policy.step < _STEP_MAX:
+            policy.step *= 2
+        _follow_after(policy, clock)
         return
-    for number in range(own.top + 1, top + 1):
-        window = own.windows[number & (FOLLOWED - 1)]
+    for number in range(policy.top + 1, top + 1):
+        window = policy.windows[number & (FOLLOWED - 1)]
         window.seen, window.met, window.made = 0, 0, 0
         window.sum, window.squares = 0.0, 0.0
-    own.top = max(own.top, top)
+    policy.top = max(policy.top, top)
 
 
 @inline
-def _count(own: Record, key: int, value: float) -> None:
+def _count(policy: Record, key: int, value: float) -> None:
     """An event with time ``key`` arrived."""
-    for number in range(max(key // own.step + 1, own.first), (key + own.size) // own.step + 1):
-        window = own.windows[number & (FOLLOWED - 1)]
+    for number in range(
+        max(key // policy.step + 1, policy.first), (key + policy.size) // policy.step + 1
+    ):
+        window = policy.windows[number & (FOLLOWED - 1)]
         window.seen += 1
-        if own.aggregate != COUNT:
+        if policy.aggregate != COUNT:
             window.sum += value
             window.squares += value * value
 
@@ -390,44 +392,44 @@ def _moved(alpha: int, change: int, horizon: int, slack: int) -> int:
 
 
 @kernel
-def _adapt(own: Record, number: int, clock: int) -> None:
+def _adapt(policy: Record, number: int, clock: int) -> None:
     """Eq 2.3 on the coverage of window ``number``, measured now."""
-    window = own.windows[number & (FOLLOWED - 1)]
+    window = policy.windows[number & (FOLLOWED - 1)]
     seen = window.seen
-    if seen == 0 or own.slack == 0:
+    if seen == 0 or policy.slack == 0:
         return  # no coverage; or nothing to take a share of
     threshold = coverage_threshold(
-        own.aggregate, own.error, own.z, spread(own.moments[0], seen, seen - window.met),
-        seen, window.sum, window.squares,
+        policy.aggregate, policy.error, policy.z,
+        spread(policy.moments[0], seen, seen - window.met), seen, window.sum, window.squares,
     )  # fmt: skip
     short = threshold - window.met * PPB // seen
-    if own.printed:
-        change = (own.kp * short + own.kd * (short - own.err)) // 1000
-        own.err = short
-        own.alpha = min(max(own.alpha + change, 0), PPB)
+    if policy.printed:
+        change = (policy.kp * short + policy.kd * (short - policy.err)) // 1000
+        policy.err = short
+        policy.alpha = min(max(policy.alpha + change, 0), PPB)
         return
-    age = (clock - number * own.step) // own.step
+    age = (clock - number * policy.step) // policy.step
     scale = max(PPB - threshold, PPB // (seen * (1 + age)), 1)
     err = min(short * 1_000_000 // scale, _ERR_MAX)
-    change = (own.kp * err + own.kd * (err - own.err)) // (1 + age)
-    own.err = err
-    own.alpha = _moved(own.alpha, change, own.horizon, own.slack)
+    change = (policy.kp * err + policy.kd * (err - policy.err)) // (1 + age)
+    policy.err = err
+    policy.alpha = _moved(policy.alpha, change, policy.horizon, policy.slack)
 
 
 @inline
-def _measure(own: Record, clock: int) -> None:
+def _measure(policy: Record, clock: int) -> None:
     """Every window whose result was produced L ago, in turn."""
-    while own.first < own.open:
-        if own.windows[own.first & (FOLLOWED - 1)].made + own.horizon > clock:
+    while policy.first < policy.open:
+        if policy.windows[policy.first & (FOLLOWED - 1)].made + policy.horizon > clock:
             return
-        number = own.first
-        own.first += 1
-        _adapt(own, number, clock)
-        age = clock - (number * own.step - own.size)
-        if own.step > own.base and age < FOLLOWED // 8 * own.step:
-            while own.step > own.base and age < FOLLOWED // 8 * own.step:
-                own.step //= 2
-            _follow_after(own, clock)
+        number = policy.first
+        policy.first += 1
+        _adapt(policy, number, clock)
+        age = clock - (number * policy.step - policy.size)
+        if policy.step > policy.base and age < FOLLOWED // 8 * policy.step:
+            while policy.step > policy.base and age < FOLLOWED // 8 * policy.step:
+                policy.step //= 2
+            _follow_after(policy, clock)
 
 
 @kernel
@@ -435,38 +437,38 @@ def _run(
     b: SlackBuffer, read: np.ndarray, values: np.ndarray, start: int, end: int, of: np.ndarray
 ) -> None:
     """``read``: whether each row is looked at; empty where every one is."""
-    s, own = b.state[0], of[0]
+    s, policy = b.state[0], of[0]
     for row in range(start, end):
         key = b.key[row]
         is_read = len(read) == 0 or read[row - start]
         value = values[row - start] if len(values) else 0.0
         push(b, row)
         if key > s.clock:
-            if own.lowest != INT_MAX:
-                own.slack = max(own.slack, key - own.lowest)
-                own.lowest = INT_MAX
+            if policy.lowest != INT_MAX:
+                policy.slack = max(policy.slack, key - policy.lowest)
+                policy.lowest = INT_MAX
             s.clock = key
-            if own.first == INT_MIN:
-                _follow_after(own, key)
-            _measure(own, key)
-            _extend(own, key)
+            if policy.first == INT_MIN:
+                _follow_after(policy, key)
+            _measure(policy, key)
+            _extend(policy, key)
             if is_read and np.isfinite(value):
-                _count(own, key, value)
+                _count(policy, key, value)
             # A share in billionths, without leaving 64 bits.
-            held = own.slack // PPB * own.alpha + own.slack % PPB * own.alpha // PPB
-            release_until(b, key - held, b.arrival[row])
-            while own.open <= own.top and own.open * own.step <= s.last:
-                produced = own.windows[own.open & (FOLLOWED - 1)]
+            wait_ns = policy.slack // PPB * policy.alpha + policy.slack % PPB * policy.alpha // PPB
+            release_until(b, key - wait_ns, b.arrival[row])
+            while policy.open <= policy.top and policy.open * policy.step <= s.last:
+                produced = policy.windows[policy.open & (FOLLOWED - 1)]
                 produced.met, produced.made = produced.seen, s.clock
-                own.open += 1
+                policy.open += 1
             continue
         if not is_read:
             continue
-        own.lowest = min(own.lowest, key)
+        policy.lowest = min(policy.lowest, key)
         if key < s.clock:
-            _learn_late(own, s.clock - key)
+            _learn_late(policy, s.clock - key)
         if np.isfinite(value):
-            _count(own, key, value)
+            _count(policy, key, value)
 
 
 # Settings of ``aq-kslack`` and of ``kslack-chain``.

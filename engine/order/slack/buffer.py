@@ -1,4 +1,4 @@
-"""What the K-slack operators share: a buffer that a slack empties from below, and its host."""
+"""The common part of the K-slack operators: a buffer in order of event time, and its host."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from slackwater.engine.order.base import (
     SlackSettings,
 )
 
-# A sketch of delays that forgets: which delay a share of them does not exceed.
+# A sketch of recent delays, for quantiles.
 #
 # Counts in bins of 1 ns up to 8 ns, then 8 bins per octave up to 9 years, so that a quantile is
-# known to an eighth. All counts are halved every ``REMEMBERED`` delays, so that half of them are of
-# the last that many.
+# known to an eighth. All counts are halved every ``REMEMBERED`` delays, so that half of the total
+# comes from the last ``REMEMBERED`` ones.
 
 
 _BITS: Final = 3
@@ -45,28 +45,28 @@ _DELAY_MAX_NS: Final = (1 << 58) - 1
 
 @inline
 def learn_delay(bins: np.ndarray, total: int, delay_ns: int) -> int:
-    """Count a delay of at least 0, cut at 9 years; returns how many are counted now."""
+    """Count a delay (at least 0, at most 9 years); returns the new total."""
     place = min(log_bin(min(delay_ns, _DELAY_MAX_NS), _BITS), DELAY_BINS - 1)
     return count_in(bins, total, place, REMEMBERED)
 
 
 @kernel
 def delay_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
-    """The delay [ns] that at most ``tail_ppm`` millionths of those counted exceed, as the longest
-    one of its bin; 0 of none.
+    """The delay [ns] that at most ``tail_ppm`` millionths of the delays exceed: the longest one of
+    its bin; 0 without delays.
     """
     return bin_start(max(tail_bin(bins, total, tail_ppm), 0) + 1, _BITS) - 1
 
 
-# A buffer over all sources, ordered by event time, that a slack empties from below.
+# A buffer over all sources, ordered by event time; the slack decides when its front is released.
 #
-# What the K-slack operators share. They wait for no sequence numbers: an event is let go once the
-# event clock (the largest event time seen) has passed its own time by the slack, and nothing is
-# ever known to be missing. An event whose time lies below the last one released is late.
+# K-slack operators do not wait for sequence numbers: an event is released once the event clock (the
+# largest event time seen) is beyond its time by the slack. They cannot know of missing events. An
+# event whose time is below the last released one is late.
 #
 # The buffer is a queue for the events that come in order and a binary heap for the others, so that
-# an ordered stream costs O(1) per event and disorder O(log of the disordered ones). Of equal times
-# the first to arrive goes first. Both hold numbers of rows; the rows are in an arena.
+# an ordered stream costs O(1) per event and disorder O(log of the disordered ones). Events of equal
+# times leave in order of arrival. Both hold numbers of rows; the rows are in an arena.
 
 
 STATE: Final = record(
@@ -76,16 +76,16 @@ STATE: Final = record(
 """``late_status``: of late events: LATE (passed on) or LATE_DROPPED. ``clock``: the event clock:
 largest event time seen [ns]. ``last``: largest event time released. ``head``, ``tail``: ends of the
 queue; ``heaped``: rows in the heap. ``out``, ``steps``: rows and steps written in this call.
-``now``: the last arrival. ``most``: rows held at once so far. ``limit``: the largest one up to
-which all was let go, of those that no released row shows.
+``now``: the last arrival. ``most``: the most rows buffered at once so far. ``limit``: the largest
+time up to which all events are released, if it is beyond every released row.
 """
 
 
 class SlackBuffer(NamedTuple):
-    """One STATE, and arrays of one call: keys and arrivals of all rows, which are held, what goes.
+    """One STATE, and the arrays of one call: keys and arrivals of all rows, queue, heap, output.
 
-    ``step_out``, ``step_limit``, ``step_at``: after so many rows went, at that instant, everything
-    up to the limit had gone.
+    A step says: once ``step_out`` rows are released, at instant ``step_at``, every event up to
+    ``step_limit`` is released.
     """
 
     state: np.ndarray
@@ -103,9 +103,9 @@ class SlackBuffer(NamedTuple):
 
 @inline
 def push(b: SlackBuffer, row: int) -> None:
-    """Hold ``row``."""
+    """Put ``row`` into the buffer."""
     s = b.state[0]
-    # The most that are held after a row is the most that are held before one.
+    # The size before each push is counted; ``Index.most`` adds the size at the end.
     s.most = max(s.most, s.tail - s.head + s.heaped)
     if s.head == s.tail or heap.before(b.key, b.queue[s.tail - 1], row):
         b.queue[s.tail] = row
@@ -117,7 +117,7 @@ def push(b: SlackBuffer, row: int) -> None:
 
 @inline
 def release_until(b: SlackBuffer, limit: int, now: int) -> None:
-    """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
+    """Release every event with time up to ``limit``, smallest first, at instant ``now``."""
     s = b.state[0]
     while True:
         queued, heaped = s.head < s.tail, s.heaped > 0
@@ -154,34 +154,34 @@ def release_until(b: SlackBuffer, limit: int, now: int) -> None:
 
 @kernel
 def flush_all(b: SlackBuffer) -> None:
-    """End of the input: everything goes, in order."""
+    """End of the input: release every event, in order."""
     release_until(b, INT_MAX, b.state[0].now)
 
 
 class Index:
-    """Which rows of an arena one buffer holds, and the operator's own state.
+    """The rows of an arena that one buffer holds, and the state of its slack policy.
 
-    ``own``: what that starts with, an array of one record. ``late``: ``pass`` | ``drop``.
+    ``policy``: the policy's initial state, an array of one record. ``late``: ``pass`` | ``drop``.
     """
 
-    def __init__(self, own: np.ndarray, late: str) -> None:
+    def __init__(self, policy: np.ndarray, late: str) -> None:
         self.state = one(
             STATE, clock=INT_MIN, last=INT_MIN, now=INT_MIN, limit=INT_MIN,
             late_status=LATE if late == "pass" else LATE_DROPPED,
         )  # fmt: skip
-        self.own = own
+        self.policy = policy
         self._queue, self._heap = np.empty((2, 0), np.int32)
 
     @property
-    def held(self) -> int:
-        """Rows held now."""
+    def size(self) -> int:
+        """Rows in the buffer."""
         s = self.state[0]
         return int(s["tail"] - s["head"] + s["heaped"])
 
     @property
     def most(self) -> int:
-        """The most rows held at once so far."""
-        return max(int(self.state["most"][0]), self.held)
+        """The most rows in the buffer at once so far."""
+        return max(int(self.state["most"][0]), self.size)
 
     @property
     def passes_late(self) -> bool:
@@ -189,13 +189,13 @@ class Index:
         return bool(self.state["late_status"][0] == LATE)
 
     def mark(self, flags: np.ndarray) -> None:
-        """Set the flags of the rows that are held."""
+        """Set the flags of the rows in the buffer."""
         s = self.state[0]
         flags[self._queue[s["head"] : s["tail"]]] = True
         flags[self._heap[: s["heaped"]]] = True
 
     def move(self, numbers: np.ndarray, capacity: int) -> None:
-        """Row ``i`` is now ``numbers[i]``, in an arena of ``capacity`` rows."""
+        """Renumber: row ``i`` becomes ``numbers[i]``, in an arena of ``capacity`` rows."""
         s = self.state[0]
         queued = numbers[self._queue[s["head"] : s["tail"]]]
         heaped = numbers[self._heap[: s["heaped"]]]
@@ -206,38 +206,37 @@ class Index:
         s["head"], s["tail"] = 0, len(queued)
 
     def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int, steps: int) -> SlackBuffer:
-        """What a kernel works on; at most those held and ``rows`` new ones can go, in ``steps``."""
+        """The arrays of one call; room to release all rows and ``rows`` new ones, in ``steps``."""
         self.state["out"], self.state["steps"], self.state["most"] = 0, 0, self.most
-        room = self.held + rows
+        room = self.size + rows
         return SlackBuffer(
             self.state, key, arrival, self._queue, self._heap, np.empty(room, np.int32),
             np.empty(room, np.int64), np.empty(room, np.int8), *np.empty((3, steps), np.int64),
         )  # fmt: skip
 
     def saved(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """Plain data, of an arena in which row ``i`` has become ``numbers[i]``."""
+        """State as plain data, for an arena in which row ``i`` becomes ``numbers[i]``."""
         s, of = self.state[0], self.state.copy()
         queue = numbers[self._queue[s["head"] : s["tail"]]]
         of["head"], of["tail"] = 0, len(queue)
         heaped = numbers[self._heap[: s["heaped"]]]
-        return {"state": of, "own": self.own.copy(), "queue": queue, "heap": heaped}
+        return {"state": of, "policy": self.policy.copy(), "queue": queue, "heap": heaped}
 
     def restore(self, state: dict[str, np.ndarray], capacity: int) -> None:
-        """Take over what ``saved`` gave, in an arena of ``capacity`` rows."""
-        self.state, self.own = state["state"].copy(), state["own"].copy()
+        """Restore the state of ``saved``, in an arena of ``capacity`` rows."""
+        self.state, self.policy = state["state"].copy(), state["policy"].copy()
         self._queue, self._heap = np.empty((2, capacity), np.int32)
         self._queue[: len(state["queue"])] = state["queue"]
         self._heap[: len(state["heap"])] = state["heap"]
 
 
-# Rows that stay where they are while they are held, and move together once in a while.
+# The store of buffered events: rows keep their places and are moved together once in a while.
 #
-# What the slack orders keep their events in. New rows are written behind the old ones; when there
-# is no room, the rows still held are moved to the front, or into larger arrays. Room is made for
-# half as many rows again as are held, so that a row is moved a constant number of times at most per
-# two rows that come, however many are held.
+# New rows are appended; when there is no room, the buffered rows are moved to the front, or into
+# larger arrays. The capacity is half as many rows again as are buffered, so that the moves per new
+# row are bounded by a constant.
 #
-# Rows keep their order, so that the number of a row says which of two came first.
+# Rows keep their order: of two rows the smaller number arrived first.
 
 
 _LEAST: Final = 1 << 12
@@ -257,7 +256,7 @@ class Arena:
         return sum(column.itemsize for column in self.columns.values())
 
     def fits(self, columns: Columns, rows: int) -> bool:
-        """Whether ``rows`` more rows with these columns can be written without moving any."""
+        """Whether ``rows`` more rows with these columns can be appended without moving any."""
         return self.used + rows <= self.capacity and self._alike(columns)
 
     def _alike(self, columns: Columns) -> bool:
@@ -282,21 +281,21 @@ class Arena:
         """Keep only the rows ``kept`` (ascending), now numbered from 0, and append new ones.
 
         Args:
-            kept: rows that are still held.
-            columns: the new rows, which need not have the columns of the old.
-            rows: how many they are.
+            kept: rows that are still buffered.
+            columns: the new rows; their columns may differ from those of the old rows.
+            rows: number of new rows.
         """
-        held = len(kept)
-        need = held + rows
+        old_rows = len(kept)
+        need = old_rows + rows
         self._resize(need)
         if self._alike(columns) and all(len(c) == self.capacity for c in self.columns.values()):
             for mine in self.columns.values():
-                mine[:held] = mine[kept]
-            self.used = held
+                mine[:old_rows] = mine[kept]
+            self.used = old_rows
             self.append(columns, rows)
             return
         old = {name: column[kept] for name, column in self.columns.items()}
-        joined = join([old, columns], [held, rows]) if held else columns
+        joined = join([old, columns], [old_rows, rows]) if old_rows else columns
         self.columns = {}
         for name, column in joined.items():
             self.columns[name] = np.empty(self.capacity, column.dtype)
@@ -309,70 +308,70 @@ class Arena:
 
     def rows(self, numbers: np.ndarray) -> Columns:
         """Copies of the rows with these numbers."""
-        # "clip" only spares a check: every number is one of a row.
+        # "clip" only skips a check: every number is valid.
         return {name: column.take(numbers, mode="clip") for name, column in self.columns.items()}
 
 
-# The host of the K-slack operators: events in an arena, and kernels that say when they go.
+# The host of the K-slack operators: events in an arena, and kernels that decide their release.
 #
-# An operator is a kernel that decides the slack, and its settings. ``order.slack.kslack`` has the
-# smallest. State is the events held and one row of numbers; a snapshot holds just that.
+# An operator is a kernel that decides the slack, and its settings; the smallest one is
+# ``order.slack.kslack``. The state is the buffered events and one record; so is a snapshot.
 
 
 Run = Callable[[SlackBuffer, int, int, np.ndarray], None]
-"""A kernel: ``run(buffer, start, end, own)`` over rows [start, end) in arrival order."""
+"""A kernel: ``run(buffer, start, end, policy)`` over rows [start, end) in arrival order."""
 
 _ALWAYS: Final = (r.SOURCE, r.CLOCK, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
 _INDEX_BYTES: Final = 4
-"""A held row's number in the queue or in the heap."""
+"""Of a row's number in the queue or in the heap."""
 
 
 class SlackOrder(KeepsSources):
-    """An ordering operator around kernels that decide the slack; see the module.
+    """An ordering operator around kernels that decide the slack.
 
-    Each of ``runs`` has a buffer of its own over the same rows: the first queries read what the
-    first ones let go of, one each; further queries, and the ordered stream, read the last.
-    ``owns``: what each one's own state starts with.
+    Each of ``runs`` has a separate buffer over the same rows. Query i reads the output of run i;
+    further queries, and the ordered stream, read the output of the last one. ``policies``: the
+    initial state of each run.
     """
 
     def __init__(
         self,
         runs: Sequence[Run],
-        owns: Sequence[np.ndarray],
+        policies: Sequence[np.ndarray],
         settings: SlackSettings,
         site: OrderSite,
     ) -> None:
         self._runs = runs
-        self._indexes = [Index(own, settings.late) for own in owns]
-        self._wanted = site.columns_read
+        self._indexes = [Index(policy, settings.late) for policy in policies]
+        self._columns_read = site.columns_read
         self._correction = Correction(site.clocks, site.guards, settings.duplicates)
         self._arena = Arena()
         self._row_bytes = 0
 
     @property
     def buffered_max(self) -> int:
-        """Most events held at once so far in one buffer; they all hold the same rows."""
+        """The most events in one buffer at once so far; all buffers are over the same rows."""
         return max(index.most for index in self._indexes)
 
     @property
     def buffered_max_bytes(self) -> int:
-        """What the most events took: their columns, and their place in queues or heaps."""
+        """The most bytes of buffered events so far: columns, and places in queues or heaps."""
         return self.buffered_max * (self._row_bytes + _INDEX_BYTES * len(self._indexes))
 
     def announce(self, sync: SyncPoint) -> None:
-        """First numbers are of no interest here."""
+        """Do nothing: sequence numbers are not used."""
 
     def buffered(self) -> int:
-        """Events held now, in the buffer that has the most."""
-        return max(index.held for index in self._indexes)
+        """Events in the fullest buffer."""
+        return max(index.size for index in self._indexes)
 
     def _take(self, columns: Columns, rows: int) -> tuple[int, int, Columns]:
-        """(first and end of the new rows in the arena, quarantined events)."""
+        """Append a batch: (first and end of its rows in the arena, quarantined events)."""
         if rows:
             for index in self._indexes:
                 index.state["now"] = columns[r.ARRIVAL][-1]
         columns, quarantined = self._correction.take(columns)
-        columns = {name: column for name, column in columns.items() if self._wants(name)}
+        columns = {name: column for name, column in columns.items() if self._reads(name)}
         new = len(columns[r.TS])
         arena = self._arena
         if not arena.fits(columns, new):
@@ -389,17 +388,17 @@ class SlackOrder(KeepsSources):
             index.move(numbers, self._arena.capacity)
 
     def _kept(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows that are held, ascending; what number each row gets when only those stay)."""
+        """(buffered rows, ascending; the number of each row once only those remain)."""
         flags = np.zeros(self._arena.used, np.bool_)
         for index in self._indexes:
             index.mark(flags)
         return np.flatnonzero(flags), np.cumsum(flags, dtype=np.int32) - np.int32(1)
 
-    def _wants(self, column: str) -> bool:
+    def _reads(self, column: str) -> bool:
         return (
             column in _ALWAYS
-            or self._wanted is None
-            or column in self._wanted
+            or self._columns_read is None
+            or column in self._columns_read
             or column.startswith(VALID_PREFIX)
         )
 
@@ -408,7 +407,7 @@ class SlackOrder(KeepsSources):
         return index.buffer(columns["ref"], columns[r.ARRIVAL], new, steps)
 
     def _released(self, index: Index, buffer: SlackBuffer) -> Ordered:
-        """What a kernel has let go of."""
+        """The events that a kernel released."""
         out = int(index.state["out"][0])
         columns = self._arena.rows(buffer.out_row[:out].astype(np.intp))
         columns = self._correction.complete(columns)
@@ -431,7 +430,7 @@ class SlackOrder(KeepsSources):
             self._correction.count(of_late, "late_passed" if index.passes_late else "late_dropped")
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per (source, stream): what became of its events."""
+        """Counts of events per (source, stream), by outcome."""
         lanes = self._correction.counters(
             "arrived", "released", "late_passed", "late_dropped", "duplicate", "quarantined_future"
         )
@@ -440,20 +439,20 @@ class SlackOrder(KeepsSources):
         return lanes
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data: the rows held, and which of them each index has."""
+        """State as plain data: the buffered rows, and the numbers of each index."""
         kept, numbers = self._kept()
         return {
             "correction": self._correction.snapshot(),
-            "held": self._arena.rows(kept),
+            "rows": self._arena.rows(kept),
             "indexes": [index.saved(numbers) for index in self._indexes],
             "row_bytes": self._row_bytes,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
+        """Restore a snapshot."""
         self._correction.restore(state["correction"])
-        held = state["held"]
-        self._arena.move(np.empty(0, np.intp), held, len(held.get(r.TS, ())))
+        rows = state["rows"]
+        self._arena.move(np.empty(0, np.intp), rows, len(rows.get(r.TS, ())))
         for index, saved in zip(self._indexes, state["indexes"], strict=True):
             index.restore(saved, self._arena.capacity)
         self._row_bytes = state["row_bytes"]
@@ -464,12 +463,12 @@ class SlackOrder(KeepsSources):
         taps = []
         for run, index in zip(self._runs, self._indexes, strict=True):
             buffer = self._buffer(index, end - start, end - start)
-            run(buffer, start, end, index.own)
+            run(buffer, start, end, index.policy)
             taps.append(self._released(index, buffer))
         return self._joined(taps, quarantined)
 
     def flush(self) -> Ordered:
-        """End of the input: everything held goes at the last arrival, in order."""
+        """End of the input: every buffered event is released at the last arrival, in order."""
         if not self.buffered():
             return Ordered(0, {})
         taps = []

@@ -66,8 +66,8 @@ def fixed_buffers(slacks: Sequence[int], settings: SlackSettings, site: OrderSit
 
 
 @kernel
-def _run_fixed(b: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
-    s, slack = b.state[0], own[0].slack
+def _run_fixed(b: SlackBuffer, start: int, end: int, policy: np.ndarray) -> None:
+    s, slack = b.state[0], policy[0].slack
     for row in range(start, end):
         s.clock = max(s.clock, b.key[row])
         push(b, row)
@@ -103,8 +103,8 @@ class MpKSlackSettings(SlackSettings):
 
 
 @kernel
-def _run_growing(b: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
-    s, mine = b.state[0], own[0]
+def _run_growing(b: SlackBuffer, start: int, end: int, policy: np.ndarray) -> None:
+    s, mine = b.state[0], policy[0]
     for row in range(start, end):
         key = b.key[row]
         push(b, row)

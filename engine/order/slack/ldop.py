@@ -130,17 +130,17 @@ class Ldop(SlackOrder):
     def __init__(self, settings: LdopSettings, site: OrderSite) -> None:
         window_ns = longest_window(site.plans, settings.window_ns)
         low, width = settings.factor_low_milli, -(-window_ns // BUCKETS)
-        own = one(
+        policy = one(
             LDOP, window=window_ns, low=low, choices=settings.factor_high_milli - low + 1,
             width=width, places=-(-window_ns // width), bucket=INT_MIN, stretch=INT_MIN,
             factor=low, wait=window_ns, read=INT_MIN,
         )  # fmt: skip
         self._reads, self._strings = reads_of(site.plans), site.clocks.strings
-        super().__init__([self._looked_at], [own], settings, site)
+        super().__init__([self._looked_at], [policy], settings, site)
 
-    def _looked_at(self, buffer: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
+    def _looked_at(self, buffer: SlackBuffer, start: int, end: int, policy: np.ndarray) -> None:
         read = self._reads.rows(self._arena.columns, start, end, self._strings)
-        _run(buffer, read, start, end, own)
+        _run(buffer, read, start, end, policy)
 
 
 @kernel
@@ -162,55 +162,55 @@ def _mean(n: int, high: int, low: int) -> int:
 
 
 @inline
-def _weigh(own: Record) -> None:
+def _weigh(policy: Record) -> None:
     """Wait as long as the present window and factor say."""
-    mean = _mean(own.n, own.high_sum, own.low_sum)
+    mean = _mean(policy.n, policy.high_sum, policy.low_sum)
     whole, rest = mean // FACTOR_UNIT, mean % FACTOR_UNIT  # apart, to stay within 64 bits
-    slack = whole * own.factor + rest * own.factor // FACTOR_UNIT
-    own.wait = min(own.window + slack, WAIT_MAX_NS)
+    slack = whole * policy.factor + rest * policy.factor // FACTOR_UNIT
+    policy.wait = min(policy.window + slack, WAIT_MAX_NS)
 
 
 @inline
-def _advance(own: Record, clock: int) -> bool:
+def _advance(policy: Record, clock: int) -> bool:
     """Move the window to ``clock``; whether that may change the wait."""
     changed = False
-    bucket = clock // own.width
-    if bucket > own.bucket:
-        emptied = min(bucket - own.bucket, own.places) if own.bucket != INT_MIN else 0
+    bucket = clock // policy.width
+    if bucket > policy.bucket:
+        emptied = min(bucket - policy.bucket, policy.places) if policy.bucket != INT_MIN else 0
         for number in range(bucket - emptied + 1, bucket + 1):
-            gone = own.ring[number % own.places]
+            gone = policy.ring[number % policy.places]
             changed = changed or gone.n > 0
-            own.n -= gone.n
-            own.high_sum -= gone.high_sum
-            own.low_sum -= gone.low_sum
+            policy.n -= gone.n
+            policy.high_sum -= gone.high_sum
+            policy.low_sum -= gone.low_sum
             gone.n, gone.high_sum, gone.low_sum = 0, 0, 0
-        own.bucket = bucket
-    stretch = clock // own.window
-    if stretch != own.stretch:
-        own.stretch = stretch
-        own.factor = own.low + splitmix64(stretch) % own.choices
+        policy.bucket = bucket
+    stretch = clock // policy.window
+    if stretch != policy.stretch:
+        policy.stretch = stretch
+        policy.factor = policy.low + splitmix64(stretch) % policy.choices
         changed = True
     return changed
 
 
 @inline
-def _learn(own: Record, delay_ns: int) -> None:
+def _learn(policy: Record, delay_ns: int) -> None:
     """An event came out of order."""
     delay = min(max(delay_ns, 0), DELAY_MAX_NS)
     high, low = delay >> _SPLIT, delay & ((1 << _SPLIT) - 1)
-    bucket = own.ring[own.bucket % own.places]
+    bucket = policy.ring[policy.bucket % policy.places]
     bucket.n += 1
-    own.n += 1
+    policy.n += 1
     bucket.high_sum += high
-    own.high_sum += high
+    policy.high_sum += high
     bucket.low_sum += low
-    own.low_sum += low
+    policy.low_sum += low
 
 
 @kernel
-def _run(b: SlackBuffer, read: np.ndarray, start: int, end: int, own: np.ndarray) -> None:
+def _run(b: SlackBuffer, read: np.ndarray, start: int, end: int, policy: np.ndarray) -> None:
     """``read``: whether each row is looked at; empty where every one is."""
-    s, mine = b.state[0], own[0]
+    s, mine = b.state[0], policy[0]
     for row in range(start, end):
         key = b.key[row]
         push(b, row)
