@@ -113,7 +113,7 @@ def plain(plan: MonitorPlan, stream: list[Released]) -> tuple[int, int, float]:
 
 def memory_line(operator: MonitorOperator) -> str:
     """Memory of the operator per open trace."""
-    n, memory = operator.counters()["open"], operator.held.memory
+    n, memory = operator.counters()["open"], operator.store.memory
     last = sum(TRACE.fields[name][0].itemsize for name in OF_LAST_EVENT)  # type: ignore[index]
     keys = memory.keys / n
     return (

@@ -137,7 +137,7 @@ def test_traces_that_are_over_leave_and_memory_stays_bounded() -> None:
             for letter in "AB"
         ]
         operator.process(batch(events, strings, 0, len(events)))
-        sizes.append(len(operator.snapshot()["held"]["traces"]))
+        sizes.append(len(operator.snapshot()["store"]["traces"]))
     assert max(sizes) <= 1000
     assert operator.counters()["over"] == 20_000
 
@@ -179,9 +179,9 @@ def test_what_an_open_trace_takes() -> None:
     for lot in range(40):
         events = [Event("A", lot, attrs={"id": lot * 500 + trace}) for trace in range(500)]
         operator.process(batch(events, strings, 0, len(events)))
-        sizes.append(operator.held.memory)
+        sizes.append(operator.store.memory)
     traces = 500 * np.arange(1, 41)
-    assert np.unique(operator.snapshot()["held"]["traces"]["key"]).size == traces[-1]
+    assert np.unique(operator.snapshot()["store"]["traces"]["key"]).size == traces[-1]
     last = sum(TRACE.fields[name][0].itemsize for name in OF_LAST_EVENT)
     assert (TRACE.itemsize, last) == (68, 42)
     many = traces > 10_000  # of few, the least room is most

@@ -135,7 +135,7 @@ def test_events_behind_the_horizon_are_counted_and_memory_is_bounded() -> None:
     late = [Event("A", 480_000, attrs={"id": 1}, status=RESIDUAL)]
     operator.process(batch(late, strings, 0, 1))
     assert operator.counters()["beyond_horizon"] == 1
-    assert len(operator.snapshot()["held"]["nodes"]) < 400
+    assert len(operator.snapshot()["store"]["nodes"]) < 400
     assert len(to_bytes(operator.snapshot())) < 60_000
 
 

@@ -129,7 +129,7 @@ def test_cuts_and_restarts_change_nothing(
         state = from_bytes(to_bytes(run.snapshot()))
         out_again, run = run, flow.start(together=together)
         run.restore(state)
-        assert (run.held, run.sink.held) == (out_again.held, out_again.sink.held)
+        assert (run.buffered, run.sink.buffered) == (out_again.buffered, out_again.sink.buffered)
     send(run, given_[at:])
     out += run.watermark(100).payload.tolist()
     in_time = [event for place, event in enumerate(given_)
@@ -204,7 +204,7 @@ def test_the_state_is_bounded_on_an_endless_stream() -> None:
         times = 100 * batch + rng.integers(0, 150, 500)
         run.send(times, np.array([(v,) for v in times % 9], run.item))
         run.watermark(100 * batch)
-        most = max(most, run.held)
+        most = max(most, run.buffered)
         if batch in {20, 99}:
             before, size = size, len(to_bytes(run.snapshot()))
     assert most < 3 * 4096 + 4 * 1000

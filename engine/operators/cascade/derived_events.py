@@ -118,8 +118,8 @@ class DerivedRows(Restorable):
         if not self.n:
             return np.empty(0, np.int64)
         names = [*CODED, *(ATTR_PREFIX + name for name, of in self.types.items() if of == "str")]
-        held = [self.columns[name] for name in names if name in self.columns]
-        return np.unique(np.concatenate(held))
+        texts = [self.columns[name] for name in names if name in self.columns]
+        return np.unique(np.concatenate(texts))
 
 
 def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
@@ -239,9 +239,9 @@ def _of_windows(piece: WindowResults, _strings: Strings, errs_from: int) -> Foun
     fields, plan, n = piece.columns, piece.plan, len(piece)
     start, end = piece.extent()
     counts = {name: fields.counts[:, place] for place, name in enumerate(COUNTS)}
-    own = Attributes(n)
+    attributes = Attributes(n)
     for name, column in counts.items():
-        own.put(name, "int", column.astype(np.int64))
+        attributes.put(name, "int", column.astype(np.int64))
     columns: Columns = {}
     for place, (key, kind) in enumerate(zip(plan.group_by, piece.keys.types, strict=True)):
         if kind is None:
@@ -251,22 +251,22 @@ def _of_windows(piece: WindowResults, _strings: Strings, errs_from: int) -> Foun
         if key.name == r.SOURCE:
             columns[r.SOURCE] = np.where(absent, -1, values).astype(np.int32)
         else:
-            own.put(key.name.removeprefix(ATTR_PREFIX), kind, values, ~absent)
+            attributes.put(key.name.removeprefix(ATTR_PREFIX), kind, values, ~absent)
     for place, label in enumerate(piece.labels):
-        _put_numbers(own, label, *piece.numbers(place, VALUE))
-        own.vary(label, counts["ambiguous"] > 0, _range(piece, place))
+        _put_numbers(attributes, label, *piece.numbers(place, VALUE))
+        attributes.vary(label, counts["ambiguous"] > 0, _range(piece, place))
     err, ordered = fields.at >= errs_from, ordered_columns(plan)
     for label in moved_columns(plan) | plan.moved:
-        own.vary(label, err & (piece.clock < 0) if label in ordered else err)
+        attributes.vary(label, err & (piece.clock < 0) if label in ordered else err)
     last = end if plan.kind is WindowKind.ROWS else np.maximum(end - 1, start)
-    return columns | own.columns | {
+    return columns | attributes.columns | {
         PLUS: fields.plus, r.ARRIVAL: fields.at, "ref": start, REF_END: last,
         MISSING: counts[MISSING].astype(np.int64), STAMPED_BY: piece.clock, MIXED: piece.mixed,
         CHANCE: np.where(
             piece.unknown, UNKNOWN, np.where(counts["ambiguous"] > 0, np.nan, 1.0)
         ),
         CLOCK_STATUS: piece.statuses(),
-    }, own.types  # fmt: skip
+    }, attributes.types  # fmt: skip
 
 
 def _range(piece: WindowResults, place: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -289,49 +289,51 @@ def _key(codes: np.ndarray, kind: str) -> np.ndarray:
     return codes.astype({"str": np.int32, "bool": np.bool_}.get(kind, np.int64))
 
 
-def _put_numbers(own: Attributes, label: str, kinds: np.ndarray, words: np.ndarray) -> None:
+def _put_numbers(attributes: Attributes, label: str, kinds: np.ndarray, words: np.ndarray) -> None:
     """An aggregate as an attribute; one that is null everywhere is left out."""
     valid = kinds != NULL
     high, low = words[:, 0], words[:, 1]
     if (kinds == TEXT).any():
-        own.put(label, "str", np.where(valid, low, -1).astype(np.int32), valid)
+        attributes.put(label, "str", np.where(valid, low, -1).astype(np.int32), valid)
     elif (kinds == FLOAT).any() or (abs(high[kinds == INT]) >= _WHOLE_MAX).any():
-        own.put(label, "float", np.where(valid, reals(kinds, words), 0.0), valid)
+        attributes.put(label, "float", np.where(valid, reals(kinds, words), 0.0), valid)
     elif valid.any():
-        own.put(label, "int", np.where(valid, (high << HALF_WORD) + low, 0), valid)
+        attributes.put(label, "int", np.where(valid, (high << HALF_WORD) + low, 0), valid)
 
 
 def _of_matches(piece: Matches, _strings: Strings, _errs_from: int) -> Found:
-    given, n, columns = piece.given, len(piece), piece.columns
+    matches, n, columns = piece.given, len(piece), piece.columns
     there = piece.which >= 0
     ref = columns["ref"][piece.which]
     end = columns["te"][piece.which] + ref - columns["ts"][piece.which]
     latest = np.iinfo(np.int64).max
-    own = Attributes(n)
-    chance = np.where(given.confirmed, 1.0, np.minimum(given.chance, _ALMOST))
-    own.put("probability", "float", given.chance, given.chance >= 0)
+    attributes = Attributes(n)
+    chance = np.where(matches.confirmed, 1.0, np.minimum(matches.chance, _ALMOST))
+    attributes.put("probability", "float", matches.chance, matches.chance >= 0)
     codes = np.array([_strings.code(text) for text in CERTAINTIES], np.int32)
-    own.put("certainty", "str", codes[certainties_of(given)])
-    asked = [replace(branch, computed=returned_values(branch)) for branch in piece.layout.branches]
-    for mine, values in piece.value_columns(asked):
+    attributes.put("certainty", "str", codes[certainties_of(matches)])
+    branches = [
+        replace(branch, computed=returned_values(branch)) for branch in piece.layout.branches
+    ]
+    for mine, values in piece.value_columns(branches):
         for label, value in values.items():
-            _put_values(own, label, mine, value)
+            _put_values(attributes, label, mine, value)
     unc = np.where(there, columns[UNCERTAINTY][piece.which], 0)
-    for branch in asked:
+    for branch in branches:
         for one in branch.computed:
             for each in attributes_in(one.expression):
                 name = VARIES_PREFIX + each.name.removeprefix(ATTR_PREFIX)
                 if each.name in CLOCKED:
-                    own.vary(one.label, _moves(one.expression, piece, unc))
+                    attributes.vary(one.label, _moves(one.expression, piece, unc))
                 elif name in columns:
-                    own.vary(one.label, (there & columns[name][piece.which]).any(axis=1))
-    return own.columns | {
-        PLUS: given.plus, r.ARRIVAL: given.at,
+                    attributes.vary(one.label, (there & columns[name][piece.which]).any(axis=1))
+    return attributes.columns | {
+        PLUS: matches.plus, r.ARRIVAL: matches.at,
         "ref": np.where(there, ref, latest).min(axis=1),
         REF_END: np.where(there, end, -latest).max(axis=1),
         UNCERTAINTY: np.where(there, columns[UNCERTAINTY][piece.which], 0).max(axis=1),
         CHANCE: chance, CLOCK_STATUS: piece.statuses(), **_clocks(piece),
-    }, own.types  # fmt: skip
+    }, attributes.types  # fmt: skip
 
 
 def _moves(expression: Expression, piece: Matches, unc: np.ndarray) -> np.ndarray:
@@ -365,42 +367,42 @@ def _clocks(piece: Matches) -> Columns:
     return {STAMPED_BY: np.where(one, most, -1).astype(np.int32), MIXED: mixed & unknown}
 
 
-def _put_values(own: Attributes, label: str, mine: np.ndarray, value: Any) -> None:
+def _put_values(attributes: Attributes, label: str, mine: np.ndarray, value: Any) -> None:
     """A value of the matches ``mine``; those of other branches may have it, too."""
     if value.kind == "null":
         return
     kind, name = value.kind, ATTR_PREFIX + label
-    before = own.columns.get(name)
-    data = np.zeros(own.n, np.result_type(value.data)) if before is None else before
+    before = attributes.columns.get(name)
+    data = np.zeros(attributes.n, np.result_type(value.data)) if before is None else before
     if before is not None and value.data.dtype.kind == "f" != before.dtype.kind:
         data = before.astype(np.float64)
-    known = np.zeros(own.n, np.bool_)
+    known = np.zeros(attributes.n, np.bool_)
     if before is not None:
-        known = own.columns.get(VALID_PREFIX + label, np.ones(own.n, np.bool_)).copy()
-        kind = "float" if "float" in (own.types[label], kind) else kind
+        known = attributes.columns.get(VALID_PREFIX + label, np.ones(attributes.n, np.bool_)).copy()
+        kind = "float" if "float" in (attributes.types[label], kind) else kind
     data = data.copy()
     data[mine] = value.data
     known[mine] = True if value.valid is None else value.valid
-    own.columns.pop(VALID_PREFIX + label, None)
-    own.put(label, kind, data, known)
+    attributes.columns.pop(VALID_PREFIX + label, None)
+    attributes.put(label, kind, data, known)
 
 
 def _of_alerts(piece: Alerts, strings: Strings, _errs_from: int) -> Found:
     fields, n = piece.columns, len(piece)
-    own = Attributes(n)
+    attributes = Attributes(n)
     texts = {**fields._asdict(), "event_type": fields.type}
     for name in OF_ALERTS:
         codes, valid = _codes(texts[name], strings)
-        own.put(name, "str", codes, valid)
+        attributes.put(name, "str", codes, valid)
     source, _ = _codes(fields.source, strings)
     certainty = np.asarray(fields.certainty.cast(pa.string()))
     uncertain = np.where(certainty == "uncertain", np.nan, 1.0)
     at = np.asarray(fields.ts)
-    return own.columns | {
+    return attributes.columns | {
         PLUS: piece.plus, r.ARRIVAL: np.asarray(fields.at), "ref": at, REF_END: at,
         r.SOURCE: source, CHANCE: np.where(certainty == "unknown", UNKNOWN, uncertain),
         STAMPED_BY: np.full(n, -1, np.int32), MIXED: certainty == "unknown",
-    }, own.types  # fmt: skip
+    }, attributes.types  # fmt: skip
 
 
 def _codes(texts: pa.Array, strings: Strings) -> tuple[np.ndarray, np.ndarray]:

@@ -65,7 +65,7 @@ class Reach:
 
 
 def reach_of(
-    plan: Plan, window: WindowSettings, pattern: PatternSettings, given: BarrierSettings | None
+    plan: Plan, window: WindowSettings, pattern: PatternSettings, setting: BarrierSettings | None
 ) -> Reach:
     """Of the results of ``plan``.
 
@@ -73,7 +73,7 @@ def reach_of(
         plan: of the statement.
         window: of windows.
         pattern: of patterns.
-        given: the barrier asked for.
+        setting: the barrier asked for.
     """
     facts = facts_of(plan)
     waits, back = 0, horizon_ns(window, 0)
@@ -81,14 +81,14 @@ def reach_of(
     if facts.window_ns is not None:
         back = horizon_ns(window, facts.window_ns) + 2 * facts.window_ns
     elif facts.is_pattern:
-        barrier, within = barrier_in_force(given, facts.realtime), facts.match_ns or 0
+        barrier, within = barrier_in_force(setting, facts.realtime), facts.match_ns or 0
         kind = BARRIERS[barrier.name]
         at_once = kind.closes is Closes.NOTHING and not kind.by_arrival and not barrier.ordered
         if not at_once:
             waits = barrier.span_ns + within * (facts.negated + barrier.ordered)
         kept = kept_ns(facts.match_ns, pattern)
         back = (kept or 0) + within + waits
-    further = [reach_of(source, window, pattern, given).back_ns for source in sources_of(plan)]
+    further = [reach_of(source, window, pattern, setting).back_ns for source in sources_of(plan)]
     if kept is None or None in further:
         return Reach(waits, None)
     # What changes upstream changes what is made of it, from there on.
@@ -265,9 +265,9 @@ def changes_between(
         # Of each content as many as it has changed by, from those that brought that about: given
         # now, or retracted as was emitted; or the other way round.
         mine = ((signs > 0) == is_now) == plus
-        wanted = np.maximum(net if plus else -net, 0)
+        count = np.maximum(net if plus else -net, 0)
         rows = np.flatnonzero(mine)
-        rows = rows[_rank(number[rows]) < wanted[number[rows]]]
+        rows = rows[_rank(number[rows]) < count[number[rows]]]
         starts = np.cumsum([0, *lengths])
         for place, piece in enumerate(pieces):
             some = rows[(rows >= starts[place]) & (rows < starts[place + 1])] - starts[place]

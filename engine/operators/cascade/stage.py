@@ -108,11 +108,11 @@ class Schedule:
     def part(self, start: int, end: int, at: np.ndarray) -> tuple[DerivedRows, Progress]:
         """The events handed on at instants from ``start`` to before ``end``, and steps besides."""
         mine = (self.fed_at >= start) & (self.fed_at < end)
-        own = (self.steps_at >= start) & (self.steps_at < end)
-        places, steps_at = self.fed_at[mine], self.steps_at[own]
+        in_part = (self.steps_at >= start) & (self.steps_at < end)
+        places, steps_at = self.fed_at[mine], self.steps_at[in_part]
         rows = self.fed.take(mine).having(release=at[places])
         behind = np.searchsorted(places, steps_at, "right")
-        return rows, Progress(behind, self.steps[own], at[steps_at])
+        return rows, Progress(behind, self.steps[in_part], at[steps_at])
 
 
 def schedule(
@@ -194,9 +194,9 @@ def _pairs(tail: DerivedRows, rows: DerivedRows) -> tuple[np.ndarray, np.ndarray
     if plus.all():
         return partner, unknown
     content = np.concatenate([tail.contents(), rows.contents()])
-    given = np.concatenate([np.ones(tail.n, np.bool_), plus])
+    is_plus = np.concatenate([np.ones(tail.n, np.bool_), plus])
     minus = np.flatnonzero(~plus)
-    place = partners(content, given)[tail.n + minus]
+    place = partners(content, is_plus)[tail.n + minus]
     known = place >= 0
     unknown[minus[~known]] = True
     partner[minus[known]] = np.maximum(place[known] - tail.n, -1)
@@ -333,11 +333,11 @@ class DerivedStage(Restorable):
         return {**self._operator.operator.counters(), **self._counts, **kept}
 
     def codes(self) -> np.ndarray | None:
-        held = [self._operator.codes(), *self._checkpoints.codes()]
-        if any(codes is None for codes in held):
+        parts = [self._operator.codes(), *self._checkpoints.codes()]
+        if any(codes is None for codes in parts):
             return None
         rows = [self._tail, self._waiting, *self._inbox]
-        return np.concatenate([*held, *(each.codes() for each in rows)])
+        return np.concatenate([*parts, *(each.codes() for each in rows)])
 
     # ---- reading ----------------------------------------------------------------------------
 

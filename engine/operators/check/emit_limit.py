@@ -1,11 +1,11 @@
-"""``EMIT AT MOST n EVERY d BY key``: of a query's results, those that are shown.
+"""``EMIT AT MOST n EVERY d BY key``: the selection of a query's results for the output.
 
-The results of one key go in order of time: of their ends, then of their starts, then of their
-texts. One is shown if fewer than n of those before it are shown with an end in the d up to its own.
-The choice is of the results that have not been retracted. So where one comes late, or is retracted,
-it is made again from there on: what is shown no longer is retracted, what is shown now is emitted.
+The results of one key are in order of time: of their ends, then of their starts, then of their
+texts. A result is in the output if fewer than n earlier ones are, with ends in the d before its
+end. Retracted results do not count. A late result, or a retraction, repeats the selection from its
+place on: results that leave the output are retracted, and results that enter it are emitted.
 
-Changes are taken in when the arrival clock has passed their instant, all of one instant together.
+Changes apply once the arrival clock is beyond their instant; all changes of one instant together.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ from slackwater.engine.query.plan import EmitLimit, Expression
 
 _LONG_AGO: Final = -(2**62)
 _CONTENT: Final = (*EMISSION, "known_at")
-"""Fields that do not count where results of one time are put in order."""
+"""Fields that do not count in the order of results with equal times."""
 
 
 class HoldableResults(Protocol):
-    """Results that can be held, and saved."""
+    """Results that can be kept, and saved in a snapshot."""
 
     kind: str
 
     def __len__(self) -> int: ...
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Self:
-        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        """The results ``rows``, inserted (``plus``) or retracted at instants ``at``."""
 
     def kept(self, rows: np.ndarray) -> Self:
-        """The results ``rows``, and nothing of the others."""
+        """The results ``rows`` without data of the others."""
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:
-        """Per result a text that is the same where the values of ``key`` are."""
+        """Per result a text; two are equal if their values of ``key`` are."""
 
     def codes(self) -> np.ndarray:
         """Codes of the texts in them."""
 
     def packed(self) -> dict[str, Any]:
-        """Plain data, which the operator's ``unpacked`` makes results of."""
+        """Plain data; the operator's ``unpacked`` restores the results."""
 
 
 class HoldsResults(Operator, Protocol):
-    """An operator that makes its results of saved ones."""
+    """An operator that restores saved results."""
 
     def unpacked(self, state: dict[str, Any]) -> HoldableResults:
-        """The results that were ``packed``."""
+        """Results from the data of ``packed``."""
 
 
 class LimitRows(NamedTuple):
@@ -78,7 +78,7 @@ class LimitRows(NamedTuple):
 
     ``key``: int64, equal where results are counted together. ``end``, ``start``: of the result
     [ns]. ``identity``, ``identity2``: 128 bits. ``group``, ``row``: where the content is. ``at``:
-    of the change [ns]. ``plus``: an insertion. ``shown``: the result is.
+    of the change [ns]. ``plus``: an insertion. ``in_output``: the result is in the output.
     """
 
     key: np.ndarray
@@ -90,26 +90,25 @@ class LimitRows(NamedTuple):
     row: np.ndarray
     at: np.ndarray
     plus: np.ndarray
-    shown: np.ndarray
+    in_output: np.ndarray
 
 
-_FLAGS: Final = frozenset({"plus", "shown"})
+_FLAGS: Final = frozenset({"plus", "in_output"})
 _NO_ROWS: Final = LimitRows(
     *(np.zeros(0, np.bool_ if name in _FLAGS else np.int64) for name in LimitRows._fields)
 )
 
 
 class LimitedOperator(Restorable):
-    """An operator that gives those of another one's results that are shown.
+    """An operator that limits the output of another one.
 
     Args:
-        operator: of the query.
-        limit: how many are shown.
-        back_ns: a result whose end lies that far behind the latest one changes no more; None: any
-            may.
+        operator: the query's.
+        limit: the most results, the time and the key.
+        back_ns: a result whose end is that far before the latest one is final; None: none is.
     """
 
-    state_fields = ("_operator", "_held", "_pending", "_next", "_latest", "_counts")
+    state_fields = ("_operator", "_rows", "_pending", "_next", "_latest", "_counts")
 
     def __init__(self, operator: Operator, limit: EmitLimit, back_ns: int | None) -> None:
         self._operator = cast("HoldsResults", operator)
@@ -117,7 +116,7 @@ class LimitedOperator(Restorable):
         self._back = None if back_ns is None else min(back_ns, -_LONG_AGO)
         self.types = operator.types
         self.takes_halves = bool(getattr(operator, "takes_halves", False))
-        self._held, self._pending = _NO_ROWS, _NO_ROWS
+        self._rows, self._pending = _NO_ROWS, _NO_ROWS
         self._pieces: dict[int, HoldableResults] = {}
         self._next = 0
         self._latest = _LONG_AGO
@@ -125,14 +124,14 @@ class LimitedOperator(Restorable):
 
     @property
     def found(self) -> int | None:
-        """As of a barrier's stage; None: the operator is none."""
+        """As ``BarrierStage.found``; None: the operator has no barrier."""
         return getattr(self._operator, "found", None)
 
     def required_columns(self) -> set[str]:
         return self._operator.required_columns()
 
     def begins(self, begun: dict[str, np.ndarray]) -> None:
-        """IBPs have arrived."""
+        """Pass IBPs on to an operator that listens to them."""
         if isinstance(self._operator, Listener):
             self._operator.begins(begun)
 
@@ -149,10 +148,11 @@ class LimitedOperator(Restorable):
         return self._emitted(np.ones(len(self._pending.at), np.bool_))
 
     def counters(self) -> dict[str, int]:
-        """The operator's own; results ``kept_by_limit`` as they may still be shown, or keep others
-        from it, those ``not_shown_by_limit``, and changes ``too_late_for_limit``.
+        """The operator's counters; ``kept_by_limit``: results that may still enter the output or
+        count against others; ``not_shown_by_limit``: results not in the output;
+        ``too_late_for_limit``: changes of final results.
         """
-        kept = {"kept_by_limit": len(self._held.at)}
+        kept = {"kept_by_limit": len(self._rows.at)}
         return {**self._operator.counters(), **self._counts, **kept}
 
     def codes(self) -> np.ndarray | None:
@@ -173,11 +173,11 @@ class LimitedOperator(Restorable):
         tables = list(type(piece).tables([piece]))
         times = [result_times(piece.kind, table) for table in tables]
         n, key, found = len(piece), self._limit.key, identities(piece.kind, tables)
-        held = cast("HoldableResults", piece)
-        self._pieces[self._next] = held
+        results = cast("HoldableResults", piece)
+        self._pieces[self._next] = results
         end, start = map(np.concatenate, zip(*times, strict=True))
         new = LimitRows(
-            keys_of(held.history_keys(key)) if key else np.zeros(n, np.int64),
+            keys_of(results.history_keys(key)) if key else np.zeros(n, np.int64),
             end,
             start,
             found[:, 0], found[:, 1], np.full(n, self._next), np.arange(n),
@@ -193,7 +193,7 @@ class LimitedOperator(Restorable):
     # ---- results that go out ----------------------------------------------------------------
 
     def _emitted(self, due: np.ndarray) -> ResultPieces:
-        """What the changes that are ``due`` do to what is shown."""
+        """Emissions and retractions by the changes that are ``due``."""
         found = ResultPieces()
         if not due.any():
             return found
@@ -202,9 +202,9 @@ class LimitedOperator(Restorable):
         begins = np.append(True, new.at[1:] != new.at[:-1])
         instant = np.cumsum(begins) - 1
         is_late = self._are_late(new, np.flatnonzero(begins), instant)
-        touched = np.isin(self._held.key, new.key)
-        others = take_rows(self._held, ~touched)
-        rows = joined(take_rows(self._held, touched), new)
+        touched = np.isin(self._rows.key, new.key)
+        others = take_rows(self._rows, ~touched)
+        rows = joined(take_rows(self._rows, touched), new)
         known = len(rows.at) - len(new.at)
         plus = np.concatenate((np.ones(known, np.bool_), new.plus))
         of = partners(np.column_stack((rows.identity, rows.identity2)), plus)
@@ -217,21 +217,21 @@ class LimitedOperator(Restorable):
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         there = plus & (np.arange(len(plus)) < known)
-        choice = _choice_of(rows.key[order], rows.end[order], there[order], rows.shown[order])
+        choice = _choice_of(rows.key[order], rows.end[order], there[order], rows.in_output[order])
         changed = _changes(place[of[can]], new.plus[can], instant[can])
-        which, given, when = _chosen(choice, changed, self._limit)
-        rows.shown[order], there[order] = choice.shown, choice.there
+        which, is_plus, when = _chosen(choice, changed, self._limit)
+        rows.in_output[order], there[order] = choice.in_output, choice.there
         self._counts["not_shown_by_limit"] += int(
-            np.where(changed.plus, 1, -1).sum() - np.where(given, 1, -1).sum()
+            np.where(changed.plus, 1, -1).sum() - np.where(is_plus, 1, -1).sum()
         )
         which = order[which]
-        self._emit(rows, which, given, new.at[begins][when], (rank[which], given, when), found)
-        self._held = joined(others, take_rows(rows, there))
+        self._emit(rows, which, is_plus, new.at[begins][when], (rank[which], is_plus, when), found)
+        self._rows = joined(others, take_rows(rows, there))
         self._forget()
         return found
 
     def _are_late(self, new: LimitRows, begins: np.ndarray, instant: np.ndarray) -> np.ndarray:
-        """Which changes are of results that changed no more when they came."""
+        """Whether each change comes when its result is final."""
         ends = np.maximum.reduceat(np.where(new.plus, new.end, INT_MIN), begins)
         latest = np.maximum.accumulate(np.append(self._latest, ends))
         self._latest = int(latest[-1])
@@ -240,7 +240,7 @@ class LimitedOperator(Restorable):
         return np.asarray(new.end < (latest[:-1] - self._back)[instant])
 
     def _ranks(self, rows: LimitRows, some: np.ndarray) -> np.ndarray:
-        """The order of ``some``: of ends, of starts, of texts; 0 for the others."""
+        """The rank of rows ``some`` by end, start and text; 0 for the others."""
         rank, text = (np.zeros(len(rows.at), np.int64) for _ in range(2))
         order = some[np.lexsort((rows.start[some], rows.end[some]))]
         end, start = rows.end[order], rows.start[order]
@@ -281,31 +281,32 @@ class LimitedOperator(Restorable):
                 found.extend(cast("Sequence[Result]", taken))
 
     def _forget(self) -> None:
-        """What changes no more and is not shown goes, and what is shown once no other result counts
-        it; seldom, and much.
+        """Drop final results: those not in the output, and those that no later result counts.
+
+        Only once they are more than half of the rows.
         """
-        held = self._held
+        rows = self._rows
         if self._back is not None:
             final = self._latest - self._back
             counts_until = max(final, INT_MIN + self._limit.every_ns) - self._limit.every_ns
-            going = (held.end < final) & (~held.shown | (held.end < counts_until))
+            going = (rows.end < final) & (~rows.in_output | (rows.end < counts_until))
             if going.sum() * 2 > len(going):
-                self._held = take_rows(held, ~going)
-        if 2 * len(self._held.at) < sum(map(len, self._pieces.values())):
+                self._rows = take_rows(rows, ~going)
+        if 2 * len(self._rows.at) < sum(map(len, self._pieces.values())):
             self._compact()
 
     def _compact(self) -> None:
-        """Pieces of results have nothing but what is held or pending."""
+        """Reduce the pieces to the results that rows or pending changes refer to."""
         pieces: dict[int, HoldableResults] = {}
-        both = joined(self._held, self._pending)
+        both = joined(self._rows, self._pending)
         for group in np.unique(both.group).tolist():
             mine = both.group == group
             rows = both.row[mine]
             pieces[group] = self._pieces[group].kept(rows)
             both.row[mine] = np.arange(len(rows))
-        self._pieces, n = pieces, len(self._held.at)
-        held = np.arange(len(both.at)) < n
-        self._held, self._pending = take_rows(both, held), take_rows(both, ~held)
+        self._pieces, n = pieces, len(self._rows.at)
+        is_row = np.arange(len(both.at)) < n
+        self._rows, self._pending = take_rows(both, is_row), take_rows(both, ~is_row)
 
     # ---- state ------------------------------------------------------------------------------
 
@@ -321,22 +322,22 @@ class LimitedOperator(Restorable):
         }
 
 
-# Which results are shown: a list of those of each key that are there, in order. A change goes
-# through the list from its place on until nothing behind depends on it.
+# The selection: per key a list of the results that exist, in order. A change updates the list from
+# its place on until the rest does not depend on it.
 
 
 class LimitChoice(NamedTuple):
-    """Results in order of their keys, then of their ranks; places among them, NONE for none.
+    """Results in order of their keys, then of their ranks; links are places, or NONE.
 
-    ``number``: of the key. ``time``: their ends [ns]. ``there``: not retracted. ``shown``.
-    ``before``, ``behind``: the neighbours of the same key that are there. ``latest``: the last one
-    that is shown, of those up to this one. ``first``, ``last``: by key, of those that are there.
+    ``number``: of the key. ``time``: their ends [ns]. ``there``: not retracted. ``in_output``.
+    ``before``, ``behind``: the neighbours of the same key that exist. ``latest``: the last result
+    up to this one that is in the output. ``first``, ``last``: by key, of the results that exist.
     """
 
     number: np.ndarray
     time: np.ndarray
     there: np.ndarray
-    shown: np.ndarray
+    in_output: np.ndarray
     before: np.ndarray
     behind: np.ndarray
     latest: np.ndarray
@@ -355,13 +356,13 @@ class LimitChanges(NamedTuple):
 
 
 def _choice_of(
-    key: np.ndarray, time: np.ndarray, there: np.ndarray, shown: np.ndarray
+    key: np.ndarray, time: np.ndarray, there: np.ndarray, in_output: np.ndarray
 ) -> LimitChoice:  # fmt: skip
     n = len(key)
     number = np.cumsum(np.append(False, key[1:] != key[:-1])[:n])
     of_key = [np.full(int(number.max(initial=-1)) + 1, NONE) for _ in range(2)]
     links = [np.full(n, NONE) for _ in range(3)]
-    choice = LimitChoice(number, time, there, shown, *links, *of_key)
+    choice = LimitChoice(number, time, there, in_output, *links, *of_key)
     _link_all(choice)
     return choice
 
@@ -391,7 +392,7 @@ def _link_all(of: LimitChoice) -> None:
         if of.there[place]:
             _link(of, place, of.last[of.number[place]])
             before = of.before[place]
-            if of.shown[place]:
+            if of.in_output[place]:
                 of.latest[place] = place
             elif before != NONE:
                 of.latest[place] = of.latest[before]
@@ -436,18 +437,18 @@ def _counts_at(earlier: int, time: int, every: int) -> bool:
 
 
 @inline
-def _shown_before(of: LimitChoice, place: int) -> int:
+def _output_before(of: LimitChoice, place: int) -> int:
     before = of.before[place]
     return NONE if before == NONE else of.latest[before]
 
 
 @inline
 def _has_room(of: LimitChoice, place: int, most: int, every: int) -> bool:
-    shown, earlier = 0, _shown_before(of, place)
-    while earlier != NONE and shown < most and _counts_at(of.time[earlier], of.time[place], every):
-        shown += 1
-        earlier = _shown_before(of, earlier)
-    return shown < most
+    count, earlier = 0, _output_before(of, place)
+    while earlier != NONE and count < most and _counts_at(of.time[earlier], of.time[place], every):
+        count += 1
+        earlier = _output_before(of, earlier)
+    return count < most
 
 
 @inline
@@ -489,20 +490,20 @@ def _choose(
                 _link(of, place, neighbour)
                 continue
             _unlink(of, place)
-            if of.shown[place]:
-                of.shown[place] = False
+            if of.in_output[place]:
+                of.in_output[place] = False
                 _put(out, count, place, False, instant)
                 differs, different = True, of.time[place]
         last = changes.place[end - 1]
         place = of.first[number] if before == NONE else of.behind[before]
         while place != NONE:
-            is_shown = _has_room(of, place, most, every)
-            latest = place if is_shown else _shown_before(of, place)
+            has_room = _has_room(of, place, most, every)
+            latest = place if has_room else _output_before(of, place)
             same = latest == of.latest[place]
             of.latest[place] = latest
-            if is_shown != of.shown[place]:
-                of.shown[place] = is_shown
-                _put(out, count, place, is_shown, instant)
+            if has_room != of.in_output[place]:
+                of.in_output[place] = has_room
+                _put(out, count, place, has_room, instant)
                 if not differs or of.time[place] > different:
                     differs, different = True, of.time[place]
             elif (

@@ -31,7 +31,7 @@ _NUMBERS: Final = {"int": np.int64, "float": np.float64, "str": np.int64}
 class ValuedResults(Protocol):
     """Results with values by name, not only as lines."""
 
-    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
+    def attribute_values(self, attributes: Sequence[Attribute]) -> list[Value]:
         """Their values of these attributes, each an array as long as the results."""
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:
@@ -64,7 +64,7 @@ class NewResults:
 
 
 def read_results(
-    pieces: Sequence[Sequence[Result]], kind: str, asked: Sequence[Attribute],
+    pieces: Sequence[Sequence[Result]], kind: str, attributes: Sequence[Attribute],
     key: Sequence[Expression], first: int,
 ) -> NewResults:  # fmt: skip
     """Results of ``kind`` as columns; ``first``: the number of the first one.
@@ -73,7 +73,7 @@ def read_results(
         ContractViolation: a piece has no values by name.
     """
     tables: list[pa.Table] = []
-    values: list[list[Value]] = [[] for _ in asked]
+    values: list[list[Value]] = [[] for _ in attributes]
     lengths: list[int] = []
     keys: list[pa.Array] = []
     for piece in pieces:
@@ -82,7 +82,7 @@ def read_results(
         tables += type(piece).tables([piece])
         keys.append(piece.history_keys(key))
         lengths.append(len(piece))
-        for column, value in zip(values, piece.attribute_values(asked), strict=True):
+        for column, value in zip(values, piece.attribute_values(attributes), strict=True):
             column.append(value)
     n = sum(lengths)
     none = [np.zeros(0, np.int64)]
@@ -203,30 +203,30 @@ class History(Restorable):
             gone[back], gone_place[back] = every.at[minus], every.place[minus]
         self._known[query] = take_rows(every, is_plus)
 
-    def forget(self, now: int, held: int) -> None:
+    def forget(self, now: int, wait_ns: int) -> None:
         """What no result known from ``now - held`` on [ns] can ask for any more."""
         for query, known in self._known.items():
-            since = now - held - self._look_back[query]
+            since = now - wait_ns - self._look_back[query]
             if len(known.at) and known.at[0] < since:
                 self._known[query] = take_rows(known, known.at >= since)
 
     def look_up(
-        self, lookup: Lookup, query: int, asked: HistoryLookups, *, own: bool
+        self, lookup: Lookup, query: int, lookups: HistoryLookups, *, own_query: bool
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(int64 per result asked for, where it has one; None: everywhere).
 
-        ``query``: the number of the one that is looked into; ``own``: the results' own.
+        ``query``: the number of the one that is looked into; ``own_query``: the results' own.
         """
-        n = len(asked.at)
+        n = len(lookups.at)
         count, last = np.zeros(n, np.int64), np.zeros(n, np.int64)
         known = self._known[query]
-        known = take_rows(known, np.isin(known.key, asked.key))
+        known = take_rows(known, np.isin(known.key, lookups.key))
         known = take_rows(known, np.lexsort((known.place, known.at, known.key)))
         gone = take_rows(known, known.gone < INT_MAX)
         near = lookup.function == NEAR_COUNT
-        _look_up(known, gone, asked, lookup.within_ns, own, near, count, last)
+        _look_up(known, gone, lookups, lookup.within_ns, own_query, near, count, last)
         if lookup.function == SINCE_LAST:
-            return asked.at - last, count > 0
+            return lookups.at - last, count > 0
         return count, None
 
 
@@ -251,40 +251,40 @@ def _first(known: KnownResults, key: int, at: int, place: int) -> int:
 
 @inline
 def _is_gone(
-    known: KnownResults, row: int, asked: HistoryLookups, number: int, own: bool
+    known: KnownResults, row: int, lookups: HistoryLookups, number: int, own_query: bool
 ) -> bool:  # fmt: skip
     """Whether it was taken back by when the result is judged."""
-    if own and asked.until[number] == asked.at[number]:
-        return bool(known.gone_place[row] < asked.place[number])
-    return bool(known.gone[row] < asked.until[number])
+    if own_query and lookups.until[number] == lookups.at[number]:
+        return bool(known.gone_place[row] < lookups.place[number])
+    return bool(known.gone[row] < lookups.until[number])
 
 
 @kernel
 def _look_up(
-    known: KnownResults, gone: KnownResults, asked: HistoryLookups, within: int,
-    own: bool, near: bool,
+    known: KnownResults, gone: KnownResults, lookups: HistoryLookups, within: int,
+    own_query: bool, near: bool,
     count: np.ndarray, last: np.ndarray,
 ) -> None:  # fmt: skip
     """Per result asked for, how many were known in time and when the last one was."""
-    for number in range(len(asked.at)):
-        key, at, place = asked.key[number], asked.at[number], asked.place[number]
+    for number in range(len(lookups.at)):
+        key, at, place = lookups.key[number], lookups.at[number], lookups.place[number]
         since = at - within
         until = at
-        if near and asked.until[number] > at:
-            until = asked.until[number]
-        upper = place if own and until == at else -1
+        if near and lookups.until[number] > at:
+            until = lookups.until[number]
+        upper = place if own_query and until == at else -1
         start, end = _first(known, key, since, -1), _first(known, key, until, upper)
         found = end - start
         for row in range(_first(gone, key, since, -1), _first(gone, key, until, upper)):
-            if _is_gone(gone, row, asked, number, own):
+            if _is_gone(gone, row, lookups, number, own_query):
                 found -= 1
-        if own and near and until > at:
+        if own_query and near and until > at:
             itself = _first(known, key, at, place)
             there = itself < end and known.place[itself] == place and known.key[itself] == key
-            if there and not _is_gone(known, itself, asked, number, own):
+            if there and not _is_gone(known, itself, lookups, number, own_query):
                 found -= 1
         count[number] = found
         for row in range(end - 1, start - 1, -1):
-            if not _is_gone(known, row, asked, number, own):
+            if not _is_gone(known, row, lookups, number, own_query):
                 last[number] = known.at[row]
                 break

@@ -55,19 +55,19 @@ class Rules:
 
     Args:
         checks: of the query.
-        own: the query's number in the history.
+        query: the query's number in the history.
         numbers: of other queries, by name.
     """
 
-    def __init__(self, checks: Checks, own: int, numbers: dict[str, int]) -> None:
+    def __init__(self, checks: Checks, query: int, numbers: dict[str, int]) -> None:
         self.names = [rule.name for rule in checks.rules]
         self.lookups = checks.lookups
         self.drops = np.array([rule.drop for rule in checks.rules], np.bool_)
         self.holds = np.array([rule.hold_ns for rule in checks.rules], np.int64)
         self.longest_hold = int(self.holds.max(initial=0))
-        self._own, self._numbers = own, numbers
+        self._query, self._numbers = query, numbers
         named = [a for rule in checks.rules for a in attributes_in(rule.condition)]
-        self.asked = [a for a in dict.fromkeys(named) if a.alias != HISTORY]
+        self.attributes = [a for a in dict.fromkeys(named) if a.alias != HISTORY]
         """What of a result's values they read."""
         self._broken: list[Predicate] = [
             Logic("not", (with_attributes(rule.condition, self._plain),)) for rule in checks.rules
@@ -76,27 +76,27 @@ class Rules:
     def _plain(self, attribute: Attribute) -> Attribute:
         if attribute.alias == HISTORY:
             return Attribute(f"{ATTR_PREFIX}{_OF_HISTORY}{attribute.name}")
-        return Attribute(f"{ATTR_PREFIX}{_OF_RESULT}{self.asked.index(attribute)}")
+        return Attribute(f"{ATTR_PREFIX}{_OF_RESULT}{self.attributes.index(attribute)}")
 
     def broken(
-        self, values: Sequence[Value], asked: HistoryLookups, history: History, strings: Strings
+        self, values: Sequence[Value], lookups: HistoryLookups, history: History, strings: Strings
     ) -> np.ndarray:
         """uint64 per result: bit i where rule i is false; as in SQL, unknown is no disagreement.
 
         Args:
             values: of ``self.asked``, equally long.
-            asked: the results' places in the history.
+            lookups: the results' places in the history.
             history: of all queries.
             strings: what codes of texts mean.
         """
-        n = len(asked.at)
+        n = len(lookups.at)
         found = np.zeros(n, np.uint64)
         if not n:
             return found
         columns = {f"{_OF_RESULT}{place}": value for place, value in enumerate(values)}
         for place, lookup in enumerate(self.lookups):
-            query = self._own if lookup.query is None else self._numbers[lookup.query]
-            numbers, known = history.look_up(lookup, query, asked, own=lookup.query is None)
+            query = self._query if lookup.query is None else self._numbers[lookup.query]
+            numbers, known = history.look_up(lookup, query, lookups, own_query=lookup.query is None)
             columns[f"{_OF_HISTORY}{place}"] = Value("int", numbers, known)
         columns = {name: value for name, value in columns.items() if value.kind != "null"}
         view = View(
@@ -150,12 +150,12 @@ class WaitingResults:
     """The held results of one query."""
 
     def __init__(self) -> None:
-        self.held = HeldResults(*(np.zeros(0, np.int64) for _ in HeldResults._fields))
+        self.rows = HeldResults(*(np.zeros(0, np.int64) for _ in HeldResults._fields))
         self._contents: dict[int, HeldContent] = {}
         self._next = 0
 
     def __len__(self) -> int:
-        return len(self.held.at)
+        return len(self.rows.at)
 
     def add(self, new: NewResults, rows: np.ndarray, hold: np.ndarray) -> None:
         """``rows`` of ``new``, each for its ``hold`` [ns]."""
@@ -170,24 +170,24 @@ class WaitingResults:
                 new.place[mine], new.key[mine], np.full(len(mine), self._next),
                 np.arange(len(mine)),
             )  # fmt: skip
-            self.held = joined(self.held, added)
+            self.rows = joined(self.rows, added)
             content = table.take(pa.array(mine - start))
             self._contents[self._next] = HeldContent(content, taken_values(new.values, mine))
             self._next += 1
 
     def contents(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, HeldContent, np.ndarray]]:
         """(some of ``rows``, where their content is, their rows there)."""
-        group = self.held.group[rows]
+        group = self.rows.group[rows]
         for number in np.unique(group).tolist():
             mine = rows[group == number]
-            yield mine, self._contents[number], self.held.row[mine]
+            yield mine, self._contents[number], self.rows.row[mine]
 
     def keep(self, rows: np.ndarray) -> None:
         """Those at ``rows`` alone; what has no result left goes."""
-        if len(rows) == len(self.held.at):
+        if len(rows) == len(self.rows.at):
             return
-        self.held = take_rows(self.held, rows)
-        left = set(self.held.group.tolist())
+        self.rows = take_rows(self.rows, rows)
+        left = set(self.rows.group.tolist())
         self._contents = {n: each for n, each in self._contents.items() if n in left}
 
     def codes(self) -> list[np.ndarray]:
@@ -201,11 +201,11 @@ class WaitingResults:
             number: (each.table, [(v.kind, v.data, v.valid) for v in each.values])
             for number, each in self._contents.items()
         }
-        return {"held": tuple(self.held), "contents": contents, "next": self._next}
+        return {"held": tuple(self.rows), "contents": contents, "next": self._next}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.held = HeldResults(*state["held"])
+        self.rows = HeldResults(*state["held"])
         self._next = state["next"]
         self._contents = {
             number: HeldContent(table, [Value(*value) for value in values])
@@ -300,7 +300,7 @@ class RuleVerdicts(NamedTuple):
 
     broken: np.ndarray
     dropped: np.ndarray
-    held: np.ndarray
+    waits: np.ndarray
 
 
 class TakenBack(NamedTuple):
@@ -310,7 +310,7 @@ class TakenBack(NamedTuple):
 
     row: np.ndarray
     remembered: np.ndarray
-    held: np.ndarray
+    waiting: np.ndarray
     new: np.ndarray
 
 
@@ -336,7 +336,7 @@ class QueryJudge(Restorable):
     @property
     def due(self) -> int:
         """When the first held result is [ns]; INT_MAX: none is held."""
-        return int(self.waiting.held.deadline.min(initial=INT_MAX))
+        return int(self.waiting.rows.deadline.min(initial=INT_MAX))
 
     def settle(
         self, new: NewResults, history: History, strings: Strings, now: int, *, end: bool
@@ -352,21 +352,23 @@ class QueryJudge(Restorable):
         """
         judged = self._judged(new, history, strings)
         first = len(self.waiting)
-        held_rows = np.flatnonzero(judged.held)
-        self.waiting.add(new, held_rows, self.rules.hold(judged.broken[held_rows]))
-        back = self._taken_back(new, first, held_rows)
-        held = self.waiting.held
-        of_held = back.held != NOBODY
-        early = of_held.copy()
-        early[of_held] = new.at[back.row[of_held]] < held.deadline[back.held[of_held]]
-        spared = np.zeros(len(held.at), np.bool_)
-        spared[back.held[early]] = True
-        over = ~spared & (np.full(len(held.at), end) | (held.deadline <= now))
+        waiting_rows = np.flatnonzero(judged.waits)
+        self.waiting.add(new, waiting_rows, self.rules.hold(judged.broken[waiting_rows]))
+        back = self._taken_back(new, first, waiting_rows)
+        waiting = self.waiting.rows
+        is_waiting = back.waiting != NOBODY
+        early = is_waiting.copy()
+        early[is_waiting] = (
+            new.at[back.row[is_waiting]] < waiting.deadline[back.waiting[is_waiting]]
+        )
+        spared = np.zeros(len(waiting.at), np.bool_)
+        spared[back.waiting[early]] = True
+        over = ~spared & (np.full(len(waiting.at), end) | (waiting.deadline <= now))
         last = self._judged_again(np.flatnonzero(over), history, strings, now)
-        if not (judged.broken.any() or len(held.at) or (back.remembered != NOBODY).any()):
+        if not (judged.broken.any() or len(waiting.at) or (back.remembered != NOBODY).any()):
             return None
         final = self._follow(judged, back, early, last)
-        pieces = self._given(new, final, np.flatnonzero(over & ~last.dropped), last, now)
+        pieces = self._pieces(new, final, np.flatnonzero(over & ~last.dropped), last, now)
         self._count(new, final, over, spared, last)
         self._remember(new, final, back, over, last)
         self.waiting.keep(np.flatnonzero(~over & ~spared))
@@ -376,44 +378,46 @@ class QueryJudge(Restorable):
         """Of new results, by what was known before each; of what takes back, nothing yet."""
         plus = np.flatnonzero(new.plus)
         broken = np.zeros(len(new.at), np.uint64)
-        asked = HistoryLookups(new.key[plus], new.at[plus], new.place[plus], new.at[plus])
+        lookups = HistoryLookups(new.key[plus], new.at[plus], new.place[plus], new.at[plus])
         values = taken_values(new.values, plus)
-        broken[plus] = self.rules.broken(values, asked, history, strings)
-        held = self.rules.hold(broken) > 0
-        return RuleVerdicts(broken, self.rules.dropped(broken) & ~held, held)
+        broken[plus] = self.rules.broken(values, lookups, history, strings)
+        waits = self.rules.hold(broken) > 0
+        return RuleVerdicts(broken, self.rules.dropped(broken) & ~waits, waits)
 
     def _judged_again(
         self, rows: np.ndarray, history: History, strings: Strings, now: int
     ) -> RuleVerdicts:
         """Of the held results at ``rows``, by what is known when they are due."""
-        held = self.waiting.held
-        broken = np.zeros(len(held.at), np.uint64)
-        until = np.maximum(np.minimum(held.deadline, now), held.at + 1)
+        waiting = self.waiting.rows
+        broken = np.zeros(len(waiting.at), np.uint64)
+        until = np.maximum(np.minimum(waiting.deadline, now), waiting.at + 1)
         for mine, content, inside in self.waiting.contents(rows):
-            asked = HistoryLookups(held.key[mine], held.at[mine], held.place[mine], until[mine])
+            lookups = HistoryLookups(
+                waiting.key[mine], waiting.at[mine], waiting.place[mine], until[mine]
+            )
             values = taken_values(content.values, inside)
-            broken[mine] = self.rules.broken(values, asked, history, strings)
+            broken[mine] = self.rules.broken(values, lookups, history, strings)
         return RuleVerdicts(broken, self.rules.dropped(broken), np.zeros(len(broken), np.bool_))
 
-    def _taken_back(self, new: NewResults, first: int, held_rows: np.ndarray) -> TakenBack:
-        """``first``: of the held, the first that is new: those are rows ``held_rows``."""
-        known, old = len(self._known.identity), self.waiting.held.identity[:first]
+    def _taken_back(self, new: NewResults, first: int, waiting_rows: np.ndarray) -> TakenBack:
+        """``first``: of the held, the first that is new: those are rows ``waiting_rows``."""
+        known, old = len(self._known.identity), self.waiting.rows.identity[:first]
         identity = np.concatenate((self._known.identity, old, new.identity))
         before = known + first
         plus = np.concatenate((np.ones(before, np.bool_), new.plus))
         rows = np.flatnonzero(~new.plus)
         of = partners(identity, plus)[before + rows]
-        held = np.where((of >= known) & (of < before), of - known, NOBODY)
+        place_waiting = np.where((of >= known) & (of < before), of - known, NOBODY)
         place = np.full(len(new.at), NOBODY)
-        place[held_rows] = first + np.arange(len(held_rows))
+        place[waiting_rows] = first + np.arange(len(waiting_rows))
         is_new = of >= before
         fresh = np.where(is_new, of - before, 0)
-        held[is_new] = place[fresh[is_new]]
+        place_waiting[is_new] = place[fresh[is_new]]
         return TakenBack(
             rows,
             np.where((of >= 0) & (of < known), of, NOBODY),
-            held,
-            np.where(is_new & (held == NOBODY), fresh, NOBODY),
+            place_waiting,
+            np.where(is_new & (place_waiting == NOBODY), fresh, NOBODY),
         )
 
     def _follow(
@@ -423,7 +427,7 @@ class QueryJudge(Restorable):
         broken, dropped = judged.broken.copy(), judged.dropped.copy()
         ways = (
             (back.remembered, self._known.broken, self._known.dropped),
-            (back.held, last.broken, last.dropped),
+            (back.waiting, last.broken, last.dropped),
             (back.new, judged.broken, judged.dropped),
         )
         for of, its_broken, its_dropped in ways:
@@ -431,9 +435,9 @@ class QueryJudge(Restorable):
             rows = back.row[there]
             broken[rows], dropped[rows] = its_broken[of[there]], its_dropped[of[there]]
         dropped[back.row[early]] = True
-        return RuleVerdicts(broken, dropped, judged.held)
+        return RuleVerdicts(broken, dropped, judged.waits)
 
-    def _given(
+    def _pieces(
         self,
         new: NewResults,
         final: RuleVerdicts,
@@ -447,14 +451,14 @@ class QueryJudge(Restorable):
         tables: list[pa.Table] = []
         places: list[np.ndarray] = []
         columns: list[tuple[np.ndarray, ...]] = []
-        held = self.waiting.held
+        waiting = self.waiting.rows
         for mine, content, inside in self.waiting.contents(released):
-            at = np.minimum(held.deadline[mine], now)
-            when = np.where(held.deadline[mine] <= now, 0, 2)
-            columns.append((at, when, held.place[mine], last.broken[mine]))
+            at = np.minimum(waiting.deadline[mine], now)
+            when = np.where(waiting.deadline[mine] <= now, 0, 2)
+            columns.append((at, when, waiting.place[mine], last.broken[mine]))
             tables.append(content.table)
             places.append(inside)
-        out = ~final.dropped & ~final.held
+        out = ~final.dropped & ~final.waits
         for table, start, end in zip(new.tables, new.starts, new.starts[1:], strict=False):
             mine = np.arange(start, end)[out[start:end]]
             behind = np.ones(len(mine), np.int64)
@@ -488,7 +492,7 @@ class QueryJudge(Restorable):
         last: RuleVerdicts,
     ) -> None:
         """Of results, not of what takes them back."""
-        doubtful = new.plus & ~final.held & (final.broken != 0)
+        doubtful = new.plus & ~final.waits & (final.broken != 0)
         late = over & (last.broken != 0)
         self.counts["doubtful"] += int(
             (doubtful & ~final.dropped).sum() + (late & ~last.dropped).sum()
@@ -509,10 +513,10 @@ class QueryJudge(Restorable):
         old = np.ones(len(self._known.identity), np.bool_)
         old[back.remembered[back.remembered != NOBODY]] = False
         late = over & (last.broken != 0)
-        late[back.held[back.held != NOBODY]] = False
-        doubtful = new.plus & ~final.held & (final.broken != 0)
+        late[back.waiting[back.waiting != NOBODY]] = False
+        doubtful = new.plus & ~final.waits & (final.broken != 0)
         doubtful[back.new[back.new != NOBODY]] = False
-        identity = self.waiting.held.identity
+        identity = self.waiting.rows.identity
         found = joined(
             take_rows(self._known, old),
             MarkedBefore(identity[late], last.broken[late], last.dropped[late]),
@@ -571,17 +575,17 @@ class Judging(Restorable):
         for number in self._read:
             checks = self._checks.get(number, Checks())
             judge = self._judges.get(number)
-            asked = judge.rules.asked if judge else []
+            names = judge.rules.attributes if judge else []
             found = read_results(
-                results[number].pieces, self._kinds[number], asked, checks.key, self._seen[number]
+                results[number].pieces, self._kinds[number], names, checks.key, self._seen[number]
             )
             self._seen[number] += len(found.at)
             self._history.add(number, found.key, found.identity, found.at, found.place, found.plus)
             new[number] = found
         for number, judge in self._judges.items():
-            given = judge.settle(new[number], self._history, strings, now, end=end)
-            if given is not None:
-                results[number] = ResultPieces(list(given))
+            pieces = judge.settle(new[number], self._history, strings, now, end=end)
+            if pieces is not None:
+                results[number] = ResultPieces(list(pieces))
         self._history.forget(now, self._holds)
 
     def counters(self, number: int) -> dict[str, int]:

@@ -82,7 +82,7 @@ class MonitorOperator(Restorable):
     """Follows every trace of one site through the automata of ``plan``; ``held``: what it keeps."""
 
     state_fields = (
-        "held", "_counts", "_clock", "_now", "_rows", "_unknown_until", "_progress", "_widest",
+        "store", "_counts", "_clock", "_now", "_rows", "_unknown_until", "_progress", "_widest",
         "_settled", "_kept",
     )  # fmt: skip
 
@@ -101,7 +101,7 @@ class MonitorOperator(Restorable):
             self._timeout = plan.workdays.number
             self._tables = self._tables._replace(day_starts=starts, day_ends=ends)
         self._keys = GroupKeys((plan.trace,), plan.name)
-        self.held = OpenTraces(rewrites=self._horizon is not None)
+        self.store = OpenTraces(rewrites=self._horizon is not None)
         self._clock = self._now = INT_MIN
         self._progress, self._widest, self._settled, self._kept = INT_MIN // 2, 0, INT_MIN, INT_MIN
         self._rows = 0
@@ -157,10 +157,10 @@ class MonitorOperator(Restorable):
         if self._horizon is not None and released.n:
             self._clock = max(self._clock, int(columns["ref"].max()))
             self._kept = min(self._limit(), self._settled)
-            self.held.settle(self._kept, self._timeout, self._tables)
-        self.held.settle_recent(self._kept)
+            self.store.settle(self._kept, self._timeout, self._tables)
+        self.store.settle_recent(self._kept)
         rest = (self._timeout, self._tables)
-        self._counts["over"] += self.held.forget(self._ended_before(), *rest)
+        self._counts["over"] += self.store.forget(self._ended_before(), *rest)
         results = self._results(found, released, moves)
         if released.n:
             self._unknown_until = int(until[-2])
@@ -170,20 +170,20 @@ class MonitorOperator(Restorable):
 
     def _refuted(self, released: Released) -> Sequence[Any]:
         """Traces go on with wider errors; alerts whose events are kept are judged again."""
-        of, held, first, wanted = released.refuted, self.held, 0, 0
+        of, store, first, room = released.refuted, self.store, 0, 0
         wider = WiderErrors(of.clock, of.epoch, of.by, of.low, of.high)
         self._widest = min(self._widest + int(of.by.max()), UNC_MAX_NS)
-        held.widen_recent(min(int(of.by.max()), UNC_MAX_NS))
+        store.widen_recent(min(int(of.by.max()), UNC_MAX_NS))
         if self._horizon is None:
-            widen(held.traces, held.open, wider)
+            widen(store.traces, store.open, wider)
             return ()
         found: list[tuple[np.ndarray, SoFar]] = []
-        while first < held.open:
-            held.make_room(3 * (wanted + 2))
-            self._make_room(wanted)
-            rest = (self._kept, self._now, self._timeout, self._tables, held.pool, held.recent)
-            first, rows, wanted = judge_again(
-                first, held.traces, held.open, wider, *rest, held.kept(), self._emitted
+        while first < store.open:
+            store.make_room(3 * (room + 2))
+            self._make_room(room)
+            rest = (self._kept, self._now, self._timeout, self._tables, store.pool, store.recent)
+            first, rows, room = judge_again(
+                first, store.traces, store.open, wider, *rest, store.kept(), self._emitted
             )
             self._drain(rows, found)
         return self._results(found, released, None, of)
@@ -191,10 +191,10 @@ class MonitorOperator(Restorable):
     def _make_room(self, events: int) -> None:
         """For what becomes known where a trace has so many, and what it may deny."""
         most = MOST_RESULTS * (events + 2)
-        self.held.make_recent_room(max(most, (MOST_RESULTS + 2) * AT_ONCE))
-        wanted = 2 * max(most, len(self.held.recent.results) + MOST_RESULTS)
-        if wanted > len(self._emitted):
-            self._emitted = np.zeros(max(_ROOM, 2 * wanted), EMITTED)
+        self.store.make_recent_room(max(most, (MOST_RESULTS + 2) * AT_ONCE))
+        room = 2 * max(most, len(self.store.recent.results) + MOST_RESULTS)
+        if room > len(self._emitted):
+            self._emitted = np.zeros(max(_ROOM, 2 * room), EMITTED)
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
         """``rows`` are not read, and those that would have been are counted."""
@@ -239,20 +239,20 @@ class MonitorOperator(Restorable):
             clock = np.maximum.accumulate(np.append(self._clock, events.ref))[:-1]
             limits = np.maximum(clock, INT_MIN + self._horizon) - self._horizon
             kept = np.minimum(limits, settled)
-        held, first, wanted, entry = self.held, 0, 0, np.empty(len(keys), np.int32)
+        store, first, room, entry = self.store, 0, 0, np.empty(len(keys), np.int32)
         while True:
-            held.make_room(min(_ROOM, len(keys) - first) + 3 * (wanted + 2))
-            held.settle_recent(int(kept[first]))
-            self._make_room(wanted)
-            keyed = held.keyed(keys, entry)
-            rest = (self._timeout, self._tables, events, held.pool, held.recent)
+            store.make_room(min(_ROOM, len(keys) - first) + 3 * (room + 2))
+            store.settle_recent(int(kept[first]))
+            self._make_room(room)
+            keyed = store.keyed(keys, entry)
+            rest = (self._timeout, self._tables, events, store.pool, store.recent)
             if self._horizon is None:
                 first, rows = follow(
                     first, keyed, now, progress, settled, kept, *rest, self._emitted
                 )
             else:
-                first, rows, wanted = follow_and_rewrite(
-                    first, keyed, now, progress, limits, kept, *rest, held.kept(), self._emitted
+                first, rows, room = follow_and_rewrite(
+                    first, keyed, now, progress, limits, kept, *rest, store.kept(), self._emitted
                 )
             self._drain(rows, found)
             if first == len(entry):
@@ -260,18 +260,18 @@ class MonitorOperator(Restorable):
 
     def _sweep(self, progress: TraceProgress, found: list[tuple[np.ndarray, SoFar]]) -> None:
         """End the traces whose time has run out."""
-        held, first = self.held, 0
-        while first < held.open:
+        store, first = self.store, 0
+        while first < store.open:
             self._make_room(0)
-            rest = (self._timeout, self._tables, held.recent, self._emitted, first)
-            first, rows = sweep(held.traces, held.open, self._now, progress, *rest)
+            rest = (self._timeout, self._tables, store.recent, self._emitted, first)
+            first, rows = sweep(store.traces, store.open, self._now, progress, *rest)
             self._drain(rows, found)
 
     def _drain(self, rows: int, found: list[tuple[np.ndarray, SoFar]]) -> None:
         """Take the emitted results, and their events so far, before they move."""
         if rows:
             emitted = copy_of(self._emitted[:rows])
-            found.append((emitted, so_far(emitted["path"], self.held.pool.nodes)))
+            found.append((emitted, so_far(emitted["path"], self.store.pool.nodes)))
 
     def _results(
         self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None,
@@ -297,10 +297,10 @@ class MonitorOperator(Restorable):
         order = np.lexsort((number, deadline, place))
         emitted, lists = emitted[order], lists.take(pa.array(order))
         traces = self._keys.columns(np.zeros(len(emitted), np.int64), emitted["key"][:, None])
-        shown = alert_columns(
+        columns = alert_columns(
             emitted, at[order], lists, traces[self.plan.trace.name], self._allowed, released.strings
         )
-        return Alerts(shown, self.plan.name, self.site, self.plan.constraint)
+        return Alerts(columns, self.plan.name, self.site, self.plan.constraint)
 
     def advance(self, now: int) -> Sequence[Any]:  # noqa: ARG002 - progress comes with events
         return ()
@@ -309,19 +309,19 @@ class MonitorOperator(Restorable):
         return ()
 
     def counters(self) -> dict[str, int]:
-        over, beyond = self.held.over(), {}
+        over, beyond = self.store.over(), {}
         if self._horizon is not None:
-            beyond = {"beyond_horizon": self.held.beyond}
+            beyond = {"beyond_horizon": self.store.beyond}
         counts = {**self._counts, **beyond, "over": self._counts["over"] + over}
-        return {**counts, "open": self.held.open - over}
+        return {**counts, "open": self.store.open - over}
 
     def codes(self) -> np.ndarray:
-        keys = self.held.traces["key"][: self.held.open]
-        return np.concatenate((self._keys.used(keys[:, None]), self.held.codes()))
+        keys = self.store.traces["key"][: self.store.open]
+        return np.concatenate((self._keys.used(keys[:, None]), self.store.codes()))
 
     def snapshot(self) -> dict[str, Any]:
         state = super().snapshot()
-        traces = state["held"]["traces"]["key"][:, None]
+        traces = state["store"]["traces"]["key"][:, None]
         return state | {"keys": self._keys.snapshot(traces, np.zeros(0, np.int64))}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -369,6 +369,6 @@ def _allowed(names: list[str], table: np.ndarray, broken: np.ndarray) -> list[st
     """Of each state the symbols that do not break the constraint."""
     found = []
     for row in ~broken[table]:
-        shown = [name for name, fine in zip(names, row.tolist(), strict=True) if fine]
-        found.append(", ".join(shown) or "nothing more")
+        activities = [name for name, fine in zip(names, row.tolist(), strict=True) if fine]
+        found.append(", ".join(activities) or "nothing more")
     return found

@@ -142,15 +142,15 @@ class OpenTraces:
 
     def _tidy(self) -> int:
         n = int(self.pool.used[0])
-        nodes, wanted = self.pool.nodes, np.zeros(n + 1, np.bool_)  # the last is NONE's
+        nodes, in_use = self.pool.nodes, np.zeros(n + 1, np.bool_)  # the last is NONE's
         lists = [self.traces["path"][: self.open], self._recent()["path"]]
         if self._rewrites:
             lists += [self._settled["path"][: self.open], self._tails[: self.open]]
         for ends in lists:
-            _mark(ends, nodes["link"], wanted)
-        wanted[n] = False
-        number = np.append(np.cumsum(wanted[:n]) - 1, NONE).astype(np.int32)
-        kept = np.flatnonzero(wanted)
+            _mark(ends, nodes["link"], in_use)
+        in_use[n] = False
+        number = np.append(np.cumsum(in_use[:n]) - 1, NONE).astype(np.int32)
+        kept = np.flatnonzero(in_use)
         numbers_of(nodes)[: len(kept)] = numbers_of(nodes)[kept]
         nodes["link"][: len(kept)] = number[nodes["link"][: len(kept)]]
         for ends in lists:
@@ -228,12 +228,12 @@ def _room(traces: int) -> int:
 
 
 @kernel
-def _mark(ends: np.ndarray, link: np.ndarray, wanted: np.ndarray) -> None:
+def _mark(ends: np.ndarray, link: np.ndarray, in_use: np.ndarray) -> None:
     """Marks the events of the lists that end at ``ends``."""
     for end in ends:
         place = end
-        while place != NONE and not wanted[place]:
-            wanted[place] = True
+        while place != NONE and not in_use[place]:
+            in_use[place] = True
             place = link[place]
 
 

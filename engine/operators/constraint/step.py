@@ -366,8 +366,8 @@ def certainty_with(
     state = _next(tables, _next(tables, trace.before, events.symbol[i]), trace.symbol)
     if result.kind == VIOLATION:
         return int(not tables.broken[state])
-    wanted = SATISFIABLE if result.kind == ALERT else UNSATISFIABLE
-    return int(tables.verdict[state] != wanted)
+    opposite = SATISFIABLE if result.kind == ALERT else UNSATISFIABLE
+    return int(tables.verdict[state] != opposite)
 
 
 @inline

@@ -39,7 +39,7 @@ class SinkBarrier:
 
     def __init__(self) -> None:
         self._pieces: list[WaitingItems] = []
-        self.held = 0
+        self.buffered = 0
         """Valid items that wait."""
         self.arrived = 0
         """Items so far, tombstones among them."""
@@ -55,7 +55,7 @@ class SinkBarrier:
         self.arrived += len(items)
         back = items.number[items.tombstone]
         self._put(items.take(~items.tombstone) if len(back) else items)
-        self.held -= len(back)
+        self.buffered -= len(back)
         for piece in reversed(self._pieces):
             place, back = _found(piece.items.number, back)
             if not piece.stands[place].all():
@@ -66,7 +66,7 @@ class SinkBarrier:
         raise ContractViolation("a tombstone came of an item that is not at the barrier")
 
     def _put(self, items: Items) -> None:
-        self.held += len(items)
+        self.buffered += len(items)
         least = int(items.ref.min(initial=INT_MAX))
         pieces = self._pieces
         pieces.append(WaitingItems(items, np.ones(len(items), np.bool_), least))
@@ -88,10 +88,10 @@ class SinkBarrier:
                 piece.stands &= ~passed
                 piece.least = floor
         passed_n = sum(map(len, gone))
-        self.held -= passed_n
+        self.buffered -= passed_n
         self.let_go += passed_n
         self._pieces = [piece for piece in self._pieces if piece.stands.any()]
-        if 2 * self.held < sum(len(piece.items) for piece in self._pieces):
+        if 2 * self.buffered < sum(len(piece.items) for piece in self._pieces):
             self._join(0)
         return _in_order(joined(gone), rank) if passed_n else None
 
@@ -104,12 +104,12 @@ class SinkBarrier:
 
     def waiting(self) -> Items | None:
         """Valid items that wait, in the order of their numbers."""
-        return joined([p.items.take(p.stands) for p in self._pieces]) if self.held else None
+        return joined([p.items.take(p.stands) for p in self._pieces]) if self.buffered else None
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        held = self.waiting()
-        columns = None if held is None else [getattr(held, name) for name in COLUMNS]
+        items = self.waiting()
+        columns = None if items is None else [getattr(items, name) for name in COLUMNS]
         return {"held": columns, "counts": (self.arrived, self.let_go)}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -119,13 +119,13 @@ class SinkBarrier:
         self.arrived, self.let_go = state["counts"]
 
 
-def _found(ascending: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places of those of ``wanted`` that are there, and the others."""
+def _found(ascending: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of those of ``values`` that are there, and the others."""
     if not len(ascending):
-        return np.empty(0, np.int64), wanted
-    place = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
-    there = ascending[place] == wanted
-    return place[there], wanted[~there]
+        return np.empty(0, np.int64), values
+    place = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    there = ascending[place] == values
+    return place[there], values[~there]
 
 
 def _in_order(items: Items, rank: np.ndarray) -> Items:
@@ -159,7 +159,7 @@ class Stage(Protocol):
     """An operation at work."""
 
     @property
-    def held(self) -> int: ...
+    def buffered(self) -> int: ...
     def process(self, items: Items, rank: np.ndarray) -> Iterator[Items]: ...
     def passed(self, floor: int) -> None: ...
     def sources(self) -> np.ndarray: ...
@@ -192,7 +192,7 @@ class Dataflow:
 class MapStage:
     """A ``Map`` at work."""
 
-    held = 0
+    buffered = 0
 
     def __init__(self, operation: Map) -> None:
         self._map = operation
@@ -208,9 +208,9 @@ class MapStage:
                 return
             payload, of = made
         else:
-            given = [self._map.function(each) for each in items.payload]
-            of = np.repeat(np.arange(len(given)), [len(each) for each in given])
-            payload = np.fromiter((one for each in given for one in each), object, len(of))
+            outputs = [self._map.function(each) for each in items.payload]
+            of = np.repeat(np.arange(len(outputs)), [len(each) for each in outputs])
+            payload = np.fromiter((one for each in outputs for one in each), object, len(of))
         if len(of):
             yield self._placed(items, payload, np.asarray(of, np.int64))
 
@@ -354,19 +354,19 @@ class RunningDataflow(Restorable):
     @property
     def overhead(self) -> float:
         """Items that reached the barrier per valid one (K18 VI.B); 1: nothing was in vain."""
-        valid = self.sink.let_go + self.sink.held
+        valid = self.sink.let_go + self.sink.buffered
         return self.sink.arrived / valid if valid else 1.0
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Items and states in the buckets."""
-        return sum(stage.held for stage in self._stages)
+        return sum(stage.buffered for stage in self._stages)
 
     def sources(self) -> np.ndarray:
         """Codes of sources that the state holds."""
         waiting = self.sink.waiting()
-        held = [] if waiting is None else [waiting.source]
-        return np.concatenate([np.empty(0, np.int64), *held, *(s.sources() for s in self._stages)])
+        parts = [] if waiting is None else [waiting.source]
+        return np.concatenate([np.empty(0, np.int64), *parts, *(s.sources() for s in self._stages)])
 
     def snapshot(self) -> dict[str, Any]:
         stages = [stage.snapshot(self.floor) for stage in self._stages]

@@ -43,13 +43,13 @@ class SourceOrder:
         self._rank = np.zeros(1, np.int64)
 
     def rank(
-        self, codes: np.ndarray, strings: Strings, held: Callable[[], np.ndarray]
+        self, codes: np.ndarray, strings: Strings, sources: Callable[[], np.ndarray]
     ) -> np.ndarray:
-        """By code its place in the order of names, of ``codes`` and those ``held``."""
+        """By code its place in the order of names, of ``codes`` and those ``sources``."""
         found = np.unique(codes)
         if strings.generation != self._generation:
             self._generation = strings.generation
-            found, self._names = np.union1d(found, held()), {}
+            found, self._names = np.union1d(found, sources()), {}
         new = {code: strings.texts[code] for code in found.tolist() if code not in self._names}
         if new:
             self._names.update(new)
@@ -171,9 +171,9 @@ class GroupingStage:
     def _grow(self, entries: int, key: np.ndarray) -> None:
         """Room for so many more items, each with a bucket of its own."""
         b, tally = self._b, self._b.tally[0]
-        wanted = int(tally["entries"]) + entries
-        if wanted > len(b.entries):
-            room = max(_LEAST, 2 * wanted)
+        needed_entries = int(tally["entries"]) + entries
+        if needed_entries > len(b.entries):
+            room = max(_LEAST, 2 * needed_entries)
             self._maps.grow(room)
             self._b = b = b._replace(entries=longer(b.entries, room))
         buckets = int(tally["buckets"])
@@ -212,7 +212,7 @@ class GroupingStage:
         self._maps.grow(used)
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Items in the buckets."""
         tally = self._b.tally[0]
         return int(tally["entries"]) - 1 - int(tally["removed"])

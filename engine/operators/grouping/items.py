@@ -140,7 +140,7 @@ def _objects(value: Value, n: int, strings: Strings) -> list[Any]:
     return listed
 
 
-def shown(payload: np.ndarray) -> pa.Array:
+def payload_column(payload: np.ndarray) -> pa.Array:
     """Items as results show them: structs of records, else JSON texts."""
     names = payload.dtype.names
     if names is None:

@@ -271,12 +271,12 @@ class _Objects:
                 states[entry], outputs[entry] = self._function(states[members[i][0]], items[entry])
             elif not is_tombstone:
                 outputs[entry] = self._function(tuple(items[m] for m in members[i] if m != NOBODY))
-            given = outputs[entry]
-            if len(given) > MOST:
-                raise UserError(f"a map made {len(given)} items of one tuple; at most {MOST}")
-            change += [i] * len(given)
-            child += range(len(given))
-            made += given
+            found = outputs[entry]
+            if len(found) > MOST:
+                raise UserError(f"a map made {len(found)} items of one tuple; at most {MOST}")
+            change += [i] * len(found)
+            child += range(len(found))
+            made += found
         payload = np.fromiter(made, object, len(made))
         return EmittedItems(np.array(change, np.int64), np.array(child, np.int64), payload)
 

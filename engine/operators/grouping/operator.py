@@ -21,8 +21,8 @@ from slackwater.engine.operators.grouping.items import (
     DerivedItems,
     ItemColumns,
     Items,
+    payload_column,
     payloads,
-    shown,
 )
 from slackwater.engine.operators.grouping.operations import GroupingPlan, Map
 from slackwater.engine.output.schema import decoded, one_of
@@ -64,17 +64,17 @@ def promised(moved: Moved, types: tuple[str, ...]) -> Watermark | None:
     """What is promised of all ``types``, by the order or by punctuations; None: nothing can be."""
     promised = moved.received.promised
     whole = [promised[ALL]] if ALL in promised else []
-    own = [promised[name] for name in types if name in promised]
-    if whole or not own or len(own) < len(types):
+    clocks = [promised[name] for name in types if name in promised]
+    if whole or not clocks or len(clocks) < len(types):
         return Watermark.behind(whole[0], 0) if whole else None
-    kind = np.repeat(np.arange(len(own)), [len(each.value) for each in own])
+    kind = np.repeat(np.arange(len(clocks)), [len(each.value) for each in clocks])
     value, at, moment = (
-        np.concatenate([getattr(each, name) for each in own]) for name in ("value", "at", "moment")
+        np.concatenate([getattr(each, of) for each in clocks]) for of in ("value", "at", "moment")
     )  # fmt: skip
     order = np.lexsort((at, moment))
     so_far = [
         np.maximum.accumulate(np.where(kind[order] == each, value[order], LONG_AGO))
-        for each in range(len(own))
+        for each in range(len(clocks))
     ]
     return Watermark.behind(Steps(np.min(so_far, axis=0), at[order], moment[order]), 0)
 
@@ -194,7 +194,7 @@ class GroupingOperator(Restorable):
             ts=pa.array(items.ref),
             source=decoded(items.source, none, self._strings.text),
             seq=pa.array(items.seq, mask=items.seq < 0),
-            item=shown(items.payload),
+            item=payload_column(items.payload),
             certainty=one_of(("unknown",), np.zeros(len(items), np.int32), ~unknown),
         )
         return DerivedItems(columns, self.plan.name, self.site)
@@ -207,7 +207,7 @@ class GroupingOperator(Restorable):
         return self._results(gone, np.full(len(gone), at)) if self._waits and len(gone) else ()
 
     def counters(self) -> dict[str, int]:
-        return {**self._counts, "items_held": self._run.sink.held if self._waits else 0}
+        return {**self._counts, "items_held": self._run.sink.buffered if self._waits else 0}
 
     def codes(self) -> np.ndarray:
         return np.concatenate((self._run.sources(), self._compared.codes()))
