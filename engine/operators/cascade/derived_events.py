@@ -232,7 +232,7 @@ def signs_of(piece: Sequence[Result]) -> np.ndarray:
     """Per result 1 if it is given, -1 if it is taken back."""
     of: Any = piece
     is_alert, is_match = isinstance(piece, Alerts), isinstance(piece, Matches)
-    return np.where((of if is_alert else of.given if is_match else of.columns).plus, 1, -1)
+    return np.where((of if is_alert else of.released if is_match else of.columns).plus, 1, -1)
 
 
 def _of_windows(piece: WindowResults, _strings: Strings, errs_from: int) -> Found:
@@ -302,7 +302,7 @@ def _put_numbers(attributes: Attributes, label: str, kinds: np.ndarray, words: n
 
 
 def _of_matches(piece: Matches, _strings: Strings, _errs_from: int) -> Found:
-    matches, n, columns = piece.given, len(piece), piece.columns
+    matches, n, columns = piece.released, len(piece), piece.columns
     there = piece.which >= 0
     ref = columns["ref"][piece.which]
     end = columns["te"][piece.which] + ref - columns["ts"][piece.which]

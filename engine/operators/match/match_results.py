@@ -56,7 +56,7 @@ from slackwater.engine.query.plan import APART, RESULT, Attribute, Expression, S
 from slackwater.engine.query.values import NULL, Value
 
 _CODED = ("stream", "source", "type")
-_GIVEN: Final = ("branch", "plus", "at", "known_at", "confirmed", "chance")
+_RELEASED_COLUMNS: Final = ("branch", "plus", "at", "known_at", "confirmed", "chance")
 INTERNAL = "$"
 """Begins names of attributes that no query can name."""
 HALF_COLUMN = ATTR_PREFIX + "$half"
@@ -85,8 +85,10 @@ def _computed_columns(layout: Layout) -> set[str]:
     """Columns that RETURN's expressions read, besides own attributes."""
     used = [a for plan in layout.branches for one in plan.computed
             for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
-    asked = [a for plan in layout.branches for a in asked_of_results(plan.checks)]
-    return released_columns(used + [a for a in asked if a.alias not in APART and a.name in FIELDS])
+    attributes = [a for plan in layout.branches for a in asked_of_results(plan.checks)]
+    return released_columns(
+        used + [a for a in attributes if a.alias not in APART and a.name in FIELDS]
+    )
 
 
 def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +113,7 @@ class Matches(ResultColumns):
     Events are copied from the store, each once.
 
     Args:
-        given: what to show.
+        released: what to show.
         store: where its rows are.
         layout: of the query.
         strings: the site's table.
@@ -122,12 +124,12 @@ class Matches(ResultColumns):
     kind = MATCHES
 
     def __init__(
-        self, given: ReleasedMatches, store: Store, layout: Layout, strings: Strings, query: str,
+        self, released: ReleasedMatches, store: Store, layout: Layout, strings: Strings, query: str,
         site: str
     ) -> None:  # fmt: skip
-        self.given, self.layout, self.strings = given, layout, strings
+        self.released, self.layout, self.strings = released, layout, strings
         self.query, self.site = query, site
-        distinct, self.which = _distinct(given.rows, store.n)
+        distinct, self.which = _distinct(released.rows, store.n)
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
         names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, CLOCK_STATUS, "epoch"]
@@ -141,7 +143,7 @@ class Matches(ResultColumns):
         columns["te"] = store.columns[REF_END][distinct] - (columns["ref"] - columns["ts"])
         columns[UNCERTAINTY] = np.maximum(columns[UNCERTAINTY], store.columns[UNC_END][distinct])
         self.columns = columns
-        self.shown = shown_attributes(layout)
+        self.output_attributes = shown_attributes(layout)
         half = store.columns.get(HALF_COLUMN)
         self.lacks: dict[str, np.ndarray] = {}
         """By time, the events of which it is not known: of halves of intervals."""
@@ -155,9 +157,9 @@ class Matches(ResultColumns):
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Self:
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
-        found, of = copy(self), self.given
+        found, of = copy(self), self.released
         found.which = self.which[rows]
-        found.given = ReleasedMatches(
+        found.released = ReleasedMatches(
             of.rows[rows], of.branch[rows], plus, at, of.known_at[rows], of.confirmed[rows],
             of.chance[rows],
         )  # fmt: skip
@@ -165,7 +167,7 @@ class Matches(ResultColumns):
 
     def kept(self, rows: np.ndarray) -> Self:
         """The results ``rows``, and no other events than theirs."""
-        found = self.taken(rows, self.given.plus[rows], self.given.at[rows])
+        found = self.taken(rows, self.released.plus[rows], self.released.at[rows])
         distinct, found.which = _distinct(found.which, len(self.columns["ref"]))
         found.columns = {name: column[distinct] for name, column in self.columns.items()}
         found.lacks = {name: column[distinct] for name, column in self.lacks.items()}
@@ -179,9 +181,9 @@ class Matches(ResultColumns):
 
     def packed(self) -> dict[str, Any]:
         """Plain data, without the rows of the store, which nobody reads any more."""
-        given = [getattr(self.given, name) for name in _GIVEN]
+        columns = [getattr(self.released, name) for name in _RELEASED_COLUMNS]
         return {
-            "given": given, "which": self.which, "columns": dict(self.columns),
+            "released": columns, "which": self.which, "columns": dict(self.columns),
             "lacks": dict(self.lacks), "types": dict(self.attr_types),
         }  # fmt: skip
 
@@ -193,25 +195,27 @@ class Matches(ResultColumns):
         found = cls.__new__(cls)
         found.layout, found.strings, found.query, found.site = layout, strings, query, site
         no_rows = np.zeros((len(state["which"]), 0), np.int64)
-        found.given = ReleasedMatches(no_rows, **dict(zip(_GIVEN, state["given"], strict=True)))
+        found.released = ReleasedMatches(
+            no_rows, **dict(zip(_RELEASED_COLUMNS, state["released"], strict=True))
+        )
         found.which, found.columns = state["which"], dict(state["columns"])
         found.lacks, found.attr_types = dict(state["lacks"]), dict(state["types"])
-        found.shown = shown_attributes(layout)
+        found.output_attributes = shown_attributes(layout)
         return found
 
     def __len__(self) -> int:
-        return len(self.given.at)
+        return len(self.released.at)
 
     def __iter__(self) -> Iterator[Result]:
         if not len(self):
             return
-        given, bare = self.given, self._bare_events()
-        attrs = {shown: self._attrs(shown) for shown in set(self.shown)}
-        steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
+        released, bare = self.released, self._bare_events()
+        attrs = {names: self._attrs(names) for names in set(self.output_attributes)}
+        steps = [(step, attrs[names]) for step, names in enumerate(self.output_attributes)]
         further = [json.loads(text or "{}") for text in self.further().to_pylist()]
         facts = zip(
-            given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
-            certainties_of(given).tolist(), _chances(given).to_pylist(), self.which.tolist(),
+            released.plus.tolist(), released.at.tolist(), released.known_at.tolist(),
+            certainties_of(released).tolist(), _chances(released).to_pylist(), self.which.tolist(),
             self.values(), self.statuses().tolist(), strict=True,
         )  # fmt: skip
         for plus, at, known_at, sure, chance, events, value, status in facts:
@@ -225,9 +229,9 @@ class Matches(ResultColumns):
                 "probability": chance,
                 "events": [
                     bare[events[step]]
-                    | {"attrs": dict(shown[events[step]])}
+                    | {"attrs": dict(names[events[step]])}
                     | further[events[step]]
-                    for step, shown in steps
+                    for step, names in steps
                     if events[step] >= 0
                 ],
             }
@@ -243,7 +247,7 @@ class Matches(ResultColumns):
         found = np.zeros(len(self), np.int64)
         if known is not None:
             found = np.where(self.which >= 0, known[self.which], 0).max(axis=1, initial=0)
-        return np.where(self.given.chance == UNKNOWN, STATUSES.index("unknown"), found)
+        return np.where(self.released.chance == UNKNOWN, STATUSES.index("unknown"), found)
 
     def values(self) -> list[dict[str, Any] | None]:
         """Per result what RETURN computes; None where it computes nothing."""
@@ -265,7 +269,7 @@ class Matches(ResultColumns):
         something else.
         """
         for branch, plan in enumerate(branches or self.layout.branches):
-            mine = np.flatnonzero(self.given.branch == branch)
+            mine = np.flatnonzero(self.released.branch == branch)
             if not plan.computed or not len(mine):
                 continue
             used = [a for one in plan.computed for a in attributes_in(one.expression)]
@@ -277,23 +281,23 @@ class Matches(ResultColumns):
         """By alias the events of the results ``mine``, which are of ``branch``."""
         views = {}
         steps = self.layout.branches[branch].steps
-        for own, step in zip(steps, self.layout.places[branch], strict=True):
-            if own.negated:
-                views[own.alias] = View({}, lambda _name: None, {}, self.strings, absent=True)
+        for plan_step, step in zip(steps, self.layout.places[branch], strict=True):
+            if plan_step.negated:
+                views[plan_step.alias] = View({}, lambda _name: None, {}, self.strings, absent=True)
             else:
                 rows = self.which[mine, step]
-                read = released_columns(a for a in used if a.alias == own.alias)
+                read = released_columns(a for a in used if a.alias == plan_step.alias)
                 columns = {name: self.columns[name][rows] for name in read & self.columns.keys()}
-                views[own.alias] = View.of(columns, self.attr_types, self.strings)
+                views[plan_step.alias] = View.of(columns, self.attr_types, self.strings)
         return views
 
-    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
+    def attribute_values(self, attributes: Sequence[Attribute]) -> list[Value]:
         """Values of attributes ``alias.name``, and of the result's own probability, per result."""
         return [
-            Value("float", self.given.chance, None)
+            Value("float", self.released.chance, None)
             if attribute.alias == RESULT
             else self._value(attribute)
-            for attribute in asked
+            for attribute in attributes
         ]
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:
@@ -308,7 +312,7 @@ class Matches(ResultColumns):
         """Of every result; null where its branch has not the events."""
         found, used = NULL, list(attributes_in(expression))
         for branch, plan in enumerate(self.layout.branches):
-            mine = np.flatnonzero(self.given.branch == branch)
+            mine = np.flatnonzero(self.released.branch == branch)
             present = {step.alias for step in plan.steps if not step.negated}
             if not len(mine) or not {a.alias for a in used} <= present:
                 continue
@@ -344,23 +348,23 @@ class Matches(ResultColumns):
         they came late.
         """
         columns, text = self.columns, self.strings.text
-        clock, own = columns[CLOCK], columns[CLOCK] == columns["source"]
-        if LATE not in columns and own.all():
-            return pa.nulls(len(own), pa.string())
+        clock, is_source = columns[CLOCK], columns[CLOCK] == columns["source"]
+        if LATE not in columns and is_source.all():
+            return pa.nulls(len(is_source), pa.string())
         if LATE not in columns:
-            return decoded(clock, own, lambda code: as_json({CLOCK: text(code)}))
+            return decoded(clock, is_source, lambda code: as_json({CLOCK: text(code)}))
         unknown = columns["epoch"] == UNKNOWN_EPOCH
-        named = decoded(clock, own, lambda code: ", " + as_json({CLOCK: text(code)})[1:-1])
+        named = decoded(clock, is_source, lambda code: ", " + as_json({CLOCK: text(code)})[1:-1])
         return woven(
             '{"uncertainty_ns": ', json_text(pa.array(columns[UNCERTAINTY], mask=unknown)),
             ', "late": ', json_text(pa.array(columns[LATE].astype(np.bool_))),
             named.cast(pa.string()).fill_null(""), "}",
         )  # fmt: skip
 
-    def _attrs(self, shown: tuple[str, ...] | None) -> list[dict[str, Any]]:
+    def _attrs(self, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
         """Of each event; what it lacks is left out."""
         found: list[dict[str, Any]] = [{} for _ in self.columns["ref"]]
-        for name in sorted(self.attr_types) if shown is None else shown:
+        for name in sorted(self.attr_types) if names is None else names:
             if name not in self.attr_types:
                 continue
             values = self.columns[ATTR_PREFIX + name].tolist()
@@ -378,19 +382,19 @@ def columns_table(matches: Matches) -> pa.Table:
     Raises:
         ContractViolation: an attribute is a NaN or an infinity, which JSON does not have.
     """
-    given = matches.given
-    n = len(given.at)
+    released = matches.released
+    n = len(released.at)
     computes = any(plan.computed for plan in matches.layout.branches)
     statuses = matches.statuses()
     columns = [
         pa.array(np.arange(n)),
-        one_of(("-", "+"), given.plus),
+        one_of(("-", "+"), released.plus),
         same_for_all(matches.query, n),
         same_for_all(matches.site, n),
-        pa.array(given.at),
-        pa.array(given.known_at),
-        one_of(CERTAINTIES, certainties_of(given)),
-        _chances(given),
+        pa.array(released.at),
+        pa.array(released.known_at),
+        one_of(CERTAINTIES, certainties_of(released)),
+        _chances(released),
         _events(matches),
         _computed(matches) if computes else pa.nulls(n, pa.string()),
         one_of(MORE_OF_CLOCKS, statuses, statuses == 0).cast(pa.string()),
@@ -398,15 +402,15 @@ def columns_table(matches: Matches) -> pa.Table:
     return pa.table(columns, names=MATCH_SCHEMA.names)
 
 
-def certainties_of(given: ReleasedMatches) -> np.ndarray:
+def certainties_of(released: ReleasedMatches) -> np.ndarray:
     """Places in ``CERTAINTIES``."""
-    return np.where(given.chance == UNKNOWN, 2, given.confirmed.astype(np.int64))
+    return np.where(released.chance == UNKNOWN, 2, released.confirmed.astype(np.int64))
 
 
-def _chances(given: ReleasedMatches) -> pa.Array:
+def _chances(released: ReleasedMatches) -> pa.Array:
     """The probabilities; null where nobody knows."""
-    unknown = np.isnan(given.chance) | (given.chance == UNKNOWN)
-    return pa.array(given.chance, mask=unknown if unknown.any() else None)
+    unknown = np.isnan(released.chance) | (released.chance == UNKNOWN)
+    return pa.array(released.chance, mask=unknown if unknown.any() else None)
 
 
 def _array(value: Value, n: int, matches: Matches) -> pa.Array:
@@ -462,10 +466,12 @@ def _events(matches: Matches) -> pa.Array:
 
 def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
     """Each event's attributes as a struct: those that its step shows, null where it lacks one."""
-    shown = [matches.attr_types.keys() if names is None else names for names in matches.shown]
+    by_step = [
+        matches.attr_types.keys() if names is None else names for names in matches.output_attributes
+    ]
     fields = {}
-    for name in sorted(set[str]().union(*shown) & matches.attr_types.keys()):
-        of_step = np.array([name in names for names in shown])
+    for name in sorted(set[str]().union(*by_step) & matches.attr_types.keys()):
+        of_step = np.array([name in names for names in by_step])
         values = _values(matches, name)
         if of_step.all():
             fields[name] = values.take(row)

@@ -163,9 +163,9 @@ class SeqMatcher(Restorable):
         ``confirmed_withdrawn``: matches that were confirmed by a bound that an event refuted since.
         ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
         """
-        held = int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
+        buffered = int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
         over = max(0, self.table.n - self.settings.buffer_warn)
-        counts = {"too_late": self._too_late, "buffered": held, "beyond_limit": over}
+        counts = {"too_late": self._too_late, "buffered": buffered, "beyond_limit": over}
         counts |= {"buffered_max": self._most} | self._kernel.counters()
         counts |= {"confirmed_withdrawn": self._withdrawn} if self._withdrawn else {}
         return counts
@@ -209,8 +209,8 @@ class SeqMatcher(Restorable):
         self.table.widen(doubts)
         if self._rule is Rule.MAX_DELAY:
             events = self.table.events[: self.table.n]
-            held = events["expires"] > LONG_AGO
-            widest = max(int(events[name][held].max(initial=0)) for name in ("unc", UNC_END))
+            is_buffered = events["expires"] > LONG_AGO
+            widest = max(int(events[name][is_buffered].max(initial=0)) for name in ("unc", UNC_END))
             events["t_a"][:] = np.maximum(events["t_a"], 2 * widest)
         self._kernel.renumber(np.arange(self.table.n), self.table)
         return difference(before, self._matches(wider=True))

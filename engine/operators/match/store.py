@@ -258,7 +258,7 @@ class Store:
             self.columns[name] = self.columns[name].copy()
         self._shared.remove(attr)
 
-    def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
+    def _column(self, name: str, dtype: np.dtype[Any], n: int) -> np.ndarray:
         """The column, made or widened if need be."""
         known = self.columns.get(name)
         if known is None and dtype == np.int64 and name.startswith(ATTR_PREFIX):
@@ -272,7 +272,7 @@ class Store:
             self.columns[name] = np.zeros(self._room, dtype)
         elif known.dtype != dtype and np.promote_types(known.dtype, dtype) != known.dtype:
             wider = np.zeros(self._room, np.promote_types(known.dtype, dtype))
-            wider[:held] = known[:held]
+            wider[:n] = known[:n]
             self.columns[name] = wider
         return self.columns[name]
 
@@ -346,13 +346,13 @@ class Store:
         lasts = (events["expires"] > LONG_AGO) & (events["expires"] < FAR)
         events["expires"][lasts] += by[lasts]
 
-    def keep(self, wanted: np.ndarray) -> np.ndarray:
-        """Drop every event but those marked in ``wanted``.
+    def keep(self, mask: np.ndarray) -> np.ndarray:
+        """Drop every event but those marked in ``mask``.
 
         Returns:
             per event, its new place, or -1.
         """
-        rows = np.flatnonzero(wanted)
+        rows = np.flatnonzero(mask)
         number = np.full(self.n, -1)
         number[rows] = np.arange(len(rows))
         self.n = len(rows)

@@ -115,7 +115,7 @@ class EmittedTuples:
     @classmethod
     def of(cls, results: ResultPieces) -> EmittedTuples:
         """The tuples of one call, without a dict of each result."""
-        given = [piece.given for piece in results.pieces if isinstance(piece, Matches)]
+        given = [piece.released for piece in results.pieces if isinstance(piece, Matches)]
         at = np.concatenate([_NO_TIMES, *(each.at for each in given)])
         known = np.concatenate([_NO_TIMES, *(each.known_at for each in given)])
         inserted = np.concatenate([_NO_FLAGS, *(each.plus for each in given)])

@@ -308,7 +308,7 @@ def _emissions(results: ResultPieces, *, at_end: bool) -> list[EmittedMatches]:
     for piece in results.pieces:
         if not isinstance(piece, Matches):
             continue
-        of, given = piece.which, piece.given
+        of, given = piece.which, piece.released
         steps = (of >= 0).all(axis=0)
         events = piece.columns["seq"][of[:, steps]]
         ends = np.full(len(events), at_end)

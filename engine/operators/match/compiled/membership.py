@@ -75,15 +75,17 @@ def step_filters(
     plan, found = layout.branches[0], []
     # An ISEQ's negated event is WITHIN with the match or nothing; elsewhere its start alone counts.
     negated_too = of_intervals(plan)
-    of_steps = zip(layout.steps, layout.own, _joined_attributes(layout), strict=True)
+    of_steps = zip(layout.steps, layout.step_conditions, _joined_attributes(layout), strict=True)
     for step, where, others in of_steps:
         joined = others
         if partition is not None:
             joined = [Attribute(name, step.alias) for name in partition]
         columns = released_columns([*attributes_in(where), *joined, Attribute("ref")])
-        own = [own_attribute(each.name) for each in attributes_in(where)]
+        attributes = [own_attribute(each.name) for each in attributes_in(where)]
         moved = (VARIES_PREFIX, LEAST_PREFIX, MOST_PREFIX)
-        columns |= {f"{prefix}{name}" for name in own if name is not None for prefix in moved}
+        columns |= {
+            f"{prefix}{name}" for name in attributes if name is not None for prefix in moved
+        }
         bounded = not of_streams(plan) and (negated_too or not step.negated)
         longest_ns = plan.within_ns if bounded else None
         found.append(StepFilter(step, where, tuple(joined), frozenset(columns), longest_ns))
@@ -97,8 +99,8 @@ def _of_kind(step: Step, released: Released) -> np.ndarray:
         fine &= released.columns["type"] == released.strings.find(step.type)
     for name, texts in (("type", step.types), ("stream", step.streams)):
         if texts:
-            wanted = [released.strings.find(each) for each in texts]
-            fine &= np.isin(released.columns[name], [code for code in wanted if code >= 0])
+            codes = [released.strings.find(each) for each in texts]
+            fine &= np.isin(released.columns[name], [code for code in codes if code >= 0])
     return np.flatnonzero(fine)
 
 
@@ -110,8 +112,8 @@ def _joined_attributes(layout: Layout) -> list[list[Attribute]]:
     """
     found = []
     for step in layout.steps:
-        asked = [_joined(plan, step) for plan in layout.branches if step in plan.steps]
-        found.append([a for a in asked[0] if all(a in other for other in asked[1:])])
+        attributes = [_joined(plan, step) for plan in layout.branches if step in plan.steps]
+        found.append([a for a in attributes[0] if all(a in other for other in attributes[1:])])
     return found
 
 
@@ -134,16 +136,16 @@ def kept_attributes(plan: SeqPlan | OrPlan, layout: Layout) -> set[str] | None:
     return {name for name in names if name is not None}
 
 
-def _chosen(asked: StepFilter, released: Released, rows: np.ndarray) -> np.ndarray:
+def _chosen(step: StepFilter, released: Released, rows: np.ndarray) -> np.ndarray:
     """Those of ``rows`` that satisfy ``where`` and have what the step is joined by."""
-    if not len(rows) or (asked.where is None and not asked.joined):
+    if not len(rows) or (step.where is None and not step.joined):
         return rows
-    columns = {n: released.columns[n][rows] for n in asked.columns if n in released.columns}
+    columns = {n: released.columns[n][rows] for n in step.columns if n in released.columns}
     view = View.of(columns, released.attr_types, released.strings)
-    fine = _has_values(asked.joined, view, len(rows)) if asked.joined else np.True_
-    if asked.where is not None:
+    fine = _has_values(step.joined, view, len(rows)) if step.joined else np.True_
+    if step.where is not None:
         holds = may_be if CHANCE in released.columns else view_mask
-        fine = fine & holds(asked.where, view, len(rows))
+        fine = fine & holds(step.where, view, len(rows))
     return np.asarray(rows[fine])
 
 

@@ -290,8 +290,8 @@ class _Writer(Struct):
             case Presence(item=item):
                 self._presence(item, then, other, truth=truth)
             case Likeness():
-                wanted = Comparison("=", flag(node), Constant(truth))
-                self._comparison(wanted, then, other, certain=certain)
+                comparison = Comparison("=", flag(node), Constant(truth))
+                self._comparison(comparison, then, other, certain=certain)
             case Membership():
                 self._membership(node, then, other, certain=certain, truth=truth)
             case Comparison() if not truth:
@@ -423,9 +423,9 @@ class _Writer(Struct):
         exact = coefficients(node.item) == {}
         of_event = exact and item.step != machine.CONSTANT  # a text's code, and not its rank
         if exact and item.kind == INT and all(isinstance(each, int) for each in constants):
-            wanted = {int(constant) for constant in constants}
+            codes = {int(constant) for constant in constants}
         elif of_event and item.kind == TEXT and all(isinstance(each, str) for each in constants):
-            wanted = {self.strings.find(str(constant)) for constant in constants}
+            codes = {self.strings.find(str(constant)) for constant in constants}
         else:
             del self.code[written:]
             if constants:
@@ -435,7 +435,7 @@ class _Writer(Struct):
                 self.always(not truth, then, other)
             return
         start = Operand(INT, len(self.table), machine.CONSTANT)
-        self.table += [len(wanted), *sorted(wanted)]
+        self.table += [len(codes), *sorted(codes)]
         self.emit(machine.IN_TABLE, item, start, int(truth), then, other)
 
     def _coded(self, side: Operand) -> Operand:

@@ -79,8 +79,10 @@ def relations_of(
             soon_after(places[x], places[y], plan.within_ns, ends=ends) for x, y in shape.within
         ]
     aliases = {plan.steps[place].alias: places[place] for place in shape.positive}
-    for asked in plan.relations if not of_intervals(plan) else ():
-        found += _asked(plan.name, asked, lambda alias: aliases.get(str(alias), -1))
+    for relation in plan.relations if not of_intervals(plan) else ():
+        found += _relations_of_condition(
+            plan.name, relation, lambda alias: aliases.get(str(alias), -1)
+        )
     return found
 
 
@@ -102,10 +104,10 @@ def counts_when(
     return found
 
 
-def _asked(
-    name: str, asked: PointRelation, place: Callable[[str | None], int]
+def _relations_of_condition(
+    name: str, relation: PointRelation, place: Callable[[str | None], int]
 ) -> Iterator[Related]:
-    left, right, bound = asked.left, asked.right, asked.bound_ns
+    left, right, bound = relation.left, relation.right, relation.bound_ns
     for point in (left, right):
         if point.name not in _POINTS or place(point.alias) < 0:
             raise UserError(
@@ -116,12 +118,14 @@ def _asked(
         raise UserError(f"query {name!r}: a relation is between two steps, not {left.alias} alone")
     first = (place(left.alias), _POINTS[left.name])
     second = (place(right.alias), _POINTS[right.name])
-    if asked.op not in {"<", "<=", "=", ">=", ">"}:
-        raise UserError(f"query {name!r}: a relation's operator is < <= = >= >, not {asked.op!r}")
-    strict = int(asked.op in {"<", ">"})
-    if asked.op in {"<", "<=", "="}:
+    if relation.op not in {"<", "<=", "=", ">=", ">"}:
+        raise UserError(
+            f"query {name!r}: a relation's operator is < <= = >= >, not {relation.op!r}"
+        )
+    strict = int(relation.op in {"<", ">"})
+    if relation.op in {"<", "<=", "="}:
         yield Related(*first, strict, *second, bound)
-    if asked.op in {">", ">=", "="}:
+    if relation.op in {">", ">=", "="}:
         yield Related(*second, strict, *first, -bound)
 
 

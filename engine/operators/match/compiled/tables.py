@@ -164,12 +164,12 @@ class Builder(Struct):
             self.predicates.append(predicate)
         return self.predicates.index(predicate), int(is_clocked(predicate))
 
-    def index(self, step: int, own: Sequence[Attribute], by_end: int = 0) -> int:
-        """The number of the index of ``step`` by its attributes ``own``."""
-        name = (step, tuple(attribute.name for attribute in own), by_end)
+    def index(self, step: int, keys: Sequence[Attribute], by_end: int = 0) -> int:
+        """The number of the index of ``step`` by its attributes ``keys``."""
+        name = (step, tuple(attribute.name for attribute in keys), by_end)
         if name not in self.indexes:
             self.indexes[name] = len(self.indexes)
-            registers = self.add("registers", [(self.key(a.name),) for a in own])
+            registers = self.add("registers", [(self.key(a.name),) for a in keys])
             self.add("indexes", [(step, *registers, by_end)])
         return self.indexes[name]
 
@@ -250,10 +250,11 @@ class Layout(Struct, eq=False):
 
     ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
     say which of ``steps`` its own are. ``reads``: what each register of conditions has; ``keyed``:
-    names by register of keys. ``predicates``: by number. ``own``: per step, what is asked of its
-    event alone and no clock error changes. ``by_ends``: an ISEQ, whose intervals come and are
-    ordered by their ends. ``place``: step by alias; ``register``: by what it has. ``negated``: the
-    steps of the scopes, and whether they stand at the front, as those of an ISEQ may.
+    names by register of keys. ``predicates``: by number. ``step_conditions``: per step, the
+    conditions on its event alone that no clock error changes. ``by_ends``: an ISEQ, whose intervals
+    arrive and are ordered by their ends. ``place``: step by alias; ``register``: by what it has.
+    ``negated``: the steps of the scopes, and whether they are at the front, as those of an ISEQ may
+    be.
     """
 
     tables: Tables
@@ -264,7 +265,7 @@ class Layout(Struct, eq=False):
     reads: list[Read]
     keyed: list[str]
     predicates: list[Predicate]
-    own: list[Predicate | None]
+    step_conditions: list[Predicate | None]
     by_ends: bool
     place: dict[str, int]
     register: dict[Read, int]
@@ -374,9 +375,11 @@ class _Branch:
         relations = (first_relation, len(self.builder.rows["relations"]))
         members = add("members", [(step,) for step in self.positive])
         scopes = (first_scope, len(self.builder.rows["scopes"]))
-        asked = [p for place in self.positive for p in self.alone[place]]
-        asked += [p for p in self.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}]
-        conditions = add("conditions", [self.builder.condition(p) for p in asked])
+        predicates = [p for place in self.positive for p in self.alone[place]]
+        predicates += [
+            p for p in self.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}
+        ]
+        conditions = add("conditions", [self.builder.condition(p) for p in predicates])
         add("branches", [(*scopes, *pairs, *members, *conditions, *relations)])
         for place, step in zip(self.places, self.plan.steps, strict=True):
             self._join_order(place, negated=step.negated)
@@ -475,8 +478,8 @@ class _Branch:
         return self.builder.add("keys", rows)
 
     def _index(self, step: int, groups: list[int], by_end: int = 0) -> int:
-        own = [self.groups[group][step] for group in groups]
-        return self.builder.index(step, own, by_end)
+        keys = [self.groups[group][step] for group in groups]
+        return self.builder.index(step, keys, by_end)
 
     def _steps_of(self, predicate: Predicate) -> set[int]:
         return {self.builder.place(a.alias) for a in attributes_in(predicate)}
@@ -514,8 +517,8 @@ class _Branch:
                 found.append((step, NONE, 0, 0, by_end, strict))
                 continue
             groups = [n for n, group in enumerate(self.groups) if step in group and start in group]
-            own = [self.groups[group][step] for group in groups]
-            name = (step, tuple(attribute.name for attribute in own), by_end)
+            attributes = [self.groups[group][step] for group in groups]
+            name = (step, tuple(attribute.name for attribute in attributes), by_end)
             if self.builder.indexes.get(name, NONE) == index_of[step]:
                 keys = self._keys(step, groups, [start])
                 found.append((step, index_of[step], *keys, by_end, strict))
@@ -557,9 +560,9 @@ class _Branch:
         """``related``, of an ISEQ, without what others of these relations imply."""
         assert self.joins is not None
         at = self.places.index
-        asked = self.joins.of_probe(at(step), [at(other) for other in others], self.places)
+        probed = self.joins.of_probe(at(step), [at(other) for other in others], self.places)
         kept = {
-            other: [each for each in of if each.bound or each in asked]
+            other: [each for each in of if each.bound or each in probed]
             for other, of in related.items()
         }
         return {other: of for other, of in kept.items() if of}
@@ -571,11 +574,11 @@ class _Branch:
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
             keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
-            own, sides = pivot is scope, scope.sides
-            if sides is None or not keyed or (sides[0] == sides[1] and not own):
+            is_pivot, sides = pivot is scope, scope.sides
+            if sides is None or not keyed or (sides[0] == sides[1] and not is_pivot):
                 continue
             for side, end, other in ((LOW, *sides), (HIGH, *sides[::-1])):
-                if end == step and (own or other in known):
+                if end == step and (is_pivot or other in known):
                     keys = self._keys(scope.step, scope.groups, known)
-                    found.append((scope.number, side, int(own), *keys))
+                    found.append((scope.number, side, int(is_pivot), *keys))
         return found

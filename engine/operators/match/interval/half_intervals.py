@@ -355,9 +355,12 @@ class Announced(Restorable):
                 part = np.zeros(int(mine.sum()), BEGUN)
                 part["step"], part["time"], part["order"] = step, acting["ref"][mine], order[mine]
                 parts.append(part)
-        asked = np.flatnonzero(np.isin(acting["type"], codes))
-        if self._heard == INT_MAX and len(asked):
-            self._heard, self._since = int(order[asked[0]]), int(acting["ref"][asked[0]])
+        acting_rows = np.flatnonzero(np.isin(acting["type"], codes))
+        if self._heard == INT_MAX and len(acting_rows):
+            self._heard, self._since = (
+                int(order[acting_rows[0]]),
+                int(acting["ref"][acting_rows[0]]),
+            )
         passed = np.concatenate(([self._passed], horizon))
         self._came_late(acting, codes, order, passed[order - first])
         self._missed(released, first, codes, acting, order)
@@ -385,10 +388,10 @@ class Announced(Restorable):
     def _unheard_of(self, codes: list[int], first: int, release: np.ndarray, last: int) -> None:
         """From the row on that a forgotten IBP acts upon, no type of the query is announced."""
         acting = self._unheard[:, 1] < last
-        asked = self._unheard[acting & np.isin(self._unheard[:, 0], codes), 1]
+        releases = self._unheard[acting & np.isin(self._unheard[:, 0], codes), 1]
         self._unheard = self._unheard[~acting]
-        if len(asked):
-            row = first + int(np.searchsorted(release, asked.min(), side="right"))
+        if len(releases):
+            row = first + int(np.searchsorted(release, releases.min(), side="right"))
             self._lost |= {name: min(row, self._lost.get(name, INT_MAX)) for name in self._types}
 
     def _came_late(
@@ -435,8 +438,8 @@ class Announced(Restorable):
             return
         ids = columns.get(r.ID, np.full(released.n, -1))
         incarnation = columns.get(r.INCARNATION, np.zeros(released.n, np.int64))
-        asked = np.stack([columns["source"], incarnation, ids], axis=1)[rows].astype(np.int64)
-        announced = _first_heard(known[:, :3], since, asked) <= first + rows
+        identities = np.stack([columns["source"], incarnation, ids], axis=1)[rows].astype(np.int64)
+        announced = _first_heard(known[:, :3], since, identities) <= first + rows
         self.missing += int((~announced).sum())
         lost = rows[~announced & (columns["ref"][rows] >= self._since)]
         names = dict(zip(codes, self._types, strict=True))
@@ -447,17 +450,15 @@ class Announced(Restorable):
 
     def codes(self) -> np.ndarray:
         """Codes of texts held: of types, sources and ids, if these are texts."""
-        held = [self._waiting[name] for name in ("type", "source", r.ID)]
-        held += [self._known[:, 0], self._known[:, 2], self._unheard[:, 0]]
-        return np.unique(np.concatenate(held))
+        texts = [self._waiting[name] for name in ("type", "source", r.ID)]
+        texts += [self._known[:, 0], self._known[:, 2], self._unheard[:, 0]]
+        return np.unique(np.concatenate(texts))
 
 
-def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Per row of ``asked`` the least ``since`` of an equal row of ``known``; INT_MAX if there is
-    none.
-    """
-    which = np.zeros(len(known) + len(asked), np.int64)
-    for column in np.concatenate((known, asked)).T:
+def _first_heard(known: np.ndarray, since: np.ndarray, identities: np.ndarray) -> np.ndarray:
+    """Per row of ``identities`` the least ``since`` of an equal row of ``known``, or INT_MAX."""
+    which = np.zeros(len(known) + len(identities), np.int64)
+    for column in np.concatenate((known, identities)).T:
         # One number per row, kept small: rows are sorted as numbers, several times as fast.
         values, place = np.unique(column, return_inverse=True)
         _, which = np.unique(which * len(values) + place, return_inverse=True)

@@ -103,8 +103,8 @@ class IseqMatcher(SeqMatcher):
         return counts
 
     def codes(self) -> np.ndarray | None:
-        held = super().codes()
-        return None if held is None else np.concatenate((held, self._announced.codes()))
+        codes = super().codes()
+        return None if codes is None else np.concatenate((codes, self._announced.codes()))
 
 
 # A tree's plan with what its halves ask: each step that takes half an interval gets a negated
@@ -126,8 +126,8 @@ def takes_halves(plan: TreePlan) -> tuple[set[str], set[str]]:
     def everywhere(which: str) -> set[str]:
         aliases = {step.alias for step in plan.steps}
         for branch in plan.branches:
-            own = {step.alias for step in branch.steps}
-            aliases -= own - set(getattr(branch, which))
+            branch_aliases = {step.alias for step in branch.steps}
+            aliases -= branch_aliases - set(getattr(branch, which))
         return aliases
 
     return everywhere("starts"), everywhere("ends")
@@ -317,5 +317,5 @@ class TreeMatcher(SeqMatcher):
         return TreeJudge(self._layout, self._rule, store, self._strings, self._completes)
 
     def codes(self) -> np.ndarray | None:
-        held = super().codes()
-        return None if held is None else np.union1d(held, self._waiting.codes())
+        codes = super().codes()
+        return None if codes is None else np.union1d(codes, self._waiting.codes())

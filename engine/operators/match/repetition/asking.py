@@ -85,7 +85,7 @@ def near(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
 
 
 @inline
-def asked(s: SearchState, which: int, present: int, t_a: int) -> int:
+def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
     """Whether a condition holds of the events in ``rows``; ``present``: bits of their steps."""
     of = s.t.conditions[which]
     if of.needs & ~present:
@@ -106,7 +106,7 @@ def asked(s: SearchState, which: int, present: int, t_a: int) -> int:
 
 
 @kernel
-def taken(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
+def step_holds(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
     """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
     step before it, or -1. Puts it among ``rows``.
     """
@@ -114,7 +114,7 @@ def taken(s: SearchState, step: int, row: int, before: int, present: int, t_a: i
     of, found = s.t.steps[step], CERTAIN
     for c in range(of.take_from, of.take_to):
         if found != IMPOSSIBLE and (before >= 0 or not s.t.conditions[c].again):
-            found = min(found, asked(s, c, present | 1 << step, t_a))
+            found = min(found, condition_holds(s, c, present | 1 << step, t_a))
     return found
 
 
@@ -195,8 +195,8 @@ def hold_of(
     s: SearchState, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
     taken: int, t_a: int,
 ) -> int:  # fmt: skip
-    """Whether the conditions ``first`` to ``to`` hold of a match. ``taken``: the step of its last
-    event, as the events of it before that have been asked; -1: all are asked.
+    """Whether the conditions ``first`` to ``to`` hold for a match. ``taken``: the step of its last
+    event: its earlier events were checked before; -1: all events are checked.
     """
     found, made = CERTAIN, False
     again = taken >= 0 and size > 1 and path[from_ + size - 2].step == taken
@@ -208,7 +208,7 @@ def hold_of(
             collected(s, path, from_, size, present)
             made = True
         if of.each < 0:
-            found = min(found, asked(s, c, present, t_a))
+            found = min(found, condition_holds(s, c, present, t_a))
             continue
         before, start = -1, from_
         if again:
@@ -222,7 +222,7 @@ def hold_of(
                     if before >= 0:
                         copied(s, earlier)
                 if found != IMPOSSIBLE and (before >= 0 or not of.again):
-                    found = min(found, asked(s, c, present, t_a))
+                    found = min(found, condition_holds(s, c, present, t_a))
                 before = path[i].row
     return found
 
@@ -249,7 +249,7 @@ def takes_hold(s: SearchState, from_: int, size: int, t_a: int) -> int:
     found, present, before, last = CERTAIN, 0, -1, -1
     for i in range(from_, from_ + size):
         step, row = s.path[i].step, s.path[i].row
-        found = min(found, taken(s, step, row, before if step == last else -1, present, t_a))
+        found = min(found, step_holds(s, step, row, before if step == last else -1, present, t_a))
         present |= 1 << step
         before, last = row, step
     return found

@@ -184,16 +184,14 @@ class SearchState(NamedTuple):
     ``t``: the query's tables; ``setting``: one SETTING. ``events``: EVENT records. ``raw``, ``ok``:
     (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
     role, the event there, or -1. ``made_raw``, ``made_ok``: (registers, places), ``made_events``:
-    EVENT by place, ``itself``: 0, 1, ...: what programs read that name what is collected.
-    ``runs``: STANDING by event; ``links``: LINK; ``ready``: of ``repetition.runs.go_on``;
-    ``taken``: (events, steps), the last row that a run has taken as a
-    step; ``own``: (stacks, 2 registers of keys), what ``same`` and ``tag`` are of a stack.
-    ``levels``: of LEVEL; ``reading``: of READING, by level; ``trial``: EVENT_OF, events taken and
-    one that could be taken next. ``chosen``: CHOICE by event; ``ended``: the
-    time at which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by
-    stack.
-    ``found``: RUN; ``path``: EVENT_OF; ``doubts``: DOUBT, whose scope n lies before the event n of
-    the match, counted from 0, or behind the last.
+    EVENT by place, ``itself``: 0, 1, ...: the input of programs that read aggregates of steps.
+    ``runs``: STANDING by event; ``links``: LINK; ``ready``: as ``repetition.runs.go_on`` writes it;
+    ``step_rows``: (events, steps), the last row of a run at each step; ``stack_keys``: (stacks, 2 *
+    registers of keys), ``same`` and ``tag`` of a stack. ``levels``: of LEVEL; ``reading``: READING
+    by level; ``trial``: EVENT_OF, events taken and a candidate. ``chosen``: CHOICE by event;
+    ``ended``: the time at which all matches that begin with an event have ended, or FAR; ``marks``:
+    MARK by stack. ``found``: RUN; ``path``: EVENT_OF; ``doubts``: DOUBT, whose scope n lies before
+    the event n of the match, counted from 0, or behind the last one.
     """
 
     t: RepeatTables
@@ -221,8 +219,8 @@ class SearchState(NamedTuple):
     runs: np.ndarray
     links: np.ndarray
     ready: np.ndarray
-    taken: np.ndarray
-    own: np.ndarray
+    step_rows: np.ndarray
+    stack_keys: np.ndarray
     found: np.ndarray
     path: np.ndarray
     doubts: np.ndarray
@@ -278,11 +276,11 @@ class _Compiling:
         self.collections: list[tuple[int, ...]] = []
 
     def layout(self) -> RepeatLayout:
-        own, rows = [], []
+        step_conditions, rows = [], []
         named = [(other, self._named(other)) for other in self.others]
         for number, step in enumerate(self.steps):
             exact, clocked = exact_and_clocked(step)
-            own.append(conjunction(exact))
+            step_conditions.append(conjunction(exact))
             takes = self._add(
                 [(c, {(step.alias, "")}) for c in clocked] if not step.negated else []
             )
@@ -309,17 +307,19 @@ class _Compiling:
             [self._step(*row, beside, untils) for row, beside in zip(rows, besides, strict=True)],
             REPEATED,
         )
-        own += [step.where for step in extra]
+        step_conditions += [step.where for step in extra]
         setting = self._setting(steps, asked_last, len(self.steps) + len(extra))
         return RepeatLayout(
-            self.plan, self._as_of_patterns(tuple(extra), own),
+            self.plan, self._as_of_patterns(tuple(extra), step_conditions),
             RepeatTables(
                 steps, np.array(self.conditions, ASKED_OF), np.array(self.collections, COLLECTION)
             ),
             setting, self.partition, untils,
         )  # fmt: skip
 
-    def _as_of_patterns(self, extra: tuple[Step, ...], own: list[Predicate | None]) -> Layout:
+    def _as_of_patterns(
+        self, extra: tuple[Step, ...], step_conditions: list[Predicate | None]
+    ) -> Layout:
         builder, plan = self.builder, self.plan
         place = {
             _alias(step.alias, role): ROLES * number + at
@@ -332,8 +332,8 @@ class _Compiling:
         bare = replace(plan, steps=steps, others=())
         return Layout(
             builder.tables(), steps, (bare,), [Shape((), frozenset(), (), (), (), ())],
-            [tuple(range(len(steps)))], reads, list(builder.keyed), builder.predicates, own, False,
-            place, register,
+            [tuple(range(len(steps)))], reads, list(builder.keyed), builder.predicates,
+            step_conditions, False, place, register,
         )  # fmt: skip
 
     def _extra_steps(self) -> tuple[list[Step], dict[int, int]]:
@@ -424,10 +424,10 @@ class _Compiling:
         roles = {role for alias, role in named if self.places[alias] == last}
         return last if roles <= {"", EACH, BEFORE, FIRST} else None
 
-    def _add(self, asked: list[tuple[Predicate, set[tuple[str, str]]]]) -> tuple[int, int]:
+    def _add(self, predicates: list[tuple[Predicate, set[tuple[str, str]]]]) -> tuple[int, int]:
         """Appends conditions; gives their range."""
         first = len(self.conditions)
-        for predicate, named in asked:
+        for predicate, named in predicates:
             roles = {role for _, role in named}
             collects = bool(roles & {*COLLECTED})
             number, clocked = self.builder.condition(with_attributes(predicate, self._in_programs))

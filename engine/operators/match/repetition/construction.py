@@ -64,15 +64,15 @@ _NO_ROOM: Final = -FAR - 1
 
 class Region(NamedTuple):
     """Matches of a partition's ``stack`` that begin at places from ``low`` on up to the time
-    ``high``; ``cause``: the event that has come. ``given``: bits of ``SearchState.chosen``: a match
-    that begins with the event is chosen already.
+    ``high``; ``cause``: the new event. ``chosen_bits``: the bits of ``CHOICE.kept`` that mean: a
+    match that begins with the event is chosen already.
     """
 
     stack: int
     cause: int
     low: int
     high: int
-    given: int
+    chosen_bits: int
 
 
 @inline
@@ -109,15 +109,15 @@ def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, a
     while at < stack.start + stack.size and entry[at].time <= high and left > 0:
         at = skipped_to(s, at, place)
         row = entry[at].row
-        wanted = MatchFilter(
+        search = MatchFilter(
             of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref
         )
-        given = now.rule == FIRST_OF_START and (
-            s.chosen[row].kept & of.given or _is_final(s, of, row)
+        is_output = now.rule == FIRST_OF_START and (
+            s.chosen[row].kept & of.chosen_bits or _is_final(s, of, row)
         )
-        if not given and may_begin(s, wanted, at):
+        if not is_output and may_begin(s, search, at):
             now.until = FAR
-            made = walks(s, wanted, at)
+            made = walks(s, search, at)
             if made < 0:
                 return _NO_ROOM
             if made and now.rule == FIRST_OF_START:
@@ -266,11 +266,11 @@ def _may_complete(s: SearchState, stack: int, row: int) -> bool:
 @kernel
 def _from_all(s: SearchState, w: MatchFilter, low: int, high: int) -> bool:
     """``walks`` from all entries from the place ``low`` to the time ``high``."""
-    of, entry, at, own = s.stacks.stack[w.stack], s.stacks.entry, low, -1
+    of, entry, at, last = s.stacks.stack[w.stack], s.stacks.entry, low, -1
     if w.row >= 0:
-        own = first_not_below(entry, of.start, of.size, s.events[w.row].ref + 1) - 1
+        last = first_not_below(entry, of.start, of.size, s.events[w.row].ref + 1) - 1
     while at < of.start + of.size and entry[at].time <= high:
-        at = skipped_to(s, at, own)
+        at = skipped_to(s, at, last)
         if may_begin(s, w, at) and walks(s, w, at) < 0:
             return False
         at += 1
@@ -312,10 +312,10 @@ def _all_matches(s: SearchState, stack: int, row: int, newest: bool, runs: bool)
     low, high = open_from(s, stack, event.ref), event.ref + spread
     if newest:
         high = latest_start(s, stack, of.start + of.size - 1)
-    wanted = MatchFilter(stack, row, row, last, -1, 0, FAR, NEW, event.ref)
+    search = MatchFilter(stack, row, row, last, -1, 0, FAR, NEW, event.ref)
     if runs:
-        return _from_ready(s, wanted)
-    return _from_all(s, wanted, low, high)
+        return _from_ready(s, search)
+    return _from_all(s, search, low, high)
 
 
 @inline

@@ -12,8 +12,8 @@ from __future__ import annotations
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX
 from slackwater.engine.operators.match.repetition.asking import (
-    asked,
     collected,
+    condition_holds,
     copied,
     has_beside,
     key_equal,
@@ -21,7 +21,7 @@ from slackwater.engine.operators.match.repetition.asking import (
     order_of,
     placed,
     role_of,
-    taken,
+    step_holds,
     trial_holds,
 )
 from slackwater.engine.operators.match.repetition.compiled import (
@@ -103,9 +103,9 @@ def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: in
     for q in range(step, now.steps):
         if member >> q & 1 and found != CERTAIN and follows(s, step, count, q):
             here, earlier = role_of(q, CUR), role_of(q, PREV)
-            own, its = s.rows[here], s.rows[earlier]
+            row_here, its = s.rows[here], s.rows[earlier]
             before = s.path[at].row if q == step else -1
-            fits = taken(s, q, row, before, present, t_a)
+            fits = step_holds(s, q, row, before, present, t_a)
             if fits != IMPOSSIBLE and has_beside(s, q):
                 for i in range(so_far):
                     taken_before = s.path[from_ + i]
@@ -116,7 +116,7 @@ def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: in
             if s.events[row].doubted > 1:
                 fits = max(fits, POSSIBLE)
             found = max(found, min(fits, order_of(s, s.path[at].row, 1, row, t_a)))
-            s.rows[here], s.rows[earlier] = own, its
+            s.rows[here], s.rows[earlier] = row_here, its
     return found
 
 
@@ -137,7 +137,7 @@ def breaks_scope(
                 collected(s, s.path, from_, size, present)
                 copied(s, role_of(n, CUR))
             if counts != IMPOSSIBLE:
-                counts = min(counts, asked(s, c, present | 1 << n, t_a))
+                counts = min(counts, condition_holds(s, c, present | 1 << n, t_a))
         found = max(found, POSSIBLE if s.events[row].doubted > 1 else counts)
     return found
 

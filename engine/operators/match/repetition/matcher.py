@@ -166,7 +166,7 @@ class RepeatKernel(KernelHost):
                 SearchState(
                     tables, self._state, store.events, *store.registers, programs, self._ranks,
                     self.stacks, *made, self._chosen, self._ended, self._marks, self._standing,
-                    self._links, ready, self._taken, self._own, *self._runs,
+                    self._links, ready, self._step_rows, self._stack_keys, *self._runs,
                 ),
                 first, stop,
             )  # fmt: skip
@@ -178,12 +178,12 @@ class RepeatKernel(KernelHost):
                 return FoundRuns(found.found[:n], found.path[:path], found.doubts[:doubts])
             if why == STACKS_FULL:
                 left, known = stop - first, int(self.stacks.used["stacks"][0])
-                marks, own = self._marks, self._own
+                marks, keys = self._marks, self._stack_keys
                 # What is not used takes no memory.
                 self._restack(store, left, 4 * left + 64)
                 self._forget()
                 numbers_of(self._marks)[:known] = numbers_of(marks)[:known]
-                self._own[:known] = own[:known]
+                self._stack_keys[:known] = keys[:known]
             else:
                 self._runs = self._with_room()
 
@@ -211,7 +211,7 @@ class RepeatKernel(KernelHost):
     def _forget(self) -> None:
         """Forgets what is known of stacks; the next look computes it again."""
         self._marks = np.zeros(len(self.stacks.stack), MARK)
-        self._own = np.zeros((len(self._marks), 2 * int(self._state["keys"][0])), np.int64)
+        self._stack_keys = np.zeros((len(self._marks), 2 * int(self._state["keys"][0])), np.int64)
 
     def _forget_runs(self, events: int) -> None:
         """And so is what is known of runs; there is room for those of so many events."""
@@ -219,7 +219,7 @@ class RepeatKernel(KernelHost):
         self._marks["seen"] = 0
         self._links = np.empty(_LINKS * events + 1, LINK)
         self._links["row"][0] = 0
-        self._taken = np.empty((events, int(self._state["steps"][0])), np.int64)
+        self._step_rows = np.empty((events, int(self._state["steps"][0])), np.int64)
 
     def reopen(self) -> None:
         """Any match may go on, as its events err by more than was known."""
@@ -283,8 +283,8 @@ class RepeatMatcher(SeqMatcher):
 
     def _judge(self, store: Store) -> RepeatJudge:
         """``store``: the events held, or others, whose matches have numbers of their own."""
-        own = store is self.table
-        matches = self._found if own else MatchTable(by_step=self.plan.shows_steps)
+        is_local = store is self.table
+        matches = self._found if is_local else MatchTable(by_step=self.plan.shows_steps)
         return RepeatJudge(self._layout, self._rule, store, self._strings, self.plan, matches)
 
     def process(self, released: Released) -> Iterator[MatcherOutput]:
@@ -317,8 +317,8 @@ class RepeatMatcher(SeqMatcher):
         """An event that ends a repetition is none of its step's."""
         found = super()._members(released)
         if self.plan.sources:
-            wanted = [released.strings.find(each) for each in self.plan.sources]
-            known = [code for code in wanted if code >= 0]
+            codes = [released.strings.find(each) for each in self.plan.sources]
+            known = [code for code in codes if code >= 0]
             found[~np.isin(released.columns["stream"], known)] = 0
         for step, until in self._repeat.untils.items():
             found[found >> until & 1 == 1] &= ~(1 << step)
@@ -372,9 +372,9 @@ class RepeatMatcher(SeqMatcher):
         """Drops matches, too, that the barrier does not hold."""
         number = super().purge(held_rows)
         if number is None:
-            held = held_rows()
-            if len(self._found) > max(_LEAST, 2 * len(held)):
-                number = self._found.keep(held)
+            rows = held_rows()
+            if len(self._found) > max(_LEAST, 2 * len(rows)):
+                number = self._found.keep(rows)
         return number
 
     def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:

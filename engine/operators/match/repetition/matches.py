@@ -127,9 +127,9 @@ class MatchTable(Restorable):
         within = np.arange(ends[-1]) - np.repeat(ends[:-1], size)
         return self.path[np.repeat(self.start[matches], size) + within], ends
 
-    def keep(self, held: np.ndarray) -> np.ndarray:
-        """Forgets all but ``held``; gives the new number of each, -1 of those that are gone."""
-        kept = np.unique(held)
+    def keep(self, rows: np.ndarray) -> np.ndarray:
+        """Forgets all but ``rows``; gives the new number of each, -1 of those that are gone."""
+        kept = np.unique(rows)
         number = np.full(len(self), -1)
         number[kept] = np.arange(len(kept))
         self.path, ends = self.events(kept)
@@ -269,7 +269,7 @@ class RepeatJudge(Judge):
         """Of matches chosen without an event and with it, one entry each."""
         found = runs.found
         every = np.ones(len(found), np.bool_)
-        own = self._verdicts_of(runs, every, found["sure"], "t_a_now")
+        verdicts = self._verdicts_of(runs, every, found["sure"], "t_a_now")
         key = np.column_stack([found["cause"], number])
         old, new = np.flatnonzero(found["new"] == 0), np.flatnonzero(found["new"] == 1)
         its_new = places_of(key[new], key[old])
@@ -280,8 +280,8 @@ class RepeatJudge(Judge):
         which = np.where(stays, which, places)
         stood = np.arange(len(places)) < len(old)
         order = np.argsort(found["cause"][places], kind="stable")
-        before = Verdicts(stood, own.confirmed[places], own.chance[places])
-        after = Verdicts(stays, own.confirmed[which], own.chance[which])
+        before = Verdicts(stood, verdicts.confirmed[places], verdicts.chance[places])
+        after = Verdicts(stays, verdicts.confirmed[which], verdicts.chance[which])
         return places[order], before.take(order), after.take(order)
 
     def _verdicts_of(
@@ -359,19 +359,19 @@ CELLS_MAX = 1 << 22
 
 
 def shown_runs(
-    given: ReleasedMatches, matches: MatchTable, store: Store, layout: RepeatLayout,
+    released: ReleasedMatches, matches: MatchTable, store: Store, layout: RepeatLayout,
     strings: Strings, site: str,
 ) -> Iterator[RepeatMatches]:  # fmt: skip
     """What a barrier has let go, in pieces of bounded size."""
-    number, start, n = given.rows[:, 0], 0, len(given.at)
+    number, start, n = released.rows[:, 0], 0, len(released.at)
     steps = len(layout.plan.steps)
     width = max(1, steps * int(matches.size[number].max(initial=1)))
     some = max(1, CELLS_MAX // width)
     while start < n:
         part = slice(start, start + some)
         piece = ReleasedMatches(
-            given.rows[part], given.branch[part], given.plus[part], given.at[part],
-            given.known_at[part], given.confirmed[part], given.chance[part],
+            released.rows[part], released.branch[part], released.plus[part], released.at[part],
+            released.known_at[part], released.confirmed[part], released.chance[part],
         )  # fmt: skip
         events, ends = matches.events(piece.rows[:, 0])
         rows, step_of = _columns(events, ends, steps)
@@ -403,7 +403,7 @@ class RepeatMatches(Matches):
     """Results of one query and site.
 
     Args:
-        given: what to show; ``rows`` has a column for each event that a step has at most.
+        released: what to show; ``rows`` has a column for each event that a step has at most.
         step_of: of each column.
         store: where its rows are.
         layout: of the query.
@@ -412,17 +412,17 @@ class RepeatMatches(Matches):
     """
 
     def __init__(
-        self, given: ReleasedMatches, step_of: np.ndarray, store: Store, layout: RepeatLayout,
+        self, released: ReleasedMatches, step_of: np.ndarray, store: Store, layout: RepeatLayout,
         strings: Strings, site: str,
     ) -> None:  # fmt: skip
-        super().__init__(given, store, layout.layout, strings, layout.plan.name, site)
+        super().__init__(released, store, layout.layout, strings, layout.plan.name, site)
         self.place_columns(layout.plan, step_of)
 
     def place_columns(self, plan: RepeatPlan, step_of: np.ndarray) -> None:
         """What the columns of events are of; before that, there is one for each step."""
         self.plan, self.step_of = plan, step_of
-        by_step = self.shown
-        self.shown = [by_step[step] for step in step_of.tolist()]
+        by_step = self.output_attributes
+        self.output_attributes = [by_step[step] for step in step_of.tolist()]
 
     def packed(self) -> dict[str, Any]:
         return super().packed() | {"step_of": self.step_of}
@@ -431,8 +431,8 @@ class RepeatMatches(Matches):
         self, branches: Sequence[SeqPlan] | None = None
     ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
         """By which steps matches have, as one that is missing has no value."""
-        asked = self.plan if branches is None else branches[0]
-        if not asked.computed or not len(self):
+        plan = self.plan if branches is None else branches[0]
+        if not plan.computed or not len(self):
             return
         bits = np.zeros(len(self), np.int64)
         for step in range(len(self.plan.steps)):
@@ -440,14 +440,14 @@ class RepeatMatches(Matches):
             bits |= has.astype(np.int64) << step
         for present in np.unique(bits).tolist():
             mine = np.flatnonzero(bits == present)
-            yield mine, computed_values(asked, self._views(asked, mine, present), len(mine))
+            yield mine, computed_values(plan, self._views(plan, mine, present), len(mine))
 
     def _value(self, expression: Expression) -> Value:
         """Of every match; null where it has not the events."""
-        asked = replace(self.plan, computed=(Computed("", expression),))
+        plan = replace(self.plan, computed=(Computed("", expression),))
         kind, known = "null", np.zeros(len(self), np.bool_)
         data = np.zeros(len(self), np.int64)
-        for mine, values in self.value_columns([asked]):
+        for mine, values in self.value_columns([plan]):
             value = values[""]
             if value.kind == "null":
                 continue
@@ -457,10 +457,10 @@ class RepeatMatches(Matches):
             known[mine] = True if value.valid is None else value.valid
         return NULL if kind == "null" else Value(kind, data, known)
 
-    def _views(self, asked: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
-        """By alias and role, what ``asked`` computes from, of the results ``mine``."""
+    def _views(self, plan: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
+        """By alias and role, what ``plan`` computes from, of the results ``mine``."""
         views: dict[str, View] = {}
-        used = [a for one in asked.computed for a in attributes_in(one.expression)]
+        used = [a for one in plan.computed for a in attributes_in(one.expression)]
         places = {step.alias: number for number, step in enumerate(self.plan.steps)}
         for alias in dict.fromkeys(str(attribute.alias) for attribute in used):
             step, role = step_and_role(alias)
@@ -489,20 +489,20 @@ class RepeatMatches(Matches):
         columns: dict[str, Any] = {}
         kinds: dict[str, str] = {}
         for attribute in named:
-            own = own_attribute(attribute.name)
-            column = attribute.name if own is None else ATTR_PREFIX + own
-            name = attribute.name if own is None else own
-            kind = "int" if own is None else self.attr_types.get(own, "null")
+            attribute_name = own_attribute(attribute.name)
+            column = attribute.name if attribute_name is None else ATTR_PREFIX + attribute_name
+            name = attribute.name if attribute_name is None else attribute_name
+            kind = "int" if attribute_name is None else self.attr_types.get(attribute_name, "null")
             if column not in self.columns or kind not in {"int", "float", "bool"}:
                 continue
             values, there = self.columns[column][its], its >= 0
-            if own is not None:
-                there = there & self.columns[VALID_PREFIX + own][its]
+            if attribute_name is not None:
+                there = there & self.columns[VALID_PREFIX + attribute_name][its]
             made, valid = _made(
                 values.astype(np.float64 if kind == "float" else np.int64), there, role
             )
             kinds[name] = "float" if role == "avg" or kind == "float" else "int"
-            columns[ATTR_PREFIX + name if own is not None else name] = made
+            columns[ATTR_PREFIX + name if attribute_name is not None else name] = made
             columns[VALID_PREFIX + name] = valid
         return View.of(columns, kinds, self.strings)
 

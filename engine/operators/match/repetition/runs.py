@@ -23,7 +23,7 @@ from slackwater.engine.operators.match.repetition.asking import (
     key_equal,
     placed,
     role_of,
-    taken,
+    step_holds,
     trial_holds,
 )
 from slackwater.engine.operators.match.repetition.compiled import (
@@ -71,7 +71,10 @@ def is_alike(s: SearchState, stack: int, row: int) -> bool:
     mark, of, keys = s.marks[stack], s.stacks.stack[stack], s.setting[0].keys
     if mark.alike == _ALIKE:
         for k in range(keys):
-            if s.own[stack, 2 * k] != s.same[k, row] or s.own[stack, 2 * k + 1] != s.tag[k, row]:
+            if (
+                s.stack_keys[stack, 2 * k] != s.same[k, row]
+                or s.stack_keys[stack, 2 * k + 1] != s.tag[k, row]
+            ):
                 mark.alike = _MIXED
     elif not mark.alike:
         mark.alike = _ALIKE
@@ -79,7 +82,10 @@ def is_alike(s: SearchState, stack: int, row: int) -> bool:
             if not key_equal(s, s.stacks.entry[at].row, row):
                 mark.alike = _MIXED
         for k in range(keys):
-            s.own[stack, 2 * k], s.own[stack, 2 * k + 1] = s.same[k, row], s.tag[k, row]
+            s.stack_keys[stack, 2 * k], s.stack_keys[stack, 2 * k + 1] = (
+                s.same[k, row],
+                s.tag[k, row],
+            )
     return bool(mark.alike == _ALIKE)
 
 
@@ -151,8 +157,8 @@ def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
         if s.t.steps[q].take_from < s.t.steps[q].take_to:
             for p in range(its.step + 1):
                 if its.present >> p & 1:
-                    s.rows[role_of(p, CUR)] = s.taken[run, p]
-        fits = taken(s, q, row, its.last if again else -1, its.present, now.widest_t_a)
+                    s.rows[role_of(p, CUR)] = s.step_rows[run, p]
+        fits = step_holds(s, q, row, its.last if again else -1, its.present, now.widest_t_a)
         if fits != IMPOSSIBLE and has_beside(s, q):
             fits = min(fits, _beside(s, run, row, q))
         if fits == POSSIBLE:
@@ -176,7 +182,7 @@ def _take(s: SearchState, run: int, row: int, step: int) -> None:
     its.count = its.count + 1 if its.present and step == its.step else 1
     its.step, its.last, its.end, its.closed = step, row, event.ref_end, 0
     its.present |= 1 << step
-    s.taken[run, step] = row
+    s.step_rows[run, step] = row
     later = s.t.steps[step].later
     if its.count == s.t.steps[step].most:
         later &= ~(1 << step)
@@ -380,13 +386,13 @@ def latest_start(s: SearchState, stack: int, place: int) -> int:
 
 
 @inline
-def skipped_to(s: SearchState, at: int, own: int) -> int:
-    """The first place from ``at`` on at which a match may begin with the entry at ``own``: with
+def skipped_to(s: SearchState, at: int, newest: int) -> int:
+    """The first place from ``at`` on at which a match may begin with the entry at ``newest``: with
     exact clocks no other one of its time does.
     """
     entry = s.stacks.entry
-    if at < own and entry[at].time == entry[own].time and not spread_of(s.setting[0]):
-        return own
+    if at < newest and entry[at].time == entry[newest].time and not spread_of(s.setting[0]):
+        return newest
     return at
 
 
@@ -398,8 +404,8 @@ def may_begin(s: SearchState, w: MatchFilter, place: int) -> bool:
         return may_end(s, row, w.last)
     if not s.events[row].member & now.firsts or s.ended[row] + spread_of(now) < w.reach:
         return False
-    held = s.events[row].expires >= s.events[w.cause].horizon
-    return bool(row != w.left_out and held and key_equal(s, row, w.cause))
+    lasts = s.events[row].expires >= s.events[w.cause].horizon
+    return bool(row != w.left_out and lasts and key_equal(s, row, w.cause))
 
 
 @kernel

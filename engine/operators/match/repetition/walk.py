@@ -22,7 +22,7 @@ from slackwater.engine.operators.match.repetition.asking import (
     near,
     order_of,
     placed,
-    taken,
+    step_holds,
     takes_hold,
     trial_holds,
 )
@@ -128,7 +128,7 @@ def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int,
         ended = q == level.step and s.events[row].ref > level.ended
         if ended and now.contiguity != NEXT:
             continue
-        fits = taken(s, q, row, before if q == level.step else -1, present, t_a)
+        fits = step_holds(s, q, row, before if q == level.step else -1, present, t_a)
         if fits != IMPOSSIBLE and has_beside(s, q):
             fits = min(fits, _beside(s, depth, row, q, t_a))
         if fits == CERTAIN:
@@ -259,7 +259,7 @@ def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
 
 @kernel
 def _is_outdone(
-    s: SearchState, w: MatchFilter, from_: int, size: int, completing: int, own: int
+    s: SearchState, w: MatchFilter, from_: int, size: int, completing: int, certainty: int
 ) -> int:
     """Whether the same events are a match in another way that is given instead of the one walked: a
     surer one, or one as sure whose steps come first. -1: no room.
@@ -285,7 +285,7 @@ def _is_outdone(
         same = True
         for d in range(size):
             same = same and s.reading[d].step == s.levels[d].step
-        if same and own == CERTAIN:
+        if same and certainty == CERTAIN:
             break
         if same:
             own_has_come = True
@@ -293,7 +293,7 @@ def _is_outdone(
         other = _read_as(s, w, from_, size, completing)
         if other < 0:
             found = -1
-        elif other > own or (other == own and not own_has_come):
+        elif other > certainty or (other == certainty and not own_has_come):
             found = 1
     for d in range(size):
         s.path[from_ + d].step = s.levels[d].step
@@ -374,8 +374,8 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
     if now.again and alive_until(s, from_, size, True) < e[w.cause].horizon:
         sure_before = sure = POSSIBLE  # what may lie in it has expired
     if now.readings:
-        own = sure if now.doubts_n == first_doubt else min(sure, POSSIBLE)
-        outdone = _is_outdone(s, w, from_, size, completing, own)
+        certainty = sure if now.doubts_n == first_doubt else min(sure, POSSIBLE)
+        outdone = _is_outdone(s, w, from_, size, completing, certainty)
         if outdone:
             now.doubts_n = first_doubt
             return -1 if outdone < 0 else 0
@@ -404,15 +404,15 @@ def _may_end(s: SearchState, w: MatchFilter, depth: int, has: bool) -> bool:
 
 
 @inline
-def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, asked: bool) -> bool:
+def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, bounded: bool) -> bool:
     """Whether no event from ``time`` on is looked at behind the one at ``depth``; ``until``: where
-    ``asked``, as it would be none of the matches wanted.
+    ``bounded``, as it would be none of the matches wanted.
     """
     level, now = s.levels[depth], s.setting[0]
     if time > level.stop or time > within:
         now.reach = max(now.reach, min(level.stop, within) - spread_of(now))
         return True
-    if asked and time > until:
+    if bounded and time > until:
         now.is_open = 1
         return True
     return False
@@ -429,7 +429,7 @@ def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> in
     now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
     row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s.setting[0]), 0
     t_a = now.widest_t_a
-    if taken(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
+    if step_holds(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
         return 0
     _pushed(s, 0, row, step, 1, place)
     within = INT_MAX if now.within < 0 else e[row].ref + now.within + spread
@@ -453,8 +453,8 @@ def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> in
             if _beyond(s, depth, time, within, until, w.last >= 0 or has_from > depth):
                 break
             now.looked += 1
-            held = e[candidate].expires >= e[w.cause].horizon
-            if candidate != w.left_out and held and key_equal(s, candidate, w.cause):
+            lasts = e[candidate].expires >= e[w.cause].horizon
+            if candidate != w.left_out and lasts and key_equal(s, candidate, w.cause):
                 next_step = _next_option(s, w, depth, candidate, t_a, has_from <= depth)
                 if next_step < 0:
                     _passed(s, depth, candidate, t_a)

@@ -75,8 +75,8 @@ def _limit(s: Search, bound: np.record, scope: np.record) -> int:
     now, e, side = s.state[0], s.events, bound.side
     if bound.by_event:
         # Beyond the scope's own event: what lies so far from it lies in the scope if it may.
-        own = e[s.partial[scope.step]].ref
-        return int(own - 3 * spread_of(now) if side == LOW else own + 3 * spread_of(now))
+        ref = e[s.partial[scope.step]].ref
+        return int(ref - 3 * spread_of(now) if side == LOW else ref + 3 * spread_of(now))
     limit = 0
     for r in range(scope.relations_from, scope.relations_to):
         relation = s.t.relations[r]
@@ -106,10 +106,10 @@ def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
         at, step = first_not_below(entry, start, size, limit + 1) - 1, -1
     while start <= at < start + size:
         found = entry[at].row
-        held = s.events[found].expires >= s.events[row].horizon
-        held = held and not s.events[found].doubted
-        held = held and not among(s.t.members, s.partial, first, last, found)
-        if held and keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, found):
+        fits = s.events[found].expires >= s.events[row].horizon
+        fits = fits and not s.events[found].doubted
+        fits = fits and not among(s.t.members, s.partial, first, last, found)
+        if fits and keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, found):
             return int(found)
         at += step
     return -1
@@ -503,11 +503,11 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
             if (event.member >> s.t.join_orders[j].step) & 1 and not _walk(s, j, row):
                 now.found_n, now.doubts_n, used.looked = written, doubts, looked
                 return row, FOUND_FULL
-        wanted = event.member
+        steps = event.member
         if now.drops:
-            wanted &= ~drop(s, row)
+            steps &= ~drop(s, row)
         for i in range(now.indexes_n):
-            if (wanted >> s.t.indexes[i].step) & 1:
+            if (steps >> s.t.indexes[i].step) & 1:
                 time = event.ref_end if s.t.indexes[i].by_end else event.ref
                 insert(s.stacks, i, _own_key(s.t, s.same, i, row), time, row)
         now.unpurged += 1

@@ -118,12 +118,12 @@ class Errors(NamedTuple):
     """How wrong the clocks of the events may be, or are.
 
     ``events``: EVENT records, of the pairwise rule. ``t_a``: of R19's, else -1.
-    ``given``: float64 by step: the errors themselves; ``NOT_GIVEN``: all that are possible.
+    ``shift_ns``: float64 by step: the errors themselves; ``NOT_GIVEN``: all that are possible.
     """
 
     events: np.ndarray
     t_a: int
-    given: np.ndarray
+    shift_ns: np.ndarray
 
 
 NOT_GIVEN: Final = np.empty(0, np.float64)
@@ -173,8 +173,8 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
     total, stop = 0.0, at + 1 + 3 * table[at]
     for i in range(at + 1, stop, 3):
         step, factor = table[i], real_of(table[i + 1])
-        if len(errors.given):
-            total += factor * errors.given[step]
+        if len(errors.shift_ns):
+            total += factor * errors.shift_ns[step]
             continue
         total += real_of(table[i + 2]) * length_error(errors.events[rows[step]])
         if errors.t_a >= 0:
@@ -201,8 +201,8 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
 def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bool:
     """Whether the events of a table are exact."""
     for i in range(at + 1, at + 1 + 3 * table[at], 3):
-        if len(errors.given):
-            if errors.given[table[i]] != 0.0:
+        if len(errors.shift_ns):
+            if errors.shift_ns[table[i]] != 0.0:
                 return False
         elif errors.t_a > 0 or (errors.t_a < 0 and widest_of(errors.events[rows[table[i]]]) > 0):
             return False
@@ -238,9 +238,9 @@ def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, cer
     """
     size, slide, left, right = table[at], table[at + 1], table[at + 2], table[at + 3]
     one, two = errors.events[rows[left]], errors.events[rows[right]]
-    if len(errors.given):
-        low, high = partners(one.ref, errors.given[left], size, slide)
-        return bool(low <= float(two.ref - one.ref) + errors.given[right] < high)
+    if len(errors.shift_ns):
+        low, high = partners(one.ref, errors.shift_ns[left], size, slide)
+        return bool(low <= float(two.ref - one.ref) + errors.shift_ns[right] < high)
     if errors.t_a < 0 and _one_clock(errors.events, rows[left], rows[right]):
         return _one_window_of_a_clock(one, two, size, slide, certain)
     # In halves of ns, as R19's rule has every event err by T_a/2.
@@ -277,8 +277,8 @@ def in_workdays(
     begin, mine = one.ref, one.unc
     if errors.t_a >= 0:
         mine = its = (errors.t_a + 1) // 2
-    if len(errors.given):
-        mine, its = -np.int64(errors.given[first]), np.int64(errors.given[last])
+    if len(errors.shift_ns):
+        mine, its = -np.int64(errors.shift_ns[first]), np.int64(errors.shift_ns[last])
     elif not certain:
         mine, its = -mine, -its
     starts, stops = programs.day_starts, programs.day_ends
@@ -507,10 +507,10 @@ def _operand(value: int, step: int, rows: np.ndarray, raw: np.ndarray, work: np.
 
 
 @inline
-def _in_table(wanted: int, table: np.ndarray, place: int) -> bool:
+def _in_table(value: int, table: np.ndarray, place: int) -> bool:
     listed = table[place + 1 : place + 1 + table[place]]
-    at = np.searchsorted(listed, wanted)
-    return bool(at < len(listed) and listed[at] == wanted)
+    at = np.searchsorted(listed, value)
+    return bool(at < len(listed) and listed[at] == value)
 
 
 @inline
@@ -580,7 +580,7 @@ def _clocked(
     errors: Errors,
 ) -> bool:  # fmt: skip
     """An instruction on values that clock errors move."""
-    work, shifts = programs.work, len(errors.given) > 0
+    work, shifts = programs.work, len(errors.shift_ns) > 0
     if operation == SPREAD:
         work[detail] = bits_of(spread(programs.table, first, rows, errors))
         return True

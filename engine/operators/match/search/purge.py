@@ -147,24 +147,24 @@ def _of_use(s: Search, number: int, row: int, latest: int) -> bool:
     at the place of a join order.
     """
     now, join_order, e = s.state[0], s.t.join_orders[number], s.events
-    horizon, own = e[latest].horizon, -1
+    horizon, floor = e[latest].horizon, -1
     for f in range(join_order.floors_from, join_order.floors_to):
         if s.t.floors[f].index < 0:
-            own = f
-    if own < 0:
+            floor = f
+    if floor < 0:
         return True
-    mine = e[row].ref_end if s.t.floors[own].by_end else e[row].ref
-    if horizon < mine + 1 - s.t.floors[own].strict:
+    mine = e[row].ref_end if s.t.floors[floor].by_end else e[row].ref
+    if horizon < mine + 1 - s.t.floors[floor].strict:
         return True
     for step in range(len(s.partial)):
         s.partial[step] = -1
     s.partial[join_order.step] = row
     low = max(e[row].ref_end, horizon) - now.within if now.within >= 0 else -FAR
-    for f in range(join_order.floors_from, own):
+    for f in range(join_order.floors_from, floor):
         low = _least(s, f, low + s.t.floors[f].strict, latest)
         if low == FAR:
             return False
-    return bool(mine >= low + s.t.floors[own].strict)
+    return bool(mine >= low + s.t.floors[floor].strict)
 
 
 @inline
@@ -302,9 +302,9 @@ def _something_may_come(s: Search, number: int, row: int) -> bool:
     for m in range(branch.members_from, branch.members_to):
         if s.covered[s.t.members[m].step] <= near:
             return True
-    own, in_front = s.t.scopes[join_order.scope], False
-    for r in range(own.relations_from, own.relations_to):
-        in_front |= s.t.relations[r].right == own.step and not s.t.relations[r].strict
+    negated, in_front = s.t.scopes[join_order.scope], False
+    for r in range(negated.relations_from, negated.relations_to):
+        in_front |= s.t.relations[r].right == negated.step and not s.t.relations[r].strict
     if within_ns >= 0 and in_front:  # the scope lies before the whole match
         # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
         near += min(within_ns, INT_MAX - max(near, 0))

@@ -203,10 +203,10 @@ def rebuilt_stacks(old: Stacks, number: np.ndarray, stacks: int, pool: int) -> S
         pool: room for as many new entries.
     """
     known = int(old.used["stacks"][0])
-    held = int(old.stack["size"][:known].sum())
+    entries = int(old.stack["size"][:known].sum())
     # Pages that nothing was written to take no memory, and each time all of this is gone through.
-    spare = 3 * held if _MANY <= held < _HUGE else held // 2
-    room = held + spare + known + pool
+    spare = 3 * entries if _MANY <= entries < _HUGE else entries // 2
+    room = entries + spare + known + pool
     new = empty_stacks(known + stacks, room)
     _fill(old, number, new)
     for counter in ("moved", "looked"):
@@ -435,10 +435,10 @@ def keys_equal(
 ) -> bool:  # fmt: skip
     """Whether ``mine`` equals the events found in all of a range of keys; nulls equal nothing."""
     for k in range(from_, to):
-        other, own, its = partial[keys[k].other], keys[k].register, keys[k].other_register
-        if tag[own, mine] == 0 or tag[own, mine] != tag[its, other]:
+        other, register, its = partial[keys[k].other], keys[k].register, keys[k].other_register
+        if tag[register, mine] == 0 or tag[register, mine] != tag[its, other]:
             return False
-        if same[own, mine] != same[its, other]:
+        if same[register, mine] != same[its, other]:
             return False
     return True
 
@@ -475,17 +475,17 @@ def matched(s: Search, branch: int, t_a: int) -> int:
     """Whether the positive events are a match, as far as clocks can say: impossible, possible or
     certain. The probes have found them so, and without errors that is certain.
     """
-    now, asked, found = s.state[0], s.t.branches[branch], CERTAIN
+    now, of, found = s.state[0], s.t.branches[branch], CERTAIN
     if spread_of(now):
-        for p in range(asked.pairs_from, asked.pairs_to):
+        for p in range(of.pairs_from, of.pairs_to):
             pair = s.t.pairs[p]
             mine, other = s.partial[pair.step], s.partial[pair.other]
             found = min(found, related(s.t.relations, pair, now, s.events, mine, other, t_a))
         if now.spans:
-            for m in range(asked.members_from, asked.members_to):
+            for m in range(of.members_from, of.members_to):
                 event = s.events[s.partial[s.t.members[m].step]]
                 found = min(found, lasts_within(event, now.longest))
-    from_, to = asked.conditions_from, asked.conditions_to
+    from_, to = of.conditions_from, of.conditions_to
     if found != IMPOSSIBLE and from_ < to:
         found = min(found, conditions_met(s, from_, to, t_a))
     return found

@@ -160,20 +160,20 @@ class ChunksApart:
 
     def __init__(self, kept: ChunkStore) -> None:
         self._kept = kept
-        self._own: dict[int, bytes] = {}
+        self._local: dict[int, bytes] = {}
 
     def put(self, number: int, content: bytes) -> None:
-        self._own[number] = content
+        self._local[number] = content
 
     def get(self, number: int) -> bytes:
-        own = self._own.get(number)
-        return self._kept.get(number) if own is None else own
+        content = self._local.get(number)
+        return self._kept.get(number) if content is None else content
 
     def delete(self, number: int) -> None:
-        self._own.pop(number, None)
+        self._local.pop(number, None)
 
     def close(self) -> None:
-        self._own.clear()
+        self._local.clear()
 
     def snapshot(self) -> None:
         """Nothing of it is kept."""
@@ -254,15 +254,15 @@ class Cold(Restorable):
         parts: how many parts there are.
     """
 
-    state_fields = ("_held", "_spilled", "_loads", "_pieces", "_store")
+    state_fields = ("_pieces", "_spilled", "_loads", "_next_piece", "_store")
 
     def __init__(self, store: ChunkStore, chunk_ns: int, parts: int) -> None:
         self._store = store
         self._chunk_ns = chunk_ns
         self._parts = parts
-        self._held: dict[int, list[tuple[int, int]]] = {}
+        self._pieces: dict[int, list[tuple[int, int]]] = {}
         """By parts * chunk + part: its pieces, and when the last event of each expires."""
-        self._pieces = 0
+        self._next_piece = 0
         self._spilled = 0
         self._loads = 0
 
@@ -270,7 +270,7 @@ class Cold(Restorable):
         """``spilled`` events, late ones apart; ``chunks`` there are; ``chunk_loads`` so far, where
         a part of a chunk counts as one.
         """
-        chunks = len({place // self._parts for place in self._held})
+        chunks = len({place // self._parts for place in self._pieces})
         return {"spilled": self._spilled, "chunks": chunks, "chunk_loads": self._loads}
 
     def numbers(self, ref: np.ndarray) -> np.ndarray:
@@ -279,7 +279,7 @@ class Cold(Restorable):
 
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
         """The first and the last time of each part of a chunk."""
-        firsts = np.array(list(self._held), np.int64) // self._parts * self._chunk_ns
+        firsts = np.array(list(self._pieces), np.int64) // self._parts * self._chunk_ns
         return firsts, firsts + self._chunk_ns - 1
 
     def spill(self, columns: Columns) -> None:
@@ -290,49 +290,49 @@ class Cold(Restorable):
         self._spilled += len(places)
         for place, mine in places_by(places).items():
             more = {name: column[mine] for name, column in columns.items()}
-            pieces = self._held.setdefault(place, [])
+            pieces = self._pieces.setdefault(place, [])
             if len(pieces) >= _PIECES:
                 more = joined([self._load(place), more])
                 self._delete(place)
-            self._store.put(self._pieces, packed(more))
-            pieces.append((self._pieces, int(more[EXPIRES].max())))
-            self._pieces += 1
+            self._store.put(self._next_piece, packed(more))
+            pieces.append((self._next_piece, int(more[EXPIRES].max())))
+            self._next_piece += 1
 
-    def between(self, low: int, high: int, part: int, wanted: KeyFilter) -> Columns:
-        """The events of a part with a ref from ``low`` to ``high`` and a key that is ``wanted``; no
+    def between(self, low: int, high: int, part: int, keys: KeyFilter) -> Columns:
+        """The events of a part with a ref from ``low`` to ``high`` and a key that is ``keys``; no
         column if there are none.
         """
         first, last = low // self._chunk_ns, high // self._chunk_ns
         found = []
-        for place in sorted(self._held):
+        for place in sorted(self._pieces):
             number, of = divmod(place, self._parts)
             if of == part and first <= number <= last:
                 columns = self._load(place)
                 ref = columns["ref"]
-                mine = (ref >= low) & (ref <= high) & wanted.among(columns, len(ref))
+                mine = (ref >= low) & (ref <= high) & keys.among(columns, len(ref))
                 some = np.flatnonzero(mine)
                 found.append({name: column[some] for name, column in columns.items()})
         return joined(found)
 
     def _load(self, place: int) -> Columns:
         self._loads += 1
-        return joined([unpacked(self._store.get(piece)) for piece, _ in self._held[place]])
+        return joined([unpacked(self._store.get(piece)) for piece, _ in self._pieces[place]])
 
     def _delete(self, place: int) -> None:
-        for piece, _ in self._held[place]:
+        for piece, _ in self._pieces[place]:
             self._store.delete(piece)
-        self._held[place].clear()
+        self._pieces[place].clear()
 
     def purge(self, horizon: int) -> None:
         """Delete what has expired against ``horizon``, a part of a chunk at a time."""
-        for place, pieces in list(self._held.items()):
+        for place, pieces in list(self._pieces.items()):
             if max(expires for _, expires in pieces) < horizon:
                 self._delete(place)
-                del self._held[place]
+                del self._pieces[place]
 
     def close(self) -> None:
         """End of the input."""
-        for place in self._held:
+        for place in self._pieces:
             self._delete(place)
-        self._held.clear()
+        self._pieces.clear()
         self._store.close()

@@ -486,14 +486,14 @@ class Spilling(SeqMatcher):
         """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
         late ones, if there are any.
         """
-        held, n = self.table.columns, self.table.n
-        wanted = KeyFilter(late.get(KEY))
-        mine = (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
-        mine = self._is_hot(self.table) & (mine | self._lasts(held, n))
+        stored, n = self.table.columns, self.table.n
+        keys = KeyFilter(late.get(KEY))
+        mine = (stored["ref"][:n] >= low) & (stored["ref"][:n] <= high)
+        mine = self._is_hot(self.table) & (mine | self._lasts(stored, n))
         if n and self._bounds.parts > 1:
-            mine &= held[KEY][:n] % self._bounds.parts == part
-        hot = self.table.taken(np.flatnonzero(mine & wanted.among(held, n)))
-        columns = joined([self._cold.between(low, high, part, wanted), hot, late])
+            mine &= stored[KEY][:n] % self._bounds.parts == part
+        hot = self.table.taken(np.flatnonzero(mine & keys.among(stored, n)))
+        columns = joined([self._cold.between(low, high, part, keys), hot, late])
         order = np.argsort(columns[ORDER])
         room = Store(self._layout.reads, self._layout.keyed)
         columns = {name: column[order] for name, column in columns.items()}
@@ -529,13 +529,13 @@ class Spilling(SeqMatcher):
         room, used = judge.store, judge.used(changes)
         orders = room.columns[ORDER][used]
         n = self.table.n
-        own = np.where(self.table.columns[MEMBER][:n] != 0, self.table.columns[ORDER][:n], -1)
-        missing = ~np.isin(orders, own)
+        known = np.where(self.table.columns[MEMBER][:n] != 0, self.table.columns[ORDER][:n], -1)
+        missing = ~np.isin(orders, known)
         self.table.add(room.taken(used[missing]), self._types, self._strings)
-        own = np.concatenate([own, orders[missing]])
-        by_order = np.argsort(own)
+        known = np.concatenate([known, orders[missing]])
+        by_order = np.argsort(known)
         number = np.full(room.n, -1)
-        number[used] = by_order[np.searchsorted(own, orders, sorter=by_order)]
+        number[used] = by_order[np.searchsorted(known, orders, sorter=by_order)]
         judge.move(changes, number, self._judge(self.table))
 
     # ---- what goes, and what goes where ---------------------------------------------------------

@@ -188,7 +188,9 @@ def _chances(
     local, in_force = _places(layout, branch), t_a if rule.by_delay else None
     return chances_of_order(
         _own_relations(layout, branch, local), clocks, in_force, doubts, _scopes(layout, local),
-        _asked(layout, branch, rows, half_widths(clocks, in_force), doubts, conditions),
+        _sampled_conditions(
+            layout, branch, rows, half_widths(clocks, in_force), doubts, conditions
+        ),
     )  # fmt: skip
 
 
@@ -212,7 +214,7 @@ def half_widths(clocks: EventTimes, t_a: np.ndarray | None) -> np.ndarray:
 
 def chances_of_order(
     relations: np.ndarray, clocks: EventTimes, t_a: np.ndarray | None, doubts: Doubts,
-    scopes: Scopes, asked: SampledConditions | None = None,
+    scopes: Scopes, conditions: SampledConditions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Per match, the probability that its events are so related, and that none lies in a scope.
 
@@ -222,11 +224,11 @@ def chances_of_order(
         t_a: as of ``half_widths``.
         doubts: about these matches.
         scopes: of the doubts.
-        asked: conditions on times.
+        conditions: conditions on times.
     """
     half, long = half_widths(clocks, t_a), clocks.ref_end - clocks.ref
     leader = leaders_of(clocks, by_max_delay=t_a is not None)
-    if half.shape[1] == 2 and not len(doubts.match) and asked is None:
+    if half.shape[1] == 2 and not len(doubts.match) and conditions is None:
         # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
@@ -236,7 +238,7 @@ def chances_of_order(
         chance = pair_probability(diff, first, second, longest, least)
         return np.where(shared & (apart == 0.0), 1.0, chance)  # in this order for certain
     doubtful = _doubtful(clocks, leader, t_a, doubts, scopes)
-    return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
+    return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, conditions)
 
 
 def _bounds_of_pair(
@@ -258,7 +260,7 @@ def _bounds_of_pair(
     )
 
 
-def _asked(
+def _sampled_conditions(
     layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, doubts: Doubts,
     conditions: Conditions | None,
 ) -> SampledConditions | None:  # fmt: skip
@@ -276,20 +278,20 @@ def _asked(
     )  # fmt: skip
 
 
-def no_surer_than(events: np.ndarray, given: ReleasedMatches) -> ReleasedMatches:
+def no_surer_than(events: np.ndarray, matches: ReleasedMatches) -> ReleasedMatches:
     """A match is no surer than its events, where these are results of another statement, and as
     probable as itself and all of them, taken as independent.
 
     Args:
         events: (matches, steps): that each happened (``engine.core.timeline``).
-        given: the matches, by what clocks say.
+        matches: the matches, by what clocks say.
     """
     if (events == 1).all():
-        return given
-    sure = given.confirmed & (events == 1).all(axis=1)
-    unknown = (given.chance == UNKNOWN) | (events == UNKNOWN).any(axis=1)
-    chance = np.where(unknown, UNKNOWN, given.chance * events.prod(axis=1))
-    return structs.replace(given, confirmed=sure, chance=chance)
+        return matches
+    sure = matches.confirmed & (events == 1).all(axis=1)
+    unknown = (matches.chance == UNKNOWN) | (events == UNKNOWN).any(axis=1)
+    chance = np.where(unknown, UNKNOWN, matches.chance * events.prod(axis=1))
+    return structs.replace(matches, confirmed=sure, chance=chance)
 
 
 def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:

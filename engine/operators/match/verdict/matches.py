@@ -271,9 +271,9 @@ class Judge(Struct):
         """What the branch asks that clock errors change; None: nothing."""
         tables, layout, store = self.layout.tables, self.layout, self.store
         of = tables.branches[branch]
-        asked = [of, *tables.scopes[of["scopes_from"] : of["scopes_to"]]]
+        parts = [of, *tables.scopes[of["scopes_from"] : of["scopes_to"]]]
         clocked = tables.conditions["clocked"]
-        if not any(clocked[one["conditions_from"] : one["conditions_to"]].any() for one in asked):
+        if not any(clocked[one["conditions_from"] : one["conditions_to"]].any() for one in parts):
             return None
         programs = compile_programs(
             layout.predicates, layout.place, layout.register, store.kinds, self.strings
@@ -300,10 +300,10 @@ class Judge(Struct):
             def until(end: np.void, mine: np.ndarray = mine) -> np.ndarray:
                 row = rows[mine, end["right"]]
                 unc = UNC_END if end["right_end"] else "unc"
-                own = 0 if self.rule.by_delay else columns[unc][row]
+                unc_ns = 0 if self.rule.by_delay else columns[unc][row]
                 beyond = end["bound"] + 1 - end["strict"]
                 time = columns[REF_END if end["right_end"] else "ref"][row]
-                return np.asarray(time + own + beyond)
+                return np.asarray(time + unc_ns + beyond)
 
             of = tables.branches[branch]
             for scope in range(of["scopes_from"], of["scopes_to"]):
@@ -343,10 +343,10 @@ class Judge(Struct):
         events there are. Takes no longer where the store holds many that came before all of these.
         """
         n = self.store.n
-        held = rows[rows >= 0]
-        first = int(held.min())
+        present = rows[rows >= 0]
+        first = int(present.min())
         used = np.zeros(n - first, np.bool_)
-        used[held - first] = True
+        used[present - first] = True
         events = np.flatnonzero(used) + first
         rank = np.empty(n + 1, np.int64)
         rank[-1] = -1

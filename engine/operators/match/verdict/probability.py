@@ -160,7 +160,7 @@ def _error_below(x: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray) -
 def sampled_probability(
     ref_ns: np.ndarray, unc_ns: np.ndarray, clock: np.ndarray, relations: np.ndarray,
     long_ns: np.ndarray, doubtful: Doubtful | None = None,
-    asked: SampledConditions | None = None,
+    conditions: SampledConditions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Share of sampled errors under which the events satisfy ``relations`` and what is asked
     besides, and no doubtful one counts.
@@ -172,23 +172,23 @@ def sampled_probability(
         relations: ``engine.operators.match.compiled.records.RELATION``; steps count the match's.
         long_ns: (matches, steps): from an event's start to its end.
         doubtful: events of negated steps.
-        asked: conditions on times.
+        conditions: conditions on times.
     """
     steps = ref_ns.shape[1]
     since_first = (ref_ns - ref_ns[:, :1]).astype(np.float64)
     if doubtful is None:
         doubtful = no_doubts(len(ref_ns), steps)
-    if asked is None:
-        asked = nothing_asked(len(ref_ns))
+    if conditions is None:
+        conditions = nothing_asked(len(ref_ns))
     errors = errors_of(steps)
     more = int(doubtful.clock.max(initial=-1)) + 1 - steps
     if more > 0:
         errors = np.hstack([errors, _more_errors(more)])
     # Arrays of one kind, so that the kernel is compiled once.
-    by_match = (since_first, unc_ns, clock, long_ns.astype(np.float64), asked.widest)
+    by_match = (since_first, unc_ns, clock, long_ns.astype(np.float64), conditions.widest)
     since_first, unc_ns, clock, long, widest = map(np.ascontiguousarray, by_match)
-    asked = asked._replace(widest=widest)
-    return _share(since_first, unc_ns, clock, relations, long, errors, doubtful, asked)
+    conditions = conditions._replace(widest=widest)
+    return _share(since_first, unc_ns, clock, relations, long, errors, doubtful, conditions)
 
 
 def errors_of(dimensions: int) -> np.ndarray:
@@ -239,7 +239,7 @@ def shared_by_doubts(
 @njit
 def _share(
     time: np.ndarray, unc: np.ndarray, clock: np.ndarray, relations: np.ndarray,
-    long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, asked: SampledConditions,
+    long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, conditions: SampledConditions,
 ) -> np.ndarray:  # fmt: skip
     """Pairs that share a clock and err alike are exact, and tested before: they are left out."""
     matches, steps = time.shape
@@ -258,14 +258,16 @@ def _share(
                     apart = true_time[x] - true_time[y]
                     apart += of.left_end * long[m, x] - of.right_end * long[m, y]
                     fine = fine and (apart < of.bound or (apart == of.bound and not of.strict))
-            if fine and (asked.to > asked.from_ or len(asked.event) > 0):
-                for s in range(len(asked.members)):
-                    asked.errors.given[asked.members[s]] = (
-                        errors[p, clock[m, s]] * asked.widest[m, s]
+            if fine and (conditions.to > conditions.from_ or len(conditions.event) > 0):
+                for s in range(len(conditions.members)):
+                    conditions.errors.shift_ns[conditions.members[s]] = (
+                        errors[p, clock[m, s]] * conditions.widest[m, s]
                     )
-                fine = fine and _all_hold(asked, asked.from_, asked.to, asked.rows[m])
+                fine = fine and _all_hold(
+                    conditions, conditions.from_, conditions.to, conditions.rows[m]
+                )
             if fine:
-                lies = _none_lies(m, p, true_time, long[m], errors[p], doubtful, asked)
+                lies = _none_lies(m, p, true_time, long[m], errors[p], doubtful, conditions)
                 share[m] += lies / points
     return share
 
@@ -283,9 +285,9 @@ def _errs(m: int, unc: np.ndarray, d: Doubtful) -> bool:
 
 
 @njit
-def _all_hold(asked: SampledConditions, from_: int, to: int, rows: np.ndarray) -> bool:
+def _all_hold(conditions: SampledConditions, from_: int, to: int, rows: np.ndarray) -> bool:
     """Whether conditions hold of the events ``rows`` under the errors given."""
-    a = asked
+    a = conditions
     for c in range(from_, to):
         which = 2 * a.conditions[c].predicate
         if a.conditions[c].clocked and not holds(
@@ -298,7 +300,7 @@ def _all_hold(asked: SampledConditions, from_: int, to: int, rows: np.ndarray) -
 @inline
 def _none_lies(
     m: int, p: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray, d: Doubtful,
-    asked: SampledConditions,
+    conditions: SampledConditions,
 ) -> float:  # fmt: skip
     """The chance that no doubtful event lies in a scope of match ``m``, given its true times."""
     weight, hit, first = 1.0, 0.0, d.start[m]
@@ -318,11 +320,11 @@ def _none_lies(
         # One event lies in one of several scopes at most: their chances add up, and steps side
         # by side have one scope.
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
-            at = _window_asked(first, i + 1, d, asked)
+            at = _window_asked(first, i + 1, d, conditions)
             if at != NONE:
-                hit = _share_in_window(m, i, at, true_time, long, error, d, asked)
-            elif _some_asked(first, i + 1, d, asked):
-                hit = _share_that_lies(m, p, first, i + 1, true_time, long, error, d, asked)
+                hit = _share_in_window(m, i, at, true_time, long, error, d, conditions)
+            elif _some_asked(first, i + 1, d, conditions):
+                hit = _share_that_lies(m, p, first, i + 1, true_time, long, error, d, conditions)
             if hit > 0.0:
                 weight *= 1.0 - min(hit, 1.0) * d.chance[i]
             if weight == 0.0:
@@ -362,29 +364,29 @@ def _lies_at(t: float, i: int, true_time: np.ndarray, long: np.ndarray, d: Doubt
 
 
 @inline
-def _some_asked(start: int, stop: int, d: Doubtful, asked: SampledConditions) -> bool:
+def _some_asked(start: int, stop: int, d: Doubtful, conditions: SampledConditions) -> bool:
     """Whether clock errors change what is asked in one of some doubts' scopes."""
-    for i in range(start, min(stop, len(asked.event))):
-        scope = asked.scopes[d.scope[i]]
+    for i in range(start, min(stop, len(conditions.event))):
+        scope = conditions.scopes[d.scope[i]]
         for c in range(scope.conditions_from, scope.conditions_to):
-            if asked.conditions[c].clocked:
+            if conditions.conditions[c].clocked:
                 return True
     return False
 
 
 @inline
-def _window_asked(start: int, stop: int, d: Doubtful, asked: SampledConditions) -> int:
+def _window_asked(start: int, stop: int, d: Doubtful, conditions: SampledConditions) -> int:
     """Where the table has the window that the event of one doubt must share with another event, if
     that is all that clock errors change of what is asked of it; else -1.
     """
     found = NONE
-    if stop - start != 1 or stop > len(asked.event):
+    if stop - start != 1 or stop > len(conditions.event):
         return int(found)
-    scope = asked.scopes[d.scope[start]]
+    scope = conditions.scopes[d.scope[start]]
     for c in range(scope.conditions_from, scope.conditions_to):
-        if asked.conditions[c].clocked:
-            first = asked.programs.start[2 * asked.conditions[c].predicate]
-            code = asked.programs.code[first]
+        if conditions.conditions[c].clocked:
+            first = conditions.programs.start[2 * conditions.conditions[c].predicate]
+            code = conditions.programs.code[first]
             alone = code.operation == ONE_WINDOW and code.then == TRUE and code.otherwise == FALSE
             if not alone or found != NONE:
                 return int(NONE)
@@ -395,17 +397,17 @@ def _window_asked(start: int, stop: int, d: Doubtful, asked: SampledConditions) 
 @inline
 def _share_in_window(
     m: int, i: int, at: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray,
-    d: Doubtful, asked: SampledConditions,
+    d: Doubtful, conditions: SampledConditions,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in the scope and in the window of which
     the table has at ``at`` the length, the slide and both steps.
     """
-    table, events, rows = asked.programs.table, asked.errors.events, asked.rows[m]
-    step = asked.scopes[d.scope[i]].step
+    table, events, rows = conditions.programs.table, conditions.errors.events, conditions.rows[m]
+    step = conditions.scopes[d.scope[i]].step
     other = table[at + 3] if table[at + 2] == step else table[at + 2]
     ref, t, u = events[rows[other]].ref, d.time[i], d.unc[i]
-    low, high = partners(ref, asked.errors.given[other], table[at], table[at + 1])
-    there = t + float(ref - events[asked.event[i]].ref)
+    low, high = partners(ref, conditions.errors.shift_ns[other], table[at], table[at + 1])
+    there = t + float(ref - events[conditions.event[i]].ref)
     begin, end = there + low, there + high
     if d.clock[i] >= 0:
         t += error[d.clock[i]] * u
@@ -419,12 +421,12 @@ def _share_in_window(
 @njit
 def _share_that_lies(
     m: int, p: int, start: int, stop: int, true_time: np.ndarray, long: np.ndarray,
-    error: np.ndarray, d: Doubtful, asked: SampledConditions,
+    error: np.ndarray, d: Doubtful, conditions: SampledConditions,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in a scope and what is asked there holds;
     its doubts are those from ``start`` to ``stop``.
     """
-    lying, rows, t, u = 0, asked.rows[m], d.time[start], d.unc[start]
+    lying, rows, t, u = 0, conditions.rows[m], d.time[start], d.unc[start]
     # By the event, so that what is taken back repeats what was given, whatever came since.
     jitter = (p * _GOLDEN + (d.row[start] & 1023) * _GOLDEN * _GOLDEN) % 1.0
     for stratum in range(STRATA):
@@ -434,11 +436,11 @@ def _share_that_lies(
             here = t + error[d.clock[start]] * u
             shift = error[d.clock[start]] * u
         for i in range(start, stop):
-            scope = asked.scopes[d.scope[i]]
+            scope = conditions.scopes[d.scope[i]]
             step, before = scope.step, rows[scope.step]
-            rows[step], asked.errors.given[step] = asked.event[i], shift
+            rows[step], conditions.errors.shift_ns[step] = conditions.event[i], shift
             lies = _lies_at(here, i, true_time, long, d) and _all_hold(
-                asked, scope.conditions_from, scope.conditions_to, rows
+                conditions, scope.conditions_from, scope.conditions_to, rows
             )
             rows[step] = before
             if lies:
