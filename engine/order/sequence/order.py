@@ -230,9 +230,9 @@ class Sequence(Restorable):
         payload = {
             name: column
             for name, column in columns.items()
-            if name not in _ROW_COLUMNS and name not in _NOT_PAYLOAD and self._reads(name)
+            if name not in _ROW_COLUMNS and name not in _NOT_PAYLOAD and self._is_read(name)
         }
-        if r.TE in columns and self._reads(r.TE):
+        if r.TE in columns and self._is_read(r.TE):
             payload[_LENGTH] = columns[r.TE] - columns[r.TS]
         if pending:
             if (r.CLOCK in payload) != (r.CLOCK in self._payload):
@@ -293,7 +293,7 @@ class Sequence(Restorable):
         """End of the input: every buffered event is released at the last arrival."""
         return self._call(self._rows, self._payload, len(self._rows), 0, last=True)
 
-    def _reads(self, column: str) -> bool:
+    def _is_read(self, column: str) -> bool:
         is_read = self._columns_read is None or column in self._columns_read
         return is_read or column == r.CLOCK or column.startswith(VALID_PREFIX)
 
@@ -379,14 +379,14 @@ class Sequence(Restorable):
         taken = {
             name: rows[field].take(index, mode="clip").astype(np.int64, copy=False)
             for name, field in _ROW_COLUMNS.items()
-            if self._reads(name)
+            if self._is_read(name)
         }
         taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
-        if self._reads(r.STREAM):
+        if self._is_read(r.STREAM):
             taken[r.STREAM] = self._lanes.tables["stream"].astype(np.int32)[lanes]
         # "clip" only spares a check: every index is one of a row.
         taken.update({n: column.take(index, mode="clip") for n, column in payload.items()})
-        if self._reads(r.TE):
+        if self._is_read(r.TE):
             length = taken.pop(_LENGTH, None)
             ts = rows["ts"][index]
             taken[r.TE] = ts if length is None else ts + length

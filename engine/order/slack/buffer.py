@@ -371,7 +371,7 @@ class SlackOrder(KeepsSources):
             for index in self._indexes:
                 index.state["now"] = columns[r.ARRIVAL][-1]
         columns, quarantined = self._correction.take(columns)
-        columns = {name: column for name, column in columns.items() if self._reads(name)}
+        columns = {name: column for name, column in columns.items() if self._is_read(name)}
         new = len(columns[r.TS])
         arena = self._arena
         if not arena.fits(columns, new):
