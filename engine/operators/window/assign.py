@@ -35,7 +35,7 @@ from slackwater.engine.operators.window.state.content import (
     EVERY_PASS,
     STAGE_LAST,
     STAGE_LOW,
-    Held,
+    WindowStore,
 )
 from slackwater.engine.operators.window.uncertainty.missing import (
     ROWS_MAX,
@@ -186,7 +186,7 @@ def row_taken(i: int, rows: Rows, st: Record) -> None:
 @inline
 def room(batch: PassBatch, book: PassState, spare: int) -> int:
     """``DONE`` if there is room for ``spare`` cells, kept events and results."""
-    cells, kept, standing = book.held.cells, book.held.kept, book.standing
+    cells, kept, standing = book.store.cells, book.store.kept, book.standing
     if batch.can_grow and cells.tally[0].live > len(cells.window) - spare:
         return GROW_CELLS
     if kept.tally[0].live > len(kept.next) - spare:
@@ -262,7 +262,7 @@ def add_entries(batch: PassBatch, book: PassState, st: Record) -> None:
     """Add up what was entered so far."""
     n = st.entries
     if n > 0:
-        add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
+        add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.store.sums)
         st.entries = 0
 
 
@@ -271,10 +271,10 @@ def _contribute(
     k: int, part: int, u: int, how: int, i: int, batch: PassBatch, book: PassState, st: Record
 ) -> tuple[int, int]:
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
-    rows, cells = batch.rows, book.held.cells
+    rows, cells = batch.rows, book.store.cells
     if k <= over(st, batch.geo):
         return -2, NONE
-    header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.own.no_key)
+    header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.assigner.no_key)
     if header == NONE:
         return NONE, NONE
     tag = part
@@ -290,19 +290,19 @@ def _contribute(
     book.entries.cell[st.entries] = cell
     st.entries += 1
     leader = cells.lead[cell]
-    if part & AMBIGUOUS or keeps_all(book.held):
+    if part & AMBIGUOUS or keeps_all(book.store):
         event = (rows.clock[i], rows.epoch[i], rows.ref[i], rows.unc[i])
         if how != SURE:  # in or out, whatever else is in
             event = (rows.clock[i], NO_EPOCH, start_of(batch.geo, k), 1)
-        keep(book.held.kept, cells, leader, part, batch.values, i, event)
+        keep(book.store.kept, cells, leader, part, batch.values, i, event)
     return header, leader
 
 
 @inline
-def keeps_all(held: Held) -> bool:
+def keeps_all(store: WindowStore) -> bool:
     """Whether some aggregate needs every single value."""
-    for m in range(len(held.sums.of)):  # noqa: SIM110 - compiled code has no any()
-        if held.sums.of[m].keeps_all:
+    for m in range(len(store.sums.of)):  # noqa: SIM110 - compiled code has no any()
+        if store.sums.of[m].keeps_all:
             return True
     return False
 
@@ -354,7 +354,7 @@ def enter(
         low, high, how = batch.rows.low[i], batch.rows.high[i], batch.rows.how[i]
     k = first_with(geo, low if how == UNLIKELY else min(low, r - geo.high_shift))
     last = last_with(geo, high if how == UNLIKELY else max(high, r + geo.low_shift))
-    own, n = NONE, 0
+    home, n = NONE, 0
     skipped, skipped_to = without
     lost, refused = False, False
     while k <= last:
@@ -370,17 +370,17 @@ def enter(
         refused = refused or header == NONE
         if header >= 0:
             if k == last_with(geo, r):
-                own = header
+                home = header
             if k <= st.closed_low or batch.on_change:
-                book.own.headers[n] = header
-                book.own.leaders[n] = leader
+                book.assigner.headers[n] = header
+                book.assigner.leaders[n] = leader
                 n += 1
         k += 1
     st.too_late += lost
     if refused:
         _without_room(min(low, r), max(high, r), batch, book, st)
     st.changed = n
-    return own
+    return home
 
 
 @kernel
@@ -390,7 +390,7 @@ def _without_room(low: int, high: int, batch: PassBatch, book: PassState, st: Re
     if st.refuted_to > st.refuted_from:
         low, high = min(low, st.refuted_from), max(high, st.refuted_to - 1)
     st.refuted_from, st.refuted_to = low, high + 1
-    cells = book.held.cells
+    cells = book.store.cells
     for place in range(cells.tally[0].headers):
         header = cells.headers[place]
         window = cells.window[header]
@@ -402,23 +402,23 @@ def _without_room(low: int, high: int, batch: PassBatch, book: PassState, st: Re
 @inline
 def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
-    held = book.held
+    store = book.store
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
     closed = st.closed_low, st.closed_middle, st.closed_all
     for j in range(st.changed):
-        header = book.own.headers[j]
-        window = held.cells.window[header]
+        header = book.assigner.headers[j]
+        window = store.cells.window[header]
         extent = (start_of(batch.geo, window), end_of(batch.geo, window))
         for stage in range(first, STAGE_LAST + 1):
             if window <= closed[stage] or batch.on_change:
-                emit_keys(book, header, book.own.leaders[j : j + 1], False, stage, extent, at)
+                emit_keys(book, header, book.assigner.leaders[j : j + 1], False, stage, extent, at)
     st.changed = 0
 
 
 @inline
 def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """Take what holds before row ``i``; DONE, or why not."""
-    cells = book.held.cells
+    cells = book.store.cells
     while True:
         what = due(i, batch.agenda, st)
         if what == TICK:
@@ -433,7 +433,12 @@ def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
             if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
             refused, too_wide = know(
-                cells, batch.gaps, j, emitted_upto(batch, st), over(st, batch.geo), book.own.no_key
+                cells,
+                batch.gaps,
+                j,
+                emitted_upto(batch, st),
+                over(st, batch.geo),
+                book.assigner.no_key,
             )
             st.refused += refused
             st.wide_gaps += too_wide

@@ -25,7 +25,7 @@ from slackwater.engine.operators.window.output.computed import (
     computed,
     holds,
     judged_plan,
-    shown_numbers,
+    output_numbers,
     unchanged,
 )
 from slackwater.engine.operators.window.output.results import WindowResults, extent_of, text_codes
@@ -69,7 +69,7 @@ from slackwater.engine.operators.window.state.content import (
     EACH,
     PLAIN,
     TOGETHER,
-    Held,
+    WindowStore,
     new_content,
 )
 from slackwater.engine.operators.window.state.panes import new_entries
@@ -114,9 +114,9 @@ class Windows(Restorable, ABC):
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
     ) -> None:  # fmt: skip
-        self._shown, self._judged = plan, judged_plan(plan)
+        self._output_plan, self._judged = plan, judged_plan(plan)
         mode = _MODES[plan.drift]
-        self._shown_numbers = shown_numbers(plan, self._judged, self.behind)
+        self._output_numbers = output_numbers(plan, self._judged, self.behind)
         self.plan = plan = self._judged.worked_out
         self.settings = settings or WindowSettings()
         self.site = site
@@ -124,7 +124,7 @@ class Windows(Restorable, ABC):
         self._ranked = (
             None
             if plan.ranking is None
-            else RankedGroups(self._judged, self._keys, self._shown_numbers)
+            else RankedGroups(self._judged, self._keys, self._output_numbers)
         )
         self._missing = Missing()
         by_time = plan.where is not None and is_clocked(plan.where)
@@ -141,7 +141,7 @@ class Windows(Restorable, ABC):
         self._in_advance = plan.emit is not Emit.CLOSE
         self._on_change = plan.emit is Emit.CHANGE
         self._arguments, self._of, self._picked = arguments_asked(plan)
-        self._held = Held(
+        self._store = WindowStore(
             asked_of(plan, self._arguments), mode, new_cells(FIRST, len(plan.group_by)),
             new_sums(self._of, self._picked, FIRST), new_kept(FIRST, len(self._of)),
         )  # fmt: skip
@@ -224,8 +224,8 @@ class Windows(Restorable, ABC):
                 self._on_change, ends_at,
             )  # fmt: skip
             book = t.PassState(
-                self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
-                self._own(),
+                self._state, self._store, self._standing, self._outbox, self._scratch,
+                self._entries, self._assigner_state(),
             )  # fmt: skip
             why = self.go_on(batch, book)
             needed = int(self._state["needed"][0])
@@ -241,7 +241,7 @@ class Windows(Restorable, ABC):
         self._send(results)
 
     @abstractmethod
-    def _own(self) -> tuple[Any, ...]:
+    def _assigner_state(self) -> tuple[Any, ...]:
         """As in ``PassState``."""
 
     @abstractmethod
@@ -289,7 +289,7 @@ class Windows(Restorable, ABC):
         """Marks emitted results that became unknown with the last row, which ended behind ``low``
         [ns]: they are emitted again when the next window closes.
         """
-        cells, emitted = self._held.cells, self._standing
+        cells, emitted = self._store.cells, self._standing
         leaders = np.flatnonzero(cells.slot != NONE)
         slots = cells.slot[leaders]
         now = np.full(len(leaders), int(self._state["taken"][0]) + int(self._state["row"][0]))
@@ -327,7 +327,7 @@ class Windows(Restorable, ABC):
         late = late_rows(released)
         agenda = _agenda(moves, self._missing.take(moves.gaps, spans, late))
         rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
-        sums = self._held.sums
+        sums = self._store.sums
         found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
         values = values_of(found, sums, rows.ref)
@@ -344,29 +344,29 @@ class Windows(Restorable, ABC):
 
     def _widen(self, m: int) -> None:
         """Argument ``m`` has floats from now on."""
-        kept = self._held.kept
+        kept = self._store.kept
         kept.floats[:, m] = kept.ints[:, m].astype(np.float64)
 
     def _can_grow(self) -> bool:
-        return len(self._held.cells.window) < self.settings.cells_max
+        return len(self._store.cells.window) < self.settings.cells_max
 
     def _grow(self, why: int, needed: int) -> None:
         """Double what has too little room, or more if that is ``needed``."""
         if why == a.GROW_CELLS:
             self._more_cells()
         elif why == a.GROW_KEPT:
-            kept = self._held.kept
+            kept = self._store.kept
             room = new_kept(2 * len(kept.next), kept.ints.shape[1])
-            self._held = self._held._replace(kept=over_pool(room, kept))
+            self._store = self._store._replace(kept=over_pool(room, kept))
         elif why == a.GROW_STANDING:
             old = len(self._standing.next)
-            made = t.new_standing(old + max(old, needed), self._held.mode, self._numbers)
+            made = t.new_standing(old + max(old, needed), self._store.mode, self._numbers)
             self._standing = over_pool(made, self._standing)
 
     def _more_cells(self) -> None:
-        cells = grown(self._held.cells)
-        sums = more_sums(self._held.sums, len(cells.window))
-        self._held = self._held._replace(cells=cells, sums=sums)
+        cells = grown(self._store.cells)
+        sums = more_sums(self._store.sums, len(cells.window))
+        self._store = self._store._replace(cells=cells, sums=sums)
 
     def _new_outbox(self, capacity: int) -> t.ResultBuffer:
         return t.new_outbox(capacity, len(self.plan.group_by), self._numbers)
@@ -382,21 +382,21 @@ class Windows(Restorable, ABC):
             if self._ranked is not None and len(rows.at):
                 rows = self._ranked.changes(rows)
             if len(rows.at):
-                if (some := self._shown_numbers) is not None:
+                if (some := self._output_numbers) is not None:
                     rows = rows._replace(kinds=rows.kinds[:, some], words=rows.words[:, some])
-                made = WindowResults(rows, self._shown, self._keys, self.site)
+                made = WindowResults(rows, self._output_plan, self._keys, self.site)
                 made.clock = self._compared.clock_of(made.columns.rows, made.columns.keys)
                 results.extend(made)
             self._outbox.tally[0] = 0
 
     def _judge(self, outbox: t.ResultRows) -> t.ResultRows:
         """What HAVING leaves of results; where they are ranked, ranks say what is unchanged."""
-        if self._judged.having is None and self._shown_numbers is None:
+        if self._judged.having is None and self._output_numbers is None:
             return outbox
-        held = holds(self._judged, outbox, self._keys.strings)
-        if self._shown_numbers is not None and self._ranked is None:
-            held = held & ~unchanged(outbox, self._shown_numbers, held)
-        return take_rows(outbox, held)
+        holds_having = holds(self._judged, outbox, self._keys.strings)
+        if self._output_numbers is not None and self._ranked is None:
+            holds_having = holds_having & ~unchanged(outbox, self._output_numbers, holds_having)
+        return take_rows(outbox, holds_having)
 
     def _in_order(self, outbox: t.ResultRows) -> t.ResultRows:
         """Results as they leave; they are some."""
@@ -406,31 +406,31 @@ class Windows(Restorable, ABC):
 
     def unpacked(self, state: dict[str, Any]) -> WindowResults:
         """Results that were saved."""
-        return WindowResults.unpacked(state, self._shown, self.site)
+        return WindowResults.unpacked(state, self._output_plan, self.site)
 
     def _in_use(self) -> tuple[np.ndarray, np.ndarray]:
         """Codes of keys (cells x columns), and of texts among values."""
-        cells = self._held.cells
+        cells = self._store.cells
         # Of events no longer kept, too: which those are takes longer to find than they matter.
-        texts = text_codes(self._held, self._standing)
+        texts = text_codes(self._store, self._standing)
         return cells.keys[cells.table[cells.table >= 0]], texts
 
     def codes(self) -> np.ndarray:
         keys, texts = self._in_use()
-        clocks, gaps = np.unique(self._held.kept.clock), self._missing.table
+        clocks, gaps = np.unique(self._store.kept.clock), self._missing.table
         return np.concatenate([
             self._compared.codes(), self._keys.used(keys), clocks, gaps.source, gaps.stream, texts,
             self._clock.codes(),
         ])  # fmt: skip
 
     def snapshot(self) -> dict[str, Any]:
-        held = self._held
+        store = self._store
         return super().snapshot() | {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
             "keys": self._keys.snapshot(*self._in_use()),
-            "cells": without_floats(held.cells._asdict()),
-            "sums": without_floats(held.sums._asdict()),
-            "kept": without_floats(held.kept._asdict()),
+            "cells": without_floats(store.cells._asdict()),
+            "sums": without_floats(store.sums._asdict()),
+            "kept": without_floats(store.kept._asdict()),
             "standing": without_floats(self._standing._asdict()),
         }
 
@@ -440,9 +440,9 @@ class Windows(Restorable, ABC):
         self._keys.restore(state["keys"])
         sums = with_floats(state["sums"], FLOATS)
         kept = with_floats(state["kept"], np.float64)
-        self._held = self._held._replace(
+        self._store = self._store._replace(
             cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
-            sums=self._held.sums._replace(**sums),
+            sums=self._store.sums._replace(**sums),
         )  # fmt: skip
         self._standing = t.EmittedResults(**copied(state["standing"]))
 

@@ -33,7 +33,7 @@ from slackwater.engine.operators.window.state.content import (
     EACH,
     STAGE_LAST,
     STAGE_LOW,
-    Held,
+    WindowStore,
 )
 from slackwater.engine.operators.window.state.panes import (
     MADE,
@@ -48,9 +48,9 @@ from slackwater.engine.operators.window.state.panes import (
 
 
 @kernel
-def free_upto(last: int, held: Held, standing: EmittedResults) -> None:
+def free_upto(last: int, store: WindowStore, standing: EmittedResults) -> None:
     """Free the windows up to ``last``: their cells, kept events and emitted results."""
-    cells = held.cells
+    cells = store.cells
     place = cells.tally[0].headers - 1
     while place >= 0:  # what takes the place of a freed one was looked at before
         header = cells.headers[place]
@@ -59,10 +59,10 @@ def free_upto(last: int, held: Held, standing: EmittedResults) -> None:
             leader = cells.link[header]
             while leader != NONE:
                 forget_emitted(cells, standing, leader)
-                forget(held.kept, cells, leader)
+                forget(store.kept, cells, leader)
                 cell = leader
                 while cell != NONE:
-                    clear(held.sums, cell)
+                    clear(store.sums, cell)
                     cell = cells.down[cell]
                 leader = cells.link[leader]
             free_window(cells, header)
@@ -91,14 +91,14 @@ def begin(what: int, at: int, batch: a.PassBatch, book: PassState, st: Record) -
 @kernel
 def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> None:
     """Up to which window each result is due, by progress; all of them if all has ``ended``."""
-    geo, now, each = batch.geo, st.frontier, book.held.mode == EACH
+    geo, now, each = batch.geo, st.frontier, book.store.mode == EACH
     st.upto_low, st.upto_middle = st.closed_low, st.closed_middle
     st.upto_all = last = st.closed_all
     if not ended:
         if now < a.INT_MIN + 4 * geo.size:
             return
         last = first_with(geo, now - geo.high_shift) - 1
-    cells = book.held.cells
+    cells = book.store.cells
     for place in range(cells.tally[0].headers):
         header = cells.headers[place]
         window = cells.window[header]
@@ -107,7 +107,7 @@ def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> 
         elif window > st.closed_all and end_of(geo, window) + cells.unc[header] > now:
             last = min(last, window - 1)
     if batch.in_panes:
-        cells = book.own.panes.cells
+        cells = book.assigner.panes.cells
         for place in range(cells.tally[0].headers):
             header = cells.headers[place]
             if cells.tag[header] == HEADER:
@@ -135,19 +135,19 @@ def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
     st.close_at = a.INT_MIN
     if st.closed_all == a.INT_MIN:
         return
-    cells, start, end = book.held.cells, start_of(geo, following), end_of(geo, following)
-    header = find(cells, following, HEADER, book.own.no_key, 0)
+    cells, start, end = book.store.cells, start_of(geo, following), end_of(geo, following)
+    header = find(cells, following, HEADER, book.assigner.no_key, 0)
     if header != NONE:
         margin = max(margin, cells.unc[header])
     if batch.in_panes:
-        cells = book.own.panes.cells
+        cells = book.assigner.panes.cells
         for place in range(cells.tally[0].headers):
             header = cells.headers[place]
             if cells.tag[header] == HEADER:
                 inside = start <= pane_start(geo, cells.window[header]) < end
                 margin = max(margin, cells.unc[header] if inside else 0)
     st.close_at = end + margin
-    if book.held.mode == EACH:
+    if book.store.mode == EACH:
         low = end_of(geo, st.closed_low + 1) - geo.low_shift
         middle = end_of(geo, st.closed_middle + 1)
         st.close_at = min(st.close_at, low, middle)
@@ -178,10 +178,10 @@ def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None
     st.closed_low, st.closed_middle = st.upto_low, st.upto_middle
     st.closed_all = st.upto_all
     if frees:
-        free_upto(a.over(st, batch.geo), book.held, book.standing)
+        free_upto(a.over(st, batch.geo), book.store, book.standing)
     following = st.closed_low + 1
     if batch.in_panes and following // _FEW > before // _FEW:
-        free_panes(book.own.panes, pane_of(batch.geo, start_of(batch.geo, following)))
+        free_panes(book.assigner.panes, pane_of(batch.geo, start_of(batch.geo, following)))
     set_close_at(batch, book, st)
 
 
@@ -190,7 +190,7 @@ def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """The windows of panes that are due get cells."""
     geo = batch.geo
     while True:
-        window, cells = a.NEVER, book.own.panes.cells  # the first one behind that has a pane
+        window, cells = a.NEVER, book.assigner.panes.cells  # the first one behind that has a pane
         for place in range(cells.tally[0].headers):
             header = cells.headers[place]
             start = pane_start(geo, cells.window[header])
@@ -199,8 +199,8 @@ def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
         if window > st.upto_low:
             return a.DONE
         why, refused = make_window(
-            window, geo, book.own.panes, book.held, batch.gaps, batch.known + st.gap,
-            book.own.no_key, batch.panes_grow, batch.can_grow,
+            window, geo, book.assigner.panes, book.store, batch.gaps, batch.known + st.gap,
+            book.assigner.no_key, batch.panes_grow, batch.can_grow,
         )  # fmt: skip
         st.refused += refused
         if why != MADE:
@@ -210,13 +210,13 @@ def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
 
 @inline
 def _first_stage(book: PassState) -> int:
-    return STAGE_LOW if book.held.mode == EACH else STAGE_LAST
+    return STAGE_LOW if book.store.mode == EACH else STAGE_LAST
 
 
 @njit
 def _emit_stale(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Correct the closed windows that are marked."""
-    cells = book.held.cells
+    cells = book.store.cells
     while True:
         found = NONE
         for place in range(cells.tally[0].headers):
@@ -239,7 +239,7 @@ def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Emits each due result behind the last emitted one."""
     closed = st.closed_low, st.closed_middle, st.closed_all
     due = st.upto_low, st.upto_middle, st.upto_all
-    cells, upto = book.held.cells, max(due)
+    cells, upto = book.store.cells, max(due)
     headers = np.empty(cells.tally[0].headers, np.int64)
     n = 0
     for place in range(cells.tally[0].headers):
@@ -265,7 +265,7 @@ def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
 @njit
 def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Updates the emitted results of one ``stage`` of a window, all keys; DONE, or why not."""
-    link, standing, keys = book.held.cells.link, book.standing, 0
+    link, standing, keys = book.store.cells.link, book.standing, 0
     leader = link[header]
     while leader != NONE:
         keys += 1
@@ -282,9 +282,9 @@ def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, s
         leaders[n] = leader
         n += 1
         leader = link[leader]
-    window = book.held.cells.window[header]
+    window = book.store.cells.window[header]
     extent = (start_of(batch.geo, window), end_of(batch.geo, window))
     emit_keys(book, header, leaders, True, stage, extent, st.emit_at)
     if stage == STAGE_LAST:
-        book.held.cells.stale[header] = 0
+        book.store.cells.stale[header] = 0
     return a.DONE

@@ -22,7 +22,7 @@ from slackwater.engine.operators.window.state.content import (
     NUMBERS,
     STAGE_LAST,
     Content,
-    Held,
+    WindowStore,
     has_result,
     is_refuted,
     read_content,
@@ -88,15 +88,15 @@ class ResultBuffer(NamedTuple):
 
 
 class PassState(NamedTuple):
-    """What a pass changes. ``state``: one STATE. ``own``: a named tuple of what a kind has."""
+    """What a pass changes. ``state``: one STATE. ``assigner``: a named tuple of what a kind has."""
 
     state: np.ndarray
-    held: Held
+    store: WindowStore
     standing: EmittedResults
     outbox: ResultBuffer
     scratch: Content
     entries: Entries
-    own: Any
+    assigner: Any
 
 
 class TimeState(NamedTuple):
@@ -162,7 +162,7 @@ def forget_emitted(cells: Cells, standing: EmittedResults, leader: int) -> None:
 @inline
 def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
     """Sends the emitted result of ``leader``, as an insertion or a retraction."""
-    cells, standing, outbox = book.held.cells, book.standing, book.outbox
+    cells, standing, outbox = book.store.cells, book.standing, book.outbox
     slot = cells.slot[leader]
     n, out = outbox.tally[0], outbox.results
     outbox.tally[0] = n + 1
@@ -198,7 +198,7 @@ def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at
         there: whether there is a result; else the emitted one is retracted.
         at: the instant of release.
     """
-    cells, standing, scratch = book.held.cells, book.standing, book.scratch
+    cells, standing, scratch = book.store.cells, book.standing, book.scratch
     if cells.slot[leader] == NONE:
         if not there:
             return
@@ -249,23 +249,23 @@ def emit_keys(
     header; so has one that an event may be in whose clock was refuted. ``every``: ``keys`` are all
     that the window has.
     """
-    some, held, scratch = False, book.held, book.scratch
+    some, store, scratch = False, book.store, book.scratch
     start, end = extent
     refuted = is_refuted(book.state[0], start, end)
     before = book.outbox.tally[0]
     for leader in keys:
-        some = some or has_result(held, leader, stage)
-    missing = held.cells.missing[header]
+        some = some or has_result(store, leader, stage)
+    missing = store.cells.missing[header]
     nobody = every and not some and (missing > 0 or refuted)
     place = stage if book.standing.there.shape[1] == STAGES else 0
-    settled = nobody or ((every or some) and held.cells.slot[header] != NONE)
+    settled = nobody or ((every or some) and store.cells.slot[header] != NONE)
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
         leader = header if j < 0 else keys[j]
         if j >= 0 or settled:
             there = j >= 0 or nobody
-            there = there and read_content(held, leader, stage, missing, extent, scratch)
+            there = there and read_content(store, leader, stage, missing, extent, scratch)
             if there and stage == STAGE_LAST and refuted:
-                without_bounds(held, scratch)
+                without_bounds(store, scratch)
             settle(book, leader, stage, place, there, at)
     if book.outbox.tally[0] > before:
         book.outbox.results.block[before] = 1

@@ -116,7 +116,7 @@ class WindowClock(Restorable):
             status = _moving_nothing(status)
             gaps = _known_behind(gaps, steps)
         elif self._hold_ns is not None:
-            steps = self._held(ref, status, release, base, self._hold_ns)
+            steps = self._hold_steps(ref, status, release, base, self._hold_ns)
             between = np.ones(len(steps.row), np.bool_)
             status = _moving_nothing(status)
             gaps = self._with_next_row(gaps, len(release), steps)
@@ -148,7 +148,7 @@ class WindowClock(Restorable):
         self._newest = int(clock.value[-1])
         return Progress(clock.moment[1:] + 1, clock.value[1:] - slack_ns, clock.at[1:])
 
-    def _held(
+    def _hold_steps(
         self, ref: np.ndarray, status: np.ndarray, release: np.ndarray, base: Progress, hold_ns: int
     ) -> Progress:
         """What is due before the last instant of the batch; the rest waits."""
@@ -208,8 +208,8 @@ class WindowClock(Restorable):
         if self._hold_ns is None:
             return np.asarray(np.where(ticks.between, np.minimum(ticks.value + 1, after), by_row))
         # Both are instants of the arrival clock, at which what is held comes last.
-        held = np.searchsorted(steps.at, ticks.at)
-        return np.asarray(np.where(ticks.between, np.clip(held, before, after), by_row))
+        reached = np.searchsorted(steps.at, ticks.at)
+        return np.asarray(np.where(ticks.between, np.clip(reached, before, after), by_row))
 
     # ---- state ------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -
     if span >= 0:
         nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
         header = add_to_pane(
-            book.own.panes,
+            book.assigner.panes,
             pane,
             span,
             u,
@@ -70,7 +70,7 @@ def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -
             a.clocks_of(rows, i),
             rows.keys,
             i,
-            book.own.no_key,
+            book.assigner.no_key,
         )
         st.refused += header == NONE
     return NONE if batch.in_panes and span != 0 else header
@@ -161,7 +161,7 @@ def run(batch: a.PassBatch, book: PassState) -> int:
         why = a.take_agenda(i, batch, book, st)
         if why == a.DONE and i < n:
             why = a.room(batch, book, SPARE * batch.room)
-            cells = book.own.panes.cells
+            cells = book.assigner.panes.cells
             if batch.panes_grow and cells.tally[0].live > len(cells.window) - PANES_SPARE:
                 why = a.GROW_MORE
         if why != a.DONE or i == n:
@@ -176,7 +176,10 @@ def run(batch: a.PassBatch, book: PassState) -> int:
             else:
                 return why
             continue
-        full = book.own.panes.tally[0].entries > len(book.own.panes.entries.row) - PANES_SPARE
+        full = (
+            book.assigner.panes.tally[0].entries
+            > len(book.assigner.panes.entries.row) - PANES_SPARE
+        )
         if full or st.entries > len(book.entries.row) - SPARE * batch.room:
             _add_entries(batch, book, st)
         header = _take_row(i, batch, book, st)
@@ -195,7 +198,7 @@ def run(batch: a.PassBatch, book: PassState) -> int:
 def _add_entries(batch: a.PassBatch, book: PassState, st: Record) -> None:
     """Add up what was entered so far, in panes as well."""
     a.add_entries(batch, book, st)
-    panes = book.own.panes
+    panes = book.assigner.panes
     n = panes.tally[0].entries
     if n > 0:
         add_rows(panes.entries.row[:n], panes.entries.cell[:n], batch.values, panes.sums)
@@ -209,7 +212,9 @@ def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     u, header = rows.unc[i], -1
     if rows.status[i] >= LATE:
         known = batch.known + st.gap
-        fill(book.held.cells, batch.gaps, known, i, a.emitted_upto(batch, st), book.own.no_key)
+        fill(
+            book.store.cells, batch.gaps, known, i, a.emitted_upto(batch, st), book.assigner.no_key
+        )
     if len(rows.selected) == 0 or rows.selected[i]:
         if u > a.widest_of(batch.geo.size, batch.geo.step):
             u = a.widest_of(batch.geo.size, batch.geo.step)
@@ -226,7 +231,7 @@ def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Recor
     """Take the rows that follow as long as they are well inside the open window, or pane, of
     ``row``, whose ``header`` it is.
     """
-    geo, panes = batch.geo, book.own.panes
+    geo, panes = batch.geo, book.assigner.panes
     if batch.in_panes:
         place = pane_of(geo, batch.rows.ref[row])
         start, end = pane_start(geo, place), pane_start(geo, place + 1)
@@ -241,18 +246,18 @@ def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Recor
     start, end = start_of(geo, place), end_of(geo, place)
     if end == start_of(geo, place + 1) and place > st.closed_low:  # no other window holds it
         before, at_most = st.entries, a.NEVER
-        keeps = a.keeps_all(book.held)
+        keeps = a.keeps_all(book.store)
         if keeps:
-            at_most = len(book.held.kept.next) - SPARE - book.held.kept.tally[0].live
+            at_most = len(book.store.kept.next) - SPARE - book.store.kept.tally[0].live
         where = (place, start, end)
         st.entries = _inside(
-            header, where, before, book.held.cells, book.entries, batch, st, at_most
+            header, where, before, book.store.cells, book.entries, batch, st, at_most
         )
         for j in range(before, st.entries if keeps else before):
-            row, rows, held = book.entries.row[j], batch.rows, book.held
+            row, rows, store = book.entries.row[j], batch.rows, book.store
             event = (rows.clock[row], rows.epoch[row], rows.ref[row], rows.unc[row])
-            leader = held.cells.lead[book.entries.cell[j]]
-            keep(held.kept, held.cells, leader, WHOLE, batch.values, row, event)
+            leader = store.cells.lead[book.entries.cell[j]]
+            keep(store.kept, store.cells, leader, WHOLE, batch.values, row, event)
 
 
 @kernel

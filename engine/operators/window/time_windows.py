@@ -128,7 +128,7 @@ class TimeWindows(Windows):
         super()._widen(m)
         widen(self._panes.sums, m)
 
-    def _own(self) -> t.TimeState:
+    def _assigner_state(self) -> t.TimeState:
         return t.TimeState(self._panes, self._changed[0], self._changed[1], self._no_key)
 
     def _forget(self) -> None:
@@ -151,22 +151,22 @@ class TimeWindows(Windows):
 
     def _mark_refuted(self, low: int, high: int) -> None:
         while not a.open_refuted(
-            low, high, self._held.cells, self._missing.table, self._geo, self._state, self._no_key
+            low, high, self._store.cells, self._missing.table, self._geo, self._state, self._no_key
         ):
             if not self._can_grow():
                 self._state["refused"] += 1
                 break
             self._more_cells()
         headers = self._headers()
-        start, end = extents(self.plan, self._held.cells.window[headers])
+        start, end = extents(self.plan, self._store.cells.window[headers])
         self._mark_stale(headers[(start < high) & (end >= low)])
 
     def _headers(self) -> np.ndarray:
-        cells = self._held.cells
+        cells = self._store.cells
         return cells.headers[: int(cells.tally["headers"][0])]
 
     def _mark_stale(self, leaders: np.ndarray) -> None:
-        cells, headers = self._held.cells, self._headers()
+        cells, headers = self._store.cells, self._headers()
         window = cells.window[headers]
         emitted = self._on_change | (window <= self._state["closed_all"][0])
         mine = emitted & np.isin(window, cells.window[leaders])
@@ -231,7 +231,7 @@ class PaneWindows(TimeWindows):
 
     def _in_use(self) -> tuple[np.ndarray, np.ndarray]:
         keys, texts = super()._in_use()
-        cells, picked = self._panes.cells, picked_codes(self._panes.sums, self._held.sums.of)
+        cells, picked = self._panes.cells, picked_codes(self._panes.sums, self._store.sums.of)
         keys = np.concatenate([keys, cells.keys[cells.table[cells.table >= 0]]])
         return keys, np.concatenate([texts, picked])
 
@@ -247,8 +247,8 @@ class PaneWindows(TimeWindows):
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        held = state["panes"]
-        sums = self._panes.sums._replace(**with_floats(held["sums"], FLOATS))
+        panes = state["panes"]
+        sums = self._panes.sums._replace(**with_floats(panes["sums"], FLOATS))
         self._panes = Panes(
-            Cells(**copied(held["cells"])), sums, self._panes.entries, copy_of(held["tally"])
+            Cells(**copied(panes["cells"])), sums, self._panes.entries, copy_of(panes["tally"])
         )

@@ -54,7 +54,7 @@ _AMBIGUOUS: Final = (COUNTS.names or ()).index("ambiguous")
 # Drops pairs of retraction and insertion with equal content.
 
 
-def unchanged(outbox: ResultRows, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
+def unchanged(outbox: ResultRows, numbers: np.ndarray | None, passes: np.ndarray) -> np.ndarray:
     """Which results of ``outbox`` are of such pairs.
 
     A pair is adjacent and of one instant, as ``window.emitted.settle`` emits changes. So
@@ -63,20 +63,20 @@ def unchanged(outbox: ResultRows, numbers: np.ndarray | None, held: np.ndarray) 
     Args:
         outbox: the results.
         numbers: the places of those that count; None: all.
-        held: (n,), which results are emitted otherwise; both of a pair, or none.
+        passes: (n,), which results are emitted otherwise; both of a pair, or none.
 
     Returns:
         Shape (n,).
     """
-    same = ~outbox.plus[:-1] & outbox.plus[1:] & held[:-1] & held[1:]
+    same = ~outbox.plus[:-1] & outbox.plus[1:] & passes[:-1] & passes[1:]
     for name, column in outbox._asdict().items():
         if name in {"plus", "rows"}:
             continue
-        shown = numbers is not None and name in {"kinds", "words"}
-        some = column[:, numbers] if shown else column
+        by_number = numbers is not None and name in {"kinds", "words"}
+        some = column[:, numbers] if by_number else column
         equal = some[:-1] == some[1:]
         same &= equal.all(axis=tuple(range(1, equal.ndim)))
-    found = np.zeros(len(held), np.bool_)
+    found = np.zeros(len(passes), np.bool_)
     found[:-1] |= same
     found[1:] |= same
     return found
@@ -96,15 +96,15 @@ def holds(plan: WindowPlan, outbox: ResultRows, strings: Strings) -> np.ndarray:
 
     ``plan`` has all aggregates that it names; ``strings``: what codes of texts mean.
     """
-    held = np.ones(len(outbox.at), np.bool_)
+    passes = np.ones(len(outbox.at), np.bool_)
     if plan.having is not None:
         labels = [one.label for one in plan.aggregates]
         values = np.arange(len(labels)) * NUMBERS + VALUE
         kinds, words = outbox.kinds[:, values], outbox.words[:, values]
         for rows in of_same_kinds(kinds, words):
             view = _view(labels, kinds[rows], words[rows], strings)
-            held[rows] = view_mask(plan.having, view, len(kinds[rows]))
-    return held
+            passes[rows] = view_mask(plan.having, view, len(kinds[rows]))
+    return passes
 
 
 def _view(labels: Sequence[str], kinds: np.ndarray, words: np.ndarray, strings: Strings) -> View:
@@ -159,7 +159,7 @@ def judged_plan(plan: WindowPlan) -> WindowPlan:
     return replace(plan, aggregates=plan.aggregates + judging, hidden=rest)
 
 
-def shown_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndarray | None:
+def output_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndarray | None:
     """The places of the numbers that results of ``plan`` have, among those of ``judged``.
 
     Args:
@@ -172,9 +172,9 @@ def shown_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndarr
     """
     if judged is plan:
         return None
-    own, whole = len(plan.aggregates), len(judged.aggregates)
+    of_plan, whole = len(plan.aggregates), len(judged.aggregates)
     return np.concatenate(
-        [np.arange(own * NUMBERS), np.arange(whole * NUMBERS, (whole + behind) * NUMBERS)]
+        [np.arange(of_plan * NUMBERS), np.arange(whole * NUMBERS, (whole + behind) * NUMBERS)]
     )
 
 

@@ -34,7 +34,7 @@ from slackwater.engine.operators.window.state.content import (
     STAGE_LAST,
     UNKNOWN,
     VALUE,
-    Held,
+    WindowStore,
 )
 from slackwater.engine.output.json_lines import json_text, result_lines, woven
 from slackwater.engine.output.kinds import numbers_of_codes, numbers_of_rows
@@ -86,12 +86,12 @@ def window_identities(results: WindowResults) -> np.ndarray:
 
 
 def _of_numbers(
-    results: WindowResults, aggregate: int, place: int, shown: np.ndarray
+    results: WindowResults, aggregate: int, place: int, valid: np.ndarray
 ) -> list[np.ndarray]:
     """A number of each result, 0 where it is not shown."""
     kinds, words = results.numbers(aggregate, place)
-    kinds = np.where(shown, kinds, -1)
-    high, low = (np.where(shown, words[:, part], 0) for part in range(2))
+    kinds = np.where(valid, kinds, -1)
+    high, low = (np.where(valid, words[:, part], 0) for part in range(2))
     is_text = kinds == TEXT
     if is_text.any():
         of_texts = numbers_of_codes(np.where(is_text, low, -1), results.keys.text)
@@ -104,14 +104,14 @@ def _of_numbers(
 # Codes of texts that windows hold in values, so that the texts are not forgotten.
 
 
-def text_codes(held: Held, standing: EmittedResults) -> np.ndarray:
-    """Codes in ``held`` and in emitted results, freed ones included."""
-    texts = np.flatnonzero(held.sums.of["typed"] == TEXTS)
+def text_codes(store: WindowStore, standing: EmittedResults) -> np.ndarray:
+    """Codes in ``store`` and in emitted results, freed ones included."""
+    texts = np.flatnonzero(store.sums.of["typed"] == TEXTS)
     if not len(texts):
         return np.empty(0, np.int64)
     emitted = standing.words["low"][standing.kinds == TEXT]
-    kept = held.kept.ints[:, texts][held.kept.valid[:, texts]]
-    return np.concatenate([emitted, kept, picked_codes(held.sums, held.sums.of)])
+    kept = store.kept.ints[:, texts][store.kept.valid[:, texts]]
+    return np.concatenate([emitted, kept, picked_codes(store.sums, store.sums.of)])
 
 
 def picked_codes(sums: Sums, of: np.ndarray) -> np.ndarray:
@@ -294,10 +294,10 @@ class WindowResults(ResultColumns):
             return json_text(decoded(words[:, 1], kinds == NULL, self.keys.text))
         return number_texts(kinds, words)
 
-    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
+    def attribute_values(self, attributes: Sequence[Attribute]) -> list[Value]:
         """Per result, aggregates by their labels and, of the alias RESULT, its counts."""
         found = []
-        for attribute in asked:
+        for attribute in attributes:
             if attribute.alias == RESULT:
                 counts = self.columns.counts[:, COUNTS.index(attribute.name)]
                 found.append(Value("int", counts, counts != UNKNOWN))

@@ -91,15 +91,15 @@ class RankedGroups(Restorable):
     def _of_block(self, changes: ResultRows) -> ResultRows:
         place = int(changes.window[0]), int(changes.stage[0])
         none = take_rows(changes, np.empty(0, np.int64))
-        before, shown = self._standing.get(place, (none, np.empty(0, np.bool_)))
+        before, in_output = self._standing.get(place, (none, np.empty(0, np.bool_)))
         fresh = take_rows(changes, changes.plus)
         kept = np.flatnonzero(~_among(before, changes))
         now = joined(take_rows(before, kept), fresh)
         first = self._first(now)
         shows = np.zeros(len(now.at), np.bool_)
         shows[first] = True
-        stood = np.concatenate((shown[kept], np.zeros(len(fresh.at), np.bool_)))
-        leaves = shown.copy()
+        stood = np.concatenate((in_output[kept], np.zeros(len(fresh.at), np.bool_)))
+        leaves = in_output.copy()
         leaves[kept] &= ~shows[: len(kept)]
         gone, come = take_rows(before, leaves), take_rows(now, first[~stood[first]])
         if self._numbers is not None and len(gone.at) and len(come.at):
@@ -140,7 +140,8 @@ class RankedGroups(Restorable):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._standing = {
-            at: (ResultRows(*rows), shown) for at, (rows, shown) in state["_standing"].items()
+            at: (ResultRows(*rows), in_output)
+            for at, (rows, in_output) in state["_standing"].items()
         }
 
 
@@ -261,8 +262,8 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
         columns["drift"] = pa.DictionaryArray.from_arrays(stage, pa.array(DRIFT_NAMES))
     for name, place in PLACES.items():
         values = [(label, (place,)) for label in results.labels]
-        shown = results.bounds_shown if name in ("low", "high") else results.shows
-        columns[name] = _objects(results, values, shown(name))
+        is_valid = results.bounds_shown if name in ("low", "high") else results.shows
+        columns[name] = _objects(results, values, is_valid(name))
     for j, name in enumerate(COUNTS):
         counts = fields.counts[:, j]
         columns[name] = pa.array(counts, mask=counts == UNKNOWN)

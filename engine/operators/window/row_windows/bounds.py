@@ -53,15 +53,15 @@ FREE: Final = record("n")
 
 
 class DoubtfulPlaces(NamedTuple):
-    """Of a window's doubtful events, in any order. ``place``: in ``Kept``; ``number``: relative to
-    the window's first event; ``low``, ``high``: between which the true time lies [ns];
-    ``low_rank``, ``high_rank``: between which its place among events of that time does, for a right
-    clock twice its number.
+    """Doubtful events of a window, in any order: those that may lie outside it.
 
-    ``ints`` (seen as ``floats``), ``valid``: of the argument at hand. ``vague``: it may not be
-    there. ``cost``: to have it inside, ``own``: and there; ``there``: whether it is, if inside.
-    ``free``: one FREE; they have places, values and costs. ``order``, ``side``, ``took``,
-    ``of_early``, ``of_late``, ``of_free``: to choose in.
+    ``place``: in ``Kept``. ``number``: relative to the window's first event. ``low``, ``high``:
+    bounds of the true time [ns]. ``low_rank``, ``high_rank``: bounds of the rank among events of
+    equal time; twice its number if the clock is exact. ``ints`` (viewed as ``floats``), ``valid``:
+    the current argument. ``vague``: the event may not exist. ``value_cost``: the cost of its value
+    inside the window; ``there``: whether it exists if it is inside; ``cost``: to have it inside.
+    ``free``: one FREE; free events have places, values and costs. ``order``, ``side``, ``took``,
+    ``of_early``, ``of_late``, ``of_free``: scratch of the choice.
     """
 
     place: np.ndarray
@@ -75,7 +75,7 @@ class DoubtfulPlaces(NamedTuple):
     valid: np.ndarray
     vague: np.ndarray
     cost: np.ndarray
-    own: np.ndarray
+    value_cost: np.ndarray
     there: np.ndarray
     free: np.ndarray
     order: np.ndarray
@@ -249,25 +249,25 @@ def _choose(d: DoubtfulPlaces, n: int, before: int, inside: int, some: bool) -> 
     best, forced = np.inf, -1
     for i in range(DOUBTS_MAX + d.free[0].n):
         if (i < n or i >= DOUBTS_MAX) and d.valid[i]:
-            cost = least + d.own[i]
+            cost = least + d.value_cost[i]
             if i < n:
-                instead, d.cost[i] = d.cost[i], d.own[i]
+                instead, d.cost[i] = d.cost[i], d.value_cost[i]
                 cost = _least(d, n, before, inside, i)
                 d.cost[i] = instead
             if cost < best:
                 best, forced = cost, i
     if forced < 0:
         return -1
-    d.there[forced], d.cost[forced] = True, d.own[forced]
+    d.there[forced], d.cost[forced] = True, d.value_cost[forced]
     _least(d, n, before, inside, forced if forced < n else -1)
     return _values_taken(d, n)
 
 
 @inline
-def _put_cost(d: DoubtfulPlaces, i: int, own: float) -> None:
-    d.own[i] = own if d.valid[i] else 0.0
-    d.there[i] = not d.vague[i] or d.own[i] < 0.0
-    d.cost[i] = d.own[i] if d.there[i] else 0.0
+def _put_cost(d: DoubtfulPlaces, i: int, cost: float) -> None:
+    d.value_cost[i] = cost if d.valid[i] else 0.0
+    d.there[i] = not d.vague[i] or d.value_cost[i] < 0.0
+    d.cost[i] = d.value_cost[i] if d.there[i] else 0.0
 
 
 @kernel

@@ -49,7 +49,7 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     A group begins with its first event, and as much before it as windows are corrected: what was
     missing before that may be forgotten, so an event from there is too late.
     """
-    rows, cells, kept, of = batch.rows, book.held.cells, book.held.kept, book.own.counted.of
+    rows, cells, kept, of = batch.rows, book.store.cells, book.store.kept, book.assigner.windows.of
     r = rows.ref[i]
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
     live = cells.tally[0].live
@@ -63,7 +63,7 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
         mine.floor, mine.reach = max(st.frontier, r) - batch.geo.horizon, INT_MIN
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
         mine.opened, mine.running, mine.is_group, mine.loose = 0, NONE, 1, LATEST
-        forget_sorted(book.own.sorted, group)
+        forget_sorted(book.assigner.sorted, group)
     if r < mine.floor:
         st.too_late += 1
         if cells.tally[0].live != live:
@@ -71,27 +71,27 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
         return
     before, rank = cells.last[group], mine.base + mine.count
     while before != NONE and kept.ref[before] > r:
-        before, rank = book.own.counted.prev[before], rank - 1
+        before, rank = book.assigner.windows.prev[before], rank - 1
     place = _put(i, group, before, batch, book, st)
     _number(mine, rank, len(rows.how) == 0 or rows.how[i] == SURE or rows.how[i] == DOUBTED)
     if kept.next[place] != NONE:
-        forget_sorted(book.own.sorted, group)
+        forget_sorted(book.assigner.sorted, group)
     st.vague |= kept.part[place] != WHOLE
     total, first = mine.base + mine.count, mine.next * batch.geo.step
     if mine.begin != NONE:
-        mine.begin = book.own.counted.prev[mine.begin] if rank <= first else mine.begin
+        mine.begin = book.assigner.windows.prev[mine.begin] if rank <= first else mine.begin
     elif total == first + 1:
         mine.begin = cells.last[group]
     if mine.limit != NONE:
         late = rank <= first + batch.geo.size - 1
-        mine.limit = book.own.counted.prev[mine.limit] if late else mine.limit
-        if late and book.own.counted.open.has[group]:
+        mine.limit = book.assigner.windows.prev[mine.limit] if late else mine.limit
+        if late and book.assigner.windows.open.has[group]:
             _sooner(group, book, st)
     elif total == first + batch.geo.size:
         mine.limit = cells.last[group]
     wider = kept.unc[place] > st.widest
     st.widest = max(st.widest, kept.unc[place])
-    if mine.limit != NONE and not book.own.counted.open.has[group]:
+    if mine.limit != NONE and not book.assigner.windows.open.has[group]:
         wait(group, book, st)
     # Results emitted before clocks erred by so much may change even by the latest event.
     near = st.widest > 0 and r - kept.unc[place] - st.widest <= mine.reach
@@ -114,7 +114,12 @@ def _number(group: Record, rank: int, counts: bool) -> None:
 @kernel
 def _put(i: int, group: int, before: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """A kept event behind ``before``, or in front."""
-    rows, cells, kept, prev = batch.rows, book.held.cells, book.held.kept, book.own.counted.prev
+    rows, cells, kept, prev = (
+        batch.rows,
+        book.store.cells,
+        book.store.kept,
+        book.assigner.windows.prev,
+    )
     part = PERHAPS if len(rows.how) > 0 and rows.how[i] != SURE else WHOLE
     event = (rows.clock[i], rows.epoch[i], rows.ref[i], rows.unc[i])
     place = new_event(kept, part, batch.values, i, event)
@@ -142,18 +147,18 @@ def due(ref: int, widest: int) -> int:
 @inline
 def wait(group: int, book: PassState, st: Record) -> None:
     """Queues the group's next window, emitted once none of its events can be overtaken."""
-    counted, kept = book.own.counted, book.held.kept
-    limit = counted.of[group].limit
-    put_in(counted.open, group, due(kept.ref[limit], st.widest))
+    windows, kept = book.assigner.windows, book.store.kept
+    limit = windows.of[group].limit
+    put_in(windows.open, group, due(kept.ref[limit], st.widest))
 
 
 @kernel
 def _sooner(group: int, book: PassState, st: Record) -> None:
     """The group's next window, which waits, ends earlier now."""
-    heap, limit, place = book.own.counted.open, book.own.counted.of[group].limit, 0
+    heap, limit, place = book.assigner.windows.open, book.assigner.windows.of[group].limit, 0
     while heap.cells[place] != group:
         place += 1
-    sooner = due(book.held.kept.ref[limit], st.widest)
+    sooner = due(book.store.kept.ref[limit], st.widest)
     if sooner < heap.at[group]:
         heap.at[group] = sooner
         push(heap.cells, place, heap.at, group)  # up from its own place
@@ -162,16 +167,16 @@ def _sooner(group: int, book: PassState, st: Record) -> None:
 @inline
 def runs(window: int, book: PassState) -> bool:
     """Whether it is not full yet, or may still be another."""
-    one = book.own.counted.of[window]
-    return bool(one.number >= book.own.counted.of[one.group].next)
+    one = book.assigner.windows.of[window]
+    return bool(one.number >= book.assigner.windows.of[one.group].next)
 
 
 @kernel
 def last_of(window: int, rows: int, book: PassState) -> int:
     """The place of its last event; of one that runs, of its latest."""
-    kept, place = book.held.kept, book.own.counted.of[window].first
-    if book.own.counted.of[window].last != NONE:
-        return int(book.own.counted.of[window].last)
+    kept, place = book.store.kept, book.assigner.windows.of[window].first
+    if book.assigner.windows.of[window].last != NONE:
+        return int(book.assigner.windows.of[window].last)
     for _ in range(rows - 1):
         if kept.next[place] == NONE:
             break
@@ -182,22 +187,22 @@ def last_of(window: int, rows: int, book: PassState) -> int:
 @kernel
 def new_window(group: int, number: int, first: int, book: PassState, st: Record) -> int:
     """A cell for a window behind those that the group has, or -1 without room."""
-    counted, cells = book.own.counted, book.held.cells
-    mine = counted.of[group]
+    windows, cells = book.assigner.windows, book.store.cells
+    mine = windows.of[group]
     st.windows += 1
     nulls = cells.tag[group] >> PART_BITS << PART_BITS
     window = find_or_add(cells, st.windows, nulls | WHOLE, cells.keys, group)
     if window == NONE:
         st.refused += 1
         return int(NONE)
-    one = counted.of[window]
+    one = windows.of[window]
     one.number, one.first, one.group, one.stale, one.is_group = number, first, group, 0, 0
     one.last = NONE
     one.before, one.after = mine.newest, NONE
     if mine.newest == NONE:
         mine.oldest = window
     else:
-        counted.of[mine.newest].after = window
+        windows.of[mine.newest].after = window
     mine.newest = window
     return int(window)
 
@@ -205,15 +210,15 @@ def new_window(group: int, number: int, first: int, book: PassState, st: Record)
 @inline
 def _open(group: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """The group's latest event is the first one of another window."""
-    mine = book.own.counted.of[group]
-    window = new_window(group, mine.opened, book.held.cells.last[group], book, st)
+    mine = book.assigner.windows.of[group]
+    window = new_window(group, mine.opened, book.store.cells.last[group], book, st)
     mine.opened += 1
     if window == NONE:
         return
     if mine.running == NONE:
         mine.running = window
-    if batch.on_change and st.asked == NONE:
-        st.asked, st.follow = window, EVERY
+    if batch.on_change and st.request == NONE:
+        st.request, st.follow = window, EVERY
 
 
 @kernel
@@ -223,20 +228,20 @@ def _shift_windows(
     """Shifts emitted windows that end with event number ``rank`` or later, and queues them and
     those before whose last event ``event`` may have overtaken.
     """
-    of, kept, window = book.own.counted.of, book.held.kept, newest
+    of, kept, window = book.assigner.windows.of, book.store.kept, newest
     earliest = kept.ref[event] - kept.unc[event] - st.widest
     while window != NONE:
         if rank <= of[window].number * batch.geo.step:
-            of[window].first = book.own.counted.prev[of[window].first]
+            of[window].first = book.assigner.windows.prev[of[window].first]
         behind = of[window].number * batch.geo.step + batch.geo.size > rank
         if behind and of[window].last != NONE:
-            of[window].last = book.own.counted.prev[of[window].last]
+            of[window].last = book.assigner.windows.prev[of[window].last]
         if not behind and kept.ref[last_of(window, batch.geo.size, book)] < earliest:
             break
         if batch.on_change:
-            st.asked, st.follow = window, EVERY
+            st.request, st.follow = window, EVERY
         elif not runs(window, book):
-            st.asked, st.follow = window, FULL
+            st.request, st.follow = window, FULL
         window = of[window].before
 
 
@@ -264,7 +269,7 @@ def _overtakes(kept: Kept, late: int, early: int) -> bool:
 @kernel
 def _moves(place: int, by: int, book: PassState, widest: int, ahead: bool) -> bool:
     """Whether so many events may change places with that at ``place``: later or earlier ones."""
-    kept, prev = book.held.kept, book.own.counted.prev
+    kept, prev = book.store.kept, book.assigner.windows.prev
     n, reach = 0, kept.unc[place] + widest
     other = kept.next[place] if ahead else prev[place]
     while n < by and other != NONE and reach > 0:
@@ -292,7 +297,7 @@ def _find_doubts(
     of the doubts. Once they are too many for bounds, no more of those beside the window are looked
     for. An event farther from both ends than clocks may err is in the window for sure.
     """
-    kept, prev, d = book.held.kept, book.own.counted.prev, book.own.doubts
+    kept, prev, d = book.store.kept, book.assigner.windows.prev, book.assigner.doubts
     there, rows = extent
     sure, doubtful, before, place, j = 0, 0, 0, first, 0
     free = d.free[0]
@@ -308,7 +313,7 @@ def _find_doubts(
         holds = within or not _moves(place, j + 1, book, widest, False)
         holds = within or (holds and not _moves(place, rows - j, book, widest, True))
         if holds and kept.part[place] == WHOLE:
-            book.own.counted.places[sure] = place
+            book.assigner.windows.places[sure] = place
             sure += 1
         elif holds:
             spare = DOUBTS_MAX + free.n
@@ -336,28 +341,28 @@ def _put_bounds(
     window: int, sure: int, extent: tuple[int, int, int], values: RowValues, book: PassState
 ) -> None:
     """The bounds of a window with doubtful events, in place of its values."""
-    held, scratch, counted = book.held, book.scratch, book.own.counted
-    clear(held.sums, window)
-    add_rows(counted.places[:sure], counted.cells[:sure], values, held.sums)
-    counted.cells[0] = window
-    doubts = book.own.doubts
+    store, scratch, windows = book.store, book.scratch, book.assigner.windows
+    clear(store.sums, window)
+    add_rows(windows.places[:sure], windows.cells[:sure], values, store.sums)
+    windows.cells[0] = window
+    doubts = book.assigner.doubts
     vague = doubts.free[0].n > 0
     for i in range(min(extent[0], DOUBTS_MAX)):
-        doubts.vague[i] = held.kept.part[doubts.place[i]] != WHOLE
+        doubts.vague[i] = store.kept.part[doubts.place[i]] != WHOLE
         vague |= doubts.vague[i]
-    for a in range(len(held.asked.function)):
-        function, m = held.asked.function[a], held.asked.attribute[a]
+    for a in range(len(store.aggregates.function)):
+        function, m = store.aggregates.function[a], store.aggregates.attribute[a]
         if function > MAX or (m == ALL_ROWS and not vague):
             continue
         for j in range(LEAST, MOST + 1):
             put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
         if extent[0] > DOUBTS_MAX:
             continue
-        read_doubts(held.kept, extent[0], m, doubts)
+        read_doubts(store.kept, extent[0], m, doubts)
         n, is_float = sure, False
         if m != ALL_ROWS:
-            n = summarise(held.sums, m, counted.cells[:1], scratch.scratch.sum)
-            is_float = held.sums.of[m].is_float
+            n = summarise(store.sums, m, windows.cells[:1], scratch.scratch.sum)
+            is_float = store.sums.of[m].is_float
         for j in range(LEAST, MOST + 1):
             bound(
                 function, is_float, n, extent, 1 if j == LEAST else -1, doubts, scratch,
@@ -367,50 +372,52 @@ def _put_bounds(
 
 @kernel
 def emit_window(
-    window: int, wanted: bool, batch: PassBatch, book: PassState, st: Record, at: int
+    window: int, exists: bool, batch: PassBatch, book: PassState, st: Record, at: int
 ) -> None:
-    """Updates the emitted result of a window; ``wanted``: whether it may have one."""
-    held, scratch, counted, rows = book.held, book.scratch, book.own.counted, 0
-    kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
+    """Updates the emitted result of a window; ``exists``: whether it may have one."""
+    store, scratch, windows, rows = book.store, book.scratch, book.assigner.windows, 0
+    kept, cells, one, vague = store.kept, store.cells, windows.of[window], False
     place = first = last = one.first
-    sorts = len(book.own.sorted.n) > 0 and one.last != NONE and not st.vague
+    sorts = len(book.assigner.sorted.n) > 0 and one.last != NONE and not st.vague
     lists = not sorts or st.worst > 0
-    for a in range(len(held.asked.function)):  # more than rows, and what sorted values tell
-        lists |= held.asked.function[a] != QUANTILE and held.asked.attribute[a] != ALL_ROWS
+    for a in range(len(store.aggregates.function)):  # more than rows, and what sorted values tell
+        lists |= (
+            store.aggregates.function[a] != QUANTILE and store.aggregates.attribute[a] != ALL_ROWS
+        )
     if sorts:
         sort_window(
-            book.own.sorted, held, (one.group, one.number), (first, one.last), batch.geo.step
+            book.assigner.sorted, store, (one.group, one.number), (first, one.last), batch.geo.step
         )
     if not lists:
         rows, last, place = batch.geo.size, one.last, kept.next[one.last]
     cells.clocks[window] = 0
     while rows < batch.geo.size and place != NONE:
         cells.clocks[window] = max(cells.clocks[window], kept.clocks[place])
-        counted.places[rows], counted.cells[rows] = place, window
+        windows.places[rows], windows.cells[rows] = place, window
         vague |= kept.part[place] != WHOLE
         last, place = place, kept.next[place]
         rows += 1
-    clear(held.sums, window)
-    values = RowValues(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
+    clear(store.sums, window)
+    values = RowValues(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, windows.nothing)
     if lists:
-        add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
+        add_rows(windows.places[:rows], windows.cells[:rows], values, store.sums)
     cells.rows[window], cells.first[window] = rows, NONE if sorts else first
     kept.next[last] = NONE  # for aggregates of all values, which read on to the end
     known = batch.known + st.gap
     missing = missing_between(batch.gaps, known, kept.ref[first], kept.ref[last])
-    read_content(held, window, STAGE_LAST, missing, (0, 0), scratch)
+    read_content(store, window, STAGE_LAST, missing, (0, 0), scratch)
     kept.next[last], cells.first[window] = place, NONE
     if sorts:
-        put_quantiles(book.own.sorted, held, scratch)
+        put_quantiles(book.assigner.sorted, store, scratch)
     if st.widest > 0 or vague:
         counts = scratch.counts[0]
         there = (rows, batch.geo.size)
         sure, doubtful, before, inside = _find_doubts(first, last, there, st.widest, book, lists)
-        counts.certain, counts.ambiguous = sure, doubtful + book.own.doubts.free[0].n
+        counts.certain, counts.ambiguous = sure, doubtful + book.assigner.doubts.free[0].n
         if counts.ambiguous > 0 and lists:
             _put_bounds(window, sure, (doubtful, before, inside), values, book)
-    shifts = counted.of[one.group].loose < one.number * batch.geo.step
+    shifts = windows.of[one.group].loose < one.number * batch.geo.step
     if shifts or is_refuted(st, kept.ref[first], kept.ref[last]):
-        without_bounds(held, scratch)
-    put_extent(held, scratch, kept.ref[first], kept.ref[last])
-    settle(book, window, STAGE_LAST, 0, wanted, at)
+        without_bounds(store, scratch)
+    put_extent(store, scratch, kept.ref[first], kept.ref[last])
+    settle(book, window, STAGE_LAST, 0, exists, at)

@@ -62,19 +62,19 @@ def run(batch: PassBatch, book: PassState) -> int:
         why = a.room(batch, book, SPARE)
         if why != a.DONE:
             return why
-        if st.asked != NONE:
+        if st.request != NONE:
             emit_window(
-                st.asked,
-                st.frontier != FAR or not runs(st.asked, book),
+                st.request,
+                st.frontier != FAR or not runs(st.request, book),
                 batch,
                 book,
                 st,
                 st.emit_at,
             )
-            book.own.counted.of[st.asked].stale = 0
-            following = book.own.counted.of[st.asked].after  # if it is due as well
+            book.assigner.windows.of[st.request].stale = 0
+            following = book.assigner.windows.of[st.request].after  # if it is due as well
             is_full = st.follow != FULL or following == NONE or not runs(following, book)
-            st.asked = following if st.follow != NONE_BEHIND and is_full else NONE
+            st.request = following if st.follow != NONE_BEHIND and is_full else NONE
         elif _settled(batch, book, st):
             i = st.row
             what = a.due(i, batch.agenda, st)
@@ -95,13 +95,13 @@ def run(batch: PassBatch, book: PassState) -> int:
 @inline
 def _emit_next_running(batch: PassBatch, book: PassState, st: Record) -> None:
     """Ask for the running windows of a group, one group at a time."""
-    of = book.own.counted.of
+    of = book.assigner.windows.of
     while st.ticked < len(of):
         one = of[st.ticked]
         st.ticked += 1
         if one.is_group and one.running != NONE:
             st.emit_at = batch.agenda.tick_at[st.tick]
-            st.asked, st.follow = one.running, EVERY
+            st.request, st.follow = one.running, EVERY
             return
     st.ticked = 0
     st.tick += 1
@@ -123,11 +123,11 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
 @kernel
 def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> None:
     """What is missing in gap ``j`` has changed: emitted windows around it are stale."""
-    counted, ref = book.own.counted, book.held.kept.ref
-    for k in range(counted.kept.size[0]):
-        window = counted.of[counted.kept.cells[k]].newest
+    windows, ref = book.assigner.windows, book.store.kept.ref
+    for k in range(windows.kept.size[0]):
+        window = windows.of[windows.kept.cells[k]].newest
         while window != NONE:
-            one = counted.of[window]
+            one = windows.of[window]
             if gaps.first[j] >= ref[last_of(window, rows, book)]:
                 break  # those before it end no later: rows of a group are in order of time
             if gaps.last[j] > ref[one.first]:
@@ -139,9 +139,9 @@ def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> Non
 @inline
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far tells no window, and forgets none; else one step is taken."""
-    counted = book.own.counted
-    full, leaves = is_due(counted.open, st.frontier), is_due(counted.kept, st.frontier)
-    last = leaves and counted.of[counted.of[counted.kept.cells[0]].oldest].stale
+    windows = book.assigner.windows
+    full, leaves = is_due(windows.open, st.frontier), is_due(windows.kept, st.frontier)
+    last = leaves and windows.of[windows.of[windows.kept.cells[0]].oldest].stale
     if full or (st.stale and (last or st.frontier == FAR)):
         _close_first(batch, book, st)
         return False
@@ -154,23 +154,23 @@ def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
 @kernel
 def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
     """Ask for the window that is full first; before it, for what is stale."""
-    counted, kept = book.own.counted, book.held.kept
+    windows, kept = book.assigner.windows, book.store.kept
     st.emit_at, st.follow = st.frontier_at, NONE_BEHIND
     if st.stale:
-        while st.scanned < counted.kept.size[0]:
-            window = counted.of[counted.kept.cells[st.scanned]].newest
-            while window != NONE and not counted.of[window].stale:
-                window = counted.of[window].before
+        while st.scanned < windows.kept.size[0]:
+            window = windows.of[windows.kept.cells[st.scanned]].newest
+            while window != NONE and not windows.of[window].stale:
+                window = windows.of[window].before
             if window != NONE:
-                st.asked = window
+                st.request = window
                 return
             st.scanned += 1
         st.stale, st.scanned = 0, 0
         return
-    group = take_first(counted.open)
-    mine = counted.of[group]
-    if due(kept.ref[mine.limit], st.widest) <= counted.open.at[group]:
-        st.asked = _begin(group, batch, book, st)
+    group = take_first(windows.open)
+    mine = windows.of[group]
+    if due(kept.ref[mine.limit], st.widest) <= windows.open.at[group]:
+        st.request = _begin(group, batch, book, st)
     if mine.limit != NONE:
         wait(group, book, st)
 
@@ -178,21 +178,21 @@ def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
 @kernel
 def _begin(group: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """The cell of the group's next window, or -1 without room; the one behind it is next."""
-    counted, kept = book.own.counted, book.held.kept
-    mine = counted.of[group]
+    windows, kept = book.assigner.windows, book.store.kept
+    mine = windows.of[group]
     begin, limit = mine.begin, mine.limit
     if not batch.in_advance:
         window = new_window(group, mine.next, begin, book, st)
-    elif mine.running != NONE and counted.of[mine.running].number == mine.next:
+    elif mine.running != NONE and windows.of[mine.running].number == mine.next:
         window = mine.running
-        mine.running = counted.of[window].after
+        mine.running = windows.of[window].after
     else:
         window = NONE
     if window != NONE:
-        counted.of[window].last = limit
+        windows.of[window].last = limit
         mine.reach = max(mine.reach, kept.ref[limit])
-        if not counted.kept.has[group]:
-            put_in(counted.kept, group, kept.ref[limit] + batch.geo.horizon)
+        if not windows.kept.has[group]:
+            put_in(windows.kept, group, kept.ref[limit] + batch.geo.horizon)
     mine.next += 1
     for _ in range(batch.geo.step):
         begin = kept.next[begin] if begin != NONE else NONE
@@ -206,31 +206,31 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
     """Forget the oldest window of the group that may be forgotten first, and events before the
     next one.
     """
-    counted, held = book.own.counted, book.held
-    group = take_first(counted.kept)
-    mine = counted.of[group]
+    windows, store = book.assigner.windows, book.store
+    group = take_first(windows.kept)
+    mine = windows.of[group]
     window = mine.oldest
     last = last_of(window, batch.geo.size, book)
-    if held.kept.ref[last] + batch.geo.horizon > st.frontier:
-        put_in(counted.kept, group, held.kept.ref[last] + batch.geo.horizon)
+    if store.kept.ref[last] + batch.geo.horizon > st.frontier:
+        put_in(windows.kept, group, store.kept.ref[last] + batch.geo.horizon)
         return
-    mine.floor = held.kept.ref[last]
-    one = counted.of[window]
+    mine.floor = store.kept.ref[last]
+    one = windows.of[window]
     mine.oldest = one.after
     if one.after == NONE:
         mine.newest = NONE
     else:
-        counted.of[one.after].before = NONE
+        windows.of[one.after].before = NONE
         if not runs(one.after, book):
             last = last_of(one.after, batch.geo.size, book)
-            put_in(counted.kept, group, held.kept.ref[last] + batch.geo.horizon)
-    if book.own.sorted.of[0].number == one.number:
-        forget_sorted(book.own.sorted, group)
-    following = counted.of[one.after].first if one.after != NONE else mine.begin
+            put_in(windows.kept, group, store.kept.ref[last] + batch.geo.horizon)
+    if book.assigner.sorted.of[0].number == one.number:
+        forget_sorted(book.assigner.sorted, group)
+    following = windows.of[one.after].first if one.after != NONE else mine.begin
     _drop_events(group, (one.number + 1) * batch.geo.step, following, book, st.widest)
-    forget_emitted(held.cells, book.standing, window)
-    clear(held.sums, window)
-    free_window(held.cells, window)
+    forget_emitted(store.cells, book.standing, window)
+    clear(store.sums, window)
+    free_window(store.cells, window)
 
 
 @kernel
@@ -238,8 +238,8 @@ def _drop_events(group: int, before: int, first: int, book: PassState, widest: i
     """Free a group's events with numbers below ``before``, which ``first`` has (-1: none yet), but
     for those that it may have overtaken.
     """
-    counted, kept, cells = book.own.counted, book.held.kept, book.held.cells
-    mine = counted.of[group]
+    windows, kept, cells = book.assigner.windows, book.store.kept, book.store.cells
+    mine = windows.of[group]
     begin = mine.floor if first == NONE else kept.ref[first]
     while mine.base < before and cells.first[group] != NONE:
         place = cells.first[group]
@@ -249,7 +249,7 @@ def _drop_events(group: int, before: int, first: int, book: PassState, widest: i
         if kept.next[place] == NONE:
             cells.last[group] = NONE
         else:
-            counted.prev[kept.next[place]] = NONE
+            windows.prev[kept.next[place]] = NONE
         free_place(kept.next, kept.tally, place)
         mine.base += 1
         mine.count -= 1
@@ -268,48 +268,48 @@ def _drop_events(group: int, before: int, first: int, book: PassState, widest: i
 class CountedWindows(OwnWindows):
     """Operator of a ``WindowPlan`` of the kind ROWS."""
 
-    state_fields = (*OwnWindows.state_fields, "_counted")
+    state_fields = (*OwnWindows.state_fields, "_windows")
 
     go_on = staticmethod(run)
     lasting = h.LASTING
     record = h.STATE
-    initial = MappingProxyType({**OwnWindows.initial, "asked": NONE})
+    initial = MappingProxyType({**OwnWindows.initial, "request": NONE})
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
         super().__init__(plan, settings, site)
-        cells, kept = len(self._held.cells.window), len(self._held.kept.next)
-        self._counted = h.new_counted(cells, kept, plan.rows)
+        cells, kept = len(self._store.cells.window), len(self._store.kept.next)
+        self._windows = h.new_counted(cells, kept, plan.rows)
         self._state["widest"] = self.settings.declared
         self._doubts = new_doubts(plan.rows)
-        asked = self._held.asked.function
-        sorts = (asked == QUANTILE).any() and not (asked == DISTINCT).any()
+        functions = self._store.aggregates.function
+        sorts = (functions == QUANTILE).any() and not (functions == DISTINCT).any()
         self._sorted = new_sorted(len(self._arguments) if sorts else 0, plan.rows, plan.every_rows)
 
     def counters(self) -> dict[str, int]:
         """Besides: rows of windows that are not full."""
-        cells = self._held.cells
+        cells = self._store.cells
         live = cells.table[cells.table >= 0]
-        of = self._counted.of[live[cells.window[live] == 0]]
+        of = self._windows.of[live[cells.window[live] == 0]]
         emitted = (of["next"] - 1) * self.plan.every_rows + self.plan.rows
         events = of["base"] + of["count"]
         rest = (events - (of["next"] > 0) * emitted).clip(0)
         return super().counters() | {"in_no_full_window": int(rest.sum())}
 
-    def _own(self) -> RowState:
-        return RowState(self._counted, self._doubts, self._sorted)
+    def _assigner_state(self) -> RowState:
+        return RowState(self._windows, self._doubts, self._sorted)
 
     def _oldest(self) -> int:
-        cells = self._held.cells
+        cells = self._store.cells
         live = cells.table[cells.table >= 0]
         groups = live[cells.window[live] == 0]
         first = cells.first[groups]  # with EVERY it may lie before the end of a window that left
-        earliest = self._held.kept.ref[first[first != NONE]].min(initial=FAR)
-        return min(int(earliest), int(self._counted.of["floor"][groups].min(initial=FAR)))
+        earliest = self._store.kept.ref[first[first != NONE]].min(initial=FAR)
+        return min(int(earliest), int(self._windows.of["floor"][groups].min(initial=FAR)))
 
     def _mark_refuted(self, low: int, high: int) -> None:
-        cells, ref, of = self._held.cells, self._held.kept.ref, self._counted.of
+        cells, ref, of = self._store.cells, self._store.kept.ref, self._windows.of
         live = cells.table[cells.table >= 0]
         emitted = live[(of["is_group"][live] == 0) & (of["last"][live] != NONE)]
         first, last = ref[of["first"][emitted]], ref[of["last"][emitted]]
@@ -324,9 +324,9 @@ class CountedWindows(OwnWindows):
     def _grow(self, why: int, needed: int) -> None:
         super()._grow(why, needed)
         if why in (a.GROW_CELLS, a.GROW_KEPT):
-            cells, kept = len(self._held.cells.window), len(self._held.kept.next)
+            cells, kept = len(self._store.cells.window), len(self._store.kept.next)
             more = h.new_counted(cells, kept, self.plan.rows)
-            self._counted = put_over(more, self._counted)
+            self._windows = put_over(more, self._windows)
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)

@@ -21,7 +21,7 @@ from slackwater.engine.operators.window.state.content import (
     NUMBERS,
     VALUE,
     Content,
-    Held,
+    WindowStore,
 )
 
 # State of each group's events in order of time, and of their emitted windows.
@@ -49,7 +49,7 @@ LASTING: Final = (
     "frontier", "frontier_at", "widest", "worst", "vague", "windows", "stale", "too_late",
     "refused", *EVERY_PASS,
 )  # fmt: skip
-STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "asked", "follow")
+STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "request", "follow")
 """As of sessions; ``worst``: the worst status of a clock; ``vague``: some event may not be there at
 all; ``asked``: the window to be emitted next, or -1, and those behind it if ``follow`` is ``FULL``,
 or ``EVERY`` one, running ones included. ``ticked``: cells looked at."""
@@ -80,7 +80,7 @@ class RowState(NamedTuple):
     values of one window, where only quantiles ask for all of them.
     """
 
-    counted: RowWindowState
+    windows: RowWindowState
     doubts: DoubtfulPlaces
     sorted: Sorted
 
@@ -203,7 +203,7 @@ def _build(values: Sorted, kept: Kept, m: int, is_float: bool, first: int, last:
 
 @kernel
 def sort_window(
-    values: Sorted, held: Held, window: tuple[int, int], ends: tuple[int, int], step: int
+    values: Sorted, store: WindowStore, window: tuple[int, int], ends: tuple[int, int], step: int
 ) -> None:
     """Sort what a window (group, number) with these first and last events has."""
     now = values.of[0]
@@ -211,21 +211,21 @@ def sort_window(
     first, last = ends
     follows = now.group == group and now.number + 1 == number
     for m in range(len(values.n)):
-        if held.sums.of[m].keeps_all:
+        if store.sums.of[m].keeps_all:
             if follows:
-                _slide(values, held.kept, m, held.sums.of[m].is_float, step)
+                _slide(values, store.kept, m, store.sums.of[m].is_float, step)
             else:
-                _build(values, held.kept, m, held.sums.of[m].is_float, first, last)
+                _build(values, store.kept, m, store.sums.of[m].is_float, first, last)
     now.group, now.number, now.first, now.last = group, number, first, last
 
 
 @kernel
-def put_quantiles(values: Sorted, held: Held, out: Content) -> None:
+def put_quantiles(values: Sorted, store: WindowStore, out: Content) -> None:
     """The quantiles of the sorted values, where there are any, in place of those in ``out``."""
-    for a in range(len(held.asked.function)):
-        m = held.asked.attribute[a]
-        if held.asked.function[a] == QUANTILE and values.n[m] > 0:
+    for a in range(len(store.aggregates.function)):
+        m = store.aggregates.attribute[a]
+        if store.aggregates.function[a] == QUANTILE and values.n[m] > 0:
             mine = values.values[m, values.side[m], : values.n[m]]
-            found = interpolated(mine, held.asked.parameter[a])
+            found = interpolated(mine, store.aggregates.parameter[a])
             for place in range(VALUE, HIGH_ONE + 1):
                 put_float(out.kinds, out.words, a * NUMBERS + place, found)

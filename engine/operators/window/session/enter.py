@@ -62,7 +62,7 @@ keep it together, or -1. ``vague``: of some event more is open than silence tell
 """
 SEVERAL: Final = -2
 SEAM: Final = record("start", "end")
-ASKED: Final = record("session", "wanted")
+REQUEST: Final = record("session", "exists")
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "reach", "sessions", "stale", "too_late", "refused",
     *EVERY_PASS,
@@ -97,7 +97,7 @@ def new_sessions(cells: int, seams: int) -> Sessions:
     """None yet, with room for so many."""
     return Sessions(
         np.zeros(cells, SESSION), new_heap(cells), new_heap(cells), np.zeros(seams, SEAM),
-        chained(seams), np.zeros(1, POOL), np.zeros(SPARE, ASKED),
+        chained(seams), np.zeros(1, POOL), np.zeros(SPARE, REQUEST),
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
 @inline
 def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
     """Enter row ``i``; False: it makes one session of two, whose entries must be added up first."""
-    rows, cells, of, gap = batch.rows, book.held.cells, book.own.of, batch.geo.size
+    rows, cells, of, gap = batch.rows, book.store.cells, book.assigner.of, batch.geo.size
     r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] != SURE
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
     live = cells.tally[0].live
@@ -194,18 +194,20 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
             return True
     st.reach = max(st.reach, u)
     st.widest = max(st.widest, min(u, (gap - 1) // 2))
-    changed = _extend(book.own, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or is_new
+    changed = (
+        _extend(book.assigner, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or is_new
+    )
     if changed:
-        _reach(one, gap, book.own, st)
+        _reach(one, gap, book.assigner, st)
     cells.rows[one] += 1
     cells.clocks[one] = clocks_of(rows, i, cells.clocks[one])
     book.entries.row[st.entries], book.entries.cell[st.entries] = i, one
     st.entries += 1
-    if keeps_all(book.held):
+    if keeps_all(book.store):
         event = (rows.clock[i], rows.epoch[i], r, u)
-        keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
+        keep(book.store.kept, cells, one, WHOLE, batch.values, i, event)
     if changed or of[one].emitted or batch.on_change:
-        _correct(one, changed, batch, book.own, st)
+        _correct(one, changed, batch, book.assigner, st)
     return True
 
 
@@ -235,8 +237,8 @@ def _begin(
     st: Record,
 ) -> int:  # fmt: skip
     """A new session between two of the group; -1 without room."""
-    rows, sessions = batch.rows, book.own
-    one = find_or_add(book.held.cells, st.sessions, nulls | WHOLE, rows.keys, i)
+    rows, sessions = batch.rows, book.assigner
+    one = find_or_add(book.store.cells, st.sessions, nulls | WHOLE, rows.keys, i)
     if one == NONE:
         return int(NONE)
     r, new = rows.ref[i], sessions.of[one]
@@ -312,20 +314,20 @@ def _reach(place: int, gap: int, sessions: Sessions, st: Record) -> None:
 
 
 @inline
-def ask(sessions: Sessions, st: Record, place: int, wanted: bool) -> None:
-    """Queues session ``place``, to be emitted next; ``wanted``: whether it may have a result."""
-    asked = sessions.queue[st.queued]
-    asked.session, asked.wanted = place, wanted
+def request_emission(sessions: Sessions, st: Record, place: int, exists: bool) -> None:
+    """Queues session ``place``, to be emitted next; ``exists``: whether it may have a result."""
+    request = sessions.queue[st.queued]
+    request.session, request.exists = place, exists
     st.queued += 1
 
 
 @kernel
 def _merge(one: int, other: int, book: PassState, st: Record) -> int:
     """Session ``other`` becomes part of ``one``, the one before it."""
-    held, sessions = book.held, book.own
+    store, sessions = book.store, book.assigner
     into, lost = sessions.of[one], sessions.of[other]
-    if lost.emitted or held.cells.slot[other] != NONE:  # early
-        ask(sessions, st, other, False)
+    if lost.emitted or store.cells.slot[other] != NONE:  # early
+        request_emission(sessions, st, other, False)
     into.last, into.high = max(into.last, lost.last), max(into.high, lost.high)
     into.first, into.low = min(into.first, lost.first), min(into.low, lost.low)
     into.far_high = max(into.far_high, lost.far_high)
@@ -340,14 +342,14 @@ def _merge(one: int, other: int, book: PassState, st: Record) -> int:
         cover(sessions, into, start, end)
     into.after = lost.after
     sessions.of[lost.group if lost.after == NONE else lost.after].before = one
-    cells = held.cells
-    merge_cell(cells, held.sums, other, cells, held.sums, one)
-    clear(held.sums, other)
+    cells = store.cells
+    merge_cell(cells, store.sums, other, cells, store.sums, one)
+    clear(store.sums, other)
     if cells.first[other] != NONE:
         if cells.first[one] == NONE:
             cells.first[one] = cells.first[other]
         else:
-            held.kept.next[cells.last[one]] = cells.first[other]
+            store.kept.next[cells.last[one]] = cells.first[other]
         cells.last[one] = cells.last[other]
         cells.first[other] = cells.last[other] = NONE
     lost.merged, lost.emitted, lost.stale = 1, 0, 0
@@ -363,19 +365,19 @@ def _correct(
     one, before, after = of[place], of[place].before, of[place].after
     near = changed and before != NONE and one.low - of[before].high < gap
     if near and (of[before].emitted or every):
-        ask(sessions, st, before, True)
+        request_emission(sessions, st, before, True)
     if one.emitted:
         ended = ends(one, gap, st) <= st.frontier
-        ask(sessions, st, place, ended or every)
+        request_emission(sessions, st, place, ended or every)
         if not ended:
             one.emitted = 0
             if not sessions.open.has[place]:
                 open_again(place, gap, sessions, st)
     elif every:
-        ask(sessions, st, place, True)
+        request_emission(sessions, st, place, True)
     near = changed and after != NONE and of[after].low - one.high < gap
     if near and (of[after].emitted or every):
-        ask(sessions, st, after, True)
+        request_emission(sessions, st, after, True)
 
 
 # What a session says: its values, where it lies, and whether it is one under every clock error.
@@ -392,12 +394,12 @@ def is_apart(one: Record, other: Record, gap: int) -> bool:
 
 @inline
 def _is_unsure(place: int, book: PassState, gap: int) -> bool:
-    of = book.own.of
+    of = book.assigner.of
     one, before, after = of[place], of[place].before, of[place].after
     if one.vague:
         return True
-    several = one.clock == SEVERAL and book.held.cells.rows[place] > 1
-    if several and not is_whole(book.own, one, gap):
+    several = one.clock == SEVERAL and book.store.cells.rows[place] > 1
+    if several and not is_whole(book.assigner, one, gap):
         return True
     if before != NONE and not is_apart(of[before], one, gap):
         return True
@@ -413,17 +415,17 @@ def _is_unsure(place: int, book: PassState, gap: int) -> bool:
 
 @kernel
 def emit_session(
-    place: int, wanted: bool, batch: PassBatch, book: PassState, st: Record, at: int
+    place: int, exists: bool, batch: PassBatch, book: PassState, st: Record, at: int
 ) -> None:
-    """Updates the emitted result of a session; ``wanted``: whether it may have one."""
-    scratch, gap, one = book.scratch, batch.geo.size, book.own.of[place]
-    there = wanted
+    """Updates the emitted result of a session; ``exists``: whether it may have one."""
+    scratch, gap, one = book.scratch, batch.geo.size, book.assigner.of[place]
+    there = exists
     if there:
         known = batch.known + st.gap
         missing = missing_between(batch.gaps, known, one.first - gap, one.last + gap)
-        read_content(book.held, place, STAGE_LAST, missing, (0, 0), scratch)
+        read_content(book.store, place, STAGE_LAST, missing, (0, 0), scratch)
         refuted = is_refuted(st, one.first - gap, one.last + gap)
         if refuted or _is_unsure(place, book, gap):
-            without_bounds(book.held, scratch)
-        put_extent(book.held, scratch, one.first, one.last + gap)
+            without_bounds(book.store, scratch)
+        put_extent(book.store, scratch, one.first, one.last + gap)
     settle(book, place, STAGE_LAST, 0, there, at)

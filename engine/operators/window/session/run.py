@@ -16,11 +16,11 @@ from slackwater.engine.operators.window.session import enter as h
 from slackwater.engine.operators.window.session.enter import (
     SPARE,
     Sessions,
-    ask,
     emit_session,
     ends,
     enter,
     is_apart,
+    request_emission,
 )
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.operators.window.state.accumulate import clear
@@ -53,13 +53,13 @@ def run(batch: PassBatch, book: PassState) -> int:
         if st.flush or st.queued > 0 or st.entries == len(book.entries.row):
             a.add_entries(batch, book, st)
             for j in range(st.queued):
-                asked = book.own.queue[j]
-                place = asked.session
-                emit_session(place, asked.wanted == 1, batch, book, st, st.emit_at)
+                request = book.assigner.queue[j]
+                place = request.session
+                emit_session(place, request.exists == 1, batch, book, st, st.emit_at)
                 _free_merged(place, book)
             st.queued, st.flush = 0, 0
         why = a.room(batch, book, SPARE)
-        if book.own.tally[0].live > len(book.own.seam) - SPARE:
+        if book.assigner.tally[0].live > len(book.assigner.seam) - SPARE:
             why = a.GROW_MORE
         if why == a.DONE and _settled(batch, book, st):
             i = st.row
@@ -87,7 +87,7 @@ def run(batch: PassBatch, book: PassState) -> int:
 @inline
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
     """Whether progress so far ends no session, and makes none leave; else one step is taken."""
-    sessions = book.own
+    sessions = book.assigner
     ended, leaves = is_due(sessions.open, st.frontier), is_due(sessions.kept, st.frontier)
     last = st.frontier == FAR or (leaves and sessions.of[sessions.kept.cells[0]].stale)
     if ended or (st.stale and last):
@@ -102,13 +102,13 @@ def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
 @inline
 def _emit_next_open(batch: PassBatch, book: PassState, st: Record) -> None:
     """Ask for an open session's value so far, one at a time."""
-    sessions = book.own
+    sessions = book.assigner
     while st.ticked < sessions.open.size[0]:
         place = sessions.open.cells[st.ticked]
         st.ticked += 1
         if not sessions.of[place].merged:
             st.emit_at = batch.agenda.tick_at[st.tick]
-            ask(sessions, st, place, True)
+            request_emission(sessions, st, place, True)
             return
     st.ticked = 0
     st.tick += 1
@@ -132,9 +132,9 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
 @kernel
 def _mark(gaps: GapTable, j: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """What is missing in gap ``j`` has changed: emitted sessions beside it are stale."""
-    of, gap = book.own.of, batch.geo.size
-    for place in range(book.own.kept.size[0]):
-        one = of[book.own.kept.cells[place]]
+    of, gap = book.assigner.of, batch.geo.size
+    for place in range(book.assigner.kept.size[0]):
+        one = of[book.assigner.kept.cells[place]]
         if one.emitted and gaps.first[j] < one.last + gap and gaps.last[j] > one.first - gap:
             one.stale = 1
             st.stale = 1
@@ -143,17 +143,17 @@ def _mark(gaps: GapTable, j: int, batch: PassBatch, book: PassState, st: Record)
 @kernel
 def _free_merged(place: int, book: PassState) -> None:
     """Frees a merged session that neither waits nor may be corrected."""
-    one = book.own.of[place]
+    one = book.assigner.of[place]
     if one.merged:
-        forget_emitted(book.held.cells, book.standing, place)
-        if not book.own.open.has[place] and not book.own.kept.has[place]:
-            free_window(book.held.cells, place)
+        forget_emitted(book.store.cells, book.standing, place)
+        if not book.assigner.open.has[place] and not book.assigner.kept.has[place]:
+            free_window(book.store.cells, place)
 
 
 @kernel
 def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Record) -> None:
     """Emits the session that ends first; before it, stale ones, one at a time."""
-    sessions = book.own
+    sessions = book.assigner
     place = sessions.open.cells[0]
     one, due = sessions.of[place], sessions.open.at[place]
     closes = ends(one, gap, st) + st.widest
@@ -163,7 +163,7 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
             other = sessions.of[sessions.kept.cells[st.scanned]]
             if other.stale and other.emitted:
                 other.stale = 0
-                ask(sessions, st, sessions.kept.cells[st.scanned], True)
+                request_emission(sessions, st, sessions.kept.cells[st.scanned], True)
                 return  # not further yet: the first may leave, and another takes its place
             other.stale = 0
             st.scanned += 1
@@ -176,7 +176,7 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
         put_in(sessions.open, place, closes)
     else:
         one.emitted = 1
-        ask(sessions, st, place, True)
+        request_emission(sessions, st, place, True)
         if not sessions.kept.has[place]:
             put_in(sessions.kept, place, one.high + st.reach + 2 * gap + horizon)
 
@@ -186,7 +186,7 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
     """Forgets a final session, and its group's cell if it is the last one; others that it was not
     apart from can say so no more.
     """
-    sessions, held = book.own, book.held
+    sessions, store = book.assigner, book.store
     place = take_first(sessions.kept)
     one = sessions.of[place]
     if one.merged:
@@ -213,15 +213,15 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
         other = of[other].after
     of[one.group if one.after == NONE else one.after].before = one.before
     if of[one.group].before == NONE:
-        free_window(held.cells, one.group)
-    forget_emitted(held.cells, book.standing, place)
-    forget(held.kept, held.cells, place)
+        free_window(store.cells, one.group)
+    forget_emitted(store.cells, book.standing, place)
+    forget(store.kept, store.cells, place)
     while one.seams != NONE:
         seam = one.seams
         one.seams = sessions.next[seam]
         free_place(sessions.next, sessions.tally, seam)
-    clear(held.sums, place)
-    free_window(held.cells, place)
+    clear(store.sums, place)
+    free_window(store.cells, place)
 
 
 # WINDOW SESSION: per group, events less than a gap apart, until the gap's silence.
@@ -249,13 +249,13 @@ class SessionWindows(OwnWindows):
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
         super().__init__(plan, settings, site)
-        self._sessions = h.new_sessions(len(self._held.cells.window), _SEAMS)
+        self._sessions = h.new_sessions(len(self._store.cells.window), _SEAMS)
 
-    def _own(self) -> Sessions:
+    def _assigner_state(self) -> Sessions:
         return self._sessions
 
     def _oldest(self) -> int:
-        cells = self._held.cells
+        cells = self._store.cells
         live = cells.table[cells.table >= 0]
         first = self._sessions.of["first"][live[cells.window[live] > 0]]
         return int(first.min(initial=FAR)) - 2 * self.plan.size_ns
@@ -276,7 +276,7 @@ class SessionWindows(OwnWindows):
         super()._grow(why, needed)
         if why in (a.GROW_CELLS, a.GROW_MORE):
             seams = len(self._sessions.seam) * (2 if why == a.GROW_MORE else 1)
-            cells = len(self._held.cells.window)
+            cells = len(self._store.cells.window)
             self._sessions = over_pool(h.new_sessions(cells, seams), self._sessions)
 
     def codes(self) -> np.ndarray:

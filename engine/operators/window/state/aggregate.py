@@ -173,11 +173,11 @@ def put_value(
 
 @inline
 def put_aggregate(
-    asked: AggregateSpecs, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int, bits: int,
-    chosen: np.ndarray, scratch: Scratch, kinds: np.ndarray, words: np.ndarray, j: int,
+    aggregates: AggregateSpecs, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int,
+    bits: int, chosen: np.ndarray, scratch: Scratch, kinds: np.ndarray, words: np.ndarray, j: int,
 ) -> None:  # fmt: skip
     """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""
-    m, function = asked.attribute[a], asked.function[a]
+    m, function = aggregates.attribute[a], aggregates.function[a]
     if function == PICKS:
         _put_pick(sums, m, chosen, kinds, words, j)
         return
@@ -210,7 +210,7 @@ def put_aggregate(
         variance = max(0.0, moments.squares) / n
         put_float(kinds, words, j, np.sqrt(variance) if function == STDDEV else variance)
     else:
-        q = asked.parameter[a]
+        q = aggregates.parameter[a]
         put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, n, is_float, q))
 
 

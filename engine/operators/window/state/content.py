@@ -66,12 +66,12 @@ _FEW: Final = 16
 """Ambiguous events of a key for which there is room; for more it is made each time."""
 
 
-class Held(NamedTuple):
+class WindowStore(NamedTuple):
     """Content of windows, and the requested aggregates. ``mode``: ``PLAIN`` ``EACH``
     ``TOGETHER``.
     """
 
-    asked: AggregateSpecs
+    aggregates: AggregateSpecs
     mode: int
     cells: Cells
     sums: Sums
@@ -113,7 +113,7 @@ no event happened by the bounds that its clock had. ``taken``: rows of earlier b
 
 
 @inline
-def has_result(held: Held, leader: int, stage: int) -> bool:
+def has_result(store: WindowStore, leader: int, stage: int) -> bool:
     """Whether ``stage`` says something of the key: some event is, or may be, in the window.
 
     LOW and HIGH make no result where nobody asks for them.
@@ -121,85 +121,85 @@ def has_result(held: Held, leader: int, stage: int) -> bool:
     makes, cell = LOW | MIDDLE | HIGH | CERTAIN | AMBIGUOUS, leader
     if stage != STAGE_LAST:
         makes = LOW if stage == STAGE_LOW else LOW | MIDDLE
-    elif held.mode == PLAIN:
+    elif store.mode == PLAIN:
         makes = MIDDLE | CERTAIN | AMBIGUOUS
     while cell != NONE:
-        if held.cells.tag[cell] & makes:
+        if store.cells.tag[cell] & makes:
             return True
-        cell = held.cells.down[cell]
+        cell = store.cells.down[cell]
     return False
 
 
 @inline
 def read_content(
-    held: Held, leader: int, stage: int, missing: int, span: tuple[int, int], out: Content
+    store: WindowStore, leader: int, stage: int, missing: int, span: tuple[int, int], out: Content
 ) -> bool:
     """Write what the result of ``stage`` says of a key into ``out``; False if there is none.
 
     Args:
-        held: the windows.
+        store: the windows.
         leader: of the key; a header has no key, in a window without known events.
         stage: ``STAGE_LOW`` ...
         missing: events known to be missing that could belong to the window [start, end).
         span: start and end.
         out: overwritten.
     """
-    if held.cells.tag[leader] != HEADER and not has_result(held, leader, stage):
+    if store.cells.tag[leader] != HEADER and not has_result(store, leader, stage):
         return False
-    for a in range(len(held.asked.function)):
+    for a in range(len(store.aggregates.function)):
         for j in range(NUMBERS):
             put_null(out.kinds, out.words, a * NUMBERS + j)
     last = stage == STAGE_LAST
     cell, alike, out.counts[0].clocks = leader, last, 0
     while cell != NONE:
-        out.counts[0].clocks = max(out.counts[0].clocks, held.cells.clocks[cell])
+        out.counts[0].clocks = max(out.counts[0].clocks, store.cells.clocks[cell])
         # No event of the key is near an edge: the three windows hold the same, for certain.
-        tag = held.cells.tag[cell]
+        tag = store.cells.tag[cell]
         alike = alike and (tag == HEADER or tag & WHOLE == WHOLE)
-        cell = held.cells.down[cell]
+        cell = store.cells.down[cell]
     # One place that calls, as each takes seconds to compile. CERTAIN: bounds where nothing is in
     # doubt, else overwritten.
     for place in range(LOW_ONE, LEAST + 1):
         if last or place == LOW_ONE + stage:
             bit = 1 << (place - LOW_ONE)
-            chosen = out.scratch.cells[: cells_with(held.cells, leader, bit, out.scratch)]
-            for a in range(len(held.asked.function)):
+            chosen = out.scratch.cells[: cells_with(store.cells, leader, bit, out.scratch)]
+            for a in range(len(store.aggregates.function)):
                 at = a * NUMBERS
-                if place == LEAST and held.asked.function[a] > MAX:
+                if place == LEAST and store.aggregates.function[a] > MAX:
                     continue
                 if alike and place > LOW_ONE:
                     copy_number(out.kinds, out.words, at + place, at + LOW_ONE)
                 else:
                     put_aggregate(
-                        held.asked, a, held.cells, held.sums, held.kept, leader, bit, chosen,
-                        out.scratch, out.kinds, out.words, at + place,
+                        store.aggregates, a, store.cells, store.sums, store.kept, leader, bit,
+                        chosen, out.scratch, out.kinds, out.words, at + place,
                     )  # fmt: skip
             if place == LEAST:
-                out.counts[0].certain = rows_in(held.cells, chosen)
-                _bounds(held, leader, chosen, span, out)
+                out.counts[0].certain = rows_in(store.cells, chosen)
+                _bounds(store, leader, chosen, span, out)
     if last:
         out.counts[0].missing = missing
     else:
         counts = out.counts[0]
         counts.certain, counts.ambiguous, counts.missing = UNKNOWN, UNKNOWN, UNKNOWN
-    _values(held, stage, out)
+    _values(store, stage, out)
     return True
 
 
 @inline
-def without_bounds(held: Held, out: Content) -> None:
+def without_bounds(store: WindowStore, out: Content) -> None:
     """The result in ``out`` may lack events, and have others': nothing of it is certain."""
     counts = out.counts[0]
     counts.ambiguous, counts.certain = max(counts.ambiguous + counts.certain, 1), 0
-    for a in range(len(held.asked.function)):
+    for a in range(len(store.aggregates.function)):
         for j in range(LEAST, MOST + 1):
             put_null(out.kinds, out.words, a * NUMBERS + j)
 
 
 @inline
-def put_extent(held: Held, out: Content, start: int, end: int) -> None:
+def put_extent(store: WindowStore, out: Content, start: int, end: int) -> None:
     """Behind the numbers of the aggregates stand the window's start and end [ns]."""
-    at = len(held.asked.function) * NUMBERS
+    at = len(store.aggregates.function) * NUMBERS
     put_int(out.kinds, out.words, at + VALUE, 0, start)
     put_int(out.kinds, out.words, at + LOW_ONE, 0, end)
 
@@ -212,11 +212,11 @@ def is_refuted(st: Record, start: int, end: int) -> bool:
 
 
 @inline
-def _values(held: Held, stage: int, out: Content) -> None:
+def _values(store: WindowStore, stage: int, out: Content) -> None:
     """``VALUE``: MIDDLE's, or of the window that closes, or the mean of the three."""
-    for a in range(len(held.asked.function)):
+    for a in range(len(store.aggregates.function)):
         at = a * NUMBERS
-        if held.mode == TOGETHER:
+        if store.mode == TOGETHER:
             n, total, rest, last, equal = 0, 0.0, 0.0, 0.0, True
             for j in range(at + LOW_ONE, at + HIGH_ONE + 1):
                 if out.kinds[j] == NULL:
@@ -230,57 +230,69 @@ def _values(held: Held, stage: int, out: Content) -> None:
                 n += 1
             if n > 0:  # equal ones: no rounding of x + x + x
                 put_float(out.kinds, out.words, at, last if equal else (total + rest) / n)
-        elif held.mode == EACH:
+        elif store.mode == EACH:
             copy_number(out.kinds, out.words, at, at + LOW_ONE + stage)
         else:
             copy_number(out.kinds, out.words, at, at + MIDDLE_ONE)
 
 
 @inline
-def _bounds(held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], out: Content) -> None:
+def _bounds(
+    store: WindowStore, leader: int, sure: np.ndarray, span: tuple[int, int], out: Content
+) -> None:
     """What is ambiguous, and the bounds that follow; ``LEAST`` is what is certain."""
-    doubtful = count(held.kept, held.cells, leader, AMBIGUOUS)
+    doubtful = count(store.kept, store.cells, leader, AMBIGUOUS)
     out.counts[0].ambiguous = doubtful
     if doubtful > _FEW:
-        _bounds_of_many(held, leader, sure, span, doubtful, out)
+        _bounds_of_many(store, leader, sure, span, doubtful, out)
     elif doubtful > 0:
-        _bounds_in_doubt(held, leader, sure, span, out.room, out)
+        _bounds_in_doubt(store, leader, sure, span, out.room, out)
     else:
-        for a in range(len(held.asked.function)):
+        for a in range(len(store.aggregates.function)):
             copy_number(out.kinds, out.words, a * NUMBERS + MOST, a * NUMBERS + LEAST)
 
 
 @njit
 def _bounds_of_many(
-    held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], events: int, out: Content
+    store: WindowStore,
+    leader: int,
+    sure: np.ndarray,
+    span: tuple[int, int],
+    events: int,
+    out: Content,
 ) -> None:
     room = Room(new_runs(events), b.new_choice(events), out.room.total)
-    _bounds_in_doubt(held, leader, sure, span, room, out)
+    _bounds_in_doubt(store, leader, sure, span, room, out)
 
 
 @kernel
 def _bounds_in_doubt(
-    held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], room: Room, out: Content
+    store: WindowStore,
+    leader: int,
+    sure: np.ndarray,
+    span: tuple[int, int],
+    room: Room,
+    out: Content,
 ) -> None:
     runs, choice = room.runs, room.choice
-    runs.size[0].events = gather(held.kept, held.cells, leader, AMBIGUOUS, runs.event)
+    runs.size[0].events = gather(store.kept, store.cells, leader, AMBIGUOUS, runs.event)
     start, end = span
-    find_runs(held.kept, start, end, runs)
-    for a in range(len(held.asked.function)):
-        if held.asked.function[a] > MAX:
+    find_runs(store.kept, start, end, runs)
+    for a in range(len(store.aggregates.function)):
+        if store.aggregates.function[a] > MAX:
             continue
-        m = held.asked.attribute[a]
-        is_float = m != b.ALL_ROWS and held.sums.of[m].is_float
-        b.read_choice(held.kept, runs, m, is_float, choice)
+        m = store.aggregates.attribute[a]
+        is_float = m != b.ALL_ROWS and store.sums.of[m].is_float
+        b.read_choice(store.kept, runs, m, is_float, choice)
         n = 0
         if m == b.ALL_ROWS:
-            n = rows_in(held.cells, sure)
+            n = rows_in(store.cells, sure)
         else:
-            n = summarise(held.sums, m, sure, out.scratch.sum)
+            n = summarise(store.sums, m, sure, out.scratch.sum)
         for j in range(LEAST, MOST + 1):
             put_null(out.kinds, out.words, a * NUMBERS + j)
             sign = 1 if j == LEAST else -1
-            _bound(held.asked.function[a], is_float, n, room, sign, out, a * NUMBERS + j)
+            _bound(store.aggregates.function[a], is_float, n, room, sign, out, a * NUMBERS + j)
 
 
 @kernel

@@ -21,7 +21,7 @@ from slackwater.engine.operators.window.state.cells import (
     merge_cell,
     new_cells,
 )
-from slackwater.engine.operators.window.state.content import Held
+from slackwater.engine.operators.window.state.content import WindowStore
 from slackwater.engine.operators.window.uncertainty.missing import GapTable, header_of
 
 # Where panes lie: the pieces of time that no window of a query starts or ends in.
@@ -161,7 +161,7 @@ _PARTS = (1 << PART_BITS) - 1
 
 @njit
 def make_window(
-    window: int, geo: Geometry, panes: Panes, held: Held, gaps: GapTable, known: int,
+    window: int, geo: Geometry, panes: Panes, store: WindowStore, gaps: GapTable, known: int,
     no_key: np.ndarray, panes_grow: bool, cells_grow: bool,
 ) -> tuple[int, int]:  # fmt: skip
     """Sum up the panes of ``window`` in its cells.
@@ -170,7 +170,7 @@ def make_window(
         window: its index; some of its events may be in its cells already.
         geo: of the windows.
         panes: what is summed up.
-        held: the windows.
+        store: the windows.
         gaps: with ``known`` of them known.
         known: see ``gaps``.
         no_key: the key of a header.
@@ -188,41 +188,41 @@ def make_window(
     needed, pane = 0, first
     while pane < end:
         level = _level(panes.cells, pane, settled, no_key)
-        own = _header(panes.cells, pane, level, no_key)
-        needed += 0 if own == NONE else _cells(panes.cells, own)
+        pane_header = _header(panes.cells, pane, level, no_key)
+        needed += 0 if pane_header == NONE else _cells(panes.cells, pane_header)
         pane += 1 << level
-    if cells_grow and held.cells.tally[0].live + needed > len(held.cells.window) - SPARE:
+    if cells_grow and store.cells.tally[0].live + needed > len(store.cells.window) - SPARE:
         return MORE_CELLS, 0
-    header = header_of(held.cells, window, gaps, known, no_key)
+    header = header_of(store.cells, window, gaps, known, no_key)
     refused, widest, pane = 0, 0, first
     while pane < end:
         level = _level(panes.cells, pane, settled, no_key)
-        own = _header(panes.cells, pane, level, no_key)
+        pane_header = _header(panes.cells, pane, level, no_key)
         cell = NONE
-        if own != NONE:
-            widest = max(widest, panes.cells.unc[own])
-            cell = panes.cells.link[own]
+        if pane_header != NONE:
+            widest = max(widest, panes.cells.unc[pane_header])
+            cell = panes.cells.link[pane_header]
         while cell != NONE:
             if level > 0 or pane + (panes.cells.tag[cell] & _PARTS) - WHOLE < end:
-                refused += _take(panes, cell, held, header)
+                refused += _take(panes, cell, store, header)
             cell = panes.cells.link[cell]
         pane += 1 << level
     if header != NONE:
-        held.cells.unc[header] = max(held.cells.unc[header], widest)
+        store.cells.unc[header] = max(store.cells.unc[header], widest)
     return MADE, refused
 
 
 @inline
-def _take(panes: Panes, cell: int, held: Held, header: int) -> int:
+def _take(panes: Panes, cell: int, store: WindowStore, header: int) -> int:
     """Add a cell of panes to the window of ``header``; gives the rows that found no room."""
     cells = panes.cells
     if header == NONE:
         return int(cells.rows[cell])
     tag = (cells.tag[cell] & ~_PARTS) | WHOLE
-    target = add_to_window(held.cells, header, tag, cells.keys, cell)
+    target = add_to_window(store.cells, header, tag, cells.keys, cell)
     if target == NONE:
         return int(cells.rows[cell])
-    merge_cell(cells, panes.sums, cell, held.cells, held.sums, target)
+    merge_cell(cells, panes.sums, cell, store.cells, store.sums, target)
     return 0
 
 

@@ -497,16 +497,16 @@ def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool
     A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
     smallest value of its best run. With nothing else, the best single run must do.
     """
-    held, alone = (runs.size[0].events if sure else -1), -1
+    farthest, alone = (runs.size[0].events if sure else -1), -1
     for g in range(runs.size[0].clocks):
         best, empty = _best_run(runs, c, g, sign, is_float, runs.spare)
         if best < 0:
             continue
-        if not empty and (held < 0 or less(c, is_float, sign, best, held)):
-            held = best
+        if not empty and (farthest < 0 or less(c, is_float, sign, best, farthest)):
+            farthest = best
         if alone < 0 or less(c, is_float, sign, alone, best):
             alone = best
-    return held if held >= 0 else alone
+    return farthest if farthest >= 0 else alone
 
 
 @kernel
