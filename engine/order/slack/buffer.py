@@ -394,7 +394,7 @@ class SlackOrder(KeepsSources):
             index.mark(flags)
         return np.flatnonzero(flags), np.cumsum(flags, dtype=np.int32) - np.int32(1)
 
-    def _reads(self, column: str) -> bool:
+    def _is_read(self, column: str) -> bool:
         return (
             column in _ALWAYS
             or self._columns_read is None
