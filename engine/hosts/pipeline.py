@@ -483,7 +483,7 @@ def check_order(log: Path | Log, settings: ChainSettings) -> None:
     wanted = settings.looked_at
     if not wanted:
         return
-    from slackwater.engine.order.served import check_order_attributes  # noqa: PLC0415 - of few orders
+    from slackwater.engine.order.query_defaults import check_order_attributes  # noqa: PLC0415 - of few orders
 
     check_order_attributes(wanted, attribute_types(log, set(wanted)))
 

@@ -267,14 +267,14 @@ class OrderSettings(ABC):
         """The operator.
 
         Raises:
-            UserError: it cannot serve these queries (``engine.order.served``).
+            UserError: it cannot serve these queries (``engine.order.query_defaults``).
         """
 
     def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
         """Attributes that the operator itself looks at, and whether each must be a number.
 
         Raises:
-            UserError: it cannot serve these queries (``engine.order.served``).
+            UserError: it cannot serve these queries (``engine.order.query_defaults``).
         """
         del plans
         return {}

@@ -89,7 +89,7 @@ def test_a_query_loads_only_what_it_uses(
 OTHER_ORDERS = {
     "slackwater.engine.order.sequence.order", "slackwater.engine.order.slack.kslack",
     "slackwater.engine.order.slack.ldop",
-    "slackwater.engine.order.slack.aq_kslack", "slackwater.engine.order.served",
+    "slackwater.engine.order.slack.aq_kslack", "slackwater.engine.order.query_defaults",
 }  # fmt: skip
 OF_OTHERS = {
     "slackwater.engine.operators.match.spill.chunks",

@@ -1,4 +1,4 @@
-"""The slow twin of ``engine.order.sequence.waits``: the four choices of a timeout."""
+"""The slow twin of ``engine.order.sequence.timeouts``: the four choices of a timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slow twin of ``engine.order.sequence.waits``: lists, and sums over them."""
+"""The slow twin of ``engine.order.sequence.timeouts``: lists, and sums over them."""
 
 from __future__ import annotations
 

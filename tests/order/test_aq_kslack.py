@@ -20,8 +20,8 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.pipeline import Host, prepare
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.order.base import Guards
+from slackwater.engine.order.query_defaults import AGGREGATES
 from slackwater.engine.order.registry import parse_order
-from slackwater.engine.order.served import AGGREGATES
 from slackwater.engine.order.slack.aq_kslack import (
     AVG,
     COUNT,

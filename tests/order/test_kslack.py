@@ -14,8 +14,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE_DROPPED
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
+from slackwater.engine.order.query_defaults import AGGREGATES
 from slackwater.engine.order.registry import parse_order
-from slackwater.engine.order.served import AGGREGATES
 from slackwater.engine.order.slack.aq_kslack import normal_quantile_ppm
 from slackwater.engine.order.slack.ldop import _mean, splitmix64
 from slackwater.engine.query import query

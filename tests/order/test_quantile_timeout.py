@@ -1,6 +1,6 @@
 """``timeout=quantile:q`` keeps its share of late events, forgets in time, and agrees with its twin.
 
-What is promised (``engine.order.sequence.waits``): on stationary waiting times the share of late
+What is promised (``engine.order.sequence.timeouts``): on stationary waiting times the share of late
 events is 1-q to within 10 %, but for chance; it is less only where fewer events need to wait at
 all. After a change the timeout is again right within 1,000 events, to within 20 % but for chance.
 Every stream is made from a seed that the test's name shows.
@@ -26,7 +26,7 @@ from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.order.sequence.state import LANE, MEMORY
-from slackwater.engine.order.sequence.waits import (
+from slackwater.engine.order.sequence.timeouts import (
     first_larger,
     in_ns,
     learn_wait,

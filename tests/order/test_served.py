@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain import ChainSettings
-from slackwater.engine.order.registry import parse_order
-from slackwater.engine.order.served import (
+from slackwater.engine.order.query_defaults import (
     AGGREGATES,
     Reads,
     Window,
@@ -21,6 +20,7 @@ from slackwater.engine.order.served import (
     reads_of,
     window_of,
 )
+from slackwater.engine.order.registry import parse_order
 from slackwater.engine.order.slack.aq_kslack import normal_quantile_ppm
 from slackwater.engine.query import query
 from tests.order.conftest import released, with_late

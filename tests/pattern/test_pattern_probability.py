@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.engine.operators.match.compiled.records import RELATION
-from slackwater.engine.operators.match.compiled.relations import soon_after, starts_before
-from slackwater.engine.operators.match.seq import SeqMatcher
-from slackwater.engine.operators.match.verdict.probability import (
+from slackwater.engine.operators.match.certainty.probability import (
     POINTS,
     pair_probability,
     sampled_probability,
 )
+from slackwater.engine.operators.match.compiler.records import RELATION
+from slackwater.engine.operators.match.compiler.relations import soon_after, starts_before
+from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import SeqPlan, Step
 

@@ -16,7 +16,7 @@ from slackwater.engine.barrier.registry import parse_barrier
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import IN_ORDER, LATE, Strings
 from slackwater.engine.hosts.chain.state_bytes import from_bytes, to_bytes
-from slackwater.engine.operators.match.compiled.tables import layout_of
+from slackwater.engine.operators.match.compiler.tables import layout_of
 from slackwater.engine.operators.match.seq import Alone, SeqMatcher
 from slackwater.engine.operators.match.spill.bounds import SpillSettings, keys_of
 from slackwater.engine.operators.match.spill.chunks import FileChunks

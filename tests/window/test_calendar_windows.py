@@ -15,7 +15,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import Period, period_lengths, period_starts
 from slackwater.engine.hosts.chain.operators import windows_of
 from slackwater.engine.operators.window.time_windows import WindowSettings
-from slackwater.engine.order.served import window_of
+from slackwater.engine.order.query_defaults import window_of
 from slackwater.engine.query import explain, query
 from slackwater.engine.query.plan import Drift
 from tests.window.conftest import Event, Stream, Twin, run

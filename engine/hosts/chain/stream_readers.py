@@ -63,7 +63,7 @@ class AttributeChecks:
                 except UserError as error:
                     self._failures.fail(number, error)
         if self._by_order and self._by_order.keys() <= types.keys():
-            from slackwater.engine.order.served import check_order_attributes  # noqa: PLC0415 - seldom
+            from slackwater.engine.order.query_defaults import check_order_attributes  # noqa: PLC0415 - seldom
 
             check_order_attributes(self._by_order, types)
             self._by_order = {}

@@ -36,7 +36,7 @@ from slackwater.engine.hosts.spark.chain_state import Due, NumberState, SiteProc
 from slackwater.engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from slackwater.engine.log.input.numbering import read_seq_bits
 from slackwater.engine.order.base import Guards
-from slackwater.engine.order.served import check_order_attributes
+from slackwater.engine.order.query_defaults import check_order_attributes
 from slackwater.engine.output.schema import ALERTS, ITEMS, SO_FAR, as_json
 from slackwater.engine.query import check_attributes, needed_attributes
 from slackwater.engine.query import query as parse_query

@@ -29,7 +29,7 @@ from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.timeline import UNKNOWN
-from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.compiler.tables import Layout
 from slackwater.engine.operators.match.store import LATE, REF_END, UNC_END, Store
 from slackwater.engine.output.json_lines import json_text, one_kind, woven
 from slackwater.engine.output.schema import (

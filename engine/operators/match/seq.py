@@ -26,12 +26,19 @@ from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, Released, Strings
 from slackwater.engine.core.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
 from slackwater.engine.kernels.records import INT_MAX
-from slackwater.engine.operators.match.compiled.membership import (
+from slackwater.engine.operators.match.certainty.chances import no_surer_than
+from slackwater.engine.operators.match.certainty.matches import (
+    Judge,
+    all_of,
+    difference,
+    one_of_each,
+)
+from slackwater.engine.operators.match.compiler.membership import (
     kept_attributes,
     members,
     step_filters,
 )
-from slackwater.engine.operators.match.compiled.tables import Layout, layout_of
+from slackwater.engine.operators.match.compiler.tables import Layout, layout_of
 from slackwater.engine.operators.match.match_results import Matches
 from slackwater.engine.operators.match.search.host import Kernel
 from slackwater.engine.operators.match.search.state import Stacks
@@ -47,8 +54,6 @@ from slackwater.engine.operators.match.store import (
     Store,
     widest_unc,
 )
-from slackwater.engine.operators.match.verdict.certainty import no_surer_than
-from slackwater.engine.operators.match.verdict.matches import Judge, all_of, difference, one_of_each
 from slackwater.engine.query.fields import attributes_of, released_columns
 from slackwater.engine.query.pattern_settings import PURGES, PatternSettings, Rule
 from slackwater.engine.query.plan import OrPlan, SeqPlan

@@ -17,10 +17,10 @@ from slackwater.engine.core.released import NO_EPOCH, Refuted, Released, Strings
 from slackwater.engine.core.timeline import CHANCE, EPOCH_START, LONG_AGO, UNC_START
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import FAR, copy_of, numbers_of
-from slackwater.engine.operators.match.compiled.records import EVENT
-from slackwater.engine.operators.match.compiled.tables import Read
+from slackwater.engine.operators.match.certainty.chances import EventTimes
+from slackwater.engine.operators.match.compiler.records import EVENT
+from slackwater.engine.operators.match.compiler.tables import Read
 from slackwater.engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT
-from slackwater.engine.operators.match.verdict.certainty import EventTimes
 from slackwater.engine.query.expression import View, view_value
 from slackwater.engine.query.fields import attributes_in, own_attribute, released_columns
 from slackwater.engine.query.plan import Attribute

@@ -13,7 +13,7 @@ import numpy as np
 from slackwater.engine.core.released import IN_ORDER, NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, record
-from slackwater.engine.operators.window.emitted import STAGES, PassState, emit_keys
+from slackwater.engine.operators.window.emission import STAGES, PassState, emit_keys
 from slackwater.engine.operators.window.settings import (
     AMBIGUOUS,
     CERTAIN,

@@ -17,10 +17,18 @@ from slackwater.engine.core.timeline import ends_of
 from slackwater.engine.kernels.records import FAR, NONE, one, take_rows
 from slackwater.engine.kernels.tables import over_pool
 from slackwater.engine.operators.window import assign as a
-from slackwater.engine.operators.window import emitted as t
+from slackwater.engine.operators.window import emission as t
 from slackwater.engine.operators.window.assign import Agenda, Rows
+from slackwater.engine.operators.window.input_rows import (
+    FIXED_COLUMNS,
+    argument_values,
+    late_rows,
+    no_rows,
+    rows_of,
+    stream_codes,
+)
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.output.computed import (
+from slackwater.engine.operators.window.output.expressions import (
     bounded_by_values,
     computed,
     holds,
@@ -31,14 +39,6 @@ from slackwater.engine.operators.window.output.computed import (
 from slackwater.engine.operators.window.output.results import WindowResults, extent_of, text_codes
 from slackwater.engine.operators.window.output.table import RankedGroups
 from slackwater.engine.operators.window.progress import ClockMoves, WindowClock, some_gaps
-from slackwater.engine.operators.window.rows_read import (
-    FIXED_COLUMNS,
-    argument_values,
-    late_rows,
-    no_rows,
-    rows_of,
-    stream_codes,
-)
 from slackwater.engine.operators.window.settings import (
     Geometry,
     WindowSettings,

@@ -18,7 +18,7 @@ from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.kernels.tables import pop, push
 from slackwater.engine.operators.window import assign as a
-from slackwater.engine.operators.window.emitted import (
+from slackwater.engine.operators.window.emission import (
     PLACES_SPARE,
     SPARE,
     EmittedResults,

@@ -11,7 +11,7 @@ from slackwater.engine.kernels.jit import inline, kernel, njit
 from slackwater.engine.kernels.records import NONE, Record
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window import closing
-from slackwater.engine.operators.window.emitted import PassState
+from slackwater.engine.operators.window.emission import PassState
 from slackwater.engine.operators.window.settings import (
     PART_BITS,
     SURE,

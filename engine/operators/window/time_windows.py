@@ -30,7 +30,7 @@ from slackwater.engine.core.operator import Result
 from slackwater.engine.core.released import Gaps, Released
 from slackwater.engine.kernels.records import copy_of, take_rows
 from slackwater.engine.operators.window import assign as a
-from slackwater.engine.operators.window import emitted as t
+from slackwater.engine.operators.window import emission as t
 from slackwater.engine.operators.window.base import CHUNK, FIRST, Windows
 from slackwater.engine.operators.window.output.results import picked_codes
 from slackwater.engine.operators.window.run import run

@@ -29,7 +29,7 @@ from slackwater.engine.order.sequence.state import (
     PROGRESS,
     RUN,
 )
-from slackwater.engine.order.sequence.waits import first_timeout
+from slackwater.engine.order.sequence.timeouts import first_timeout
 
 # The order of the lanes by names of source and stream, kept while lanes come and go.
 

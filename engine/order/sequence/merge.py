@@ -17,7 +17,7 @@ from slackwater.engine.order.sequence.state import (
     STAGE_QUEUE,
     Sequencer,
 )
-from slackwater.engine.order.sequence.waits import later
+from slackwater.engine.order.sequence.timeouts import later
 
 # Winner trees over the lanes: which lane is first in the merge, and whose deadline is next.
 #

@@ -29,7 +29,7 @@ from slackwater.engine.order.sequence.state import (
     STAGE_RING,
     Sequencer,
 )
-from slackwater.engine.order.sequence.waits import later, saw_held, saw_in_order, saw_late
+from slackwater.engine.order.sequence.timeouts import later, saw_held, saw_in_order, saw_late
 
 # Markers of how far a source has got: punctuations and ends of stream, lane by lane (SPEC 3.2).
 #

@@ -65,7 +65,7 @@ from slackwater.engine.order.sequence.state import (
     STATE,
     Sequencer,
 )
-from slackwater.engine.order.sequence.waits import memory_window, resolution_bits, silence_window
+from slackwater.engine.order.sequence.timeouts import memory_window, resolution_bits, silence_window
 
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""

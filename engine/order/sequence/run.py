@@ -38,7 +38,7 @@ from slackwater.engine.order.sequence.state import (
     STAGE_RING,
     Sequencer,
 )
-from slackwater.engine.order.sequence.waits import saw_arrival
+from slackwater.engine.order.sequence.timeouts import saw_arrival
 
 _EVENT = int(Kind.EVENT)
 _POG = int(Kind.POG)

@@ -32,7 +32,7 @@ threshold - coverage``, alpha kept in [0, 1]. Its gains must be found by hand fo
 R19 says; it prints none.
 
 The window and the aggregate are those of the query that is served, and only events that the
-queries read are looked at (``engine.order.served``).
+queries read are looked at (``engine.order.query_defaults``).
 
 Bounded: of overlapping windows eight at most are followed at a time, and 128 in all. When the
 windows not yet measured are more, those in hand are given up and every second one is followed from
@@ -83,7 +83,7 @@ from slackwater.engine.order.base import (
     shared,
     span_if_given,
 )
-from slackwater.engine.order.served import AGGREGATES, Reads, Window, reads_of, window_of
+from slackwater.engine.order.query_defaults import AGGREGATES, Reads, Window, reads_of, window_of
 from slackwater.engine.order.slack.buffer import (
     DELAY_BINS,
     Index,
@@ -488,7 +488,7 @@ class AqKSlackSettings(SlackSettings):
     """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
 
     ``window_ns``, ``agg`` (``count`` | ``sum`` | ``avg`` of the attribute ``attr``): None = as the
-    queries say (``engine.order.served``). ``slide_ns``: None = the window. ``horizon_ppm``:
+    queries say (``engine.order.query_defaults``). ``slide_ns``: None = the window. ``horizon_ppm``:
     quantile of L. ``control``: one of ``CONTROLS``; ``kp_milli``, ``kd_milli``: its gains.
     """
 
@@ -549,7 +549,7 @@ class AqKSlackSettings(SlackSettings):
         """The window that is measured.
 
         Raises:
-            UserError: as ``engine.order.served.window_of``.
+            UserError: as ``engine.order.query_defaults.window_of``.
         """
         return window_of(plans, self.window_ns, self.agg, self.attr)
 

@@ -10,9 +10,9 @@ smallest first:
 
     limit = clock - |w| - SF * LD;    everything with time <= limit goes, at every arrival.
 
-``|w|`` is the WITHIN or the window of the query that is served (``engine.order.served``). Only
-events that the queries read are looked at: one is out of order when a larger one of these came
-before. All events move the clock and are let go alike, so that none waits for a type that seldom
+``|w|`` is the WITHIN or the window of the query (``engine.order.query_defaults``). Disorder is
+measured on the events that the queries read: one is out of order if a larger one of them came
+before. All events move the clock and are released alike, so that none waits for a type that seldom
 comes.
 
 An event that comes when the limit has passed it goes at once, and is late if a larger one went.
@@ -54,7 +54,7 @@ from slackwater.engine.order.base import (
     shared,
     span_if_given,
 )
-from slackwater.engine.order.served import longest_window, reads_of
+from slackwater.engine.order.query_defaults import longest_window, reads_of
 from slackwater.engine.order.slack.buffer import SlackBuffer, SlackOrder, push, release_until
 from slackwater.engine.query.plan import Plan
 
@@ -89,7 +89,7 @@ _SPLIT: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class LdopSettings(SlackSettings):
-    """``window_ns``: ``|w|``; None: as the queries say (``engine.order.served``).
+    """``window_ns``: ``|w|``; None: as the queries say (``engine.order.query_defaults``).
 
     ``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
     """

@@ -15,7 +15,8 @@ from slackwater.engine.barrier.base import Changes, MatcherOutput
 from slackwater.engine.core.columns import Columns
 from slackwater.engine.core.released import Released
 from slackwater.engine.kernels.records import FAR
-from slackwater.engine.operators.match.compiled.tables import SamePlan
+from slackwater.engine.operators.match.certainty.matches import Judge
+from slackwater.engine.operators.match.compiler.tables import SamePlan
 from slackwater.engine.operators.match.interval.half_intervals import (
     END,
     ID_VALID,
@@ -31,7 +32,6 @@ from slackwater.engine.operators.match.interval.half_intervals import (
 from slackwater.engine.operators.match.match_results import HALF_COLUMN
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.store import Store
-from slackwater.engine.operators.match.verdict.matches import Judge
 from slackwater.engine.query.joins import IBP, check_joins
 from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import (

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR
 from slackwater.engine.kernels.tables import mixed
-from slackwater.engine.operators.match.repetition.compiled import (
+from slackwater.engine.operators.match.repetition.compiler import (
     ALL_MATCHES,
     ANY,
     APART,

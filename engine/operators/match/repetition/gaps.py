@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX
-from slackwater.engine.operators.match.repetition.asking import (
+from slackwater.engine.operators.match.repetition.compiler import (
+    CUR,
+    NEXT,
+    PREV,
+    STRICT,
+    SearchState,
+)
+from slackwater.engine.operators.match.repetition.conditions import (
     collected,
     condition_holds,
     copied,
@@ -23,13 +30,6 @@ from slackwater.engine.operators.match.repetition.asking import (
     role_of,
     step_holds,
     trial_holds,
-)
-from slackwater.engine.operators.match.repetition.compiled import (
-    CUR,
-    NEXT,
-    PREV,
-    STRICT,
-    SearchState,
 )
 from slackwater.engine.operators.match.search.construction import meeting_of, note_doubt
 from slackwater.engine.operators.match.search.machine import widest_of

@@ -29,11 +29,12 @@ from slackwater.engine.core.operator import Result, ResultPieces
 from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Moved, Steps
 from slackwater.engine.kernels.records import FAR, longer, numbers_of
-from slackwater.engine.operators.match.compiled.membership import step_filters
-from slackwater.engine.operators.match.compiled.records import EVENT
-from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.certainty.matches import one_of_each
+from slackwater.engine.operators.match.compiler.membership import step_filters
+from slackwater.engine.operators.match.compiler.records import EVENT
+from slackwater.engine.operators.match.compiler.tables import Layout
 from slackwater.engine.operators.match.repetition import construction as c
-from slackwater.engine.operators.match.repetition.compiled import (
+from slackwater.engine.operators.match.repetition.compiler import (
     CHOICE,
     EVENT_OF,
     LEVEL,
@@ -60,7 +61,6 @@ from slackwater.engine.operators.match.search.construction import DONE, DOUBT, S
 from slackwater.engine.operators.match.search.host import KernelHost
 from slackwater.engine.operators.match.seq import SeqMatcher
 from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, widest_unc
-from slackwater.engine.operators.match.verdict.matches import one_of_each
 from slackwater.engine.query.pattern_settings import MATCHES_MAX, PatternSettings, Rule
 from slackwater.engine.query.repeat_plan import RepeatPlan
 

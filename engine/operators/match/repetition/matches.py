@@ -19,23 +19,23 @@ from slackwater.engine.core.timeline import ANY_TYPE, CHANCE, LONG_AGO
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import FAR, numbers_of, record
 from slackwater.engine.kernels.tables import mixed, numbered, places_of
-from slackwater.engine.operators.match.compiled.records import RELATION, SCOPE
-from slackwater.engine.operators.match.match_results import Matches
-from slackwater.engine.operators.match.repetition.asking import HALF, LOW_HALF
-from slackwater.engine.operators.match.repetition.compiled import EVENT_OF, RepeatLayout
-from slackwater.engine.operators.match.store import Store
-from slackwater.engine.operators.match.verdict.certainty import (
+from slackwater.engine.operators.match.certainty.chances import (
     Scopes,
     chances_of_order,
     no_surer_than,
 )
-from slackwater.engine.operators.match.verdict.matches import (
+from slackwater.engine.operators.match.certainty.matches import (
     Judge,
     changed,
     of_unknown_clocks,
     verdicts,
 )
-from slackwater.engine.operators.match.verdict.probability import SCOPE_END
+from slackwater.engine.operators.match.certainty.probability import SCOPE_END
+from slackwater.engine.operators.match.compiler.records import RELATION, SCOPE
+from slackwater.engine.operators.match.match_results import Matches
+from slackwater.engine.operators.match.repetition.compiler import EVENT_OF, RepeatLayout
+from slackwater.engine.operators.match.repetition.conditions import HALF, LOW_HALF
+from slackwater.engine.operators.match.store import Store
 from slackwater.engine.query.expression import View, computed_values
 from slackwater.engine.query.fields import attributes_in, own_attribute, released_columns
 from slackwater.engine.query.plan import Attribute, Computed, Expression, SeqPlan
@@ -143,7 +143,7 @@ class MatchTable(Restorable):
 
 # The probability of matches with repeated steps that depend on the clocks (SPEC 4.3).
 #
-# By the number of their events, as of other matches (``verdict.certainty``): the
+# By the number of their events, as of other matches (``verdict.chances``): the
 # order of each event and the next one, WITHIN, and the events that may lie in a gap. Conditions on
 # times that clocks leave open are not weighed: they make a match uncertain, and its probability is
 # that of its order.

@@ -18,21 +18,21 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR
-from slackwater.engine.operators.match.repetition.asking import (
-    has_beside,
-    key_equal,
-    placed,
-    role_of,
-    step_holds,
-    trial_holds,
-)
-from slackwater.engine.operators.match.repetition.compiled import (
+from slackwater.engine.operators.match.repetition.compiler import (
     ANY,
     CUR,
     FIRST_OF_START,
     KEPT,
     STRICT,
     SearchState,
+)
+from slackwater.engine.operators.match.repetition.conditions import (
+    has_beside,
+    key_equal,
+    placed,
+    role_of,
+    step_holds,
+    trial_holds,
 )
 from slackwater.engine.operators.match.repetition.gaps import follows, scan
 from slackwater.engine.operators.match.repetition.walk import (

@@ -15,7 +15,14 @@ from typing import Final, NamedTuple
 
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR, INT_MAX
-from slackwater.engine.operators.match.repetition.asking import (
+from slackwater.engine.operators.match.repetition.compiler import (
+    ALL_MATCHES,
+    FIRST_OF_END,
+    NEXT,
+    STRICT,
+    SearchState,
+)
+from slackwater.engine.operators.match.repetition.conditions import (
     has_beside,
     hold_of,
     key_equal,
@@ -25,13 +32,6 @@ from slackwater.engine.operators.match.repetition.asking import (
     step_holds,
     takes_hold,
     trial_holds,
-)
-from slackwater.engine.operators.match.repetition.compiled import (
-    ALL_MATCHES,
-    FIRST_OF_END,
-    NEXT,
-    STRICT,
-    SearchState,
 )
 from slackwater.engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
 from slackwater.engine.operators.match.search.construction import latest_t_a

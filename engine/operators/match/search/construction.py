@@ -9,7 +9,7 @@ import numpy as np
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR, INT_MAX, NONE, record
 from slackwater.engine.kernels.tables import mixed
-from slackwater.engine.operators.match.compiled.records import LOW, UNSORTED, Tables
+from slackwater.engine.operators.match.compiler.records import LOW, UNSORTED, Tables
 from slackwater.engine.operators.match.search.machine import widest_of
 from slackwater.engine.operators.match.search.purge import admit, cascade, drop, purge_until, raised
 from slackwater.engine.operators.match.search.state import (

@@ -12,15 +12,15 @@ from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import ClockBound, Strings
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps
 from slackwater.engine.kernels.records import INT_MAX, longer
-from slackwater.engine.operators.match.compiled.membership import step_filters
-from slackwater.engine.operators.match.compiled.program import (
+from slackwater.engine.operators.match.compiler.membership import step_filters
+from slackwater.engine.operators.match.compiler.program import (
     awaits_text,
     compile_programs,
     text_constants,
     text_ranks,
     uses_text_order,
 )
-from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.compiler.tables import Layout
 from slackwater.engine.operators.match.search import construction as c
 from slackwater.engine.operators.match.search import state as search
 from slackwater.engine.operators.match.search.machine import NO_PROGRAMS, Programs

@@ -401,7 +401,7 @@ def widened(left: int, wide: float, detail: int, work: np.ndarray, shifts: bool)
 
 # The machine that runs the join predicates of a query inside the matcher's kernel.
 #
-# One compiled machine for all queries: ``engine.operators.match.compiled.program`` turns a query's
+# One compiled machine for all queries: ``engine.operators.match.compiler.program`` turns a query's
 # predicates into rows of integers in microseconds, where compiling them with Numba would take
 # seconds per query.
 #

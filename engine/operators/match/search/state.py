@@ -4,7 +4,7 @@ Many small compiled functions would each be handed all arrays there are, so they
 that they read; and arrays are few, of records.
 
 Clock errors widen the ranges by what may be wrong; what is found is then tested pair by pair, and
-is *possible* or *certain* (R19 3.2.3.2; ``engine.operators.match.verdict.certainty``).
+is *possible* or *certain* (R19 3.2.3.2; ``engine.operators.match.certainty.chances``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR, copy_of, record
 from slackwater.engine.kernels.tables import mixed
-from slackwater.engine.operators.match.compiled.records import Tables
+from slackwater.engine.operators.match.compiler.records import Tables
 from slackwater.engine.operators.match.search.machine import (
     CERTAINLY,
     NOT_GIVEN,

@@ -14,8 +14,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import Released, Strings
 from slackwater.engine.core.units import parse_span
 from slackwater.engine.kernels.tables import MULTIPLIER
-from slackwater.engine.operators.match.compiled.tables import Layout, layout_of, relations_in
-from slackwater.engine.operators.match.repetition.compiled import repeat_layout
+from slackwater.engine.operators.match.compiler.tables import Layout, layout_of, relations_in
+from slackwater.engine.operators.match.repetition.compiler import repeat_layout
 from slackwater.engine.operators.match.store import comparable
 from slackwater.engine.query.expression import View, column
 from slackwater.engine.query.fields import released_columns
@@ -114,7 +114,7 @@ _TABLE: Final = 1 << 20
 def keys_of(layout: Layout) -> list[dict[str, str]]:
     """What all events of a match agree in: per key the attribute by event type; empty = nothing.
 
-    >>> from slackwater.engine.operators.match.compiled.tables import layout_of
+    >>> from slackwater.engine.operators.match.compiler.tables import layout_of
     >>> from slackwater.engine.query import query
     >>> keys_of(layout_of(query("EVENT SEQ(A a, !C c, B b) WHERE a.x = b.y AND c.x = a.x")))
     [{'A': 'x', 'B': 'y', 'C': 'x'}]

@@ -15,6 +15,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import Progress, Promises, Refuted, Released
 from slackwater.engine.core.timeline import Ahead, Moved
+from slackwater.engine.operators.match.certainty.matches import Judge, all_of, difference
 from slackwater.engine.operators.match.interval.trees import TreeMatcher
 from slackwater.engine.operators.match.repetition.matcher import RepeatMatcher
 from slackwater.engine.operators.match.seq import SeqMatcher
@@ -44,7 +45,6 @@ from slackwater.engine.operators.match.store import (
     Store,
     Widening,
 )
-from slackwater.engine.operators.match.verdict.matches import Judge, all_of, difference
 from slackwater.engine.query.pattern_settings import Rule
 
 # When late events have their turn (L09 VIII's activation thresholds), and batches cut there.

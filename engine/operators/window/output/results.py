@@ -12,9 +12,9 @@ import pyarrow as pa
 from slackwater.engine.core.clocks.seen import IS_MIXED, IS_UNKNOWN, NO_CLOCK, STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.kernels.records import joined, take_rows
-from slackwater.engine.operators.window.emitted import EmittedResults, ResultRows
+from slackwater.engine.operators.window.emission import EmittedResults, ResultRows
 from slackwater.engine.operators.window.keys import GroupKeys
-from slackwater.engine.operators.window.output.computed import is_bounded, value_of
+from slackwater.engine.operators.window.output.expressions import is_bounded, value_of
 from slackwater.engine.operators.window.output.table import (
     CLOCKS,
     COUNTS,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.kernels.records import joined, take_rows
-from slackwater.engine.operators.window.emitted import ResultRows
+from slackwater.engine.operators.window.emission import ResultRows
 from slackwater.engine.operators.window.keys import GroupKeys
 from slackwater.engine.operators.window.state.accumulate import (
     FLOAT,

@@ -7,7 +7,7 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.kernels.tables import push, put_in
 from slackwater.engine.operators.window.assign import PassBatch, clocks_of
-from slackwater.engine.operators.window.emitted import PassState, settle
+from slackwater.engine.operators.window.emission import PassState, settle
 from slackwater.engine.operators.window.row_windows.bounds import (
     DOUBTS_MAX,
     DoubtfulPlaces,

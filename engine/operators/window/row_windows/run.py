@@ -14,7 +14,7 @@ from slackwater.engine.kernels.tables import free_place, is_due, put_in, take_fi
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window.assign import PassBatch
 from slackwater.engine.operators.window.base import OwnWindows
-from slackwater.engine.operators.window.emitted import PassState, forget_emitted
+from slackwater.engine.operators.window.emission import PassState, forget_emitted
 from slackwater.engine.operators.window.row_windows import state as h
 from slackwater.engine.operators.window.row_windows.bounds import new_doubts
 from slackwater.engine.operators.window.row_windows.enter import (

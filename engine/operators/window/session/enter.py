@@ -19,7 +19,7 @@ from slackwater.engine.kernels.tables import (
     take_place,
 )
 from slackwater.engine.operators.window.assign import IN_BATCH, PassBatch, clocks_of, keeps_all
-from slackwater.engine.operators.window.emitted import PassState, settle
+from slackwater.engine.operators.window.emission import PassState, settle
 from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import (

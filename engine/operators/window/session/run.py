@@ -11,7 +11,7 @@ from slackwater.engine.kernels.tables import free_place, is_due, over_pool, put_
 from slackwater.engine.operators.window import assign as a
 from slackwater.engine.operators.window.assign import PassBatch
 from slackwater.engine.operators.window.base import OwnWindows
-from slackwater.engine.operators.window.emitted import PassState, forget_emitted
+from slackwater.engine.operators.window.emission import PassState, forget_emitted
 from slackwater.engine.operators.window.session import enter as h
 from slackwater.engine.operators.window.session.enter import (
     SPARE,

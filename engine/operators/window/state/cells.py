@@ -68,7 +68,7 @@ class Cells(NamedTuple):
     ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for. ``rows``: rows added.
     ``link``: the window's next leader, or next free cell. ``down``: the next cell of the key;
     ``lead``: the first one, its leader. ``slot``: of leaders and headers, place of the emitted
-    result (``window.emitted``), or -1. ``first``, ``last``: of leaders, their kept events
+    result (``window.emission``), or -1. ``first``, ``last``: of leaders, their kept events
     (``window.state.cells``), or -1. ``clocks``: the worst status of the clocks of its rows
     (``engine.core.clocks.seen``). ``unc``: of headers, the largest uncertainty of the
     window's events [ns]. ``missing``: of headers, events known to be missing that could belong to

@@ -150,7 +150,7 @@ def add_to_pane(
 
 # Makes windows of panes when they close, and frees panes that no window to come needs.
 #
-# From then on a window is one as any other (``window.emitted``): late events enter it
+# From then on a window is one as any other (``window.emission``): late events enter it
 # themselves.
 
 

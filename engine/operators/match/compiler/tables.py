@@ -14,8 +14,8 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.core.units import Period
 from slackwater.engine.kernels.records import NONE
-from slackwater.engine.operators.match.compiled.records import BY_START, HIGH, LOW, RECORDS, Tables
-from slackwater.engine.operators.match.compiled.relations import (
+from slackwater.engine.operators.match.compiler.records import BY_START, HIGH, LOW, RECORDS, Tables
+from slackwater.engine.operators.match.compiler.relations import (
     END,
     START,
     Joins,

@@ -1,6 +1,6 @@
 """A plan with repetition as tables of records, which the kernel walks.
 
-What a condition names has a place of its own by its role (``repetition.compiled.ROLES``), so
+What a condition names has a place of its own by its role (``repetition.compiler.ROLES``), so
 that the programs of patterns read ``a[i].v``, ``a[i - 1].v``, ``first(a.v)`` and ``sum(a.v)`` as
 they read attributes of steps. A condition is asked as soon as the event is taken that it names
 last; what names the first or the last event of a step, what is made of all, or a later step beside
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.kernels.records import FAR, record
-from slackwater.engine.operators.match.compiled.tables import (
+from slackwater.engine.operators.match.compiler.tables import (
     Builder,
     Layout,
     SamePlan,

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.kernels.jit import inline, kernel
-from slackwater.engine.operators.match.repetition.compiled import (
+from slackwater.engine.operators.match.repetition.compiler import (
     ALL_OF,
     AVG,
     CUR,

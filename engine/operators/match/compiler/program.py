@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.released import Strings
 from slackwater.engine.core.units import workdays
-from slackwater.engine.operators.match.compiled.tables import Read, aliases_of, chosen, flag
+from slackwater.engine.operators.match.compiler.tables import Read, aliases_of, chosen, flag
 from slackwater.engine.operators.match.search import machine
 from slackwater.engine.operators.match.search.machine import (
     ABSENT,

@@ -25,7 +25,7 @@ import numpy as np
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.kernels.jit import inline, njit
 from slackwater.engine.kernels.records import NONE, record
-from slackwater.engine.operators.match.compiled.records import CONDITION, EVENT, SCOPE
+from slackwater.engine.operators.match.compiler.records import CONDITION, EVENT, SCOPE
 from slackwater.engine.operators.match.search.machine import (
     FALSE,
     NO_PROGRAMS,
@@ -169,7 +169,7 @@ def sampled_probability(
         ref_ns: (matches, steps) int64.
         unc_ns: (matches, steps) half-widths; a float, as R19's T_a/2 may be half an integer.
         clock: (matches, steps): the first step that shares its clock error with this one.
-        relations: ``engine.operators.match.compiled.records.RELATION``; steps count the match's.
+        relations: ``engine.operators.match.compiler.records.RELATION``; steps count the match's.
         long_ns: (matches, steps): from an event's start to its end.
         doubtful: events of negated steps.
         conditions: conditions on times.

@@ -15,20 +15,20 @@ from slackwater.engine.core.timeline import LONG_AGO, UNKNOWN
 from slackwater.engine.kernels.jit import kernel
 from slackwater.engine.kernels.records import INT_MAX, NONE
 from slackwater.engine.kernels.tables import numbered
-from slackwater.engine.operators.match.compiled.program import (
-    compile_programs,
-    text_constants,
-    text_ranks,
-    uses_text_order,
-)
-from slackwater.engine.operators.match.compiled.tables import Layout, members_of, relations_in
-from slackwater.engine.operators.match.store import REF_END, UNC_END, Store
-from slackwater.engine.operators.match.verdict.certainty import (
+from slackwater.engine.operators.match.certainty.chances import (
     Conditions,
     Doubts,
     EventTimes,
     chances,
 )
+from slackwater.engine.operators.match.compiler.program import (
+    compile_programs,
+    text_constants,
+    text_ranks,
+    uses_text_order,
+)
+from slackwater.engine.operators.match.compiler.tables import Layout, members_of, relations_in
+from slackwater.engine.operators.match.store import REF_END, UNC_END, Store
 from slackwater.engine.query.pattern_settings import Rule
 from slackwater.engine.query.repeat_plan import compares_others
 

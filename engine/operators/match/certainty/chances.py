@@ -21,11 +21,7 @@ from msgspec import Struct, structs
 from slackwater.engine.barrier.base import ReleasedMatches
 from slackwater.engine.core.released import NO_EPOCH
 from slackwater.engine.core.timeline import UNKNOWN
-from slackwater.engine.operators.match.compiled.membership import step_filters
-from slackwater.engine.operators.match.compiled.records import RELATION
-from slackwater.engine.operators.match.compiled.tables import Layout, members_of
-from slackwater.engine.operators.match.search.machine import Errors, Programs
-from slackwater.engine.operators.match.verdict.probability import (
+from slackwater.engine.operators.match.certainty.probability import (
     SCOPE_END,
     Doubtful,
     SampledConditions,
@@ -33,6 +29,10 @@ from slackwater.engine.operators.match.verdict.probability import (
     sampled_probability,
     shared_by_doubts,
 )
+from slackwater.engine.operators.match.compiler.membership import step_filters
+from slackwater.engine.operators.match.compiler.records import RELATION
+from slackwater.engine.operators.match.compiler.tables import Layout, members_of
+from slackwater.engine.operators.match.search.machine import Errors, Programs
 from slackwater.engine.query.pattern_settings import Rule
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.released import Strings
 from slackwater.engine.kernels.records import take_rows
-from slackwater.engine.operators.window.emitted import ResultRows
+from slackwater.engine.operators.window.emission import ResultRows
 from slackwater.engine.operators.window.state.accumulate import (
     FLOAT,
     HALF_WORD,
@@ -57,7 +57,7 @@ _AMBIGUOUS: Final = (COUNTS.names or ()).index("ambiguous")
 def unchanged(outbox: ResultRows, numbers: np.ndarray | None, passes: np.ndarray) -> np.ndarray:
     """Which results of ``outbox`` are of such pairs.
 
-    A pair is adjacent and of one instant, as ``window.emitted.settle`` emits changes. So
+    A pair is adjacent and of one instant, as ``window.emission.settle`` emits changes. So
     pass all changes, those dropped for other reasons included.
 
     Args:

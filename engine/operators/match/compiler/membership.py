@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from slackwater.engine.core.columns import LEAST_PREFIX, MOST_PREFIX, VARIES_PREFIX
 from slackwater.engine.core.released import Released
 from slackwater.engine.core.timeline import ANY_TYPE, CHANCE, length_errors
-from slackwater.engine.operators.match.compiled.tables import Layout
+from slackwater.engine.operators.match.compiler.tables import Layout
 from slackwater.engine.query.expression import View, column, may_be, view_mask
 from slackwater.engine.query.fields import (
     attributes_in,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.operators.match.compiled.records import BY_END, BY_START, UNSORTED
+from slackwater.engine.operators.match.compiler.records import BY_END, BY_START, UNSORTED
 from slackwater.engine.query.endpoints import LESS, NOTHING, UPTO, reduced
 from slackwater.engine.query.joins import INDEXED, NAIVE, indexed_path
 from slackwater.engine.query.plan import PointRelation, SeqPlan
@@ -28,7 +28,7 @@ _POINTS: Final = {"ts": START, "te": END}
 
 
 class Related(NamedTuple):
-    """A row of ``engine.operators.match.compiled.records.RELATION``."""
+    """A row of ``engine.operators.match.compiler.records.RELATION``."""
 
     left: int
     left_end: int

@@ -1,0 +1,1 @@
+"""The certainty of matches: confirmed or possible, and with which probability."""

@@ -1,1 +1,0 @@
-"""A query as records that kernels walk."""

@@ -1,0 +1,1 @@
+"""Compiles a query to the records that kernels read."""

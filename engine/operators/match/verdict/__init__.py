@@ -1,1 +1,0 @@
-"""What a combination of events is: a match, a doubt, and with which probability."""
