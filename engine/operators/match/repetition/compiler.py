@@ -1,10 +1,10 @@
-"""A plan with repetition as tables of records, which the kernel walks.
+"""Compiles a plan with repetition to tables of records for the kernel.
 
-What a condition names has a place of its own by its role (``repetition.compiler.ROLES``), so
-that the programs of patterns read ``a[i].v``, ``a[i - 1].v``, ``first(a.v)`` and ``sum(a.v)`` as
-they read attributes of steps. A condition is asked as soon as the event is taken that it names
-last; what names the first or the last event of a step, what is made of all, or a later step beside
-each event, is asked of whole matches, and before that where it names no event behind the one taken.
+Each role of a step has a place of its own (``ROLES``), so that the programs of patterns read
+``a[i].v``, ``a[i - 1].v``, ``first(a.v)`` and ``sum(a.v)`` like attributes of steps. A condition is
+checked as soon as its last event is taken. Conditions on the first or the last event of a step, on
+an aggregate, or on each event together with a later step are checked on complete matches; earlier
+too, on a prefix of the match, if all their events are in the prefix.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from slackwater.engine.query.shape import Shape
 
 
 ROLES: Final = 5
-"""Places of a step in what programs read: its event, the one before that, its first and its last
-event, and what is collected of all. Those of step k begin at ``ROLES * k``."""
+"""Places of a step in the input of programs: its current event, the one before that, its first and
+its last event, and its aggregates. Those of step k begin at ``ROLES * k``."""
 CUR: Final = 0
 PREV: Final = 1
 HEAD: Final = 2
@@ -60,22 +60,22 @@ TAIL: Final = 3
 ALL_OF: Final = 4
 
 REPEATED: Final = record(
-    "least", "most", "negated", "until", "take_from", "take_to", "beside_from", "beside_to",
+    "least", "most", "negated", "until", "take_from", "take_to", "prefix_from", "prefix_to",
     "later", "counts_from", "counts_to",
 )  # fmt: skip
-"""A step. ``most``: a large number for any. ``until``: the bit of events that end it, or -1.
-``take``: conditions asked when an event is taken as it. ``beside``: those asked of it and of all
-events of the steps before it, of whole matches again. ``later``: bits of the steps that may
-follow an event of it, itself too if it repeats. ``counts``: of a negated step, conditions on which
-an event counts.
+"""A step. ``most``: a large number if unlimited. ``until``: the bit of events that end it, or -1.
+``take``: conditions checked when an event is taken as this step. ``prefix``: conditions on it and
+on all events of earlier steps; complete matches are checked again. ``later``: bits of the steps
+that may follow an event of it, itself too if it repeats. ``counts``: of a negated step, conditions
+under which an event counts.
 """
-ASKED_OF: Final = record("predicate", "clocked", "again", "each", "needs", "collects")
-"""A condition. ``again``: 1: it names the event before, so it is not asked of the first. ``each``:
-the step of whose events each is asked, or -1. ``needs``: bits of the steps that it names: where one
-is missing, it is not asked. ``collects``: 1: it names what is made of all events of a step.
+REPEAT_CONDITION: Final = record("predicate", "clocked", "again", "each", "needs", "collects")
+"""A condition. ``again``: 1: it names the event before, so the first event is not checked.
+``each``: the step of which each event is checked, or -1. ``needs``: bits of the steps that it
+names; if one is missing in a match, the condition holds. ``collects``: 1: it names an aggregate.
 """
 COLLECTION: Final = record("step", "function", "source", "target")
-"""What is made of all events of a step: from register ``source`` into ``target``."""
+"""An aggregate over the events of a step: from register ``source`` into ``target``."""
 SUM: Final = 0
 AVG: Final = 1
 LEAST: Final = 2
@@ -83,28 +83,27 @@ MOST: Final = 3
 NUMBER: Final = 4
 
 SETTING: Final = record(
-    # what is asked
+    # the query's
     "max_delay", "within", "keep", "steps", "contiguity", "rule", "limit", "breakable",
     "trailing", "leading", "finals_from", "finals_to", "keys", "firsts", "lasts", "positive",
     "fewest", "readings",
-    # what changes
+    # state
     "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
     "reach", "doubted", "lacks_path", "again", "until",
     "quiet",
 )  # fmt: skip
-"""``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
-of events that may forbid a match when they lie between two of its events; ``trailing``,
-``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a
-match may begin and end with, and of all that it may have; ``fewest``: how many events it has at
-least. ``readings``: 1: the same events may be its steps in several ways, of which one is given.
-``widest``: the largest uncertainty yet; ``widest_t_a``: the largest T_a in force at an event.
-``inserted``: the last row put in the stacks. ``found_n``, ``path_n``, ``doubts_n``: rows written.
-``is_open``: 1: a later event may go on with what was walked last; ``reach``: if not, an event
-beyond this time has nothing to do with it. ``doubted``: 1: an event held may not have happened.
-``lacks_path``: 1: where there was no room, it was for events of matches. ``quiet``: 1: events are
-put in, and what they do to matches is not asked. ``again``: 1: matches
-are chosen again, as clocks err by more than was known. ``until``: the last progress at which a new
-event still changes all matches written last.
+"""``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are output. ``breakable``: bits of
+events that may break a match between two of its events; ``trailing``, ``leading``: after or before
+it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a match may begin and end with, and
+of all its steps; ``fewest``: its least number of events. ``readings``: 1: the same events may be
+the steps in several ways, one of which is output. ``widest``: the largest uncertainty so far;
+``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last row in the stacks.
+``found_n``, ``path_n``, ``doubts_n``: rows written. ``is_open``: 1: a later event may continue the
+last walk; ``reach``: if not, no event after this time can. ``doubted``: 1: a stored event may not
+have happened. ``lacks_path``: 1: the room that lacked was for events of matches. ``quiet``: 1:
+events are inserted without a search for matches. ``again``: 1: matches are chosen again, as clock
+errors are larger than known before. ``until``: the last progress at which a new event can change
+all matches written last.
 """
 ANY: Final = 0
 NEXT: Final = 1
@@ -115,63 +114,63 @@ FIRST_OF_END: Final = 1
 """the first few with one last event,"""
 FIRST_OF_START: Final = 2
 """the first with one first event,"""
-APART: Final = 3
-"""or those that begin after the one before has ended."""
+DISJOINT: Final = 3
+"""or those that begin after the end of the previous one."""
 
 LEVEL: Final = record(
     "row", "step", "count", "place", "at", "option", "stop", "ended", "relevant", "fresh"
 )
-"""An event taken: as which ``step``, as its ``count``-th. ``place``: where it stands in the stack.
-``at``, ``option``: the next candidate, and the step that it is next tried as. ``stop``, ``ended``:
-times beyond which no candidate can follow, and none can as the same step again.
+"""A taken event: the ``count``-th of ``step``, at ``place`` of the stack. ``at``, ``option``: the
+next candidate, and the step that it is tried as next. ``stop``, ``ended``: times after which no
+candidate can follow, and none can as the same step. ``relevant``: 1: the candidate can be taken.
+``fresh``: 1: its candidates are not set yet.
 """
 READING: Final = record("step", "count")
-"""An event of a match taken in another way: as the ``count``-th event of a ``step``."""
-RUN: Final = record(
+"""Another reading of an event of a match: as the ``count``-th event of a ``step``."""
+MATCH_CHANGE: Final = record(
     "cause", "completing", "new", "sure_before", "sure", "stands", "t_a_before", "t_a_now", "from_",
     "size",
 )  # fmt: skip
-"""What is done to a match, whose events are ``size`` of the path from ``from_`` on. As
+"""A change of a match; its events are ``size`` of the path from ``from_`` on. Else as
 ``engine.operators.match.search.construction.FOUND``."""
-EVENT_OF: Final = record("row", "step")
+PATH_EVENT: Final = record("row", "step")
 
-CHOICE: Final = record("kept", "until", "until_now")
-"""Of an event: whether it is the one by which the rule chose a match. ``until``: the last progress
-at which that match may still make way for another one, as all that bears on it is held;
-``until_now``: in the sweep at hand.
+CHOICE: Final = record("flags", "until", "until_now")
+"""Of an event: whether the rule chose a match by it. ``until``: the last progress at which another
+match may still replace that one, as all relevant events are stored; ``until_now``: the same in the
+current sweep.
 """
-KEPT: Final = 1
-"""Bits of ``CHOICE.kept``: it is chosen,"""
-KEPT_NOW: Final = 2
-"""in the sweep at hand."""
+CHOSEN: Final = 1
+"""Bits of ``CHOICE.flags``: it is chosen,"""
+CHOSEN_NOW: Final = 2
+"""in the current sweep."""
 MARK: Final = record(
-    "open", "ended", "known", "kept", "alike", "first_run", "last_run", "seen"
-)  # fmt: skip
-"""Of a stack, places counted from its first entry. ``open``: below it all matches have ended, and
-that before ``ended``. ``kept``: from it on no event is marked KEPT, if that is ``known``.
-``alike``: whether it is of one partition; ``first_run``, ``last_run``: 1 + the first and the last
-event whose run is open, ``seen``: 1 + the row with which all of them went on last
-(``engine.operators.match.repetition.runs``).
+    "open", "ended", "has_chosen_end", "chosen_end", "partitions", "first_run", "last_run", "seen"
+)
+"""Of a stack; places count from its first entry. ``open``: all matches that begin below it have
+ended, before the time ``ended``. ``chosen_end``: from it on no event is CHOSEN, if
+``has_chosen_end``. ``partitions``: whether its events are of one (0: unknown). ``first_run``,
+``last_run``: 1 + the first and the last event with an open run; ``seen``: 1 + the last row that all
+open runs have processed (``engine.operators.match.repetition.runs``).
 """
-STANDING: Final = record(
+RUN_STATE: Final = record(
     "status", "step", "count", "present", "last", "end", "closed", "expires", "seen", "begun",
     "next", "link", "size",
 )  # fmt: skip
-"""Where the run stands that begins with an event. ``step``, ``count``: its last event, the row
-``last``, is the ``count``-th of the step; ``end``: when that ends. ``present``: bits of its steps.
-``closed``: 1: no more events of that step. ``expires``: when the first event is forgotten that it
-has looked at. ``seen``: 1 + the row that it looked at last. ``begun``: the time of its first event;
-``next``: 1 + the event whose run is the next open one of the stack. ``link``: where its last event
-stands among the links, ``size``: how many it has.
+"""The run that begins with an event. ``step``, ``count``: its last event, the row ``last``, is the
+``count``-th of the step and ends at ``end``. ``present``: bits of its steps. ``closed``: 1: the
+step takes no more events. ``expires``: the first expiry of an event that it has processed.
+``seen``: 1 + the row that it processed last. ``begun``: the time of its first event. ``next``: 1 +
+the event whose run is the next open one of the stack. ``link``: the place of its last event among
+the links; ``size``: its number of events.
 """
 LINK: Final = record("row", "step", "before")
-"""An event of a run, and the place of the link of the one before. Of link 0 ``row`` is the place of
-the last link in use.
+"""An event of a run, and the link of its previous event. Of link 0 ``row`` is the last used link.
 """
 
 
 class RepeatTables(NamedTuple):
-    """What the kernel knows of a query."""
+    """The query's tables: REPEATED, REPEAT_CONDITION and COLLECTION records."""
 
     steps: np.ndarray
     conditions: np.ndarray
@@ -179,7 +178,7 @@ class RepeatTables(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """All that the kernel reads and writes.
+    """The state of the kernel.
 
     ``t``: the query's tables; ``setting``: one SETTING. ``events``: EVENT records. ``raw``, ``ok``:
     (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
@@ -228,20 +227,20 @@ class SearchState(NamedTuple):
 
 _PLACES: Final = {"": CUR, EACH: CUR, BEFORE: PREV, FIRST: HEAD, LAST: TAIL}
 _MADE: Final = "made"
-"""The role of what is collected, in programs."""
+"""The role of aggregates, in programs."""
 _FUNCTIONS: Final = {"sum": SUM, "avg": AVG, "min": LEAST, "max": MOST, "count": NUMBER}
 _CONTIGUITY: Final = {Contiguity.ANY: ANY, Contiguity.NEXT: NEXT, Contiguity.STRICT: STRICT}
-_RULES: Final = {Skip.PAST_LAST: APART, Skip.TO_NEXT: FIRST_OF_START}
+_RULES: Final = {Skip.PAST_LAST: DISJOINT, Skip.TO_NEXT: FIRST_OF_START}
 
 
 @dataclass(slots=True, eq=False)
 class RepeatLayout:
-    """``layout``: what the store and the membership of patterns read; its steps are the plan's,
-    then events that end a repetition, then those of any type that STRICT looks at.
+    """A compiled plan with repetition.
 
-    ``partition``: attributes that all events of a match have equal. ``untils``: by step that has
-    UNTIL, the bit of events that end it. ``settings``: one SETTING, as it begins. ``collections``:
-    registers as (step, function, source, target) in ``tables``. ``place``: by alias in programs.
+    ``layout``: for the store and the membership; its steps are the plan's, then events that end a
+    repetition, then events of any type for STRICT. ``setting``: the initial SETTING.
+    ``partition``: attributes that are equal in all events of a match. ``untils``: by step with
+    UNTIL, the bit of events that end it.
     """
 
     plan: RepeatPlan
@@ -253,7 +252,7 @@ class RepeatLayout:
 
 
 def repeat_layout(plan: RepeatPlan) -> RepeatLayout:
-    """The tables of a plan; the same ones for each of a run's sites, and never changed."""
+    """The tables of a plan; shared by the sites of a run, and read-only."""
     return _layout_of(SamePlan(plan))
 
 
@@ -294,25 +293,26 @@ class _Compiling:
             for predicate, names in named
             if self._taken_at(names) is None and self._negated(names) is None
         ]
-        besides = [
+        prefixes = [
             self._add([each for each in finals if self._known_at(each[1]) == number])
             for number in range(len(self.steps))
         ]
         rest = self._add([each for each in finals if self._known_at(each[1]) is None])
-        asked_last = besides[0][0], rest[1]
+        final_range = prefixes[0][0], rest[1]
         for name in self.partition:
             self.builder.key(name)
         extra, untils = self._extra_steps()
         steps = np.array(
-            [self._step(*row, beside, untils) for row, beside in zip(rows, besides, strict=True)],
+            [self._step(*row, prefix, untils) for row, prefix in zip(rows, prefixes, strict=True)],
             REPEATED,
         )
         step_conditions += [step.where for step in extra]
-        setting = self._setting(steps, asked_last, len(self.steps) + len(extra))
+        setting = self._setting(steps, final_range, len(self.steps) + len(extra))
         return RepeatLayout(
             self.plan, self._as_of_patterns(tuple(extra), step_conditions),
             RepeatTables(
-                steps, np.array(self.conditions, ASKED_OF), np.array(self.collections, COLLECTION)
+                steps, np.array(self.conditions, REPEAT_CONDITION),
+                np.array(self.collections, COLLECTION),
             ),
             setting, self.partition, untils,
         )  # fmt: skip
@@ -350,7 +350,7 @@ class _Compiling:
 
     def _step(
         self, number: int, takes: tuple[int, int], counts: tuple[int, int],
-        beside: tuple[int, int], untils: dict[int, int],
+        prefix: tuple[int, int], untils: dict[int, int],
     ) -> tuple[int, ...]:  # fmt: skip
         often = self.plan.often[number]
         later = sum(
@@ -359,7 +359,7 @@ class _Compiling:
         )  # fmt: skip
         most = FAR if often.most is None else often.most
         negated = int(self.steps[number].negated)
-        return often.least, most, negated, untils.get(number, -1), *takes, *beside, later, *counts
+        return often.least, most, negated, untils.get(number, -1), *takes, *prefix, later, *counts
 
     def _setting(self, steps: np.ndarray, finals: tuple[int, int], bits: int) -> np.ndarray:
         plan, made = self.plan, np.zeros(1, SETTING)
@@ -377,9 +377,7 @@ class _Compiling:
             now["rule"] = FIRST_OF_END
         now["readings"] = plan.ambiguous
         if plan.ambiguous and now["rule"] == ALL_MATCHES:
-            now["rule"] = (
-                FIRST_OF_END  # any number of them, as one reading may make way for another
-            )
+            now["rule"] = FIRST_OF_END  # any number of them, as one reading may replace another
         now["positive"] = _bits(positive)
         now["firsts"] = _bits(n for n in positive if n <= needed[0])
         now["lasts"] = _bits(n for n in positive if n >= needed[-1])
@@ -405,7 +403,7 @@ class _Compiling:
         return next((alias for alias, _ in named if alias in self.negated), None)
 
     def _taken_at(self, named: set[tuple[str, str]]) -> int | None:
-        """The step whose events it is asked of as they are taken; None: it is asked later."""
+        """The step at whose events a condition is checked as they are taken; None: it is later."""
         if self._negated(named) is not None or any(
             role not in {"", EACH, BEFORE} for _, role in named
         ):
@@ -415,9 +413,7 @@ class _Compiling:
         return last if each <= {last} else None
 
     def _known_at(self, named: set[tuple[str, str]]) -> int | None:
-        """The step whose events it names beside those of steps before, but none behind them; None:
-        there is no such step.
-        """
+        """The last step that a condition names, if it can be checked on a prefix; else None."""
         if self._negated(named) is not None:
             return None
         last = max(self.places[alias] for alias, _ in named)
@@ -425,7 +421,7 @@ class _Compiling:
         return last if roles <= {"", EACH, BEFORE, FIRST} else None
 
     def _add(self, predicates: list[tuple[Predicate, set[tuple[str, str]]]]) -> tuple[int, int]:
-        """Appends conditions; gives their range."""
+        """Append conditions; returns their range."""
         first = len(self.conditions)
         for predicate, named in predicates:
             roles = {role for _, role in named}
@@ -453,7 +449,7 @@ class _Compiling:
 
 
 def _alias(alias: str, role: str) -> str:
-    """In programs, the event itself and each event are one."""
+    """The alias in programs, where the event itself and each event are the same."""
     return alias if role in {"", EACH} else with_role(alias, role)
 
 
@@ -462,7 +458,7 @@ def _bits(numbers: Iterable[int]) -> int:
 
 
 def made_kinds(tables: RepeatTables, kinds: np.ndarray) -> np.ndarray:
-    """The kinds of registers, with those of what is collected (``program_machine``)."""
+    """The kinds of registers, those of aggregates included (``match.search.machine``)."""
     found = kinds.copy()
     for each in tables.collections:
         source = int(kinds[each["source"]])

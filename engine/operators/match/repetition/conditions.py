@@ -1,6 +1,6 @@
-"""Conditions on events on their way into a match: their order, WITHIN, and WHERE.
+"""Conditions on the events of a match: their order, WITHIN, and WHERE.
 
-Certain, possible or impossible, as ``engine.operators.match.search.state`` has it (SPEC 4.3).
+Each returns CERTAIN, POSSIBLE or IMPOSSIBLE of ``engine.operators.match.search.state`` (SPEC 4.3).
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from slackwater.engine.operators.match.search.state import (
 
 HALF: Final = 32
 LOW_HALF: Final = 2**32 - 1
-"""Sums are made in two halves, so that one beyond int64 is seen."""
+"""Sums are computed in two halves, to detect an overflow of int64."""
 
 
 @inline
 def role_of(step: int, role: int) -> int:
-    """The place of a step's role in what programs read."""
+    """The place of a step's role in the input of programs."""
     return ROLES * step + role
 
 
 @inline
 def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a: int) -> int:
-    """How far the difference of two events' times may be off [ns]; 1: of their ends."""
+    """The largest error of the difference of two events' times [ns]; ``..._end`` 1: of the end."""
     if s.setting[0].max_delay:
         return t_a
     return int(apart_error(s.events[one], one_end, s.events[two], two_end))
@@ -64,16 +64,14 @@ def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a
 
 @inline
 def order_of(s: SearchState, one: int, end: int, two: int, t_a: int) -> int:
-    """Whether the first event begins, or (``end``) has ended, before the second begins; those of a
-    match must have.
-    """
+    """Whether event ``one`` begins, or (``end``) ends, before ``two`` begins, as in a match."""
     time = s.events[one].ref_end if end else s.events[one].ref
     return certainty_of(time - s.events[two].ref, 0, 1, error_of(s, one, end, two, 0, t_a))
 
 
 @inline
-def near(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
-    """Whether the second event begins, or (``end``) ends, at most WITHIN after the first begins."""
+def is_within(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
+    """Whether event ``two`` begins, or (``end``) ends, at most WITHIN after ``one`` begins."""
     within = s.setting[0].within
     if within < 0:
         return CERTAIN
@@ -86,7 +84,7 @@ def near(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
 
 @inline
 def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
-    """Whether a condition holds of the events in ``rows``; ``present``: bits of their steps."""
+    """Whether a condition holds for the events in ``rows``; ``present``: bits of their steps."""
     of = s.t.conditions[which]
     if of.needs & ~present:
         return CERTAIN
@@ -107,8 +105,9 @@ def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
 
 @kernel
 def step_holds(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
-    """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
-    step before it, or -1. Puts it among ``rows``.
+    """Whether the conditions of ``step`` hold for ``row``, which is put into ``rows``.
+
+    ``before``: the previous event of the step, or -1. ``present``: bits of the steps so far.
     """
     s.rows[role_of(step, CUR)], s.rows[role_of(step, PREV)] = row, before
     of, found = s.t.steps[step], CERTAIN
@@ -119,8 +118,8 @@ def step_holds(s: SearchState, step: int, row: int, before: int, present: int, t
 
 
 @kernel
-def placed(s: SearchState, path: np.ndarray, from_: int, size: int) -> int:
-    """Puts the events of a match among ``rows``; gives the bits of its steps."""
+def place_events(s: SearchState, path: np.ndarray, from_: int, size: int) -> int:
+    """Put the events of a match into ``rows``; returns the bits of its steps."""
     present = 0
     for i in range(from_, from_ + size):
         step, row = path[i].step, path[i].row
@@ -133,8 +132,8 @@ def placed(s: SearchState, path: np.ndarray, from_: int, size: int) -> int:
 
 
 @kernel
-def copied(s: SearchState, place: int) -> None:
-    """Puts the event at a place of ``rows`` where programs read that name what is collected."""
+def copy_event(s: SearchState, place: int) -> None:
+    """Copy the event at a place of ``rows`` to the input of programs that read aggregates."""
     row = s.rows[place]
     for register in range(len(s.raw)):
         s.made_raw[register, place] = s.raw[register, row]
@@ -143,12 +142,12 @@ def copied(s: SearchState, place: int) -> None:
 
 
 @kernel
-def collected(s: SearchState, path: np.ndarray, from_: int, size: int, present: int) -> None:
-    """Makes what programs read that name what is made of all events of a step."""
+def collect(s: SearchState, path: np.ndarray, from_: int, size: int, present: int) -> None:
+    """Compute the input of programs that read aggregates of steps."""
     for step in range(len(s.t.steps)):
         if present >> step & 1:
             for role in (CUR, HEAD, TAIL):
-                copied(s, role_of(step, role))
+                copy_event(s, role_of(step, role))
     for c in range(len(s.t.collections)):
         of = s.t.collections[c]
         n, known, whole, high, low, real = 0, 0, 0, 0, 0, 0.0
@@ -179,7 +178,7 @@ def collected(s: SearchState, path: np.ndarray, from_: int, size: int, present: 
             high += low >> HALF
             whole = (high << HALF) | (low & LOW_HALF)
             if not as_float and high != whole >> HALF:
-                known = 0  # it has no room, as what is calculated with + has none
+                known = 0  # an overflow is null, as with +
         place = role_of(of.step, ALL_OF)
         s.made_ok[of.target, place] = of.function == NUMBER or known > 0
         if of.function == NUMBER:
@@ -191,7 +190,7 @@ def collected(s: SearchState, path: np.ndarray, from_: int, size: int, present: 
 
 
 @kernel
-def hold_of(
+def conditions_hold(
     s: SearchState, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
     taken: int, t_a: int,
 ) -> int:  # fmt: skip
@@ -205,7 +204,7 @@ def hold_of(
         if found == IMPOSSIBLE or of.needs & ~present or (again and of.each != taken):
             continue
         if of.collects and not made:
-            collected(s, path, from_, size, present)
+            collect(s, path, from_, size, present)
             made = True
         if of.each < 0:
             found = min(found, condition_holds(s, c, present, t_a))
@@ -218,9 +217,9 @@ def hold_of(
                 here, earlier = role_of(of.each, CUR), role_of(of.each, PREV)
                 s.rows[here], s.rows[earlier] = path[i].row, before
                 if of.collects:
-                    copied(s, here)
+                    copy_event(s, here)
                     if before >= 0:
-                        copied(s, earlier)
+                        copy_event(s, earlier)
                 if found != IMPOSSIBLE and (before >= 0 or not of.again):
                     found = min(found, condition_holds(s, c, present, t_a))
                 before = path[i].row
@@ -228,24 +227,26 @@ def hold_of(
 
 
 @inline
-def has_beside(s: SearchState, step: int) -> bool:
-    """Whether an event that is taken as ``step`` is asked beside all those before."""
-    return bool(s.t.steps[step].beside_from < s.t.steps[step].beside_to)
+def has_prefix_conditions(s: SearchState, step: int) -> bool:
+    """Whether ``step`` has conditions on a prefix of the match."""
+    return bool(s.t.steps[step].prefix_from < s.t.steps[step].prefix_to)
 
 
 @kernel
 def trial_holds(s: SearchState, size: int, t_a: int) -> int:
-    """Whether the last of the ``size`` events in ``trial`` may be taken, by what is asked of it
-    beside all those before. Puts them among ``rows``.
+    """Whether the prefix conditions hold for the ``size`` events in ``trial``; puts them into
+    ``rows``.
     """
     step = s.trial[size - 1].step
-    of, present = s.t.steps[step], placed(s, s.trial, 0, size)
-    return int(hold_of(s, s.trial, 0, size, present, of.beside_from, of.beside_to, step, t_a))
+    of, present = s.t.steps[step], place_events(s, s.trial, 0, size)
+    return int(
+        conditions_hold(s, s.trial, 0, size, present, of.prefix_from, of.prefix_to, step, t_a)
+    )
 
 
 @kernel
-def takes_hold(s: SearchState, from_: int, size: int, t_a: int) -> int:
-    """Whether the conditions checked as each event was taken hold for certain as well."""
+def path_holds(s: SearchState, from_: int, size: int, t_a: int) -> int:
+    """Whether the conditions of each event hold, as ``step_holds`` at the time it was taken."""
     found, present, before, last = CERTAIN, 0, -1, -1
     for i in range(from_, from_ + size):
         step, row = s.path[i].step, s.path[i].row
@@ -257,7 +258,7 @@ def takes_hold(s: SearchState, from_: int, size: int, t_a: int) -> int:
 
 @inline
 def key_equal(s: SearchState, one: int, two: int) -> bool:
-    """Whether both are of one partition."""
+    """Whether two events are of one partition."""
     for k in range(s.setting[0].keys):
         if s.tag[k, one] == 0 or s.tag[k, one] != s.tag[k, two] or s.same[k, one] != s.same[k, two]:
             return False

@@ -18,25 +18,25 @@ from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.repetition.compiler import (
     ALL_MATCHES,
     ANY,
-    APART,
+    CHOSEN,
+    CHOSEN_NOW,
+    DISJOINT,
     FIRST_OF_END,
     FIRST_OF_START,
-    KEPT,
-    KEPT_NOW,
     SearchState,
 )
 from slackwater.engine.operators.match.repetition.runs import (
-    go_on,
-    is_alike,
+    advance_runs,
+    close_starts,
+    is_one_partition,
     latest_start,
     may_begin,
+    next_start,
     open_from,
-    pass_by,
     place_of,
-    revive,
-    skipped_to,
+    reopen,
     starts_from,
-    walks,
+    walk_from,
 )
 from slackwater.engine.operators.match.repetition.walk import NEW, OLD, MatchFilter, is_exact
 from slackwater.engine.operators.match.search.construction import DONE, FOUND_FULL, STACKS_FULL
@@ -49,14 +49,15 @@ from slackwater.engine.operators.match.search.state import (
     spread_of,
 )
 
-# Which matches are asked for: the first few with one last event (LIMIT), the first with one first
-# event (SKIP TO NEXT), or those that begin after the one before has ended (SKIP PAST LAST EVENT).
+# The choice among matches: the first few with one last event (LIMIT), the first with one first
+# event (SKIP TO NEXT), or those that begin after the end of the previous one (SKIP PAST LAST
+# EVENT).
 #
-# In a stream in order an event chooses among the matches that it completes. A late one may change
-# what was chosen about it and, as one match makes way for another, behind it: the matches chosen
-# there without it and with it are both written, and the difference is what it changes. A chosen
-# match stays once events that bear on it may have expired, as what is left does not say what else
-# there was; those about it are chosen beside it.
+# An event in order chooses among the matches that it completes. A late event may change the choice
+# around it and, as one match replaces another, after it: the matches chosen without it and with it
+# are both written, and the difference is its effect. A chosen match is final once relevant events
+# may have expired, as the stored ones no longer show the alternatives; other matches are then
+# chosen next to it.
 
 
 _NO_ROOM: Final = -FAR - 1
@@ -64,7 +65,7 @@ _NO_ROOM: Final = -FAR - 1
 
 class Region(NamedTuple):
     """Matches of a partition's ``stack`` that begin at places from ``low`` on up to the time
-    ``high``; ``cause``: the new event. ``chosen_bits``: the bits of ``CHOICE.kept`` that mean: a
+    ``high``; ``cause``: the new event. ``chosen_bits``: the bits of ``CHOICE.flags`` that mean: a
     match that begins with the event is chosen already.
     """
 
@@ -77,23 +78,25 @@ class Region(NamedTuple):
 
 @inline
 def _is_final(s: SearchState, of: Region, row: int) -> bool:
-    """Whether the match chosen by the event ``row`` stays, whatever comes."""
+    """Whether the match chosen by the event ``row`` is final."""
     chosen = s.chosen[row]
-    return bool(chosen.kept & KEPT and chosen.until < s.events[of.cause].horizon)
+    return bool(chosen.flags & CHOSEN and chosen.until < s.events[of.cause].horizon)
 
 
 @inline
 def _choose(s: SearchState, row: int) -> None:
-    """The matches written last are chosen by the event ``row``."""
+    """Mark the matches written last as chosen by the event ``row``."""
     chosen, until = s.chosen[row], s.setting[0].until
-    chosen.until_now = min(chosen.until_now, until) if chosen.kept & KEPT_NOW else until
-    chosen.kept |= KEPT_NOW
+    chosen.until_now = min(chosen.until_now, until) if chosen.flags & CHOSEN_NOW else until
+    chosen.flags |= CHOSEN_NOW
 
 
 @kernel
-def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, after: int) -> int:
-    """Chooses among the matches that end with the entry at ``place`` and, of those kept apart,
-    begin after the time ``after``; returns the new ``after``, or _NO_ROOM.
+def _choose_at(
+    s: SearchState, of: Region, left_out: int, phase: int, place: int, after: int
+) -> int:
+    """Choose among the matches that end with the entry at ``place``; those of DISJOINT begin after
+    the time ``after``. Returns the new ``after``, or _NO_ROOM.
     """
     now, entry, stack = s.setting[0], s.stacks.entry, s.stacks.stack[of.stack]
     last = entry[place].row
@@ -103,26 +106,26 @@ def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, a
         return after
     left = now.limit if now.rule == FIRST_OF_END else 1
     at = max(starts_from(s, of.stack, s.events[last].ref), of.low)
-    if now.rule == APART and after > -FAR:
+    if now.rule == DISJOINT and after > -FAR:
         at = max(at, first_not_below(entry, stack.start, stack.size, after + 1))
     high = min(latest_start(s, of.stack, place), of.high)
     while at < stack.start + stack.size and entry[at].time <= high and left > 0:
-        at = skipped_to(s, at, place)
+        at = next_start(s, at, place)
         row = entry[at].row
         search = MatchFilter(
             of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref
         )
         is_output = now.rule == FIRST_OF_START and (
-            s.chosen[row].kept & of.chosen_bits or _is_final(s, of, row)
+            s.chosen[row].flags & of.chosen_bits or _is_final(s, of, row)
         )
         if not is_output and may_begin(s, search, at):
             now.until = FAR
-            made = walks(s, search, at)
+            made = walk_from(s, search, at)
             if made < 0:
                 return _NO_ROOM
             if made and now.rule == FIRST_OF_START:
                 _choose(s, row)
-            elif made and now.rule == APART:
+            elif made and now.rule == DISJOINT:
                 _choose(s, last)
                 return int(entry[place].time)
             elif made and now.limit < FAR:
@@ -136,40 +139,40 @@ def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, a
 def _sweep(
     s: SearchState, of: Region, left_out: int, phase: int, first: int, to: int, after: int
 ) -> bool:
-    """Chooses among the matches that end at the places ``first`` to ``to``; False: no room."""
+    """Choose among the matches that end at the places ``first`` to ``to``; False: no room."""
     for place in range(first, to):
-        after = _ending(s, of, left_out, phase, place, after)
+        after = _choose_at(s, of, left_out, phase, place, after)
         if after == _NO_ROOM:
             return False
     return True
 
 
 @kernel
-def _settle(
+def _keep_choices(
     s: SearchState, of: Region, first: int, to: int, keep: bool, beside: bool
 ) -> None:  # fmt: skip
-    """Of the sweep at hand keeps what it has marked, perhaps ``beside`` what was kept, or forgets
-    it.
+    """End the sweep: if ``keep``, its choices replace the earlier ones, or with ``beside`` are
+    added to them; else they are dropped.
     """
     for place in range(first, to):
         row = s.stacks.entry[place].row
         chosen = s.chosen[row]
-        if keep and chosen.kept & KEPT_NOW:
-            chosen.kept |= KEPT
+        if keep and chosen.flags & CHOSEN_NOW:
+            chosen.flags |= CHOSEN
             chosen.until = chosen.until_now
         elif keep and not beside and not _is_final(s, of, row):
-            chosen.kept &= ~KEPT
-        chosen.kept &= ~KEPT_NOW
+            chosen.flags &= ~CHOSEN
+        chosen.flags &= ~CHOSEN_NOW
 
 
 @kernel
-def _last_kept(s: SearchState, of: Region, time: int, low: int, final: bool) -> int:
-    """The place behind the last event of the last match kept that ends before ``time`` (``final``:
-    and stays); ``low``, if there is none from there on.
+def _last_chosen(s: SearchState, of: Region, time: int, low: int, final: bool) -> int:
+    """The place after the end of the last chosen match (if ``final``: the last final one) that ends
+    before ``time``; ``low`` if there is none from there on.
     """
     stack, entry = s.stacks.stack[of.stack], s.stacks.entry
     at = first_not_below(entry, stack.start, stack.size, time)
-    while at > low and not (s.chosen[entry[at - 1].row].kept & KEPT
+    while at > low and not (s.chosen[entry[at - 1].row].flags & CHOSEN
                             and (not final or _is_final(s, of, entry[at - 1].row))):  # fmt: skip
         at -= 1
     return at
@@ -177,32 +180,33 @@ def _last_kept(s: SearchState, of: Region, time: int, low: int, final: bool) -> 
 
 @kernel
 def choose_newest(s: SearchState, stack: int, row: int) -> bool:
-    """What ``row``, behind all others, does to the matches chosen; False: there is no room."""
+    """Update the choice for ``row``, the newest event; False: no room."""
     now, of, entry, after = s.setting[0], s.stacks.stack[stack], s.stacks.entry, -FAR
     if not s.events[row].member & now.lasts:
         return True
     mark, time, stop = s.marks[stack], s.events[row].ref, of.start + of.size
     low = open_from(s, stack, time)
-    region = Region(stack, row, low, FAR, KEPT | KEPT_NOW)
-    if now.rule == APART:
-        if not mark.known:
-            mark.known = 1
+    region = Region(stack, row, low, FAR, CHOSEN | CHOSEN_NOW)
+    if now.rule == DISJOINT:
+        if not mark.has_chosen_end:
+            mark.has_chosen_end = 1
             first = starts_from(s, stack, time)
-            mark.kept = _last_kept(s, region, FAR, first, False) - of.start
-        if mark.kept:
-            after = entry[of.start + mark.kept - 1].time
-    fine = _ending(s, region, -1, NEW, stop - 1, after) != _NO_ROOM
-    if now.rule == APART and fine and s.chosen[row].kept & KEPT_NOW:
-        mark.kept = of.size
-    _settle(s, region, low if now.rule == FIRST_OF_START else stop - 1, stop, fine, True)
+            mark.chosen_end = _last_chosen(s, region, FAR, first, False) - of.start
+        if mark.chosen_end:
+            after = entry[of.start + mark.chosen_end - 1].time
+    fine = _choose_at(s, region, -1, NEW, stop - 1, after) != _NO_ROOM
+    if now.rule == DISJOINT and fine and s.chosen[row].flags & CHOSEN_NOW:
+        mark.chosen_end = of.size
+    _keep_choices(s, region, low if now.rule == FIRST_OF_START else stop - 1, stop, fine, True)
     return fine
 
 
 @kernel
 def choose_late(s: SearchState, stack: int, row: int, again: bool) -> bool:
-    """What ``row``, which lies between others, does to them; False: there is no room. ``again``: it
-    is none of the events, and names the partition, where matches are chosen again but those that
-    stay.
+    """Update the choice for ``row``, a late event; False: no room.
+
+    ``again``: ``row`` is no new event; it names the partition whose matches are chosen again,
+    except final ones.
     """
     now, of, entry, after = s.setting[0], s.stacks.stack[stack], s.stacks.entry, -FAR
     spread, ref, stop = spread_of(now), s.events[row].ref, of.start + of.size
@@ -215,11 +219,11 @@ def choose_late(s: SearchState, stack: int, row: int, again: bool) -> bool:
     low = starts_from(s, stack, time)
     first, to = low, first_not_below(entry, of.start, of.size, reach + 1)
     begin, end = low, to
-    if now.rule == APART:
+    if now.rule == DISJOINT:
         low, end, high = of.start, stop, FAR
-        region = Region(stack, row, low, high, KEPT_NOW)
-        begin = _last_kept(s, region, time, low, False)
-        begin = _last_kept(s, region, FAR, begin, True)
+        region = Region(stack, row, low, high, CHOSEN_NOW)
+        begin = _last_chosen(s, region, time, low, False)
+        begin = _last_chosen(s, region, FAR, begin, True)
         if begin > of.start:
             after = entry[begin - 1].time
         first, to = begin, end
@@ -228,17 +232,17 @@ def choose_late(s: SearchState, stack: int, row: int, again: bool) -> bool:
         low, high = of.start, FAR
     else:
         to = first_not_below(entry, of.start, of.size, high + 1)
-    region, fine = Region(stack, row, low, high, KEPT_NOW), True
+    region, fine = Region(stack, row, low, high, CHOSEN_NOW), True
     if not again:
         fine = _sweep(s, region, row, OLD, begin, end, after)
-        _settle(s, region, first, to, False, False)
+        _keep_choices(s, region, first, to, False, False)
     fine = fine and _sweep(s, region, -1, NEW, begin, end, after)
-    _settle(s, region, first, to, fine, False)
-    s.marks[stack].known = 0
+    _keep_choices(s, region, first, to, fine, False)
+    s.marks[stack].has_chosen_end = 0
     return fine
 
 
-# What an event completes, breaks and puts in doubt.
+# The matches that a new event completes, breaks or makes uncertain.
 
 
 @inline
@@ -251,7 +255,7 @@ def _key(s: SearchState, row: int) -> int:
 
 @inline
 def _may_complete(s: SearchState, stack: int, row: int) -> bool:
-    """Whether a match with ``row`` can have its last event by now."""
+    """Whether the last event of a match with ``row`` may be stored already."""
     now, of, entry = s.setting[0], s.stacks.stack[stack], s.stacks.entry
     if s.events[row].member & now.lasts:
         return True
@@ -265,13 +269,13 @@ def _may_complete(s: SearchState, stack: int, row: int) -> bool:
 
 @kernel
 def _from_all(s: SearchState, w: MatchFilter, low: int, high: int) -> bool:
-    """``walks`` from all entries from the place ``low`` to the time ``high``."""
+    """Walk from all entries from the place ``low`` up to the time ``high``; False: no room."""
     of, entry, at, last = s.stacks.stack[w.stack], s.stacks.entry, low, -1
     if w.row >= 0:
         last = first_not_below(entry, of.start, of.size, s.events[w.row].ref + 1) - 1
     while at < of.start + of.size and entry[at].time <= high:
-        at = skipped_to(s, at, last)
-        if may_begin(s, w, at) and walks(s, w, at) < 0:
+        at = next_start(s, at, last)
+        if may_begin(s, w, at) and walk_from(s, w, at) < 0:
             return False
         at += 1
     return True
@@ -279,19 +283,20 @@ def _from_all(s: SearchState, w: MatchFilter, low: int, high: int) -> bool:
 
 @kernel
 def _from_ready(s: SearchState, w: MatchFilter) -> bool:
-    """``walks`` from all entries whose runs may end with the newest event."""
+    """Walk from all entries whose runs may end with the newest event; False: no room."""
     place = -1
     for n in range(1, s.ready[0] + 1):
         place = place_of(s, w.stack, s.ready[n], place)
-        if may_begin(s, w, place) and walks(s, w, place) < 0:
+        if may_begin(s, w, place) and walk_from(s, w, place) < 0:
             return False
     return True
 
 
 @kernel
 def _all_matches(s: SearchState, stack: int, row: int, newest: bool, runs: bool) -> bool:
-    """The matches that ``row`` changes and completes; ``runs``: runs tell with which events these
-    begin. False: there is no room.
+    """Write the matches that ``row`` changes and completes; False: no room.
+
+    ``newest``: no stored event is later. ``runs``: the runs know where completed matches begin.
     """
     now, event, of = s.setting[0], s.events[row], s.stacks.stack[stack]
     spread, within = spread_of(now), max(now.within, 0)
@@ -319,8 +324,8 @@ def _all_matches(s: SearchState, stack: int, row: int, newest: bool, runs: bool)
 
 
 @inline
-def _put_in(s: SearchState, row: int) -> int:
-    """Puts ``row`` in its stack, and gives that; -1: there is no room."""
+def _insert_row(s: SearchState, row: int) -> int:
+    """Insert ``row`` into its stack; returns the stack, or -1: no room."""
     key, used, entry, time = _key(s, row), s.stacks.used[0], s.stacks.entry, s.events[row].ref
     stack = find(s.stacks, 0, key)
     if stack >= 0:
@@ -339,11 +344,11 @@ def _put_in(s: SearchState, row: int) -> int:
 
 @kernel
 def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
-    """Go through the new events ``first`` to ``stop`` of the store, in release order.
+    """Process the new events ``first`` to ``stop`` of the store, in release order.
 
     Returns:
-        the first row that was not gone through, and why: DONE, STACKS_FULL or FOUND_FULL. Called
-        again with more room it goes on there.
+        the first row that is not processed, and why: DONE, STACKS_FULL or FOUND_FULL. A call with
+        more room continues there.
     """
     now, entry = s.setting[0], s.stacks.entry
     for row in range(first, stop):
@@ -354,7 +359,7 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
             s.ended[:] = FAR
         now.widest_t_a = max(now.widest_t_a, event.t_a)
         if row > now.inserted:
-            stack = _put_in(s, row)
+            stack = _insert_row(s, row)
             if stack < 0:
                 return row, STACKS_FULL
             now.inserted = row
@@ -362,7 +367,7 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
             stack = find(s.stacks, 0, _key(s, row))
         of = s.stacks.stack[stack]
         end = of.start + of.size
-        # Events of equal times are in no match together and lie in no gap of one another.
+        # Events of equal times are not in one match, and not in gaps of one another.
         newest = entry[end - 1].row == row
         if newest and spread_of(now) and of.size > 1:
             newest = entry[end - 2].time < event.ref - spread_of(now)
@@ -370,13 +375,13 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
         if now.contiguity != ANY and (same or not newest):
             at = event.ref
             low = open_from(s, stack, at) if newest else starts_from(s, stack, at)
-            revive(s, stack, low, at)
+            reopen(s, stack, low, at)
         if now.quiet:
             continue
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
         runs = newest and not same and now.contiguity != ANY and not now.leading
-        runs = runs and is_exact(s) and is_alike(s, stack, row)
-        if runs and not go_on(s, stack, row) and not event.member & now.trailing:
+        runs = runs and is_exact(s) and is_one_partition(s, stack, row)
+        if runs and not advance_runs(s, stack, row) and not event.member & now.trailing:
             fine = True
         elif now.rule == ALL_MATCHES:
             fine = _all_matches(s, stack, row, newest, runs)
@@ -388,14 +393,14 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
             now.found_n, now.path_n, now.doubts_n = found, path, doubts
             return row, FOUND_FULL
         if newest and now.contiguity != ANY:
-            pass_by(s, stack, event.ref)
+            close_starts(s, stack, event.ref)
     return stop, DONE
 
 
 @kernel
 def choose_again(s: SearchState, first: int, stop: int) -> tuple[int, int]:
-    """Choose again among the matches of the partitions that the rows ``first`` to ``stop``, which
-    are in no stack, are of. As ``construct``.
+    """Choose again among the matches of partitions; the rows ``first`` to ``stop``, which are in no
+    stack, name them. Returns as ``construct``.
     """
     now = s.setting[0]
     for row in range(first, stop):

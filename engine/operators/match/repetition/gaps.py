@@ -1,10 +1,9 @@
-"""Which events break a match: by lying between two of its events, before the first or behind the
-last.
+"""Events that break a match: between two of its events, before the first or after the last one.
 
-Between two neighbours of a match the contiguity, UNTIL and negated steps forbid events; each event
-that does so for certain ends the match, one that may do so puts it in doubt. That is as with the
-scopes of negated steps (L09 WinNeg; ``search.construction``), and so is which
-events are looked at: those that were held when the later of the match and the event came.
+Contiguity, UNTIL and negated steps forbid events between two neighbours of a match. An event that
+certainly breaks it ends the match; one that possibly does makes it uncertain, as in the scopes of
+negated steps (L09 WinNeg; ``search.construction``). Likewise, only events count that were stored
+when the later of the match and the event arrived.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from slackwater.engine.operators.match.repetition.compiler import (
     SearchState,
 )
 from slackwater.engine.operators.match.repetition.conditions import (
-    collected,
+    collect,
     condition_holds,
-    copied,
-    has_beside,
+    copy_event,
+    has_prefix_conditions,
+    is_within,
     key_equal,
-    near,
     order_of,
-    placed,
+    place_events,
     role_of,
     step_holds,
     trial_holds,
@@ -44,7 +43,7 @@ from slackwater.engine.operators.match.search.state import (
 
 @inline
 def follows(s: SearchState, step: int, count: int, next_step: int) -> bool:
-    """Whether an event of ``next_step`` may come right behind the ``count``-th of ``step``."""
+    """Whether an event of ``next_step`` may directly follow the ``count``-th event of ``step``."""
     if next_step == step:
         return bool(count < s.t.steps[step].most)
     if count < s.t.steps[step].least or next_step < step or s.t.steps[next_step].negated:
@@ -66,8 +65,8 @@ def among_path(s: SearchState, from_: int, size: int, row: int) -> bool:
 
 @kernel
 def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
-    """Whether ``row`` ends the repetition that event ``at`` of the path and the one behind it are
-    of: it comes behind its first event and before its last.
+    """Whether ``row`` ends the repetition of event ``at`` of the path and the next one by UNTIL: it
+    comes after the first and before the last event of the repetition.
     """
     step, end, begun, goes_on = s.path[at].step, from_ + size, IMPOSSIBLE, IMPOSSIBLE
     until = s.t.steps[step].until
@@ -88,9 +87,7 @@ def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t
 
 @kernel
 def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
-    """Whether ``row``, between event ``at`` of the path and the one behind it, breaks the match's
-    contiguity.
-    """
+    """Whether ``row``, between event ``at`` of the path and the next one, breaks the contiguity."""
     now, step, member = s.setting[0], s.path[at].step, s.events[row].member
     if now.contiguity == STRICT:
         return CERTAIN
@@ -106,13 +103,13 @@ def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: in
             row_here, its = s.rows[here], s.rows[earlier]
             before = s.path[at].row if q == step else -1
             fits = step_holds(s, q, row, before, present, t_a)
-            if fits != IMPOSSIBLE and has_beside(s, q):
+            if fits != IMPOSSIBLE and has_prefix_conditions(s, q):
                 for i in range(so_far):
                     taken_before = s.path[from_ + i]
                     s.trial[i].row, s.trial[i].step = taken_before.row, taken_before.step
                 s.trial[so_far].row, s.trial[so_far].step = row, q
                 fits = min(fits, trial_holds(s, so_far + 1, t_a))
-                placed(s, s.path, from_, size)
+                place_events(s, s.path, from_, size)
             if s.events[row].doubted > 1:
                 fits = max(fits, POSSIBLE)
             found = max(found, min(fits, order_of(s, s.path[at].row, 1, row, t_a)))
@@ -134,8 +131,8 @@ def breaks_scope(
         counts = CERTAIN
         for c in range(of.counts_from, of.counts_to):
             if counts != IMPOSSIBLE and s.t.conditions[c].collects:
-                collected(s, s.path, from_, size, present)
-                copied(s, role_of(n, CUR))
+                collect(s, s.path, from_, size, present)
+                copy_event(s, role_of(n, CUR))
             if counts != IMPOSSIBLE:
                 counts = min(counts, condition_holds(s, c, present | 1 << n, t_a))
         found = max(found, POSSIBLE if s.events[row].doubted > 1 else counts)
@@ -144,9 +141,9 @@ def breaks_scope(
 
 @inline
 def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
-    """The last progress at which a new event still changes the match (as of patterns).
+    """The last progress at which a new event can still change the match.
 
-    ``by_errors``: all that clocks may put beside it is held until then.
+    ``by_errors``: less clock errors, so that all events that may lie in it are stored until then.
     """
     keep = s.setting[0].keep
     if keep < 0:
@@ -159,10 +156,11 @@ def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
 
 
 @inline
-def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
-    """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room.
+def _breach(s: SearchState, lies: int, row: int, gap: int) -> int:
+    """The effect of a breach by ``row``: 1: the match is broken; 0: it is not, or not for certain,
+    which is noted as a doubt; -1: no room.
 
-    ``gap``: the number of the event that it lies before.
+    ``lies``: the certainty of the breach. ``gap``: the number of the event after the gap.
     """
     if lies == CERTAIN and not s.events[row].doubted:
         return 1
@@ -172,8 +170,10 @@ def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
 
 
 @kernel
-def _lies(s: SearchState, from_: int, size: int, gap: int, whole: int, row: int, t_a: int) -> int:
-    """Whether ``row`` breaks the match in a gap: that before its event ``gap``, or behind all."""
+def _breach_certainty(
+    s: SearchState, from_: int, size: int, gap: int, whole: int, row: int, t_a: int
+) -> int:
+    """Whether ``row`` breaks the match in the gap before its event ``gap``, or after all."""
     first, last, at = s.path[from_], s.path[from_ + size - 1], from_ + gap - 1
     low, high, between = -1, first.step, 0 < gap < size
     ends, found = IMPOSSIBLE, IMPOSSIBLE
@@ -183,9 +183,9 @@ def _lies(s: SearchState, from_: int, size: int, gap: int, whole: int, row: int,
         lies = min(order_of(s, s.path[at].row, 0, row, t_a), order_of(s, row, 0, behind, t_a))
     elif gap > 0:
         low, high = last.step, s.setting[0].steps
-        lies = min(order_of(s, last.row, 0, row, t_a), near(s, first.row, row, 0, t_a))
+        lies = min(order_of(s, last.row, 0, row, t_a), is_within(s, first.row, row, 0, t_a))
     else:
-        lies = min(order_of(s, row, 0, first.row, t_a), near(s, row, last.row, 0, t_a))
+        lies = min(order_of(s, row, 0, first.row, t_a), is_within(s, row, last.row, 0, t_a))
     if lies == IMPOSSIBLE or ends == CERTAIN:
         return ends
     if high > low + 1:
@@ -197,8 +197,8 @@ def _lies(s: SearchState, from_: int, size: int, gap: int, whole: int, row: int,
 
 @inline
 def _times_in(s: SearchState, from_: int, size: int, gap: int) -> tuple[int, int]:
-    """The least and the largest time of an event that may break a match in a gap; none may, if the
-    first is the larger one.
+    """The least and the largest time of an event that may break the match in a gap; if the first is
+    larger, none may.
     """
     now, e = s.setting[0], s.events
     first, last = e[s.path[from_].row].ref, e[s.path[from_ + size - 1].row].ref
@@ -206,7 +206,7 @@ def _times_in(s: SearchState, from_: int, size: int, gap: int) -> tuple[int, int
     if 0 < gap < size:
         at = from_ + gap - 1
         low, high = e[s.path[at].row].ref - spread, e[s.path[at + 1].row].ref + spread
-        if not spread:  # nothing at the time of an event lies beside it, but a repetition may end
+        if not spread:  # an event at the time of another is not in the gap, but may be its UNTIL
             low, high = low + int(s.t.steps[s.path[at].step].until < 0), high - 1
     elif gap > 0 and now.trailing:
         low, high = last - spread, first + now.within + spread
@@ -219,19 +219,19 @@ def _times_in(s: SearchState, from_: int, size: int, gap: int) -> tuple[int, int
 def scan(
     s: SearchState, from_: int, size: int, stack: int, completing: int, left_out: int, whole: int
 ) -> int:
-    """Looks at the events held that may break the match, and notes the doubts.
+    """Check the stored events that may break the match, and note the doubts.
 
     Args:
         s: the search.
-        from_: of its path; the match has ``size`` events.
-        size: how many.
+        from_: the place of the match in the path; it has ``size`` events.
+        size: see ``from_``.
         stack: of its partition.
         completing: the row that completed it.
-        left_out: a row that is not looked at, or -1.
-        whole: bits of the steps that it has; its events are among ``rows``.
+        left_out: a row that is ignored, or -1.
+        whole: bits of its steps; its events are in ``rows``.
 
     Returns:
-        1 if one certainly does, 0 if none, -1 without room for doubts.
+        1: an event certainly breaks it; 0: none does; -1: no room for doubts.
     """
     entry, e, of, broken = s.stacks.entry, s.events, s.stacks.stack[stack], 0
     until = alive_until(s, from_, size, not s.setting[0].again)
@@ -245,8 +245,8 @@ def scan(
             at += 1
             meets = meeting_of(e, row, completing, until) if key_equal(s, row, completing) else -1
             if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
-                lies = _lies(s, from_, size, gap, whole, row, e[meets].t_a)
-                broken = _breaks(s, lies, row, gap)
+                lies = _breach_certainty(s, from_, size, gap, whole, row, e[meets].t_a)
+                broken = _breach(s, lies, row, gap)
         if broken != 0:
             break
     return broken
@@ -254,13 +254,13 @@ def scan(
 
 @kernel
 def effect_of(s: SearchState, from_: int, size: int, row: int, whole: int) -> int:
-    """What ``row``, which has just come, does to a match without it, and notes the doubts: 1: it
-    breaks it; 0: nothing or a doubt; -1: no room.
+    """The effect of the new event ``row`` on a match that does not contain it: 1: it breaks the
+    match; 0: none, or a doubt, which is noted; -1: no room.
     """
     now, broken = s.setting[0], 0
     for gap in range(size + 1):
         bears = now.leading if gap == 0 else now.trailing if gap == size else 1
         if bears and broken == 0:
-            lies = _lies(s, from_, size, gap, whole, row, s.events[row].t_a)
-            broken = _breaks(s, lies, row, gap)
+            lies = _breach_certainty(s, from_, size, gap, whole, row, s.events[row].t_a)
+            broken = _breach(s, lies, row, gap)
     return broken

@@ -36,14 +36,14 @@ from slackwater.engine.operators.match.compiler.tables import Layout
 from slackwater.engine.operators.match.repetition import construction as c
 from slackwater.engine.operators.match.repetition.compiler import (
     CHOICE,
-    EVENT_OF,
     LEVEL,
     LINK,
     MARK,
+    MATCH_CHANGE,
+    PATH_EVENT,
     READING,
     ROLES,
-    RUN,
-    STANDING,
+    RUN_STATE,
     RepeatLayout,
     SearchState,
     made_kinds,
@@ -97,7 +97,7 @@ class RepeatKernel(KernelHost):
         self._forget_runs(0)
         room = min(_LEAST, most)
         self._runs = FoundRuns(
-            np.empty(room, RUN), np.empty(4 * room, EVENT_OF), np.empty(room, DOUBT)
+            np.empty(room, MATCH_CHANGE), np.empty(4 * room, PATH_EVENT), np.empty(room, DOUBT)
         )
 
     def _kinds_read(self, kinds: np.ndarray) -> np.ndarray:
@@ -156,7 +156,7 @@ class RepeatKernel(KernelHost):
             np.zeros((registers, places), np.bool_), np.zeros(places, EVENT), np.arange(places),
             made_kinds(tables, store.kinds),
             np.zeros(store.n + 1, LEVEL), np.zeros(store.n + 1, READING),
-            np.zeros(store.n + 1, EVENT_OF),
+            np.zeros(store.n + 1, PATH_EVENT),
         )  # fmt: skip
         ready = np.zeros(store.n + 1, np.int64)
         if self._links["row"][0] > len(self._links) // 2:
@@ -215,7 +215,7 @@ class RepeatKernel(KernelHost):
 
     def _forget_runs(self, events: int) -> None:
         """And so is what is known of runs; there is room for those of so many events."""
-        self._standing = np.zeros(events, STANDING)
+        self._standing = np.zeros(events, RUN_STATE)
         self._marks["seen"] = 0
         self._links = np.empty(_LINKS * events + 1, LINK)
         self._links["row"][0] = 0

@@ -33,7 +33,7 @@ from slackwater.engine.operators.match.certainty.matches import (
 from slackwater.engine.operators.match.certainty.probability import SCOPE_END
 from slackwater.engine.operators.match.compiler.records import RELATION, SCOPE
 from slackwater.engine.operators.match.match_results import Matches
-from slackwater.engine.operators.match.repetition.compiler import EVENT_OF, RepeatLayout
+from slackwater.engine.operators.match.repetition.compiler import PATH_EVENT, RepeatLayout
 from slackwater.engine.operators.match.repetition.conditions import HALF, LOW_HALF
 from slackwater.engine.operators.match.store import Store
 from slackwater.engine.query.expression import View, computed_values
@@ -89,7 +89,7 @@ class MatchTable(Restorable):
         self._by_step = by_step
         self.start = self.size = np.empty(0, np.int64)
         self.name = np.empty((0, 3), np.int64)
-        self.path = np.empty(0, EVENT_OF)
+        self.path = np.empty(0, PATH_EVENT)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -143,7 +143,7 @@ class MatchTable(Restorable):
 
 # The probability of matches with repeated steps that depend on the clocks (SPEC 4.3).
 #
-# By the number of their events, as of other matches (``verdict.chances``): the
+# By the number of their events, as of other matches (``match.certainty.chances``): the
 # order of each event and the next one, WITHIN, and the events that may lie in a gap. Conditions on
 # times that clocks leave open are not weighed: they make a match uncertain, and its probability is
 # that of its order.

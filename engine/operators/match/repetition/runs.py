@@ -1,11 +1,11 @@
-"""State of the matches that begin with an event, and which events may begin one.
+"""Runs: the state of the matches that begin with an event; and the events that may begin one.
 
-Under contiguity, with exact clocks, what begins with an event is one run: each event is taken as
-the one step that it can be, breaks the run or is skipped. Such a run is not walked again when an
-event comes: it continues from its last state, as an automaton with its registers (Agrawal et al.
-2008, 4.2), and its events are the match. Where an event can be taken in two ways, times are equal
-or what a run has looked at is not held any more, it is given up, and its start is walked; after a
-late event it is rebuilt. Where an event may not have happened, all starts are walked.
+Under contiguity, with exact clocks, one run begins with an event: each later event is taken as its
+only possible step, breaks the run or is skipped. A new event does not repeat the search: the run
+continues from its last state, like an automaton with registers (Agrawal et al. 2008, 4.2), and its
+events are the match. If an event can be taken in two ways, times are equal, or a processed event
+has expired, the run is abandoned, and matches are searched from its start. A late event rebuilds
+the run. If an event may not have happened, matches are searched from all starts.
 
 Runs are derived from the stack: snapshots do not contain them, and a restore rebuilds them.
 """
@@ -20,16 +20,16 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import FAR
 from slackwater.engine.operators.match.repetition.compiler import (
     ANY,
+    CHOSEN,
     CUR,
     FIRST_OF_START,
-    KEPT,
     STRICT,
     SearchState,
 )
 from slackwater.engine.operators.match.repetition.conditions import (
-    has_beside,
+    has_prefix_conditions,
     key_equal,
-    placed,
+    place_events,
     role_of,
     step_holds,
     trial_holds,
@@ -53,53 +53,53 @@ from slackwater.engine.operators.match.search.state import (
 )
 
 UNKNOWN: Final = 0
-"""What is known of a run: it is to be made from its first event on,"""
+"""The status of a run: it must be rebuilt from its first event,"""
 RUNNING: Final = 1
-"""it is in step with its stack,"""
-GIVEN_UP: Final = 2
-"""it is not kept: its start is walked,"""
-OVER: Final = 3
-"""or no later event is of it."""
+"""it has processed all events of its stack,"""
+ABANDONED: Final = 2
+"""matches are searched from its start instead,"""
+FINISHED: Final = 3
+"""or no later event can extend it."""
 
-_ALIKE: Final = 1
+_ONE: Final = 1
 _MIXED: Final = 2
 
 
 @inline
-def is_alike(s: SearchState, stack: int, row: int) -> bool:
-    """Whether all events of the stack are of the partition of ``row``, its newest."""
+def is_one_partition(s: SearchState, stack: int, row: int) -> bool:
+    """Whether all events of the stack are of the partition of its newest one, ``row``."""
     mark, of, keys = s.marks[stack], s.stacks.stack[stack], s.setting[0].keys
-    if mark.alike == _ALIKE:
+    if mark.partitions == _ONE:
         for k in range(keys):
             if (
                 s.stack_keys[stack, 2 * k] != s.same[k, row]
                 or s.stack_keys[stack, 2 * k + 1] != s.tag[k, row]
             ):
-                mark.alike = _MIXED
-    elif not mark.alike:
-        mark.alike = _ALIKE
+                mark.partitions = _MIXED
+    elif not mark.partitions:
+        mark.partitions = _ONE
         for at in range(of.start, of.start + of.size):
             if not key_equal(s, s.stacks.entry[at].row, row):
-                mark.alike = _MIXED
+                mark.partitions = _MIXED
         for k in range(keys):
             s.stack_keys[stack, 2 * k], s.stack_keys[stack, 2 * k + 1] = (
                 s.same[k, row],
                 s.tag[k, row],
             )
-    return bool(mark.alike == _ALIKE)
+    return bool(mark.partitions == _ONE)
 
 
 @inline
-def stands(s: SearchState, w: MatchFilter, run: int) -> bool:
-    """Whether all that begins with the event ``run`` is known, for matches with the newest."""
+def is_current(s: SearchState, w: MatchFilter, run: int) -> bool:
+    """Whether the run of event ``run`` says all about matches that end with the newest event."""
     its = s.runs[run]
     return bool(w.last >= 0 and w.last == w.cause and its.seen == w.last + 1
-                and its.status != GIVEN_UP)  # fmt: skip
+                and its.status != ABANDONED)  # fmt: skip
 
 
 @inline
 def may_end(s: SearchState, run: int, row: int) -> bool:
-    """Whether a valid run may be a match that ends with ``row``, the newest."""
+    """Whether a current run may be a match that ends with the newest event ``row``."""
     its, now = s.runs[run], s.setting[0]
     ends = now.lasts >> its.step & 1 and its.count >= s.t.steps[its.step].least
     return bool(its.last == row and ends)
@@ -115,32 +115,33 @@ def _begin(s: SearchState, run: int) -> None:
 
 @inline
 def _end(s: SearchState, run: int, time: int) -> None:
-    """No event beyond ``time`` is of the run."""
-    s.runs[run].status = OVER
+    """Finish the run: no event after ``time`` can extend it."""
+    s.runs[run].status = FINISHED
     s.ended[run] = min(s.ended[run], time)
 
 
 @inline
-def _linked(s: SearchState, link: int, path: np.ndarray, from_: int, size: int) -> None:
-    """Writes the ``size`` events that end with a link to ``path``."""
+def _write_path(s: SearchState, link: int, path: np.ndarray, from_: int, size: int) -> None:
+    """Write the ``size`` events that end with ``link`` to ``path``, from ``from_`` on."""
     for i in range(from_ + size - 1, from_ - 1, -1):
         path[i].row, path[i].step = s.links[link].row, s.links[link].step
         link = s.links[link].before
 
 
 @kernel
-def _beside(s: SearchState, run: int, row: int, step: int) -> int:
-    """Whether ``row`` may be taken next as ``step``, by what is asked of it beside all of a run."""
+def _prefix_holds(s: SearchState, run: int, row: int, step: int) -> int:
+    """Whether the prefix conditions hold for the run with ``row`` taken next as ``step``."""
     its = s.runs[run]
-    _linked(s, its.link, s.trial, 0, its.size)
+    _write_path(s, its.link, s.trial, 0, its.size)
     s.trial[its.size].row, s.trial[its.size].step = row, step
     return int(trial_holds(s, its.size + 1, s.setting[0].widest_t_a))
 
 
 @inline
 def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
-    """In how many ways ``row`` can be taken next, and the step of the last of them; -1: in none,
-    and it could have been one more of a repetition that has ended.
+    """The number of ways to take ``row`` next, and the step of the last one.
+
+    A number of -1: there is none, and ``row`` would extend a repetition that UNTIL has ended.
     """
     its, now, member = s.runs[run], s.setting[0], s.events[row].member
     ways, last, shut = 0, -1, 0
@@ -159,8 +160,8 @@ def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
                 if its.present >> p & 1:
                     s.rows[role_of(p, CUR)] = s.step_rows[run, p]
         fits = step_holds(s, q, row, its.last if again else -1, its.present, now.widest_t_a)
-        if fits != IMPOSSIBLE and has_beside(s, q):
-            fits = min(fits, _beside(s, run, row, q))
+        if fits != IMPOSSIBLE and has_prefix_conditions(s, q):
+            fits = min(fits, _prefix_holds(s, run, row, q))
         if fits == POSSIBLE:
             return 2, q
         if fits == CERTAIN and again and its.closed:
@@ -174,7 +175,7 @@ def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
 def _take(s: SearchState, run: int, row: int, step: int) -> None:
     its, event, link = s.runs[run], s.events[row], s.links[0].row + 1
     if link == len(s.links):
-        its.status = GIVEN_UP
+        its.status = ABANDONED
         return
     s.links[0].row = link
     s.links[link].row, s.links[link].step, s.links[link].before = row, step, its.link
@@ -191,8 +192,8 @@ def _take(s: SearchState, run: int, row: int, step: int) -> None:
 
 
 @inline
-def _pass(s: SearchState, run: int, row: int) -> None:
-    """``row``, which comes behind what was taken, is not taken."""
+def _skip(s: SearchState, run: int, row: int) -> None:
+    """Skip ``row``: a later event than the run's that is not taken."""
     its, event = s.runs[run], s.events[row]
     until = s.t.steps[its.step].until
     if until >= 0 and event.member >> until & 1:
@@ -202,8 +203,8 @@ def _pass(s: SearchState, run: int, row: int) -> None:
 
 
 @inline
-def _goes_on(s: SearchState, run: int, row: int) -> None:
-    """The run with ``row``, which is its next."""
+def _advance(s: SearchState, run: int, row: int) -> None:
+    """Continue the run with ``row``, the next event of its stack."""
     its, event, within = s.runs[run], s.events[row], s.setting[0].within
     if within >= 0 and event.ref > its.begun + within:
         _end(s, run, its.begun + within)
@@ -211,18 +212,18 @@ def _goes_on(s: SearchState, run: int, row: int) -> None:
     its.expires = min(its.expires, event.expires)
     ways, step = _options(s, run, row)
     if ways > 1:
-        its.status = GIVEN_UP
+        its.status = ABANDONED
     elif ways > 0:
         _take(s, run, row, step)
     elif ways or row == run:
         _end(s, run, event.ref)
     else:
-        _pass(s, run, row)
+        _skip(s, run, row)
 
 
 @inline
 def place_of(s: SearchState, stack: int, row: int, after: int) -> int:
-    """Place of an event in its stack, behind the place ``after``."""
+    """The place of an event in its stack, after the place ``after``."""
     of, entry = s.stacks.stack[stack], s.stacks.entry
     place = max(after + 1, first_not_below(entry, of.start, of.size, s.events[row].ref))
     while entry[place].row != row:
@@ -231,8 +232,8 @@ def place_of(s: SearchState, stack: int, row: int, after: int) -> int:
 
 
 @inline
-def _listed(s: SearchState, stack: int, row: int) -> None:
-    """Puts the run that begins with ``row`` behind those that are open."""
+def _append_run(s: SearchState, stack: int, row: int) -> None:
+    """Append the run that begins with ``row`` to the open ones."""
     mark = s.marks[stack]
     s.runs[row].next = 0
     if mark.last_run:
@@ -243,46 +244,46 @@ def _listed(s: SearchState, stack: int, row: int) -> None:
 
 
 @kernel
-def _list_anew(s: SearchState, stack: int) -> None:
-    """All runs of the stack that are open, but for its newest event."""
+def _list_open_runs(s: SearchState, stack: int) -> None:
+    """List the open runs of the stack, except that of its newest event."""
     mark, of = s.marks[stack], s.stacks.stack[stack]
     mark.first_run = mark.last_run = 0
     for place in range(of.start + mark.open, of.start + of.size - 1):
         row = s.stacks.entry[place].row
         if s.events[row].member & s.setting[0].firsts and s.ended[row] == FAR:
-            _listed(s, stack, row)
+            _append_run(s, stack, row)
 
 
 @inline
 def _is_over(s: SearchState, run: int, time: int) -> bool:
     its, within = s.runs[run], s.setting[0].within
-    if its.status == GIVEN_UP and s.ended[run] != FAR:
-        its.status = OVER
+    if its.status == ABANDONED and s.ended[run] != FAR:
+        its.status = FINISHED
     if its.status != UNKNOWN and within >= 0 and time > its.begun + within:
         _end(s, run, its.begun + within)
-    return bool(its.status == OVER)
+    return bool(its.status == FINISHED)
 
 
 @inline
-def go_on(s: SearchState, stack: int, row: int) -> bool:
-    """All open runs of the stack go on with ``row``, its newest, which is later than all others.
+def advance_runs(s: SearchState, stack: int, row: int) -> bool:
+    """Continue all open runs of the stack with its newest event ``row``, later than all others.
 
-    ``SearchState.ready``: how many may end with it or are to be walked, and those, the first ones
-    first.
+    Writes to ``SearchState.ready`` the number of runs that may end with it or are abandoned, and
+    then these runs, in order.
 
     Returns:
         whether there are any.
     """
     entry, of, mark, ready = s.stacks.entry, s.stacks.stack[stack], s.marks[stack], s.ready
     if mark.seen == row + 1:
-        return bool(ready[0])  # it was here before, and then there was no room for matches
+        return bool(ready[0])  # a repeated call, as there was no room for matches
     stop, event = of.start + of.size, s.events[row]
     before = entry[stop - 2].row + 1 if of.size > 1 else 0
     if mark.seen != before:
-        _list_anew(s, stack)
+        _list_open_runs(s, stack)
     if event.member & s.setting[0].firsts:
         s.runs[row].status = UNKNOWN
-        _listed(s, stack, row)
+        _append_run(s, stack, row)
     mark.seen, ready[0] = row + 1, 0
     last, run = -1, mark.first_run - 1
     while run >= 0:
@@ -290,24 +291,24 @@ def go_on(s: SearchState, stack: int, row: int) -> bool:
         over = _is_over(s, run, event.ref)
         if not over:
             at = stop - 1
-            if its.status == UNKNOWN or (its.seen != before and its.status != GIVEN_UP):
+            if its.status == UNKNOWN or (its.seen != before and its.status != ABANDONED):
                 _begin(s, run)
-                _goes_on(s, run, run)
+                _advance(s, run, run)
                 at = first_not_below(entry, of.start, of.size, its.begun + 1)
             while at < stop and its.status == RUNNING:
                 new = entry[at].row
                 if entry[at].time == entry[at - 1].time:
-                    its.status = GIVEN_UP
+                    its.status = ABANDONED
                 else:
-                    _goes_on(s, run, new)
+                    _advance(s, run, new)
                 at += 1
             its.seen = row + 1
             if its.expires < event.horizon:
-                its.status = GIVEN_UP
-            if its.status == GIVEN_UP or may_end(s, run, row):
+                its.status = ABANDONED
+            if its.status == ABANDONED or may_end(s, run, row):
                 ready[0] += 1
                 ready[ready[0]] = run
-            over = its.status == OVER
+            over = its.status == FINISHED
         if not over:
             last = run
         elif last >= 0:
@@ -320,18 +321,18 @@ def go_on(s: SearchState, stack: int, row: int) -> bool:
 
 
 @kernel
-def match_of(s: SearchState, w: MatchFilter, run: int) -> int:
-    """Writes the match that the run is with the newest event, if it is one: 1: written; 0: none;
-    -1: no room.
+def write_match(s: SearchState, w: MatchFilter, run: int) -> int:
+    """Write the match that ends the run at the newest event; 1: written; 0: there is none; -1: no
+    room.
     """
     its, now = s.runs[run], s.setting[0]
     from_, first_doubt, size = now.path_n, now.doubts_n, its.size
     if not has_room(s, size):
         return -1
-    _linked(s, its.link, s.path, from_, size)
+    _write_path(s, its.link, s.path, from_, size)
     if is_settled(s, w, w.cause, from_, size):
         return 0
-    present = placed(s, s.path, from_, size)
+    present = place_events(s, s.path, from_, size)
     verdict = verdict_of(s, from_, size, present, now.widest_t_a)
     if verdict == IMPOSSIBLE:
         return 0
@@ -345,18 +346,17 @@ def match_of(s: SearchState, w: MatchFilter, run: int) -> int:
     return 1
 
 
-# From which events a later one may still make a match.
+# Open starts: events with which a later one may still form a match.
 #
-# Under contiguity a match that begins with an event ends soon: the first event that all that was
-# begun there must take, or may not leave out, ends it. The time of that, less what clocks may err,
-# is ``SearchState.ended``; an event beyond it need not be matched with that start. Where all starts
-# below a place have ended, ``SearchState.marks`` says so of the stack, so that an event in order
-# looks only at those that are open, however many are held.
+# Under contiguity the matches that begin with an event end soon: at the first event that every one
+# of them must take or must not skip. Its time, less clock errors, is ``SearchState.ended``; later
+# events are not matched with that start. ``SearchState.marks`` has the place below which all starts
+# of a stack have ended, so that the work per event depends only on the number of open starts.
 
 
 @inline
 def starts_from(s: SearchState, stack: int, time: int) -> int:
-    """The first place of the stack at which a match may begin that reaches to ``time``."""
+    """The first place of the stack at which a match that extends to ``time`` may begin."""
     now, of = s.setting[0], s.stacks.stack[stack]
     low = -FAR if now.within < 0 else time - now.within - spread_of(now)
     return first_not_below(s.stacks.entry, of.start, of.size, low)
@@ -364,7 +364,7 @@ def starts_from(s: SearchState, stack: int, time: int) -> int:
 
 @inline
 def open_from(s: SearchState, stack: int, time: int) -> int:
-    """As ``starts_from``, without places at which all matches have ended before ``time``."""
+    """As ``starts_from``, without places whose matches have all ended before ``time``."""
     now, mark, of = s.setting[0], s.marks[stack], s.stacks.stack[stack]
     if not mark.open or mark.ended + spread_of(now) >= time:
         return starts_from(s, stack, time)
@@ -377,7 +377,7 @@ def open_from(s: SearchState, stack: int, time: int) -> int:
 
 @inline
 def latest_start(s: SearchState, stack: int, place: int) -> int:
-    """The time up to which a match may begin that ends with the entry at ``place``."""
+    """The latest begin [ns] of a match that ends with the entry at ``place``."""
     of, entry, spread = s.stacks.stack[stack], s.stacks.entry, spread_of(s.setting[0])
     if spread:
         return int(entry[place].time + spread)
@@ -386,9 +386,9 @@ def latest_start(s: SearchState, stack: int, place: int) -> int:
 
 
 @inline
-def skipped_to(s: SearchState, at: int, newest: int) -> int:
-    """The first place from ``at`` on at which a match may begin with the entry at ``newest``: with
-    exact clocks no other one of its time does.
+def next_start(s: SearchState, at: int, newest: int) -> int:
+    """The first place from ``at`` on where a match with the entry at ``newest`` may begin: with
+    exact clocks none begins at another entry of the same time.
     """
     entry = s.stacks.entry
     if at < newest and entry[at].time == entry[newest].time and not spread_of(s.setting[0]):
@@ -398,9 +398,9 @@ def skipped_to(s: SearchState, at: int, newest: int) -> int:
 
 @inline
 def may_begin(s: SearchState, w: MatchFilter, place: int) -> bool:
-    """Whether matches wanted may begin with an entry."""
+    """Whether matches that pass the filter may begin with the entry at ``place``."""
     row, now = s.stacks.entry[place].row, s.setting[0]
-    if stands(s, w, row):
+    if is_current(s, w, row):
         return may_end(s, row, w.last)
     if not s.events[row].member & now.firsts or s.ended[row] + spread_of(now) < w.reach:
         return False
@@ -409,11 +409,15 @@ def may_begin(s: SearchState, w: MatchFilter, place: int) -> bool:
 
 
 @kernel
-def walks(s: SearchState, w: MatchFilter, place: int) -> int:
-    """``walk`` from an entry, as each step that a match may begin with, unless its run stands."""
+def walk_from(s: SearchState, w: MatchFilter, place: int) -> int:
+    """Write the matches that begin with an entry: by its run if it is current, else by ``walk``.
+
+    Returns:
+        how many were written; -1: no room.
+    """
     row, written, now = s.stacks.entry[place].row, 0, s.setting[0]
-    if stands(s, w, row):
-        return match_of(s, w, row)
+    if is_current(s, w, row):
+        return write_match(s, w, row)
     now.is_open, now.reach = 0, -FAR
     for step in range(now.steps):
         if s.events[row].member & now.firsts & (1 << step) and written < w.most:
@@ -421,7 +425,7 @@ def walks(s: SearchState, w: MatchFilter, place: int) -> int:
             if made < 0:
                 return -1
             written += made
-    # Under max-delay what is certain between two events changes with T_a.
+    # Under max-delay the certain order of two events depends on T_a.
     lasting = not now.max_delay or not now.widest_t_a
     if not now.is_open and now.contiguity != ANY and lasting and w.left_out < 0:
         s.ended[row] = max(now.reach, s.events[row].ref)
@@ -430,13 +434,13 @@ def walks(s: SearchState, w: MatchFilter, place: int) -> int:
 
 @inline
 def _has_its_match(s: SearchState, row: int) -> bool:
-    """Whether nothing in order changes which match is given of those that begin with it."""
-    return s.setting[0].rule == FIRST_OF_START and bool(s.chosen[row].kept & KEPT)
+    """Whether no event in order changes the choice among the matches that begin with ``row``."""
+    return s.setting[0].rule == FIRST_OF_START and bool(s.chosen[row].flags & CHOSEN)
 
 
 @inline
 def _is_done(s: SearchState, row: int, time: int) -> bool:
-    """Whether no event from ``time`` on, less what clocks err, begins anything with ``row``."""
+    """Whether no event from ``time`` on, less clock errors, can be in a match with this start."""
     now, event, apart = s.setting[0], s.events[row], 2 * spread_of(s.setting[0])
     if not event.member & now.firsts or s.ended[row] + apart < time:
         return True
@@ -444,8 +448,8 @@ def _is_done(s: SearchState, row: int, time: int) -> bool:
 
 
 @inline
-def pass_by(s: SearchState, stack: int, time: int) -> None:
-    """The newest event is of ``time``: starts that have ended are not looked at again."""
+def close_starts(s: SearchState, stack: int, time: int) -> None:
+    """Move the place of the first open start past those that have ended before ``time``."""
     of, mark, now = s.stacks.stack[stack], s.marks[stack], s.setting[0]
     if not mark.open:
         mark.ended = -FAR
@@ -464,16 +468,16 @@ def pass_by(s: SearchState, stack: int, time: int) -> None:
 
 
 @kernel
-def revive(s: SearchState, stack: int, low: int, time: int) -> None:
-    """An event of ``time`` has come in, perhaps between others: starts from the place ``low`` on
-    whose matches it may lie in are open again. With exact clocks none that begins at its time is.
+def reopen(s: SearchState, stack: int, low: int, time: int) -> None:
+    """Open the starts again, from the place ``low`` on, whose matches a new event of ``time`` may
+    be in. With exact clocks no start of the same time is.
     """
     of, spread, mark = s.stacks.stack[stack], spread_of(s.setting[0]), s.marks[stack]
     place = first_not_below(s.stacks.entry, of.start, of.size, time + 1) - 1 - of.start
     mark.open = min(mark.open, place)
     mark.seen = 0
-    if place < mark.kept:
-        mark.known = 0
+    if place < mark.chosen_end:
+        mark.has_chosen_end = 0
     latest = time + spread if spread else time - 1
     for at in range(low, of.start + of.size):
         if s.stacks.entry[at].time > latest:

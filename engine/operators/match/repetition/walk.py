@@ -1,12 +1,12 @@
-"""Goes through the matches that begin with one event, depth first, forwards in time.
+"""Searches the matches that begin with one event, depth first, forwards in time.
 
-Each level holds an event taken; its candidates are the later events of the partition, each as
-every step that may follow. Where contiguity or UNTIL say so, the first event that certainly ends
-the gap ends the search behind it; what may lie in a gap by the clocks' grace is looked at when a
-match is whole (``engine.operators.match.repetition.gaps``).
+Each level holds a taken event; its candidates are the later events of the partition, as every step
+that may follow. With contiguity or UNTIL, the first event that certainly ends the gap ends the
+search after it; events that only possibly lie in a gap are checked when a match is complete
+(``engine.operators.match.repetition.gaps``).
 
-The order in which matches are found is that of their events' times, the first ones first: at one
-last event, what takes the earliest events comes before the rest.
+Matches are found in order of their events' times, compared from the first event on: of the matches
+with one last event, those with the earliest events come first.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from slackwater.engine.operators.match.repetition.compiler import (
     SearchState,
 )
 from slackwater.engine.operators.match.repetition.conditions import (
-    has_beside,
-    hold_of,
+    conditions_hold,
+    has_prefix_conditions,
+    is_within,
     key_equal,
-    near,
     order_of,
-    placed,
+    path_holds,
+    place_events,
     step_holds,
-    takes_hold,
     trial_holds,
 )
 from slackwater.engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
@@ -48,12 +48,12 @@ OLD: Final = 0
 
 
 class MatchFilter(NamedTuple):
-    """Which matches are looked for: all of the partition ``stack``.
+    """The matches to find: all of the partition ``stack`` that fulfil these conditions.
 
-    ``cause``: the event that has come. ``row``: only those with this event, ``last``: only those
-    that end with this one; -1: any. ``left_out``: an event that is taken for one that has not come,
-    or -1. ``changed``: 1: only those that ``cause`` changes. ``most``: so many. ``phase``: what is
-    written of them. ``reach``: only those that reach to this time.
+    ``cause``: the new event. ``row``: only matches with this event; ``last``: only matches that end
+    with this one; -1: any. ``left_out``: an event to ignore, or -1. ``changed``: 1: only matches
+    that ``cause`` changes. ``most``: at most this many. ``phase``: NEW or OLD, written with them.
+    ``reach``: only matches that extend to this time.
     """
 
     stack: int
@@ -68,8 +68,8 @@ class MatchFilter(NamedTuple):
 
 
 @inline
-def _opened(s: SearchState, w: MatchFilter, depth: int) -> None:
-    """Set the candidates of a level."""
+def _open_level(s: SearchState, w: MatchFilter, depth: int) -> None:
+    """Set the first candidate and the limits of a level."""
     level, of = s.levels[depth], s.stacks.stack[w.stack]
     level.fresh, level.option, level.relevant = 0, level.step, 0
     level.stop = level.ended = FAR
@@ -85,14 +85,14 @@ def _opened(s: SearchState, w: MatchFilter, depth: int) -> None:
 
 
 @inline
-def _pushed(s: SearchState, depth: int, row: int, step: int, count: int, place: int) -> None:
+def _push(s: SearchState, depth: int, row: int, step: int, count: int, place: int) -> None:
     level = s.levels[depth]
     level.row, level.step, level.count, level.place, level.fresh = row, step, count, place, 1
 
 
 @inline
-def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
-    """Whether ``row`` may come behind all events taken, and soon enough."""
+def _can_follow(s: SearchState, depth: int, row: int, t_a: int) -> bool:
+    """Whether ``row`` may come after all taken events."""
     if not spread_of(s.setting[0]):
         return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
     for d in range(depth + 1):
@@ -103,8 +103,8 @@ def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
 
 
 @kernel
-def _beside(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
-    """Whether ``row`` may be taken as ``step``, by what is asked of it beside all events taken."""
+def _prefix_holds(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
+    """Whether the prefix conditions hold for the taken events and ``row`` as ``step``."""
     for d in range(depth + 1):
         s.trial[d].row, s.trial[d].step = s.levels[d].row, s.levels[d].step
     s.trial[depth + 1].row, s.trial[depth + 1].step = row, step
@@ -113,9 +113,12 @@ def _beside(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
 
 @inline
 def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int, has: bool) -> int:
-    """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
+    """The next step that ``row`` can be taken as after the event at ``depth``, or -1.
+
+    ``has``: whether the taken events include ``MatchFilter.row``.
+    """
     level, now, member = s.levels[depth], s.setting[0], s.events[row].member
-    if not _possible(s, depth, row, t_a):
+    if not _can_follow(s, depth, row, t_a):
         return -1
     present, before = 0, level.row
     for d in range(depth + 1):
@@ -129,14 +132,14 @@ def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int,
         if ended and now.contiguity != NEXT:
             continue
         fits = step_holds(s, q, row, before if q == level.step else -1, present, t_a)
-        if fits != IMPOSSIBLE and has_beside(s, q):
-            fits = min(fits, _beside(s, depth, row, q, t_a))
+        if fits != IMPOSSIBLE and has_prefix_conditions(s, q):
+            fits = min(fits, _prefix_holds(s, depth, row, q, t_a))
         if fits == CERTAIN:
             level.relevant = 1
         if fits != IMPOSSIBLE and not ended:
             now.reach = max(now.reach, s.events[row].ref)
             later = s.t.steps[q].later
-            # The event that must be in the match is, or may still come.
+            # The event that must be in the match is taken, or can be taken later.
             if has or w.row in (-1, row) or later & s.events[w.row].member:
                 return int(q)
             if later:
@@ -145,15 +148,15 @@ def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int,
 
 
 @inline
-def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
-    """What an event means for candidates beyond it, once it has been tried."""
+def _skip_event(s: SearchState, depth: int, row: int, t_a: int) -> None:
+    """Limit the later candidates by ``row``, which was tried and is not taken."""
     level, now = s.levels[depth], s.setting[0]
     level.option = level.step
     relevant, level.relevant = level.relevant, 0
     until = s.t.steps[level.step].until
     ends = until >= 0 and s.events[row].member >> until & 1
     if now.contiguity == NEXT and relevant and spread_of(now):
-        # It breaks what it could have followed, so not as long as it may begin before the end.
+        # It breaks a match that it could extend; not if it may begin before the end of its event.
         relevant = int(order_of(s, level.row, 1, row, t_a) == CERTAIN)
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
     beyond, follows_it = s.events[row].ref + spread_of(now), order_of(s, level.row, 0, row, t_a)
@@ -169,24 +172,24 @@ def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
 
 @kernel
 def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
-    """Whether the events are a match, as far as clocks can say, gaps apart."""
+    """The certainty that the events are a match by their times and conditions, without gaps."""
     now, found, first = s.setting[0], CERTAIN, s.path[from_].row
     if spread_of(now):
         for i in range(from_, from_ + size):
             row = s.path[i].row
-            found = min(found, near(s, first, row, 1, t_a))
+            found = min(found, is_within(s, first, row, 1, t_a))
             for j in range(from_, i):
                 found = min(found, order_of(s, s.path[j].row, 1, row, t_a))
         if found != IMPOSSIBLE:
-            found = min(found, takes_hold(s, from_, size, t_a))
-        placed(s, s.path, from_, size)
+            found = min(found, path_holds(s, from_, size, t_a))
+        place_events(s, s.path, from_, size)
     elif now.within >= 0:
         last = s.path[from_ + size - 1].row
-        found = near(s, first, last, 1, t_a)
+        found = is_within(s, first, last, 1, t_a)
     if found != IMPOSSIBLE:
         start, to = now.finals_from, now.finals_to
-        found = min(found, hold_of(s, s.path, from_, size, present, start, to, -1, t_a))
-        placed(s, s.path, from_, size)
+        found = min(found, conditions_hold(s, s.path, from_, size, present, start, to, -1, t_a))
+        place_events(s, s.path, from_, size)
     return found
 
 
@@ -195,7 +198,7 @@ def note_match(
     s: SearchState, w: MatchFilter, completing: int, size: int, sure_before: int, sure: int,
     stands: int, t_a_before: int, t_a: int,
 ) -> None:  # fmt: skip
-    """Writes what is done to the match whose ``size`` events are next in the path."""
+    """Write a MATCH_CHANGE for the match whose ``size`` events are next in the path."""
     now = s.setting[0]
     run = s.found[now.found_n]
     run.cause, run.completing, run.new = w.cause, completing, w.phase
@@ -209,16 +212,16 @@ def note_match(
 
 @inline
 def is_exact(s: SearchState) -> bool:
-    """Whether all events held have happened for sure, and when is known exactly."""
+    """Whether all stored events certainly happened, at exactly known times."""
     return bool(not spread_of(s.setting[0]) and not s.setting[0].doubted)
 
 
 @inline
 def is_scanned(s: SearchState, w: MatchFilter, completing: int, exact: bool) -> bool:
-    """Whether events may break a match that has been walked.
+    """Whether the gaps of a found match must be scanned.
 
-    With exact clocks the walk itself has looked at all events in gaps for what is not negated, if
-    all were there before the match was complete.
+    With exact clocks the walk itself has checked all events in gaps, except for negated steps, if
+    they were stored before the match was complete.
     """
     now = s.setting[0]
     between = now.breakable
@@ -228,15 +231,17 @@ def is_scanned(s: SearchState, w: MatchFilter, completing: int, exact: bool) -> 
 
 
 @kernel
-def _read_as(s: SearchState, w: MatchFilter, from_: int, size: int, completing: int) -> int:
-    """Whether the events of the path are a match as the steps of ``reading``, as far as clocks can
-    say; -1: no room.
+def _reading_certainty(
+    s: SearchState, w: MatchFilter, from_: int, size: int, completing: int
+) -> int:
+    """The certainty that the events of the path are a match as the steps of ``reading``; -1: no
+    room.
     """
     now, first_doubt, t_a = s.setting[0], s.setting[0].doubts_n, s.setting[0].widest_t_a
     for i in range(size):
         s.path[from_ + i].step = s.reading[i].step
-    found = takes_hold(s, from_, size, t_a)
-    present = placed(s, s.path, from_, size)
+    found = path_holds(s, from_, size, t_a)
+    present = place_events(s, s.path, from_, size)
     if found != IMPOSSIBLE:
         found = min(found, verdict_of(s, from_, size, present, t_a))
     if found != IMPOSSIBLE:
@@ -251,20 +256,20 @@ def _read_as(s: SearchState, w: MatchFilter, from_: int, size: int, completing: 
 
 @inline
 def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
-    """Whether ``row``, in this place of a reading, may be of ``step`` by its type and number."""
+    """Whether ``row`` may be of ``step`` at this place of a reading, by its type and number."""
     before = s.reading[place - 1]
     fits = follows(s, before.step, before.count, step) if place else s.setting[0].firsts >> step & 1
     return bool(s.events[row].member >> step & 1 and fits)
 
 
 @kernel
-def _is_outdone(
+def _has_better_reading(
     s: SearchState, w: MatchFilter, from_: int, size: int, completing: int, certainty: int
 ) -> int:
-    """Whether the same events are a match in another way that is given instead of the one walked: a
-    surer one, or one as sure whose steps come first. -1: no room.
+    """Whether another reading of the same events replaces the walked one: one of higher
+    ``certainty``, or of the same and with earlier steps. -1: no room.
     """
-    now, place, own_has_come, found = s.setting[0], 0, False, 0
+    now, place, is_past_walked, found = s.setting[0], 0, False, 0
     s.reading[0].step = -1
     while place >= 0 and not found:
         row, step = s.path[from_ + place].row, s.reading[place].step + 1
@@ -288,25 +293,25 @@ def _is_outdone(
         if same and certainty == CERTAIN:
             break
         if same:
-            own_has_come = True
+            is_past_walked = True
             continue
-        other = _read_as(s, w, from_, size, completing)
+        other = _reading_certainty(s, w, from_, size, completing)
         if other < 0:
             found = -1
-        elif other > certainty or (other == certainty and not own_has_come):
+        elif other > certainty or (other == certainty and not is_past_walked):
             found = 1
     for d in range(size):
         s.path[from_ + d].step = s.levels[d].step
-    placed(s, s.path, from_, size)
+    place_events(s, s.path, from_, size)
     return found
 
 
 @inline
 def is_settled(s: SearchState, w: MatchFilter, completing: int, from_: int, size: int) -> bool:
-    """Whether the match is not changed any more, as what bears on it may have expired.
+    """Whether the match is final, as relevant events may have expired.
 
-    Nor is it chosen then, even if an event completes it that has just come: others that it would
-    have to make way for may have expired.
+    A final match is not chosen either, even if the new event completes it: matches that would
+    replace it may have expired.
     """
     now = s.setting[0]
     chooses = now.rule > FIRST_OF_END or (now.rule != ALL_MATCHES and now.limit < FAR)
@@ -324,8 +329,8 @@ def has_room(s: SearchState, size: int) -> bool:
 
 
 @kernel
-def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
-    """Writes the match that ends at ``depth``, if it is one: 1: written; 0: none; -1: no room."""
+def _write_match(s: SearchState, w: MatchFilter, depth: int) -> int:
+    """Write the match that ends at ``depth``; 1: written; 0: there is none; -1: no room."""
     now, e, size = s.setting[0], s.events, depth + 1
     from_, first_doubt = now.path_n, now.doubts_n
     if not has_room(s, size):
@@ -341,14 +346,14 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
     if is_settled(s, w, completing, from_, size):
         return 0
     t_a = now.widest_t_a
-    present = placed(s, s.path, from_, size)
+    present = place_events(s, s.path, from_, size)
     verdict = verdict_of(s, from_, size, present, t_a)
     if verdict == IMPOSSIBLE:
         return 0
     exact = is_exact(s)
     past = now.max_delay and completing != w.cause and not exact
     if past and verdict_of(s, from_, size, present, e[completing].t_a) == IMPOSSIBLE:
-        return 0  # it was none when its last event came, by the T_a of then
+        return 0  # it was no match by T_a at the arrival of its last event
     if is_scanned(s, w, completing, exact):
         broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
         if broken:
@@ -372,20 +377,20 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
         now.doubts_n = first_doubt
         return 0
     if now.again and alive_until(s, from_, size, True) < e[w.cause].horizon:
-        sure_before = sure = POSSIBLE  # what may lie in it has expired
+        sure_before = sure = POSSIBLE  # events that may lie in it have expired
     if now.readings:
         certainty = sure if now.doubts_n == first_doubt else min(sure, POSSIBLE)
-        outdone = _is_outdone(s, w, from_, size, completing, certainty)
-        if outdone:
+        better = _has_better_reading(s, w, from_, size, completing, certainty)
+        if better:
             now.doubts_n = first_doubt
-            return -1 if outdone < 0 else 0
+            return -1 if better < 0 else 0
     note_match(s, w, completing, size, sure_before, sure, stands, t_a_before, t_a)
     return 1
 
 
 @inline
-def _goes_on(s: SearchState, depth: int) -> bool:
-    """Whether an event behind all others may follow the one at ``depth``."""
+def _may_extend(s: SearchState, depth: int) -> bool:
+    """Whether an event after all stored ones may follow the one at ``depth``."""
     level = s.levels[depth]
     if level.stop != FAR:
         return False
@@ -397,16 +402,19 @@ def _goes_on(s: SearchState, depth: int) -> bool:
 
 @inline
 def _may_end(s: SearchState, w: MatchFilter, depth: int, has: bool) -> bool:
-    """Whether the events taken are all of a match."""
+    """Whether the taken events may be a complete match that passes the filter."""
     level, lasts = s.levels[depth], s.setting[0].lasts
     ends = level.count >= s.t.steps[level.step].least and lasts >> level.step & 1
     return bool(ends and (has or w.row < 0) and (w.last < 0 or level.row == w.last))
 
 
 @inline
-def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, bounded: bool) -> bool:
-    """Whether no event from ``time`` on is looked at behind the one at ``depth``; ``until``: where
-    ``bounded``, as it would be none of the matches wanted.
+def _is_beyond(
+    s: SearchState, depth: int, time: int, within: int, until: int, bounded: bool
+) -> bool:
+    """Whether no event from ``time`` on is a candidate after the one at ``depth``.
+
+    ``until``: if ``bounded``, later events are in no match that passes the filter.
     """
     level, now = s.levels[depth], s.setting[0]
     if time > level.stop or time > within:
@@ -420,18 +428,17 @@ def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, boun
 
 @kernel
 def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> int:
-    """The matches that begin with the entry at ``place`` of the stack, taken as ``step``; at most
-    so many.
+    """Write at most ``most`` matches that begin with the entry at ``place``, taken as ``step``.
 
     Returns:
-        how many were written; -1: there is no room.
+        how many were written; -1: no room.
     """
     now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
     row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s.setting[0]), 0
     t_a = now.widest_t_a
     if step_holds(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
         return 0
-    _pushed(s, 0, row, step, 1, place)
+    _push(s, 0, row, step, 1, place)
     within = INT_MAX if now.within < 0 else e[row].ref + now.within + spread
     until = INT_MAX if w.row < 0 else e[w.row].ref + spread
     depth, has_from = 0, 0 if row == w.row else FAR
@@ -439,31 +446,31 @@ def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> in
         level = s.levels[depth]
         if level.fresh:
             if _may_end(s, w, depth, has_from <= depth):
-                made = _whole(s, w, depth)
+                made = _write_match(s, w, depth)
                 if made < 0:
                     return -1
                 written += made
                 if written >= most:
                     now.is_open = 1
                     return written
-            _opened(s, w, depth)
+            _open_level(s, w, depth)
         next_step = -1
         while level.at < stop and next_step < 0:
             time, candidate = entry[level.at].time, entry[level.at].row
-            if _beyond(s, depth, time, within, until, w.last >= 0 or has_from > depth):
+            if _is_beyond(s, depth, time, within, until, w.last >= 0 or has_from > depth):
                 break
             now.looked += 1
             lasts = e[candidate].expires >= e[w.cause].horizon
             if candidate != w.left_out and lasts and key_equal(s, candidate, w.cause):
                 next_step = _next_option(s, w, depth, candidate, t_a, has_from <= depth)
                 if next_step < 0:
-                    _passed(s, depth, candidate, t_a)
+                    _skip_event(s, depth, candidate, t_a)
             if next_step < 0:
                 level.at += 1
                 level.option = level.step
         if next_step < 0:
             if level.at == stop:
-                if _goes_on(s, depth):
+                if _may_extend(s, depth):
                     now.is_open = 1
                 elif level.stop < FAR:
                     now.reach = max(now.reach, level.stop - spread)
@@ -474,7 +481,7 @@ def walk(s: SearchState, w: MatchFilter, place: int, step: int, most: int) -> in
         candidate, at = entry[level.at].row, level.at
         count = level.count + 1 if next_step == level.step else 1
         depth += 1
-        _pushed(s, depth, candidate, next_step, count, at)
+        _push(s, depth, candidate, next_step, count, at)
         if candidate == w.row:
             has_from = depth
     return written
