@@ -60,4 +60,4 @@ class InOrderRun:
     @property
     def waiting(self) -> int:
         """Events in the buffer."""
-        return self._buffer.held
+        return self._buffer.buffered

@@ -102,7 +102,7 @@ _WHOLE: Final = {"floor": machine.FLOOR, "ceil": machine.CEIL, "round": machine.
 
 
 class Operand(NamedTuple):
-    """Where a value of ``kind`` is found: see ``program_machine``."""
+    """Where a value of ``kind`` is found: see ``match.search.machine``."""
 
     kind: int
     value: int

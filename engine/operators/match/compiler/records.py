@@ -1,6 +1,6 @@
 """Records that the kernels of patterns read by name: events, and the tables of a compiled query.
 
-A compiled query is a ``Tables``, which ``compiled.tables`` makes. Fields are int64
+A compiled query is a ``Tables``, which ``match.compiler.tables`` makes. Fields are int64
 (of events, of which many are held, some are int32). A range of rows of another table is two fields,
 ``.._from`` and ``.._to``; the latter is the first row that is no longer meant.
 """

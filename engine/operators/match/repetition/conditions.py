@@ -25,9 +25,9 @@ from slackwater.engine.operators.match.repetition.compiler import (
     SearchState,
 )
 from slackwater.engine.operators.match.search.machine import (
+    ANY_SHIFT,
     CERTAINLY,
     FLOAT,
-    NOT_GIVEN,
     POSSIBLY,
     Errors,
     bits_of,
@@ -90,10 +90,10 @@ def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
         return CERTAIN
     by_delay = t_a if s.setting[0].max_delay else -1
     if of.collects:
-        errors = Errors(s.made_events, by_delay, NOT_GIVEN)
+        errors = Errors(s.made_events, by_delay, ANY_SHIFT)
         rows, raw, ok = s.itself, s.made_raw, s.made_ok
     else:
-        errors = Errors(s.events, by_delay, NOT_GIVEN)
+        errors = Errors(s.events, by_delay, ANY_SHIFT)
         rows, raw, ok = s.rows, s.raw, s.ok
     program = 2 * of.predicate
     if not holds(s.programs, s.ranks, program + POSSIBLY, rows, raw, ok, errors):

@@ -1,4 +1,4 @@
-"""Sequence construction: what each new event does to matches, event by event, depth first."""
+"""Sequence construction: the matches that each new event completes or changes, depth first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from slackwater.engine.kernels.records import FAR, INT_MAX, NONE, record
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.compiler.records import LOW, UNSORTED, Tables
 from slackwater.engine.operators.match.search.machine import widest_of
-from slackwater.engine.operators.match.search.purge import admit, cascade, drop, purge_until, raised
+from slackwater.engine.operators.match.search.purge import (
+    admit,
+    cascade,
+    drop,
+    purge_until,
+    set_floors,
+)
 from slackwater.engine.operators.match.search.state import (
     CERTAIN,
     IMPOSSIBLE,
@@ -34,21 +40,21 @@ from slackwater.engine.operators.match.search.state import (
     spread_of,
 )
 
-# How the events of negated steps bound a search: beyond the nearest one nothing is left to find.
+# Bounds of a search by events of negated steps.
 #
-# A probe that finds one end of a scope, while the other end (or an event in the scope) is known,
-# need not look further than the nearest event of the negated step that certainly counts: whatever
-# lies beyond it was invalidated by it. This is what keeps the work in proportion to the output.
+# A probe looks for one end of a scope; the other end, or an event in the scope, is known. The
+# nearest event of the negated step that certainly counts bounds the probe: it invalidates every
+# match beyond it. Thus the work is in proportion to the output.
 
 
 @inline
-def narrowed(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int, int]:
-    """The range ``low`` to ``high`` of times without what the nearest event rules out.
+def narrow(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int, int]:
+    """The range ``low`` to ``high`` of times [ns], bounded by the nearest negated event.
 
     Args:
         s: the search.
-        bound: number of the bound: which scope, and which end of it is looked for.
-        row: the event that the join order started from.
+        bound: number of the bound: its scope, and the end of the scope to find.
+        row: the event that the join order starts from.
         low: least time.
         high: largest time.
     """
@@ -69,12 +75,10 @@ def narrowed(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int,
 
 @inline
 def _limit(s: Search, bound: np.record, scope: np.record) -> int:
-    """Where events of the negated step begin to lie in the scope for certain, seen from the end
-    that is known.
-    """
+    """The time [ns] beyond which, from the known end, negated events are certainly in the scope."""
     now, e, side = s.state[0], s.events, bound.side
     if bound.by_event:
-        # Beyond the scope's own event: what lies so far from it lies in the scope if it may.
+        # An event that far beyond the scope's event is in the scope if it is relevant at all.
         ref = e[s.partial[scope.step]].ref
         return int(ref - 3 * spread_of(now) if side == LOW else ref + 3 * spread_of(now))
     limit = 0
@@ -91,8 +95,8 @@ def _limit(s: Search, bound: np.record, scope: np.record) -> int:
 
 @inline
 def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
-    """The event of the negated step that is held, certainly in the scope as far as the known end
-    says, and nearest to that end; -1 if there is none.
+    """The stored event of the negated step that is nearest to the known end, of those certainly
+    in the scope by that end; -1: there is none.
     """
     from_, to, entry = bound.keys_from, bound.keys_to, s.stacks.entry
     stack = find(s.stacks, scope.index, key_of(s.t.keys, s.same, s.partial, from_, to))
@@ -115,20 +119,18 @@ def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
     return -1
 
 
-# Which events of negated steps lie in the scopes of a match, certainly or possibly.
+# Events of negated steps in the scopes of a match, certainly or possibly.
 #
-# L09's WinNeg for one match at a time, with clocks that err.
+# L09's WinNeg for one match at a time, with clock errors.
 
 
 DOUBT: Final = record("match", "event", "scope")
-"""The event at a row may lie in a scope of a match, which is a row of ``Search.found``."""
+"""An event that may lie in a scope of a match; ``match``: a row of ``Search.found``."""
 
 
 @kernel
 def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
-    """Whether ``event`` lies in the scope: impossible, possible or certain; one that may not have
-    happened does so possibly at most.
-    """
+    """The certainty that ``event`` lies in the scope; POSSIBLE at most if it is doubted."""
     of = s.t.scopes[scope]
     found = relations_hold(
         s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, of.pairs_from, of.pairs_to,
@@ -152,7 +154,7 @@ def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
 
 @kernel
 def note_doubt(now: np.record, doubts: np.ndarray, event: int, scope: int) -> bool:
-    """Notes a doubt about the match that is being written; False if there is no room."""
+    """Write a DOUBT about the match that is written next; False: no room."""
     if now.doubts_n == len(doubts):
         return False
     doubt = doubts[now.doubts_n]
@@ -165,8 +167,8 @@ def note_doubt(now: np.record, doubts: np.ndarray, event: int, scope: int) -> bo
 def alive_until(
     members: np.ndarray, e: np.ndarray, partial: np.ndarray, from_: int, to: int, keep: int
 ) -> int:
-    """The last progress at which a new negative event still changes the match with a range of
-    ``members``: no later than any of its events expires, even if each clock errs the worst way.
+    """The last progress at which a new negated event can still change the match of a range of
+    ``members``: before any of its events expires, by the worst clock errors.
     """
     if keep < 0:
         return INT_MAX
@@ -179,17 +181,15 @@ def alive_until(
 
 @inline
 def meeting_of(e: np.ndarray, event: int, completing: int, until: int) -> int:
-    """The later of an event and a match, if neither was too old then: progress had not passed what
-    the earlier one is kept for. Else -1.
-    """
+    """The later one of an event and a match, if the earlier one had not expired then; else -1."""
     if e[event].order < e[completing].order:
         return completing if e[event].expires >= e[completing].horizon else -1
     return event if until >= e[event].horizon else -1
 
 
 @inline
-def settled(t: Tables, join_order: int, scope: int) -> bool:
-    """Whether, if no clock errs, the probes leave out every match with an event in this scope."""
+def is_excluded_by_probes(t: Tables, join_order: int, scope: int) -> bool:
+    """Whether the probes, without clock errors, exclude every match with an event in this scope."""
     for p in range(t.join_orders[join_order].probes_from, t.join_orders[join_order].probes_to):
         for b in range(t.probes[p].bounds_from, t.probes[p].bounds_to):
             if t.bounds[b].scope == scope and not t.bounds[b].by_event:
@@ -199,10 +199,10 @@ def settled(t: Tables, join_order: int, scope: int) -> bool:
 
 @kernel
 def scan(s: Search, scope: int, completing: int, until: int) -> int:
-    """Looks at the events held that may lie in the scope, and notes the doubts.
+    """Check the stored events that may lie in the scope, and note the doubts.
 
     Returns:
-        1 if one certainly does, 0 if none, -1 without room for doubts.
+        1: one certainly does; 0: none does; -1: no room for doubts.
     """
     e, entry, now, of = s.events, s.stacks.entry, s.state[0], s.t.scopes[scope]
     key = key_of(s.t.keys, s.same, s.partial, of.keys_from, of.keys_to)
@@ -227,15 +227,14 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
     return 0
 
 
-# Sequence construction: what each new event does to matches, event by event, depth first.
+# Sequence construction, event by event, depth first.
 #
-# A new event of a positive step completes matches with events that came before it; one of a negated
-# step meets matches in whose scope it lies or may lie (L09 VII, Algorithms 3 and 4; L10 4.5). Both
-# are enumerated along the probes of a join order (``compiled.tables``): each looks
-# up a range of one stack, bounded by the order of steps, WITHIN, and by the nearest event of a
-# negated step, beyond which everything has been invalidated. Where clocks do not err and nothing
-# but order, WITHIN and keys joins the steps, every candidate belongs to a match: the work is in
-# proportion to the output.
+# A new event of a positive step completes matches with earlier events; one of a negated step
+# changes matches in whose scope it lies or may lie (L09 VII, Algorithms 3 and 4; L10 4.5). Both are
+# enumerated along the probes of a join order (``match.compiler.tables``). Each probe reads a range
+# of one stack, bounded by the order of steps, by WITHIN, and by the nearest event of a negated
+# step. Without clock errors, and if only order, WITHIN and keys join the steps, every candidate
+# belongs to a match: the work is in proportion to the output.
 
 
 # Why ``construct`` stopped.
@@ -246,9 +245,9 @@ FOUND_FULL: Final = 2
 FOUND: Final = record(
     "branch", "cause", "completing", "new", "sure_before", "sure", "stands", "t_a_before", "t_a_now"
 )
-"""What is done to a match, whose events are in ``Search.rows``. ``cause``: the row that completes
-or changes it. ``sure``: certain in itself, doubts apart. ``stands``: 0: invalidated by the cause.
-``t_a_now``: T_a in force when it had changed last. ``.._before``: until the cause came.
+"""A change of a match; its events are in ``Search.rows``. ``cause``: the row that completes or
+changes it. ``sure``: certain without its doubts. ``stands``: 0: the cause invalidates it.
+``t_a_now``: T_a in force at its last change. ``..._before``: the same before the cause.
 """
 
 
@@ -269,7 +268,7 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
         )
     low = max(low, s.floor[probe.step])
     for b in range(probe.bounds_from, probe.bounds_to):
-        low, high = narrowed(s, b, row, low, high)
+        low, high = narrow(s, b, row, low, high)
     if low > high:
         return
     entry, stack, frontier = s.stacks.entry, s.stacks.stack[found], s.events[row].horizon
@@ -288,9 +287,9 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
 
 @inline
 def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: bool) -> bool:
-    """Whether ``mine`` can take the probe's step, as far as is known yet; ``implied``: its relation
-    is known to hold. What is asked of a negated ``row`` whose values may be others rules nothing
-    out (``lies_in``).
+    """Whether ``mine`` may take the probe's step, by the events so far; ``implied``: the relation
+    is known to hold. Conditions on a negated ``row`` with uncertain values are not checked here
+    (``lies_in``).
     """
     if s.events[mine].expires < s.events[row].horizon:
         return False
@@ -314,7 +313,7 @@ def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: b
 def latest_t_a(
     e: np.ndarray, doubts: np.ndarray, now: np.record, completing: int, first_doubt: int
 ) -> int:
-    """T_a in force when the match that is being written changed last."""
+    """T_a in force at the last change of the match that is written next."""
     latest = completing
     for d in range(first_doubt, now.doubts_n):
         row = doubts[d].event
@@ -325,7 +324,7 @@ def latest_t_a(
 
 @inline
 def _write(s: Search, branch: int, cause: int, completing: int) -> int:
-    """The match's row in ``found``, written but for its verdicts."""
+    """Write a row of ``found`` without its certainty; returns the row."""
     at, t = s.state[0].found_n, s.t
     if t.branches[branch].members_to - t.branches[branch].members_from < s.rows.shape[1]:
         for step in range(s.rows.shape[1]):
@@ -340,15 +339,15 @@ def _write(s: Search, branch: int, cause: int, completing: int) -> int:
 
 
 @inline
-def _completed(s: Search, join_order: int, row: int) -> bool:
-    """A new match, unless it is invalidated already; False without room."""
+def _write_new(s: Search, join_order: int, row: int) -> bool:
+    """Write a new match, unless stored events invalidate it; False: no room."""
     now = s.state[0]
     if now.found_n == len(s.found):
         return False
     number, first_doubt = s.t.join_orders[join_order].branch, now.doubts_n
     branch = s.t.branches[number]
     for scope in range(branch.scopes_from, branch.scopes_to):
-        if spread_of(now) or now.doubted or not settled(s.t, join_order, scope):
+        if spread_of(now) or now.doubted or not is_excluded_by_probes(s.t, join_order, scope):
             killed = scan(s, scope, row, INT_MAX)
             if killed:
                 now.doubts_n = first_doubt
@@ -366,16 +365,14 @@ def _completed(s: Search, join_order: int, row: int) -> bool:
 
 
 @inline
-def _is(s: Search, scope: int, row: int) -> bool:
-    """Whether ``row`` can be the scope's negated step."""
+def _is_negated_step(s: Search, scope: int, row: int) -> bool:
+    """Whether ``row`` may be an event of the scope's negated step."""
     return bool((s.events[row].member >> s.t.scopes[scope].step) & 1 == 1)
 
 
 @kernel
-def _changed(s: Search, join_order: int, row: int) -> bool:
-    """An older match that ``row``, of a negated step, invalidates or puts in doubt; False without
-    room.
-    """
+def _write_changed(s: Search, join_order: int, row: int) -> bool:
+    """Write the change of an older match by ``row``, of a negated step; False: no room."""
     e, now = s.events, s.state[0]
     if now.found_n == len(s.found):
         return False
@@ -397,8 +394,8 @@ def _changed(s: Search, join_order: int, row: int) -> bool:
     if now.max_delay and not matched(s, number, e[completing].t_a):
         return True
     for other in range(first, scope + 1):
-        # One change, however many scopes it lies in: the first of them tells.
-        lies = lies_in(s, other, row, e[row].t_a) if _is(s, other, row) else IMPOSSIBLE
+        # One change per match: it is written for the first scope that the event lies in.
+        lies = lies_in(s, other, row, e[row].t_a) if _is_negated_step(s, other, row) else IMPOSSIBLE
         if (lies != IMPOSSIBLE) == (other < scope):
             return True
     first_doubt = now.doubts_n
@@ -410,7 +407,7 @@ def _changed(s: Search, join_order: int, row: int) -> bool:
     t_a_before = latest_t_a(e, s.doubts, now, completing, first_doubt)
     stands = 1
     for other in range(scope, stop):
-        lies = lies_in(s, other, row, e[row].t_a) if _is(s, other, row) else IMPOSSIBLE
+        lies = lies_in(s, other, row, e[row].t_a) if _is_negated_step(s, other, row) else IMPOSSIBLE
         if lies == CERTAIN:
             stands = 0
         elif lies == POSSIBLE and not note_doubt(now, s.doubts, row, other):
@@ -428,20 +425,20 @@ def _changed(s: Search, join_order: int, row: int) -> bool:
 
 @inline
 def _walk(s: Search, number: int, row: int) -> bool:
-    """One join order from ``row``; False when there is no room in ``found``."""
+    """Follow one join order from ``row``; False: no room in ``found``."""
     join_order = s.t.join_orders[number]
     negative, now = join_order.scope >= 0, s.state[0]
     members = s.t.branches[join_order.branch]
     members_from, members_to = members.members_from, members.members_to
-    # Without errors the range that is searched implies all relations but those of ends.
+    # Without clock errors the searched range implies all relations except those of ends.
     exact = now.divider != 0 and spread_of(now) == 0
     first, probes = join_order.probes_from, join_order.probes_to - join_order.probes_from
     for step in range(len(s.partial)):
         s.partial[step] = -1
     s.partial[join_order.step] = row
-    if not raised(s, join_order, row):
+    if not set_floors(s, join_order, row):
         return True
-    # What it finds is tested again with the T_a in force then.
+    # Matches are tested again with the T_a in force at their last change.
     t_a = now.widest_t_a if negative else s.events[row].t_a
     depth, opens, room = 0, probes > 0, True
     while depth >= 0 and room:
@@ -462,13 +459,13 @@ def _walk(s: Search, number: int, row: int) -> bool:
             member = s.events[candidate].member
             if member & (member - 1) and among(
                 s.t.members, s.partial, members_from, members_to, candidate
-            ):  # what can be one step alone is no other one
+            ):  # an event cannot be two steps of a match
                 continue
             if not _fits(s, probe, candidate, row, t_a, implied):
                 continue
             ends = depth + 1 == probes
         if ends:
-            room = _changed(s, number, row) if negative else _completed(s, number, row)
+            room = _write_changed(s, number, row) if negative else _write_new(s, number, row)
             depth = depth if probes else -1
         else:
             depth += 1
@@ -478,16 +475,16 @@ def _walk(s: Search, number: int, row: int) -> bool:
 
 @kernel
 def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
-    """Go through the new events ``first`` to ``stop`` of the store, in release order.
+    """Process the new events ``first`` to ``stop`` of the store, in release order.
 
     Returns:
-        the first row that was not gone through, and why: DONE, STACKS_FULL or FOUND_FULL. Called
-        again with more room it goes on there.
+        the first row that is not processed, and why: DONE, STACKS_FULL or FOUND_FULL. A call with
+        more room continues there.
     """
     now, used = s.state[0], s.stacks.used[0]
     for row in range(first, stop):
         event = s.events[row]
-        if now.moves_n < len(s.moves):  # a call hands over all arrays there are
+        if now.moves_n < len(s.moves):  # checked first, as a kernel call copies all arrays
             purge_until(s, 2 * event.order, row)
         if now.begun_n < len(s.begun):
             admit(s, event.order)
@@ -519,7 +516,7 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
 
 @inline
 def _has_room(s: Search, row: int) -> bool:
-    """Whether ``row`` can be put in all its stacks."""
+    """Whether all stacks of ``row`` have room for it."""
     stacks, entries, used = 0, 0, s.stacks.used[0]
     for i in range(s.state[0].indexes_n):
         if (s.events[row].member >> s.t.indexes[i].step) & 1:

@@ -1,4 +1,4 @@
-"""Host of the kernel: keeps the stacks, hands it its arrays, bounds how many matches it finds."""
+"""Host of the kernel: owns the stacks, passes the arrays, and bounds the number of matches."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from slackwater.engine.operators.match.search.machine import NO_PROGRAMS, Progra
 from slackwater.engine.operators.match.store import UNC_END, Store
 from slackwater.engine.query.pattern_settings import MATCHES_MAX, MATCHES_TOGETHER, Rule
 
-# How many matches a query may find: by one event, and in one call of a kernel.
+# Bounds of the number of matches: by one event, and in one call of a kernel.
 #
-# The bound of one event does not depend on how the stream is cut; that of a call is of its memory.
+# The bound per event does not depend on how the stream is cut; that per call bounds the memory.
 
 
 @dataclass(frozen=True, slots=True)
 class MatchBudget:
-    """Of the query ``name``, of which one event may complete or change ``most`` matches."""
+    """The budget of query ``name``: one event may complete or change ``most`` matches."""
 
     name: str
     most: int
 
     def larger(self, room: int, causes: np.ndarray) -> int:
-        """The next larger room for matches; ``causes``: of those found by the events before the one
-        that had no room, as in ``check``.
+        """The next larger room for matches; ``causes``: as in ``check``, of the matches found
+        before the event that had no room.
 
         Raises:
-            OverBudget: there is enough.
+            OverBudget: the room exceeds the budget of one event.
         """
         self.check(causes)
         if room - len(causes) >= self.most:
@@ -55,10 +55,11 @@ class MatchBudget:
         return min(4 * room, together + self.most)
 
     def check(self, causes: np.ndarray) -> None:
-        """``causes``: of the matches found, in order, the events that complete or change them.
+        """Check the matches per event; ``causes``: in order, the events that complete or change
+        them.
 
         Raises:
-            OverBudget: they are too many.
+            OverBudget: one event completes or changes too many matches.
         """
         ends = np.flatnonzero(np.diff(causes, append=-1))
         if np.diff(ends, prepend=-1).max(initial=0) > self.most:
@@ -68,12 +69,12 @@ class MatchBudget:
         return self.exceeded(f"one event completes or changes more than {self.most:,} matches")
 
     def exceeded(self, does: str) -> OverBudget:
-        """The error to raise; ``does``: what the query does."""
+        """The error to raise; ``does``: the verb phrase of its message."""
         return OverBudget.of(self.name, does, self.most)
 
 
-# Hosts of kernels: they keep the stacks and the programs of conditions, hand a kernel its arrays,
-# and make them larger when full.
+# Hosts of kernels: they own the stacks and the programs of conditions, pass a kernel its arrays,
+# and enlarge them when they are full.
 
 
 _LEAST: Final = 1 << 10
@@ -85,11 +86,11 @@ class KernelHost(Restorable):
     """Stacks of one query, and the programs of its conditions.
 
     Args:
-        layout: of the query.
-        state: one record of what the kernel searches with, and how far it is.
-        rule: how uncertain the order of two events is.
-        keep_ns: how long beyond its ref an event is kept, or None.
-        most: matches that one event may complete or change.
+        layout: the query's.
+        state: the settings and state of the kernel, one record.
+        rule: the rule of uncertain order.
+        keep_ns: how long beyond its ref an event is stored [ns]; None: for ever.
+        most: the most matches that one event may complete or change.
     """
 
     def __init__(
@@ -107,11 +108,11 @@ class KernelHost(Restorable):
         self._ranks = np.empty(0, np.int64)
 
     def _kinds_read(self, kinds: np.ndarray) -> np.ndarray:
-        """Of all registers that programs read, those of the store among them."""
+        """The kinds of all registers of programs; ``kinds``: those of the store."""
         return kinds
 
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
-        """The programs of the conditions, recompiled where kinds or texts have changed."""
+        """The programs of the conditions; compiled again if kinds or texts have changed."""
         predicates = self._layout.predicates
         grown = strings.given != self._texts
         changed = self._programs is None or bool((kinds != self._kinds).any())
@@ -130,8 +131,9 @@ class KernelHost(Restorable):
         return self._programs
 
     def _restack(self, store: Store, left: int, entries: int) -> None:
-        """Stacks with room for ``left`` rows and their ``entries``. It is in proportion to what
-        there is: keys that rotate fill them again and again.
+        """Rebuild the stacks with room for ``left`` rows and their ``entries``.
+
+        The room is in proportion to the stored events, as changing keys fill it again and again.
         """
         known, used = self.stacks.used[["stacks", "pool"]][0].tolist()
         room = left // 4 + known // 2 + 16
@@ -140,7 +142,7 @@ class KernelHost(Restorable):
         )
 
     def renumber(self, number: np.ndarray, store: Store) -> None:
-        """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
+        """Row i of ``store`` becomes ``number[i]``; -1: it and its clock error are gone."""
         kept = store.events[: store.n]
         self._state["doubted"] = kept["doubted"].any()
         self._state["widest"] = max(kept[name].max(initial=0) for name in ("unc", UNC_END))
@@ -159,13 +161,13 @@ class Kernel(KernelHost):
     """Host of ``engine.operators.match.search.construction``.
 
     Args:
-        layout: of the query.
-        rule: how uncertain the order of two events is.
-        within_ns: WITHIN, or None.
-        keep_ns: how long beyond its ref an event is kept, or None.
-        divider: stacks are searched from where the window begins.
-        most: matches that one event may complete or change.
-        drops: intervals are dropped as promises say (``engine.operators.match.search.purge``).
+        layout: the query's.
+        rule: the rule of uncertain order.
+        within_ns: WITHIN [ns]; None: there is none.
+        keep_ns: how long beyond its ref an event is stored [ns]; None: for ever.
+        divider: whether stacks are searched from the begin of the window.
+        most: the most matches that one event may complete or change.
+        drops: whether useless intervals are dropped (``engine.operators.match.search.purge``).
     """
 
     state_fields = ("_state", "_covered", "_begun", "_open_at", "_open_n", "_heard", "_lost")
@@ -194,17 +196,19 @@ class Kernel(KernelHost):
         self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def counters(self) -> dict[str, int]:
-        """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
+        """``stack_moves``: entries shifted by late events; ``looked_at``: candidates tested."""
         used = self.stacks.used[0]
         return {"stack_moves": int(used["moved"]), "looked_at": int(used["looked"])}
 
     def dropped(self) -> dict[str, int]:
-        """``dropped`` as they came, ``cascaded`` later: of an ISEQ."""
+        """Intervals of an ISEQ that were ``dropped`` at arrival, and ``cascaded`` later."""
         return {name: int(self._state[name][0]) for name in ("dropped", "cascaded")}
 
     def hear(self, begun: np.ndarray, heard: int, lost: dict[str, int]) -> None:
-        """IBPs that act upon the rows to come (BEGUN records, in order), the row from which on they
-        announce every interval, and by type the rows from which on they do no more.
+        """Pass on the IBPs before the next rows (BEGUN records, in order).
+
+        ``heard``: the row from which on IBPs announce every interval. ``lost``: by type the row
+        from which on they do not.
         """
         self._begun = np.concatenate((self._begun, begun))
         kinds = [step.type for step in self._layout.steps]
@@ -212,7 +216,7 @@ class Kernel(KernelHost):
         self._lost = np.array([lost.get(kind, INT_MAX) for kind in kinds], np.int64)
 
     def _with_room(self, horizon: int) -> None:
-        """Room for the starts that IBPs tell of, without those that no window reaches."""
+        """Make room for the starts announced by IBPs, without those before every window."""
         within = int(self._state["within"][0])
         kept = [starts[:n] for starts, n in zip(self._open_at, self._open_n.tolist(), strict=True)]
         if within >= 0:
@@ -224,7 +228,7 @@ class Kernel(KernelHost):
             starts[: len(of)] = of
 
     def count_on(self, bound: ClockBound, t_a: int) -> None:
-        """How wrong clocks may be, and the largest delay so far: what a purge counts on."""
+        """Set the bound of clock errors and the largest delay so far, for the next purge."""
         now = self._state[0]
         now["bound_unc"], now["bound_rate"] = bound.unc_ns, bound.rate_ppb
         now["bound_since"], now["largest_t_a"] = bound.since, t_a
@@ -234,18 +238,21 @@ class Kernel(KernelHost):
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
         stop: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``rows`` of
-        ``engine.operators.match.search.state.Search``, and ``doubts``; good until the next call.
+        """The changes of matches by the rows of ``store`` from ``first`` on.
 
         Args:
             store: the events.
-            first: its first new row.
-            strings: the site's table.
-            promised: by type or for all of them, what the purge may count on; none: no such purge.
-            stop: the end of them; None: there are no more.
+            first: the first new row.
+            strings: the site's table of texts.
+            promised: by type or for all types, the promises for the purge; empty: no purge.
+            stop: the end of the new rows; None: the end of the store.
+
+        Returns:
+            ``found``, ``rows`` and ``doubts`` of ``engine.operators.match.search.state.Search``;
+            valid until the next call.
 
         Raises:
-            OverBudget: there are more matches than there may be.
+            OverBudget: there are more matches than allowed.
         """
         stop = store.n if stop is None else stop
         programs = NO_PROGRAMS
@@ -259,7 +266,7 @@ class Kernel(KernelHost):
         if promised:
             moves, clock_of = self._moves(promised)
         room = min(max(_LEAST + (stop - first) // 2, self._room), self._budget.most)
-        # The last arrays again if they fit, as fresh memory is slow.
+        # The arrays of the last call are reused if they fit, as new memory is slow.
         if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
             found, rows, doubts = self._last
         else:
@@ -290,15 +297,15 @@ class Kernel(KernelHost):
                 found, rows, doubts = (longer(part, room) for part in (found, rows, doubts))
 
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
-        """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
-        match is known.
+        """Insert the rows of ``store`` from ``first`` to ``stop`` into the stacks, without a
+        search.
         """
         self._state["join_orders_n"] = 0
         self.construct(store, first, strings, {}, stop)
         self._state["join_orders_n"] = len(self._layout.tables.join_orders)
 
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
-        """The promises that move, and the clock of each step."""
+        """The moves of promises (MOVE), and the clock of each step."""
         names = list(promised)
         everywhere = names.index(ALL) if ALL in promised else -1
         clock_of = [

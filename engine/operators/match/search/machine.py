@@ -11,7 +11,7 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, Record, record
 from slackwater.engine.operators.window.settings import workdays_later
 
-# How two numbers compare, and floats as the bit patterns that programs keep them in.
+# Comparison of two numbers; floats are bit patterns in programs.
 
 
 # An outcome of a comparison; none of them when a side is a NaN.
@@ -25,7 +25,7 @@ _EDGE: Final = 2.0**63
 
 @inline
 def real_of(bits: int) -> float:
-    """The float64 whose bit pattern an int64 is."""
+    """The float64 of a bit pattern."""
     return np.int64(bits).view(np.float64)
 
 
@@ -71,25 +71,25 @@ def outcome_mixed(whole: int, real: float) -> int:
     return LESS if whole < base else MORE
 
 
-# The instructions of ``engine.operators.match.search.machine`` for values that clock errors move.
+# Instructions for values that depend on clock errors.
 #
-# A value lies within its *spread* of what the clocks said: the sum, over the clocks that it reads,
-# of the clock's uncertainty times how far the value moves with its error. Events of one clock and
-# epoch share one error, so what moves with it both ways cancels out, but for what their
-# uncertainties differ by: that is how far the clock's rate may be off. R19's rule knows no shared
-# clock: each event may err by T_a/2 (SPEC 4.3).
+# A value lies within its *spread* of the value by the clock readings: the sum, over its clocks, of
+# the clock's uncertainty times the derivative of the value by its error. Events of one clock and
+# epoch share one error, so equal terms of opposite sign cancel out, except for the difference of
+# their uncertainties: the error of the clock's rate. R19's rule has no shared clocks: each event
+# may err by T_a/2 (SPEC 4.3).
 #
-# A comparison is asked in one of two ways: whether it holds under some errors (*possible*) or under
-# all (*certain*). Where the errors are given, as a sample, values are shifted by them and the two
-# are one. A value that is no sum of times is an interval of floats, rounded outwards.
+# A program tests whether a comparison holds under some errors (*possible*) or under all
+# (*certain*). If the errors are a sample, values are shifted by them, and both tests are equal. A
+# value that is not a sum of times is an interval of floats, rounded outwards.
 
 
 SPREAD: Final = 19
-"""The spread of a table's events into ``work``; with errors given, the shift."""
+"""The spread of a table's events into ``work``; with a sample of errors, the shift."""
 NO_ERROR: Final = 20
 """Whether no event of a table has a clock error."""
 NEAR_INT: Final = 21
-"""Comparisons whose left side has a spread: its place in ``work`` is in DETAIL."""
+"""Comparisons whose left side has a spread; DETAIL has its place in ``work``."""
 NEAR_FLOAT: Final = 22
 NEAR_MIXED: Final = 23
 WIDEN: Final = 24
@@ -103,9 +103,9 @@ COMPARE_INTERVALS: Final = 29
 ONE_WINDOW: Final = 30
 """Whether two events lie in one window; DETAIL 1: for certain."""
 IN_WORKDAYS: Final = 31
-"""Whether one time is so many workdays after another one at most; DETAIL 1: for certain."""
+"""Whether a time is at most n workdays after another one; DETAIL 1: for certain."""
 
-# What DETAIL of a comparison holds, besides the outcomes that pass.
+# Parts of DETAIL of a comparison, besides the outcomes that pass.
 CERTAIN_BIT: Final = 8
 PLACE_SHIFT: Final = 4
 
@@ -115,10 +115,11 @@ _ULPS: Final = 2.0**-50
 
 
 class Errors(NamedTuple):
-    """How wrong the clocks of the events may be, or are.
+    """The clock errors of the events: bounds, or a sample.
 
-    ``events``: EVENT records, of the pairwise rule. ``t_a``: of R19's, else -1.
-    ``shift_ns``: float64 by step: the errors themselves; ``NOT_GIVEN``: all that are possible.
+    ``events``: EVENT records, for the pairwise rule. ``t_a``: T_a of R19's rule [ns], else -1.
+    ``shift_ns``: a sample: the error of each step's event, float64; ``ANY_SHIFT``: all errors
+    within the bounds.
     """
 
     events: np.ndarray
@@ -126,12 +127,12 @@ class Errors(NamedTuple):
     shift_ns: np.ndarray
 
 
-NOT_GIVEN: Final = np.empty(0, np.float64)
+ANY_SHIFT: Final = np.empty(0, np.float64)
 
 
 @inline
 def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
-    """Whether two events share one error, either end of theirs."""
+    """Whether two events share one clock error, at both ends of each."""
     one, other = events[first], events[second]
     shared = one.epoch == other.epoch != NO_EPOCH and one.clock == other.clock
     return bool(shared and lasts_exactly(one) and lasts_exactly(other))
@@ -139,14 +140,14 @@ def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
 
 @inline
 def lasts_exactly(event: np.record) -> bool:
-    """Whether both ends of an event err alike."""
+    """Whether both ends of an event have the same clock error."""
     return bool(event.unc == event.unc_end and event.epoch == event.epoch_end)
 
 
 @inline
 def length_error(event: np.record) -> int:
-    """How far the length of an event may be off [ns]: by its clock's rate alone, unless its ends
-    are of two offsets, or the clock was set near them.
+    """The largest error of an event's length [ns]: of its clock's rate only, unless its ends have
+    different offsets, or the clock was set near them.
     """
     if event.epoch == event.epoch_end != NO_EPOCH:
         return int(abs(event.unc_end - event.unc))
@@ -155,18 +156,18 @@ def length_error(event: np.record) -> int:
 
 @inline
 def widest_of(event: np.record) -> int:
-    """How far an end of an event may be off, at most [ns]."""
+    """The largest uncertainty of an event's two ends [ns]."""
     return int(max(event.unc, event.unc_end))
 
 
 @kernel
 def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> float:
-    """How far the clock errors can move a value, or (``given``) by how much they do.
+    """The largest move of a value by clock errors; with a sample of errors, its shift.
 
     Args:
         table: at ``at`` the number of events, then for each its step, and the bits of its factor
             and of that of its length.
-        at: where they begin.
+        at: see ``table``.
         rows: the row of each step's event.
         errors: of the clocks.
     """
@@ -211,30 +212,32 @@ def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bo
 
 @inline
 def window_of(ref: int, error: float, size: int) -> int:
-    """Of a time that is wrong by a given error."""
+    """The number of the window of a time with a known error."""
     window = ref // size
     return int(window + np.int64(np.floor((float(ref - window * size) + error) / size)))
 
 
 @inline
 def partners(ref: int, error: float, size: int, slide: int) -> tuple[float, float]:
-    """From which time on, and before which one, events lie in a window with one at ``ref``, which
-    is wrong by ``error``; less ``ref``.
+    """The times, relative to ``ref``, from and before which events are in one window with an event
+    at ``ref`` that has the error ``error``.
     """
     first, last = window_of(ref - size, error, slide) + 1, window_of(ref, error, slide)
     return float(first * slide - ref), float(last * slide + size - ref)
 
 
 @kernel
-def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool) -> bool:
-    """Whether some window holds two events under some errors, or (``certain``) under all.
+def in_one_window(
+    table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool
+) -> bool:
+    """Whether two events are in one window under some errors, or (``certain``) under all.
 
     Args:
         table: at ``at`` the length and the slide of the windows [ns] and the two steps.
-        at: where they begin.
+        at: see ``table``.
         rows: the row of each step's event.
         errors: of the clocks.
-        certain: which is asked.
+        certain: under all errors, else under some.
     """
     size, slide, left, right = table[at], table[at + 1], table[at + 2], table[at + 3]
     one, two = errors.events[rows[left]], errors.events[rows[right]]
@@ -243,14 +246,14 @@ def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, cer
         return bool(low <= float(two.ref - one.ref) + errors.shift_ns[right] < high)
     if errors.t_a < 0 and _one_clock(errors.events, rows[left], rows[right]):
         return _one_window_of_a_clock(one, two, size, slide, certain)
-    # In halves of ns, as R19's rule has every event err by T_a/2.
+    # In halves of ns, as the error of an event is T_a/2 by R19's rule.
     mine = errors.t_a if errors.t_a >= 0 else 2 * one.unc
     its = errors.t_a if errors.t_a >= 0 else 2 * two.unc
     first, last = 2 * one.ref - mine, 2 * one.ref + mine
     begin, end = 2 * two.ref - its, 2 * two.ref + its
     if not certain:
         first, last, begin, end = last, first, end, begin
-    # Each lies before the end of the last window that holds the other one.
+    # Each is before the end of the last window that contains the other one.
     size, slide = 2 * size, 2 * slide
     return bool(last < begin // slide * slide + size and end < first // slide * slide + size)
 
@@ -259,16 +262,15 @@ def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, cer
 def in_workdays(
     programs: Programs, at: int, rows: np.ndarray, errors: Errors, certain: bool
 ) -> bool:  # fmt: skip
-    """Whether an event comes in time under some errors, or (``certain``) under all.
+    """Whether an event is in time, in workdays, under some errors, or (``certain``) under all.
 
     Args:
         programs: ``table`` has at ``at`` the number of workdays, the step that they begin with, the
             other one, and whether the end of its event counts.
-        at: where they begin.
+        at: see ``programs``.
         rows: the row of each step's event.
-        errors: of the clocks. Of one clock they move both; what moves may have other workdays
-            ahead.
-        certain: which is asked.
+        errors: of the clocks. An error of a shared clock moves both events.
+        certain: under all errors, else under some.
     """
     table = programs.table
     number, first, last, ends = table[at], table[at + 1], table[at + 2], table[at + 3]
@@ -289,7 +291,7 @@ def in_workdays(
 def _one_window_of_a_clock(
     one: Record, two: Record, size: int, slide: int, certain: bool
 ) -> bool:  # fmt: skip
-    """Both move together: a border goes past the earlier one before the later one."""
+    """``in_one_window`` for events of one clock, whose error moves both."""
     low, high = min(one.ref, two.ref), max(one.ref, two.ref)
     unc, differ = max(one.unc, two.unc), abs(one.unc - two.unc)
     passed = (low - unc) // slide != (low + unc) // slide
@@ -303,7 +305,7 @@ def _one_window_of_a_clock(
 
 @inline
 def _passes(low: int, high: int, detail: int) -> bool:
-    """Whether a comparison holds, by how the least and the largest value compare."""
+    """Whether a comparison holds, by the outcomes for the least and the largest value."""
     if low == 0 or high == 0:
         return False
     outcomes = low | high
@@ -315,11 +317,13 @@ def _passes(low: int, high: int, detail: int) -> bool:
 
 
 @kernel
-def near(operation: int, left: int, right: int, wide: float, detail: int, shifts: bool) -> bool:
-    """Whether a comparison holds whose left side has the spread (or ``shifts`` by) ``wide``."""
+def compare_spread(
+    operation: int, left: int, right: int, wide: float, detail: int, shifts: bool
+) -> bool:
+    """Whether a comparison holds; ``wide``: the spread, or (``shifts``) shift, of its left side."""
     if shifts:
         if operation == NEAR_INT:
-            apart = float(_apart(left, right))
+            apart = float(_difference(left, right))
         elif operation == NEAR_FLOAT:
             apart = real_of(left) - real_of(right)
         else:
@@ -340,8 +344,8 @@ def near(operation: int, left: int, right: int, wide: float, detail: int, shifts
 
 
 @inline
-def _apart(left: int, right: int) -> int:
-    """The difference of two integers, or what of it int64 holds."""
+def _difference(left: int, right: int) -> int:
+    """The difference of two integers, limited to int64."""
     rest = np.int64(np.uint64(left) - np.uint64(right))
     if (left ^ right) & (left ^ rest) >= 0:
         return int(rest)
@@ -350,7 +354,7 @@ def _apart(left: int, right: int) -> int:
 
 @kernel
 def intervals(operation: int, left: int, right: int, detail: int, work: np.ndarray) -> bool:
-    """One of the instructions on intervals; what a comparison says, and True of the others."""
+    """An instruction on intervals; returns the outcome of a comparison, True for the others."""
     low, high = real_of(work[left]), real_of(work[left + 1])
     if operation == COMPARE_INTERVALS:
         return _passes(outcome_float(low, 0.0), outcome_float(high, 0.0), detail)
@@ -387,7 +391,7 @@ def intervals(operation: int, left: int, right: int, detail: int, work: np.ndarr
 
 
 @inline
-def widened(left: int, wide: float, detail: int, work: np.ndarray, shifts: bool) -> None:
+def widen(left: int, wide: float, detail: int, work: np.ndarray, shifts: bool) -> None:
     """The interval of a float with the spread (``shifts``: the shift) ``wide``."""
     value = real_of(left)
     if shifts:
@@ -401,13 +405,12 @@ def widened(left: int, wide: float, detail: int, work: np.ndarray, shifts: bool)
 
 # The machine that runs the join predicates of a query inside the matcher's kernel.
 #
-# One compiled machine for all queries: ``engine.operators.match.compiler.program`` turns a query's
-# predicates into rows of integers in microseconds, where compiling them with Numba would take
-# seconds per query.
+# One compiled machine runs all queries: ``engine.operators.match.compiler.program`` translates
+# predicates into rows of integers in microseconds; compiling them with Numba would take seconds
+# per query.
 #
-# AND, OR and NOT have become jumps, and a null anywhere in a comparison means one thing, its other
-# jump. What clock errors can change is asked in two ways
-# (``engine.operators.match.search.machine``). Nothing is allocated.
+# AND, OR and NOT are jumps; a comparison with a null takes its ``otherwise`` jump. Predicates that
+# depend on clock errors have two programs, possible and certain. Nothing is allocated.
 
 
 INT: Final = 0
@@ -422,8 +425,8 @@ ABSENT: Final = 3
 INSTRUCTION: Final = record(
     "operation", "left", "left_step", "right", "right_step", "detail", "then", "otherwise"
 )
-"""64 bytes. ``detail``: of a comparison, the outcomes that pass; of a value, the place in ``work``
-where it goes. ``then``, ``otherwise``: the next instruction; a null leads to the latter.
+"""64 bytes. ``detail``: of a comparison, the outcomes that pass; of a value, its target place in
+``work``. ``then``, ``otherwise``: the next instruction; a null leads to the latter.
 """
 
 # An operand is (value, step): register `value` of the event of `step`, or, below 0:
@@ -432,7 +435,7 @@ CONSTANT: Final = -1
 WORK: Final = -2
 """Place ``value`` of ``work``."""
 
-# Where a jump leads when not to an instruction.
+# Jump targets that are no instructions.
 TRUE: Final = -1
 FALSE: Final = -2
 
@@ -445,7 +448,7 @@ COMPARE_FLOAT: Final = 1
 COMPARE_MIXED: Final = 2
 """An int on the left with a float on the right, exactly."""
 COMPARE_TEXT: Final = 3
-"""By ``ranks``; operands are places in it, the constants' counted from its end."""
+"""By ``ranks``; operands are places in it, those of constants from its end."""
 IN_TABLE: Final = 4
 """Whether ``left`` is in the list at place ``right`` of ``table``; ``detail`` 1: it must be, 0: it
 must not.
@@ -456,7 +459,7 @@ MULTIPLY_INT: Final = 7
 MODULO_INT: Final = 8
 TO_FLOAT: Final = 9
 MOVE: Final = 10
-"""As it is, to a place of ``work``."""
+"""A copy to a place of ``work``."""
 ADD_FLOAT: Final = 11
 SUBTRACT_FLOAT: Final = 12
 MULTIPLY_FLOAT: Final = 13
@@ -471,13 +474,12 @@ _SAFE: Final = 2.0**62
 
 
 class Programs(NamedTuple):
-    """Programs of some predicates, as plain arrays that a kernel takes as one argument.
+    """Programs of predicates, as arrays: one argument of a kernel.
 
-    ``code``: of INSTRUCTION; ``start`` int64: the first instruction of each
-    program; ``table`` int64: the lists of IN, each as its length and its sorted values, and those
-    of events whose clocks a value reads;
-    ``work`` int64: values on their way, so one ``Programs`` serves one thread. ``day_starts``,
-    ``day_ends``: of workdays [ns], if a predicate counts them.
+    ``code``: of INSTRUCTION. ``start`` int64: the first instruction of each program. ``table``
+    int64: the lists of IN, each as its length and its sorted values, and the lists of events whose
+    clocks a value reads. ``work`` int64: intermediate values, so one ``Programs`` serves one
+    thread. ``day_starts``, ``day_ends``: of workdays [ns], if a predicate counts them.
     """
 
     code: np.ndarray
@@ -536,8 +538,8 @@ def _test(
 
 @inline
 def _integer(operation: int, left: int, right: int) -> tuple[int, bool]:
-    """The result of an operation on integers, and whether int64 has it."""
-    # Unsigned, because the compiler takes it that signed results never leave int64.
+    """The result of an operation on integers, and whether it fits into int64."""
+    # Unsigned, because the compiler assumes that signed integers do not overflow.
     first, second = np.uint64(left), np.uint64(right)
     if operation == ADD_INT:
         total = np.int64(first + second)
@@ -546,18 +548,18 @@ def _integer(operation: int, left: int, right: int) -> tuple[int, bool]:
         rest = np.int64(first - second)
         return int(rest), bool((left ^ right) & (left ^ rest) >= 0)
     if operation == MODULO_INT:
-        if right in (0, -1):  # by -1 the least integer leaves int64 on the way
+        if right in (0, -1):  # the least integer by -1 overflows
             return 0, right != 0
         modulus = left % right  # with the sign of right
         return modulus - right if modulus != 0 and (modulus < 0) != (left < 0) else modulus, True
     product = np.int64(first * second)
-    # A product that left int64 is off by a multiple of 2**64, far beyond what floats round.
+    # An overflowed product is off by a multiple of 2**64, far more than the rounding of floats.
     return int(product), abs(float(left) * float(right) - float(product)) < _SAFE
 
 
 @inline
 def _real(operation: int, left: float, right: float) -> tuple[float, bool]:
-    """The result of an operation on floats, and whether there is one."""
+    """The result of an operation on floats, and whether it is defined."""
     if operation == ADD_FLOAT:
         return left + right, True
     if operation == SUBTRACT_FLOAT:
@@ -579,7 +581,7 @@ def _clocked(
     operation: int, first: int, second: int, detail: int, programs: Programs, rows: np.ndarray,
     errors: Errors,
 ) -> bool:  # fmt: skip
-    """An instruction on values that clock errors move."""
+    """Run an instruction on values that depend on clock errors."""
     work, shifts = programs.work, len(errors.shift_ns) > 0
     if operation == SPREAD:
         work[detail] = bits_of(spread(programs.table, first, rows, errors))
@@ -588,13 +590,13 @@ def _clocked(
         return no_error(programs.table, first, rows, errors)
     if operation <= NEAR_MIXED:
         wide = real_of(work[detail >> PLACE_SHIFT])
-        return near(operation, first, second, wide, detail, shifts)
+        return compare_spread(operation, first, second, wide, detail, shifts)
     if operation == IN_WORKDAYS:
         return in_workdays(programs, first, rows, errors, detail == 1)
     if operation == ONE_WINDOW:
-        return one_window(programs.table, first, rows, errors, detail == 1)
+        return in_one_window(programs.table, first, rows, errors, detail == 1)
     if operation == WIDEN:
-        widened(first, real_of(work[second]), detail, work, shifts)
+        widen(first, real_of(work[second]), detail, work, shifts)
         return True
     return intervals(operation, first, second, detail, work)
 
@@ -604,17 +606,17 @@ def holds(
     programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
     ok: np.ndarray, errors: Errors,
 ) -> bool:  # fmt: skip
-    """Whether program number ``which`` says yes to a combination of events.
+    """Whether program number ``which`` is true for a combination of events.
 
     Args:
-        programs: of ``compiled.program.compile_programs``; ``work`` is written.
+        programs: of ``match.compiler.program.compile_programs``; ``work`` is written.
         ranks: int64, of ``text_ranks``; may be empty if no predicate orders text.
         which: the program's place.
-        rows: int64; ``rows[s]`` is the row of the event of step ``s``; steps that the predicate
-            does not name are not looked at.
+        rows: int64; ``rows[s]`` is the row of the event of step ``s``; only steps that the
+            predicate names are read.
         raw: int64 (registers, capacity): integers and truth values, the bit patterns of floats,
             codes of texts.
-        ok: bool (registers, capacity): not null. Of a text, that the code is not -1.
+        ok: bool (registers, capacity): not null; for texts: the code is not -1.
         errors: of the events' clocks.
     """
     code, work = programs.code, programs.work

@@ -18,16 +18,16 @@ from slackwater.engine.operators.match.search.state import (
     spread_of,
 )
 
-# Floors of an ISEQ's search: below which end points no event can be in a match (L10 5.3.1).
+# Floors of an ISEQ's search: the least end points of events that can be in a match (L10 5.3.1).
 #
-# From a window's begin upwards the least event of each place of the indexed chain that lies above
-# the least one of the place before: whatever is not below has a whole chain below it.
+# From the begin of the window upwards: for each place of the indexed chain, the least event above
+# the least one of the previous place. Every event from there on has a complete chain below it.
 
 
 @inline
-def least_held(s: Search, number: int, least: int, horizon: int) -> int:
-    """The least end point from ``least`` on that is held at a place of the chain, of events that
-    have not expired at ``horizon``; FAR if there is none.
+def least_stored(s: Search, number: int, least: int, horizon: int) -> int:
+    """The least end point from ``least`` on of the stored events at a place of the chain that have
+    not expired at ``horizon``; FAR: there is none.
     """
     floor, entry, e = s.t.floors[number], s.stacks.entry, s.events
     key = key_of(s.t.keys, s.same, s.partial, floor.keys_from, floor.keys_to)
@@ -42,10 +42,10 @@ def least_held(s: Search, number: int, least: int, horizon: int) -> int:
 
 
 @inline
-def raised(s: Search, join_order: np.record, row: int) -> bool:
-    """Set the floors of a search that begins at ``row``; False if it can find no match.
+def set_floors(s: Search, join_order: np.record, row: int) -> bool:
+    """Set the floors of a search that begins at ``row``; False: it can find no match.
 
-    So no search ends for want of a chain below. Where clocks err nothing is left out.
+    With clock errors there are no floors.
     """
     now, e = s.state[0], s.events
     for step in range(len(s.floor)):
@@ -61,7 +61,7 @@ def raised(s: Search, join_order: np.record, row: int) -> bool:
             if low < least:
                 return False
             continue
-        low = least_held(s, f, least, e[row].horizon)
+        low = least_stored(s, f, least, e[row].horizon)
         if low == FAR:
             return False
         s.floor[floor.step] = low
@@ -70,25 +70,25 @@ def raised(s: Search, join_order: np.record, row: int) -> bool:
 
 # On-the-fly dropping and cascading purge of an ISEQ, by promises and by IBPs (L10 5.3.2, 5.4.1).
 #
-# An interval is of use only if its place on the indexed chain of end points can have the whole
-# chain below it: of each place an event that is held or may still come. Which may come is a matter
-# of promises: every later interval ends at the horizon or later, so an end below that is there by
-# now or never. Nothing bounds the start of a later interval but its IBP: once a type is announced,
-# a start below the horizon is there, or its IBP has been heard. Without one it is taken that some
-# start will do. What is of no use is not put in its stack; what loses its chain as others expire
-# goes at the next set purge, and so do those above it.
+# An interval is useful only if its place on the indexed chain of end points can have a complete
+# chain below it: at each place an event that is stored or may still come. Promises say which may
+# come: every later interval ends at the horizon or later, so an earlier end is stored by now or
+# never comes. Only an IBP bounds the start of a later interval: once a type is announced, a start
+# below the horizon is stored, or its IBP has arrived. Without IBPs any start is assumed possible.
+# Useless intervals are not inserted; one that loses its chain as others expire is dropped at the
+# next set purge, and so are those above it.
 #
-# It is done under ``purge=promises`` alone, and where clocks do not err. Rows that break a promise
-# find what is left, as with every purge by promises (``engine.query.pattern_settings``).
+# Only under ``purge=promises``, and without clock errors. Rows that break a promise meet the
+# remaining events, as with every purge by promises (``engine.query.pattern_settings``).
 
 
 _FEW: Final = 1024
-"""So many events at least come between two set purges."""
+"""The least number of events between two set purges."""
 
 
 @kernel
 def admit(s: Search, order: int) -> None:
-    """Take in the IBPs heard before row ``order`` of the stream: starts in order, by step."""
+    """Insert the starts announced by IBPs before row ``order`` of the stream, sorted, by step."""
     now = s.state[0]
     while now.begun_n < len(s.begun) and s.begun[now.begun_n].order <= order:
         begun = s.begun[now.begun_n]
@@ -103,13 +103,13 @@ def admit(s: Search, order: int) -> None:
 
 @kernel
 def drop(s: Search, row: int) -> int:
-    """Which steps, as bits, the new event at ``row`` is of no use for; 0 if none is dropped."""
+    """The steps, as bits, for which the new event at ``row`` is useless; 0: none."""
     now, event = s.state[0], s.events[row]
     useless = 0
     if spread_of(now) == 0:
         for j in range(now.join_orders_n):
             step = s.t.join_orders[j].step
-            if (event.member >> step) & 1 and not _of_use(s, j, row, row):
+            if (event.member >> step) & 1 and not _is_useful_interval(s, j, row, row):
                 useless |= 1 << step
         if useless:
             now.dropped += 1
@@ -120,7 +120,7 @@ def drop(s: Search, row: int) -> int:
 
 @kernel
 def cascade(s: Search, rows: int) -> None:
-    """A set purge, when half as many events have come as were held after the last one."""
+    """A set purge, once the new events are half as many as were stored after the last one."""
     now = s.state[0]
     if now.unpurged < now.purge_from or spread_of(now):
         return
@@ -131,7 +131,7 @@ def cascade(s: Search, rows: int) -> None:
             useful = False
             for j in range(now.join_orders_n):
                 if (event.member >> s.t.join_orders[j].step) & 1:
-                    useful = useful or _of_use(s, j, row, latest)
+                    useful = useful or _is_useful_interval(s, j, row, latest)
             if useful:
                 kept += 1
             else:
@@ -142,9 +142,9 @@ def cascade(s: Search, rows: int) -> None:
 
 
 @kernel
-def _of_use(s: Search, number: int, row: int, latest: int) -> bool:
-    """Whether the event at ``row`` may be part of a match that an event after ``latest`` completes,
-    at the place of a join order.
+def _is_useful_interval(s: Search, number: int, row: int, latest: int) -> bool:
+    """Whether the event at ``row``, at the place of a join order, may be in a match that an event
+    after ``latest`` completes.
     """
     now, join_order, e = s.state[0], s.t.join_orders[number], s.events
     horizon, floor = e[latest].horizon, -1
@@ -169,8 +169,8 @@ def _of_use(s: Search, number: int, row: int, latest: int) -> bool:
 
 @inline
 def _least(s: Search, number: int, least: int, latest: int) -> int:
-    """The least end point from ``least`` on that is held or may still come at a place of the chain;
-    FAR if there is none.
+    """The least end point from ``least`` on that is stored or may still come at a place of the
+    chain; FAR: there is none.
     """
     floor, e = s.t.floors[number], s.events
     found = FAR
@@ -183,40 +183,40 @@ def _least(s: Search, number: int, least: int, latest: int) -> int:
             if starts[i] >= least:
                 found = starts[i]
                 break
-    return min(found, least_held(s, number, least, e[latest].horizon))
+    return min(found, least_stored(s, number, least, e[latest].horizon))
 
 
-# Purge by promises: what no future event can use any more is dropped (L09 VI-B).
+# Purge by promises: events that no future event can need are dropped (L09 VI-B).
 #
 # Source: L09 Algorithms 1 (Singleton-POG-Purge) and 2 (POG-Set-Purge). A positive event is kept
 # only if a match with it can still be completed or invalidated: every other step has a partner that
-# is there or may come, in the order and the window that the query asks for, and at least one of
-# these, or an event of a negated step, may still come. An event of a negated step is kept while a
-# positive event may come near it. Promises are of event times, so clock errors widen every range.
+# is stored or may come, in the order and the window of the query, and at least one of these, or an
+# event of a negated step, may still come. An event of a negated step is kept while a positive event
+# may come near it. Promises are in event time, so clock errors widen every range.
 #
-# A set purge looks at all events held; it is done when a promise moves and as many events have come
-# since the last one as half of those held then, so it costs a constant number of looks per event.
+# A set purge tests all stored events. It runs when a promise moves and the new events since the
+# last one are half as many as were stored then, so its cost per event is constant.
 
 
 _SMALL: Final = 32
-"""Fewer events than this are looked at whenever a promise moves."""
+"""Fewer events than this are tested whenever a promise moves."""
 _FAR: Final = 2**61
 _ENDED: Final = 2**62
-"""What is promised up to there never comes."""
+"""A promise up to here: no event will come."""
 _COMPARED: Final = 3
-"""So many uncertain comparisons may lie between two events of a match."""
+"""The most uncertain comparisons between two events of a match."""
 _FURTHER: Final = 16
-"""So many errors further on an event may lie that still bears on the match."""
+"""The most clock errors by which a relevant event may lie beyond the match."""
 
 
 @kernel
 def purge_until(s: Search, moment: int, rows: int) -> None:
-    """Take in what was promised up to ``moment`` of the stream, and purge where it is worth it.
+    """Process the promises up to ``moment`` of the stream, and purge if enough events are new.
 
     Args:
-        s: the search; ``moves`` from ``moves_n`` on are taken in.
+        s: the search; ``moves`` from ``moves_n`` on are processed.
         moment: 2 n before row n of the stream, 2 n + 1 at it.
-        rows: how many rows of the store have been put in their stacks.
+        rows: number of rows of the store that are in their stacks.
     """
     now = s.state[0]
     while now.moves_n < len(s.moves) and s.moves[now.moves_n].moment <= moment:
@@ -232,7 +232,7 @@ def purge_until(s: Search, moment: int, rows: int) -> None:
 @inline
 def _purge(s: Search, rows: int) -> None:
     e, kept = s.events, 0
-    # What has expired at the newest row is gone already.
+    # Events that have expired at the newest row are dropped already.
     horizon = e[rows - 1].horizon if rows else LONG_AGO
     for row in range(rows):
         if e[row].expires >= horizon:
@@ -246,12 +246,12 @@ def _purge(s: Search, rows: int) -> None:
 
 @inline
 def _useful(s: Search, row: int, horizon: int) -> bool:
-    """Whether the event may still be part of what happens to a match."""
+    """Whether the event may still be in a match, or invalidate one."""
     for number in range(s.state[0].join_orders_n):
         join_order = s.t.join_orders[number]
         if (s.events[row].member >> join_order.step) & 1:
             if join_order.scope >= 0:
-                if _something_may_come(s, number, row):
+                if _partner_may_come(s, number, row):
                     return True
             elif _match_may_change(s, number, row, horizon):
                 return True
@@ -260,8 +260,8 @@ def _useful(s: Search, row: int, horizon: int) -> bool:
 
 @kernel
 def _spread(s: Search, ref: int) -> int:
-    """How far the difference of any two times may be off [ns], of events held and to come, that
-    may be part of what happens to a match with an event at ``ref``.
+    """The largest error of the difference of two times [ns], of stored and future events that are
+    relevant to a match with an event at ``ref``.
     """
     now = s.state[0]
     at = ref + max(now.within, 0)
@@ -269,7 +269,7 @@ def _spread(s: Search, ref: int) -> int:
         if s.covered[step] < _ENDED:
             at = max(at, s.covered[step])
     at = min(at, _ENDED - 1)
-    # Errors that grow are larger where other errors make events lie later, or earlier.
+    # A growing error is larger at later, or earlier, times, to which other errors may move events.
     later = _error_at(now, at + _FURTHER * _error_at(now, at))
     at = max(ref - max(now.within, 0), 1 - _ENDED)
     spread = 2 * max(later, _error_at(now, at - _FURTHER * _error_at(now, at)))
@@ -278,7 +278,7 @@ def _spread(s: Search, ref: int) -> int:
 
 @inline
 def _error_at(now: np.record, ref: int) -> int:
-    """How wrong a clock may be at ``ref`` (``engine.core.released.ClockBound.at``)."""
+    """The bound of a clock's error at ``ref`` [ns] (``engine.core.released.ClockBound.at``)."""
     grown = 0
     if now.bound_rate > 0:
         age = max(min(ref, _ENDED), now.bound_since) - now.bound_since
@@ -291,9 +291,9 @@ def _error_at(now: np.record, ref: int) -> int:
 
 
 @kernel
-def _something_may_come(s: Search, number: int, row: int) -> bool:
-    """Near an event of a negated step: a positive one, or a negative one that would take back a
-    match which this one invalidated, were it forgotten.
+def _partner_may_come(s: Search, number: int, row: int) -> bool:
+    """Whether an event may come near the event ``row`` of a negated step: a positive one, or a
+    negated one that would retract a match which ``row`` has invalidated, if ``row`` were dropped.
     """
     within_ns, ref, join_order = s.state[0].within, s.events[row].ref, s.t.join_orders[number]
     branch = s.t.branches[join_order.branch]
@@ -306,7 +306,7 @@ def _something_may_come(s: Search, number: int, row: int) -> bool:
     for r in range(negated.relations_from, negated.relations_to):
         in_front |= s.t.relations[r].right == negated.step and not s.t.relations[r].strict
     if within_ns >= 0 and in_front:  # the scope lies before the whole match
-        # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
+        # The match begins up to WITHIN later, and a negated step at its end another WITHIN.
         near += min(within_ns, INT_MAX - max(near, 0))
     for scope in range(branch.scopes_from, branch.scopes_to):
         if s.covered[s.t.scopes[scope].step] <= near:
@@ -344,7 +344,7 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
         s.depths[step].low, s.depths[step].high = low, high
         if comes and low >= s.covered[step]:
             continue
-        found = _nearest_held(s, probe, start, low, high, before, horizon)
+        found = _nearest_stored(s, probe, start, low, high, before, horizon)
         if not before:
             s.depths[step].low = min(found, s.covered[step]) if comes else found
         elif not comes:
@@ -358,15 +358,15 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
 def _range_of(
     s: Search, probe: np.record, low: int, high: int, spread: int
 ) -> tuple[int, int, bool]:
-    """The least and the largest time of the step that the probe finds, by the order of its start
-    and those of the steps before, and whether it must begin before one of these.
+    """The least and the largest time [ns] of the probe's step, by the order of its start and of
+    those of the earlier steps; and whether it must begin before one of these.
     """
     before, apart = False, -spread if spread else 1
     for p in range(probe.pairs_from, probe.pairs_to):
         other = s.depths[s.t.pairs[p].other]
         for r in range(s.t.pairs[p].relations_from, s.t.pairs[p].relations_to):
             relation = s.t.relations[r]
-            # Who ends before another starts begins before it as well.
+            # An event that ends before another one starts also begins before it.
             if relation.strict and relation.bound == 0 == relation.right_end:
                 if relation.left == probe.step:
                     high, before = min(high, other.high - apart), True
@@ -376,11 +376,11 @@ def _range_of(
 
 
 @inline
-def _nearest_held(
+def _nearest_stored(
     s: Search, probe: np.record, start: int, low: int, high: int, before: bool, horizon: int
 ) -> int:
-    """The least time of a candidate in the range (``before``: the largest), beyond it if there is
-    none; the nearest one that there may be if the start does not give its key.
+    """The least time [ns] of a candidate in the range (``before``: the largest), or a time beyond
+    the range: there is none. If the key is unknown, the nearest possible time.
     """
     for k in range(probe.keys_from, probe.keys_to):
         if s.t.keys[k].other != start:

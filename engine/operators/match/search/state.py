@@ -1,10 +1,10 @@
-"""What the kernel searches with, and how one event is related to the events found already.
+"""State of the search kernel, and the relations between one event and the events found so far.
 
-Many small compiled functions would each be handed all arrays there are, so they take only those
-that they read; and arrays are few, of records.
+A call of a compiled function passes every array of its arguments, so functions take only the arrays
+that they read, and arrays are few, of records.
 
-Clock errors widen the ranges by what may be wrong; what is found is then tested pair by pair, and
-is *possible* or *certain* (R19 3.2.3.2; ``engine.operators.match.certainty.chances``).
+Clock errors widen the searched ranges; candidates are then tested pair by pair, and are *possible*
+or *certain* (R19 3.2.3.2; ``engine.operators.match.certainty.chances``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from slackwater.engine.kernels.records import FAR, copy_of, record
 from slackwater.engine.kernels.tables import mixed
 from slackwater.engine.operators.match.compiler.records import Tables
 from slackwater.engine.operators.match.search.machine import (
+    ANY_SHIFT,
     CERTAINLY,
-    NOT_GIVEN,
     POSSIBLY,
     Errors,
     Programs,
@@ -29,26 +29,25 @@ from slackwater.engine.operators.match.search.machine import (
     widest_of,
 )
 
-# Active instance stacks: per step and key, the events held, sorted by event time.
+# Active instance stacks: per step and key, the stored events, sorted by event time.
 #
 # Source: SASE's AIS (L10 4.2) with insertion in event time order (L10 Algorithm 6). A stack is a
-# range of a pool with room to grow; it is found by its key in a hash table. A newcomer with the
-# largest time is appended, any other one moves those above it up. What has expired is taken off at
-# the low end when a stack is looked at (lazily), and everywhere when the stacks are rebuilt.
+# range of a pool with room to grow; a hash table finds it by its key. An event with the largest
+# time is appended; any other one shifts the entries above it. Expired entries are removed at the
+# low end when a stack is read (lazily), and everywhere when the stacks are rebuilt.
 
 
 STACK: Final = record("index", "key", "start", "size", "room")
 """A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many."""
 ENTRY: Final = record("time", "row")
 USED: Final = record("stacks", "pool", "moved", "looked")
-"""How much of the arrays is used; entries that insertions shifted and candidates looked at, so far.
-"""
+"""Used lengths of ``stack`` and the pool; entries shifted and candidates tested, so far."""
 
 _EMPTY: Final = -1
 _LEAST_ROOM: Final = 4
 _MANY: Final = 1 << 12
 _HUGE: Final = 1 << 22
-"""Entries. Fewer share their pages; of more, the system may refuse the room."""
+"""Numbers of entries: smaller pools share pages; for larger ones the memory may be refused."""
 
 
 class Stacks(NamedTuple):
@@ -106,7 +105,7 @@ def first_not_below(entry: np.ndarray, start: int, size: int, ref: int) -> int:
 
 @inline
 def needed(stacks: Stacks, index: int, key: int) -> int:
-    """How much of the pool one more entry takes."""
+    """The entries of the pool that inserting one more takes."""
     found = find(stacks, index, key)
     if found == _EMPTY:
         return _LEAST_ROOM
@@ -116,7 +115,7 @@ def needed(stacks: Stacks, index: int, key: int) -> int:
 
 @kernel
 def insert(stacks: Stacks, index: int, key: int, ref: int, row: int) -> None:
-    """Put an entry in, above those of equal time; there is room (``needed``)."""
+    """Insert an entry above those of equal time; the pool has room (``needed``)."""
     place = _place(stacks.table, stacks.stack, index, key)
     entry, used = stacks.entry, stacks.used[0]
     found = stacks.table[place]
@@ -142,7 +141,7 @@ def insert(stacks: Stacks, index: int, key: int, ref: int, row: int) -> None:
 
 @inline
 def _move(stacks: Stacks, found: int) -> None:
-    """To the end of the pool, with twice the room."""
+    """Move a stack to the end of the pool, with twice the room."""
     stack, entry = stacks.stack[found], stacks.entry
     start, size, end = stack.start, stack.size, stacks.used[0].pool
     for i in range(size):
@@ -154,7 +153,7 @@ def _move(stacks: Stacks, found: int) -> None:
 
 @kernel
 def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
-    """Into the empty ``new`` the entries of ``old`` whose row stays."""
+    """Copy to the empty ``new`` the entries of ``old`` whose rows stay."""
     used = new.used[0]
     for found in range(old.used[0].stacks):
         stack = old.stack[found]
@@ -179,14 +178,14 @@ def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
 
 
 def packed_stacks(stacks: Stacks) -> list[tuple[int, np.ndarray]]:
-    """Plain data: of each array its length and what is used of it, which may be far less."""
+    """Plain data: of each array its length and a copy of its used part."""
     (used,) = stacks.used[["stacks", "pool"]].tolist()
     ends = (len(stacks.table), used[0], used[1], 1)
     return [(len(part), copy_of(part[:end])) for part, end in zip(stacks, ends, strict=True)]
 
 
 def unpacked_stacks(state: list[tuple[int, np.ndarray]]) -> Stacks:
-    """What was ``packed``."""
+    """Stacks from the data of ``packed``."""
     parts = [np.zeros(length, used.dtype) for length, used in state]
     for part, (_, used) in zip(parts, state, strict=True):
         part[: len(used)] = used
@@ -194,17 +193,17 @@ def unpacked_stacks(state: list[tuple[int, np.ndarray]]) -> Stacks:
 
 
 def rebuilt_stacks(old: Stacks, number: np.ndarray, stacks: int, pool: int) -> Stacks:
-    """``old`` with rows renamed, in arrays with room for more.
+    """``old`` with rows renumbered, in arrays with more room.
 
     Args:
         old: stacks.
-        number: what row i is called from now on, -1 if it goes.
+        number: the new number of row i; -1: it is dropped.
         stacks: room for as many new stacks.
         pool: room for as many new entries.
     """
     known = int(old.used["stacks"][0])
     entries = int(old.stack["size"][:known].sum())
-    # Pages that nothing was written to take no memory, and each time all of this is gone through.
+    # Pages that are never written take no memory, but every rebuild costs time in proportion.
     spare = 3 * entries if _MANY <= entries < _HUGE else entries // 2
     room = entries + spare + known + pool
     new = empty_stacks(known + stacks, room)
@@ -222,51 +221,48 @@ STATE: Final = record(
     # settings
     "max_delay", "within", "longest", "longest_negated", "keep", "join_orders_n", "indexes_n",
     "divider", "drops",
-    # what changes
+    # state
     "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
     "bound_unc", "bound_rate", "bound_since", "bound_back", "bound_until",
     "largest_t_a",
     "begun_n", "dropped", "cascaded", "doubted",
 )  # fmt: skip
-"""Settings of a search, and how far it is.
+"""Settings and state of a search.
 
 ``max_delay``: 1: R19's rule, else pairwise. ``within``: [ns]; -1: none. ``longest``,
-``longest_negated``: how long an event may last, as ``within``. ``keep``: how long an event
-is kept beyond its time [ns]; -1: for ever. ``join_orders_n``: 0: matches are not looked for.
-``divider``: 1: what lies before the window is left out by search, else by a test (L10 Opt. 4.3).
-``drops``: 1: intervals that promises leave
-without a chain below them are dropped (``dropping``).
+``longest_negated``: the longest duration of an event, as ``within``. ``keep``: how long an event is
+stored beyond its time [ns]; -1: for ever. ``join_orders_n``: 0: no search for matches. ``divider``:
+1: the search range begins with the window, else events before it are tested (L10 Opt. 4.3).
+``drops``: 1: intervals without a possible chain below them are dropped (``search.purge``).
 
-``spans``: 1: an event held is no point. ``widest``: the largest uncertainty of an event yet;
+``spans``: 1: a stored event is an interval. ``widest``: the largest uncertainty of an event so far;
 ``widest_t_a``: the largest T_a in force at one. ``found_n``, ``doubts_n``: rows written;
-``moves_n``: moves taken in. ``unpurged``: events put in since the last purge by promises;
-``purge_from``: so many must have been before the next.
-``bound_unc`` ... ``bound_until``: how wrong the clock of
-any source may be (``engine.core.released``).
-``largest_t_a``: so far. ``begun_n``: IBPs taken in; ``dropped``, ``cascaded``: intervals dropped as
-they came, and later. ``doubted``: 1: an event held may not have happened.
+``moves_n``: moves processed. ``unpurged``: events inserted since the last purge by promises;
+``purge_from``: the least number for the next one. ``bound_unc`` ... ``bound_until``: the bound of
+any source's clock error (``engine.core.released``). ``largest_t_a``: so far. ``begun_n``: IBPs
+processed; ``dropped``, ``cascaded``: intervals dropped at arrival, and later. ``doubted``: 1: a
+stored event may not have happened.
 """
 BEGUN: Final = record("step", "time", "order")
 """An IBP: an interval of ``step`` began at ``time``; it acts before row ``order`` of the stream."""
 MOVE: Final = record("moment", "clock", "value")
-"""A promise that moves: when (``search.purge``), of which clock, up to where."""
+"""A move of a promise: when (``moment`` of ``search.purge``), which clock, up to which value."""
 RANGE: Final = record("low", "high")
-"""Of candidates left, without ``high``; while purging of times, with it."""
+"""Places of the remaining candidates, ``high`` excluded; in a purge: times, ``high`` included."""
 
 
 class Search(NamedTuple):
-    """All that the kernel reads and writes; int64 if nothing else is said.
+    """The arrays of the kernel; int64 unless stated otherwise.
 
     ``t``: the query's tables. ``state``: one STATE. ``events``: EVENT records.
-    ``raw``, ``ok``: (registers of conditions, events); see ``program_machine``.
-    ``same``, ``tag``: (registers of keys, events): two values are equal when both are; tag (int8) 0
-    stands for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe.
-    ``floor``: by step, below which none of its events can be in a match. ``moves``: MOVE, in stream
-    order, ``covered`` and ``clock_of`` by step (``purge``).
-    ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
-    (``construction``). ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by
-    step the sorted starts announced by IBPs; ``heard``, ``lost``: by step the rows from which on
-    IBPs announce all its intervals, and no more.
+    ``raw``, ``ok``: (registers of conditions, events); see ``match.search.machine``.
+    ``same``, ``tag``: (registers of keys, events): values are equal if both are; tag (int8) 0 is
+    null. ``partial``: by step, the event found so far, or -1. ``depths``: RANGE by probe.
+    ``floor``: by step, the least time of an event that can be in a match. ``moves``: MOVE, in
+    stream order; ``covered`` and ``clock_of``: by step (``purge``). ``found``, ``rows`` (matches,
+    steps) and ``doubts``: the output (``construction``). ``begun``: BEGUN, in order; ``open_at``
+    (steps, room) and ``open_n``: by step the sorted starts announced by IBPs; ``heard``, ``lost``:
+    by step the row from which on IBPs announce all its intervals, and from which on they do not.
     """
 
     t: Tables
@@ -297,8 +293,8 @@ class Search(NamedTuple):
 
 @inline
 def apart_error(one: np.record, one_end: int, two: np.record, two_end: int) -> int:
-    """How far the difference of two end points may be off [ns]: by what their clocks err, or of one
-    clock by what its rate may be off between them.
+    """The largest error of the difference of two end points [ns]: by both clocks' errors, or, on
+    one clock, by the error of its rate between them.
     """
     unc, other = one.unc_end if one_end else one.unc, two.unc_end if two_end else two.unc
     epoch = one.epoch_end if one_end else one.epoch
@@ -310,8 +306,8 @@ def apart_error(one: np.record, one_end: int, two: np.record, two_end: int) -> i
 
 @inline
 def certainty_of(apart: int, bound: int, strict: int, error: int) -> int:
-    """Whether the difference of two times, which may be off by ``error`` [ns], is below ``bound``
-    (``strict``) or at most it: impossible, possible or certain.
+    """The certainty that a difference of times with at most ``error`` [ns] is at most ``bound``
+    (``strict``: below it).
     """
     if apart <= bound - error - strict:
         return CERTAIN
@@ -320,7 +316,7 @@ def certainty_of(apart: int, bound: int, strict: int, error: int) -> int:
 
 @inline
 def lasts_within(event: np.record, within: int) -> int:
-    """Whether an event lasts at most ``within`` (-1: any time): impossible, possible or certain."""
+    """The certainty that an event lasts at most ``within`` [ns]; -1: any time."""
     apart = event.ref_end - event.ref
     if within < 0 or apart == 0:
         return CERTAIN
@@ -332,7 +328,7 @@ def related(
     relations: np.ndarray, pair: np.record, now: np.record, e: np.ndarray, mine: int, other: int,
     t_a: int,
 ) -> int:  # fmt: skip
-    """Whether all relations of a pair are impossible, possible or certain."""
+    """The certainty that all relations of a pair hold."""
     one, two = e[mine], e[other]
     error, found = t_a, CERTAIN
     for r in range(pair.relations_from, pair.relations_to):
@@ -349,19 +345,19 @@ def related(
 
 @inline
 def _time(event: np.record, end: int) -> int:
-    """Of an end point."""
+    """The time [ns] of an event's start or (``end``) end."""
     return int(event.ref_end) if end else int(event.ref)
 
 
 @inline
 def slack_of(now: np.record, e: np.ndarray, row: int) -> int:
-    """How far the difference of an event's time to any other may be off [ns]."""
+    """The largest error of the difference between an event's time and any other one [ns]."""
     return int(now.widest_t_a if now.max_delay else widest_of(e[row]) + now.widest)
 
 
 @inline
 def spread_of(now: np.record) -> int:
-    """How far the difference of any two times of events held may be off [ns]."""
+    """The largest error of the difference of any two stored events' times [ns]."""
     return int(now.widest_t_a if now.max_delay else 2 * now.widest)
 
 
@@ -384,8 +380,8 @@ def possible_times(
     pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
     from_: int, to: int, by_end: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """The least and the largest start (``by_end``: end) that a range of pairs leaves possible: no
-    event ends before it begins.
+    """The least and the largest start (``by_end``: end) [ns] that a range of pairs allows; no event
+    ends before it begins.
     """
     low, high = -FAR, FAR
     for p in range(from_, to):
@@ -421,7 +417,7 @@ def among(members: np.ndarray, partial: np.ndarray, from_: int, to: int, row: in
 
 @kernel
 def key_of(keys: np.ndarray, same: np.ndarray, partial: np.ndarray, from_: int, to: int) -> int:
-    """The key that a range of keys asks of a partner."""
+    """The key of partners by a range of keys."""
     found = 0
     for k in range(from_, to):
         found = mixed(found, same[keys[k].other_register, partial[keys[k].other]])
@@ -433,7 +429,7 @@ def keys_equal(
     keys: np.ndarray, same: np.ndarray, tag: np.ndarray, partial: np.ndarray, from_: int, to: int,
     mine: int,
 ) -> bool:  # fmt: skip
-    """Whether ``mine`` equals the events found in all of a range of keys; nulls equal nothing."""
+    """Whether ``mine`` equals the events so far in all of a range of keys; null equals nothing."""
     for k in range(from_, to):
         other, register, its = partial[keys[k].other], keys[k].register, keys[k].other_register
         if tag[register, mine] == 0 or tag[register, mine] != tag[its, other]:
@@ -445,7 +441,7 @@ def keys_equal(
 
 @inline
 def _holds(s: Search, which: int, t_a: int) -> bool:
-    errors = Errors(s.events, t_a if s.state[0].max_delay else -1, NOT_GIVEN)
+    errors = Errors(s.events, t_a if s.state[0].max_delay else -1, ANY_SHIFT)
     return holds(s.programs, s.ranks, which, s.partial, s.raw, s.ok, errors)
 
 
@@ -460,7 +456,7 @@ def conditions_hold(s: Search, from_: int, to: int, t_a: int) -> bool:
 
 @kernel
 def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
-    """Whether they satisfy them: impossible, possible or certain."""
+    """The certainty that the events in ``partial`` satisfy a range of conditions."""
     if not conditions_hold(s, from_, to, t_a):
         return IMPOSSIBLE
     for c in range(from_, to):
@@ -472,8 +468,8 @@ def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
 
 @inline
 def matched(s: Search, branch: int, t_a: int) -> int:
-    """Whether the positive events are a match, as far as clocks can say: impossible, possible or
-    certain. The probes have found them so, and without errors that is certain.
+    """The certainty that the positive events are a match. The probes have tested that it is
+    possible; without clock errors that is certain.
     """
     now, of, found = s.state[0], s.t.branches[branch], CERTAIN
     if spread_of(now):
