@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from slackwater.engine.core.released import Strings
 from slackwater.engine.operators.window.settings import SURE
 from slackwater.engine.operators.window.time_windows import TimeWindows
-from slackwater.engine.operators.window.uncertainty.bounds import chosen
+from slackwater.engine.operators.window.uncertainty.bounds import select_rows
 from slackwater.engine.query import query
 from slackwater.engine.query.plan import WindowPlan
 from tests.window.conftest import Event, Stream, batch, run
@@ -100,7 +100,7 @@ def test_products_of_times_are_certain_under_all_errors_alone(
     where: str, holds: Callable[[int], bool], drawn: list[tuple[int, int, int]]
 ) -> None:
     events = [Event(ref, v=1 + abs(v), unc=unc) for ref, v, unc in sorted(drawn)]
-    found = chosen(plan(where).where, batch(Stream(tuple(events)), Strings()), 10**6)  # type: ignore[arg-type]
+    found = select_rows(plan(where).where, batch(Stream(tuple(events)), Strings()), 10**6)  # type: ignore[arg-type]
     for n, event in enumerate(events):
         true = [holds(event.ref + e) for e in range(-event.unc, event.unc + 1)]
         if found is not None and found.taken[n] and found.how[n] == SURE:
@@ -147,7 +147,7 @@ def test_large_times_are_split_to_the_nanosecond() -> None:
     day = 1_700_000_000_123_456_789
     events = (Event(day, v=1, unc=10**9), Event(day + 1, v=1, unc=10**9))
     released = batch(Stream(events), Strings())
-    found = chosen(plan(f"ref > {day + 5}").where, released, 2**40)  # type: ignore[arg-type]
+    found = select_rows(plan(f"ref > {day + 5}").where, released, 2**40)  # type: ignore[arg-type]
     assert found is not None
     assert found.taken.all()
     assert np.array_equal(found.low, [day + 6, day + 6])

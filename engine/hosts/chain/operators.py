@@ -204,9 +204,9 @@ def windows_of(
 
         return SessionWindows(plan, settings, site)
     if plan.kind is WindowKind.ROWS:
-        from slackwater.engine.operators.window.row_windows.run import CountedWindows
+        from slackwater.engine.operators.window.row_windows.run import RowWindows
 
-        return CountedWindows(plan, settings, site)
+        return RowWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns
     early = plan.emit is not Emit.CLOSE  # a window of panes is made when it closes
     if (

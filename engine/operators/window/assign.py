@@ -41,9 +41,9 @@ from slackwater.engine.operators.window.uncertainty.missing import (
     ROWS_MAX,
     WINDOWS_MAX,
     GapTable,
+    count_gap,
     gives_rows,
     header_of,
-    know,
 )
 
 INT_MIN: Final = -(2**63)
@@ -51,13 +51,13 @@ NEVER: Final = 2**62
 
 IN_BATCH: Final = ("row", "step", "scanned", "gap", "tick", "entries", "emit_at", "needed")
 """Of the state of every pass: where it stands in its batch, and the room that was too little."""
-LASTING: Final = (
+SNAPSHOT_FIELDS: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
     "too_late", "refused", "capped", "wide_gaps", *EVERY_PASS,
 )  # fmt: skip
 STATE: Final = record(
-    *LASTING, *IN_BATCH, "changed", "emitting", "upto_low", "upto_middle", "upto_all", "at_window",
-    "at_stage", "made",
+    *SNAPSHOT_FIELDS, *IN_BATCH, "changed", "emitting", "upto_low", "upto_middle", "upto_all",
+    "at_window", "at_stage", "made",
 )  # fmt: skip
 """``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
 the largest window with that result emitted; counters (``window.time_windows``). And where
@@ -432,7 +432,7 @@ def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
             needed = cells.tally[0].live + new + SPARE * batch.room
             if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
-            refused, too_wide = know(
+            refused, too_wide = count_gap(
                 cells,
                 batch.gaps,
                 j,

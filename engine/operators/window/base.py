@@ -98,7 +98,7 @@ class Windows(Restorable, ABC):
     state_fields: ClassVar[tuple[str, ...]] = ("_missing", "_compared", "_clock")
 
     types: Final = None
-    lasting: ClassVar[tuple[str, ...]]
+    snapshot_fields: ClassVar[tuple[str, ...]]
     """Fields of the pass's state that a snapshot has."""
     record: ClassVar[np.dtype[np.void]]
     """Of the pass's state."""
@@ -108,7 +108,7 @@ class Windows(Restorable, ABC):
     """How many columns of numbers a result has behind those of its aggregates."""
     in_panes: ClassVar[bool] = False
     """Whether rows go to panes, which the windows share."""
-    go_on: ClassVar[staticmethod[[a.PassBatch, t.PassState], int]]
+    run_pass: ClassVar[staticmethod[[a.PassBatch, t.PassState], int]]
     """The kernel of the pass, from where its state is; gives why it returned."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Windows(Restorable, ABC):
             new_sums(self._of, self._picked, FIRST), new_kept(FIRST, len(self._of)),
         )  # fmt: skip
         self._numbers = len(plan.aggregates) + self.behind
-        self._standing = t.new_standing(FIRST, mode, self._numbers)
+        self._standing = t.new_emitted(FIRST, mode, self._numbers)
         self._outbox_room = _OUTBOX_LEAST
         self._outbox = self._new_outbox(0)
         self._scratch = new_content(self._numbers)
@@ -227,7 +227,7 @@ class Windows(Restorable, ABC):
                 self._state, self._store, self._standing, self._outbox, self._scratch,
                 self._entries, self._assigner_state(),
             )  # fmt: skip
-            why = self.go_on(batch, book)
+            why = self.run_pass(batch, book)
             needed = int(self._state["needed"][0])
             if why == a.OUTBOX_FULL:
                 self._send(results)
@@ -360,7 +360,7 @@ class Windows(Restorable, ABC):
             self._store = self._store._replace(kept=over_pool(room, kept))
         elif why == a.GROW_STANDING:
             old = len(self._standing.next)
-            made = t.new_standing(old + max(old, needed), self._store.mode, self._numbers)
+            made = t.new_emitted(old + max(old, needed), self._store.mode, self._numbers)
             self._standing = over_pool(made, self._standing)
 
     def _more_cells(self) -> None:
@@ -426,7 +426,7 @@ class Windows(Restorable, ABC):
     def snapshot(self) -> dict[str, Any]:
         store = self._store
         return super().snapshot() | {
-            "state": {name: int(self._state[name][0]) for name in self.lasting},
+            "state": {name: int(self._state[name][0]) for name in self.snapshot_fields},
             "keys": self._keys.snapshot(*self._in_use()),
             "cells": without_floats(store.cells._asdict()),
             "sums": without_floats(store.sums._asdict()),

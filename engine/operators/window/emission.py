@@ -112,7 +112,7 @@ class TimeState(NamedTuple):
     no_key: np.ndarray
 
 
-def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
+def new_emitted(capacity: int, mode: int, aggregates: int) -> EmittedResults:
     """No result emitted."""
     stages, numbers = STAGES if mode == EACH else 1, aggregates * NUMBERS
     return EmittedResults(
@@ -186,7 +186,9 @@ def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: 
 
 
 @inline
-def settle(book: PassState, leader: int, stage: int, place: int, there: bool, at: int) -> None:
+def update_result(
+    book: PassState, leader: int, stage: int, place: int, there: bool, at: int
+) -> None:
     """Updates the emitted result of ``leader`` from the scratch, which has its result if it is
     ``there``.
 
@@ -266,6 +268,6 @@ def emit_keys(
             there = there and read_content(store, leader, stage, missing, extent, scratch)
             if there and stage == STAGE_LAST and refuted:
                 without_bounds(store, scratch)
-            settle(book, leader, stage, place, there, at)
+            update_result(book, leader, stage, place, there, at)
     if book.outbox.tally[0] > before:
         book.outbox.results.block[before] = 1

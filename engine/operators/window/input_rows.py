@@ -17,7 +17,7 @@ from slackwater.engine.operators.window.assign import Rows, widest_of
 from slackwater.engine.operators.window.keys import GroupKeys
 from slackwater.engine.operators.window.settings import DOUBTED, LIKELY, SURE, UNLIKELY
 from slackwater.engine.operators.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
-from slackwater.engine.operators.window.uncertainty.bounds import Chosen, chosen
+from slackwater.engine.operators.window.uncertainty.bounds import SelectedRows, select_rows
 from slackwater.engine.operators.window.uncertainty.missing import LateRows
 from slackwater.engine.query.expression import View, may_be, released_mask, view_value
 from slackwater.engine.query.plan import Expression, Predicate, WindowKind, WindowPlan
@@ -47,7 +47,7 @@ def rows_of(
     if plan.kind is WindowKind.TIME:
         widest = widest_of(plan.size_ns, plan.step_ns)
     if plan.where is not None:
-        perhaps = chosen(plan.where, released, widest)
+        perhaps = select_rows(plan.where, released, widest)
         if CHANCE in columns:
             perhaps = _with_values(plan.where, perhaps, released, widest)
         mine = released_mask(plan.where, released) if perhaps is None else perhaps.taken
@@ -82,8 +82,8 @@ def late_rows(released: Released) -> LateRows:
 
 
 def _with_values(
-    where: Predicate, perhaps: Chosen | None, released: Released, unc_max: int
-) -> Chosen | None:
+    where: Predicate, perhaps: SelectedRows | None, released: Released, unc_max: int
+) -> SelectedRows | None:
     """``perhaps``, and results that WHERE may take or leave, as clocks may have made their values
     others.
     """
@@ -98,12 +98,14 @@ def _with_values(
     return replace(perhaps, taken=perhaps.taken | true, how=how)
 
 
-def _all_sure(released: Released, taken: np.ndarray, unc_max: int) -> Chosen:
+def _all_sure(released: Released, taken: np.ndarray, unc_max: int) -> SelectedRows:
     ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
-    return Chosen(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
+    return SelectedRows(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
 
 
-def _with_doubts(perhaps: Chosen | None, released: Released, unc_max: int) -> Chosen | None:
+def _with_doubts(
+    perhaps: SelectedRows | None, released: Released, unc_max: int
+) -> SelectedRows | None:
     """``perhaps``, and events that may not be there at all: results that are uncertain."""
     chance = released.columns.get(CHANCE)
     doubted = None if chance is None else chance != 1

@@ -31,7 +31,7 @@ from slackwater.engine.operators.window.state.panes import (
     pane_of,
     pane_start,
 )
-from slackwater.engine.operators.window.uncertainty.missing import fill
+from slackwater.engine.operators.window.uncertainty.missing import fill_gap
 
 # Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself.
 
@@ -212,7 +212,7 @@ def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     u, header = rows.unc[i], -1
     if rows.status[i] >= LATE:
         known = batch.known + st.gap
-        fill(
+        fill_gap(
             book.store.cells, batch.gaps, known, i, a.emitted_upto(batch, st), book.assigner.no_key
         )
     if len(rows.selected) == 0 or rows.selected[i]:

@@ -69,8 +69,8 @@ class TimeWindows(Windows):
 
     state_fields = (*Windows.state_fields, "_left_out", "_ranked")
 
-    go_on = staticmethod(run)
-    lasting = a.LASTING
+    run_pass = staticmethod(run)
+    snapshot_fields = a.SNAPSHOT_FIELDS
     record = a.STATE
     initial = MappingProxyType(
         dict.fromkeys(("frontier", "closed_low", "closed_middle", "closed_all"), a.INT_MIN)

@@ -184,13 +184,13 @@ class SearchState(NamedTuple):
     (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
     role, the event there, or -1. ``made_raw``, ``made_ok``: (registers, places), ``made_events``:
     EVENT by place, ``itself``: 0, 1, ...: the input of programs that read aggregates of steps.
-    ``runs``: STANDING by event; ``links``: LINK; ``ready``: as ``repetition.runs.go_on`` writes it;
-    ``step_rows``: (events, steps), the last row of a run at each step; ``stack_keys``: (stacks, 2 *
-    registers of keys), ``same`` and ``tag`` of a stack. ``levels``: of LEVEL; ``reading``: READING
-    by level; ``trial``: EVENT_OF, events taken and a candidate. ``chosen``: CHOICE by event;
-    ``ended``: the time at which all matches that begin with an event have ended, or FAR; ``marks``:
-    MARK by stack. ``found``: RUN; ``path``: EVENT_OF; ``doubts``: DOUBT, whose scope n lies before
-    the event n of the match, counted from 0, or behind the last one.
+    ``runs``: RUN_STATE by event; ``links``: LINK; ``ready``: as ``repetition.runs.advance_runs``
+    writes it; ``step_rows``: (events, steps), the last row of a run at each step; ``stack_keys``:
+    (stacks, 2 * registers of keys), ``same`` and ``tag`` of a stack. ``levels``: of LEVEL;
+    ``reading``: READING by level; ``trial``: EVENT_OF, events taken and a candidate. ``chosen``:
+    CHOICE by event; ``ended``: the time at which all matches that begin with an event have ended,
+    or FAR; ``marks``: MARK by stack. ``found``: RUN; ``path``: EVENT_OF; ``doubts``: DOUBT, whose
+    scope n lies before the event n of the match, counted from 0, or behind the last one.
     """
 
     t: RepeatTables

@@ -1,1 +1,1 @@
-"""Windows of so many events of a group."""
+"""Windows of a number of events of a group (ROWS)."""

@@ -1,17 +1,16 @@
-"""The least and largest values of a window of ROWS over all errors of the clocks.
+"""The least and largest values of a window of ROWS over all clock errors.
 
-Let the *doubtful* events be those that are in the window under some errors and not under others.
-All others are before it, in it or after it whatever the errors are, so an assignment puts as many
-of the doubtful ones before it, and as many into it, as were measured there. It is possible if there
-are two places in the order of time, such that every event can lie on its side of both. The latest
-of those before it may as well be as early as it can, and the earliest of those after it as late, so
-places at these ends are enough. For each pair of them every event may be on some of three sides;
-which of those that have a choice are inside at the least cost is found from prefix sums, by how
-many are taken from each kind. With errors that are independent this is exact; events that share one
-error are treated as independent, which can only widen the bounds.
+*Doubtful* events are in the window under some errors and outside under others. All other events are
+before, in or after it under every error. So an assignment puts as many doubtful events before the
+window, and as many into it, as were measured there. It is possible if there are two places in the
+order of time such that every event can be on its side of both. The latest event before the window
+may be as early as possible, and the earliest event after it as late, so only these places are
+tried. For each pair of places every event may be on some of three sides; prefix sums of the costs
+give the cheapest choice of the events inside. This is exact for independent errors; events that
+share one error are treated as independent, which can only widen the bounds.
 
-An event that may not be there, wherever it lies, costs what it adds or nothing, whichever is less;
-those that would be inside for sure are *free* to be there or not, and take no place of others.
+An event that may not exist costs its value or nothing, whichever is less. Events that are certainly
+inside if they exist are *free*: they exist or not without changing the number of the others.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from slackwater.engine.operators.window.state.content import Content
 from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS, less
 
 DOUBTS_MAX: Final = 32
-"""With more doubtful events a window has no bounds: it takes too long to find them."""
+"""A window with more doubtful events has no bounds, as the search would take too long."""
 _ROUNDS: Final = 64
 _ANY_RANK: Final = 2**62
 BEFORE, INSIDE, AFTER = 1, 2, 4
 FREE: Final = record("n")
-"""How many there are, from place ``DOUBTS_MAX`` on."""
+"""The number of free events, from place ``DOUBTS_MAX`` on."""
 
 
 class DoubtfulPlaces(NamedTuple):
@@ -87,7 +86,7 @@ class DoubtfulPlaces(NamedTuple):
 
 
 def new_doubts(rows: int) -> DoubtfulPlaces:
-    """Room for ``DOUBTS_MAX``, and for all of a window's ``rows`` to be free."""
+    """Room for ``DOUBTS_MAX`` doubtful events and ``rows`` free ones."""
     n, every = DOUBTS_MAX, DOUBTS_MAX + rows
     number, low, high, low_rank, high_rank, order, side = (np.zeros(n, np.int64) for _ in range(7))
     place, ints = np.zeros(every, np.int64), np.zeros(every, np.int64)
@@ -101,13 +100,13 @@ def new_doubts(rows: int) -> DoubtfulPlaces:
 
 @kernel
 def read_doubts(kept: Kept, n: int, m: int, d: DoubtfulPlaces) -> None:
-    """Times and argument ``m`` (or ``ALL_ROWS``) of the first ``n``; values of the free ones."""
+    """Read the times and argument ``m`` (or ``ALL_ROWS``) of ``n`` events; of free ones, values."""
     for i in range(n):
         place = d.place[i]
         d.low[i] = kept.ref[place] - kept.unc[place]
         d.high[i] = kept.ref[place] + kept.unc[place]
         right = kept.unc[place] == 0
-        rank = 2 * d.number[i]  # the odd ones are for those between two neighbours of one time
+        rank = 2 * d.number[i]  # odd ranks are between two neighbours of equal time
         d.low_rank[i] = rank if right else -_ANY_RANK
         d.high_rank[i] = rank if right else _ANY_RANK
         _read_value(kept, i, m, d)
@@ -129,8 +128,8 @@ def _behind(time: int, rank: int, other: int, other_rank: int) -> bool:
 
 @inline
 def _sides(d: DoubtfulPlaces, n: int, p: int, q: int, forced: int) -> bool:
-    """On which sides each may be, if the last before is ``p`` and the first after ``q`` (-1: none);
-    False if one can be nowhere.
+    """Write the sides on which each event may be, if ``p`` is the last one before the window and
+    ``q`` the first one after it (-1: none). False: an event has no side.
     """
     for i in range(n):
         low, low_rank, high, high_rank = d.low[i], d.low_rank[i], d.high[i], d.high_rank[i]
@@ -161,7 +160,11 @@ def _sides(d: DoubtfulPlaces, n: int, p: int, q: int, forced: int) -> bool:
 
 @kernel
 def _put_sums(d: DoubtfulPlaces, n: int, out: np.ndarray, side: int) -> int:
-    """Prefix sums of the costs of those with these sides, the least first; gives their number."""
+    """Write the prefix sums of the costs of the events with sides ``side``, the least first.
+
+    Returns:
+        the number of these events.
+    """
     found = 0
     out[0] = 0.0
     for j in range(n):
@@ -174,8 +177,10 @@ def _put_sums(d: DoubtfulPlaces, n: int, out: np.ndarray, side: int) -> int:
 
 @kernel
 def _least(d: DoubtfulPlaces, n: int, before: int, inside: int, forced: int) -> float:
-    """The least sum of costs of ``inside`` of ``n`` events, ``before`` being before them; which
-    ones is in ``took``. ``forced``: one that must be inside, or -1. Infinite if there is no way.
+    """The least sum of costs of ``inside`` events of ``n``, with ``before`` events before them.
+
+    Writes the events inside to ``took``. ``forced``: an event that must be inside, or -1. Infinite:
+    there is no possible choice.
     """
     for i in range(n):
         j = i
@@ -241,7 +246,7 @@ def _values_taken(d: DoubtfulPlaces, n: int) -> int:
 
 @kernel
 def _choose(d: DoubtfulPlaces, n: int, before: int, inside: int, some: bool) -> int:
-    """As ``_least``; gives how many have values. ``some``: at least one must, else -1."""
+    """As ``_least``; returns the number of values inside. ``some``: at least one, else -1."""
     least = _least(d, n, before, inside, -1)
     found = _values_taken(d, n)
     if found > 0 or not some:
@@ -272,7 +277,7 @@ def _put_cost(d: DoubtfulPlaces, i: int, cost: float) -> None:
 
 @kernel
 def _price(d: DoubtfulPlaces, n: int, is_float: bool, sign: float, price: float) -> None:
-    """A value costs itself, or its opposite, less ``price``; no value costs nothing."""
+    """Set the costs: ``sign`` times the value, less ``price``; 0 for an event without a value."""
     for i in range(DOUBTS_MAX + d.free[0].n):
         if i < n or i >= DOUBTS_MAX:
             value = d.floats[i] if is_float else np.float64(d.ints[i])
@@ -281,7 +286,7 @@ def _price(d: DoubtfulPlaces, n: int, is_float: bool, sign: float, price: float)
 
 @kernel
 def _add_taken(d: DoubtfulPlaces, n: int, is_float: bool, sure: Summary, total: Summary) -> float:
-    """The sure and the taken values' sum, into ``total``."""
+    """The sum of the certain and the taken values, also written to ``total``."""
     ints, floats = total.ints[0], total.floats[0]
     floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
     ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
@@ -301,17 +306,18 @@ def bound(
     function: int, is_float: bool, sure: int, extent: tuple[int, int, int], sign: int,
     d: DoubtfulPlaces, out: Content, j: int,
 ) -> None:  # fmt: skip
-    """Number ``j``, which is null, becomes the least (``sign`` 1) or largest of an aggregate.
+    """Write the least (``sign`` 1) or largest (-1) value of an aggregate to number ``j``.
 
     Args:
         function: its code.
-        is_float: whether its argument is.
-        sure: values that are surely in the window; ``out.scratch.sum`` is their summary.
-        extent: doubtful events, of them before the window and inside it, as measured.
+        is_float: whether its argument is float.
+        sure: number of values that are certainly in the window; ``out.scratch.sum`` summarises
+        them.
+        extent: doubtful events, and of these before and in the window, as measured.
         sign: see above.
-        d: the doubtful events, of which its argument was read.
-        out: overwritten.
-        j: which number.
+        d: the doubtful events with the values of the argument.
+        out: written; number ``j`` is null before.
+        j: place of the number.
     """
     n, before, inside = extent
     sums, total = out.scratch.sum, out.room.total
@@ -346,7 +352,7 @@ def _bound_end(
     which: int, is_float: bool, sure: int, extent: tuple[int, int, int], sign: int,
     d: DoubtfulPlaces, out: Content, j: int,
 ) -> None:  # fmt: skip
-    """Of the smallest value (``which`` 1) or the largest (-1)."""
+    """As ``bound``, for the smallest value (``which`` 1) or the largest (-1)."""
     n, before, inside = extent
     ints, floats = out.scratch.sum.ints[0], out.scratch.sum.floats[0]
     one = ints.smallest if which > 0 else ints.largest
@@ -358,7 +364,7 @@ def _bound_end(
         must = i if i < n and (sure == 0 or sign == which) else -1
         if sign == which:
             better = found < 0 or less(d, is_float, which, i, found)
-            if better:  # of equal times one may be before all others or behind them, not between
+            if better:  # an event of equal time is before or after all others, not between
                 for k in range(n):
                     d.cost[k] = 0.0
                 better = _least(d, n, before, inside, must) < np.inf

@@ -1,4 +1,4 @@
-"""The kernels of ROWS: an event takes its place in its group, and a window is emitted."""
+"""The kernels of ROWS: insert an event into its group, and emit a window."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, Record
 from slackwater.engine.kernels.tables import push, put_in
 from slackwater.engine.operators.window.assign import PassBatch, clocks_of
-from slackwater.engine.operators.window.emission import PassState, settle
+from slackwater.engine.operators.window.emission import PassState, update_result
 from slackwater.engine.operators.window.row_windows.bounds import (
     DOUBTS_MAX,
     DoubtfulPlaces,
@@ -39,15 +39,15 @@ from slackwater.engine.operators.window.state.content import (
 from slackwater.engine.operators.window.uncertainty.bounds import ALL_ROWS
 from slackwater.engine.operators.window.uncertainty.missing import missing_between
 
-# Puts an event in its place among its group's, which shifts windows behind it by one.
+# Insertion of an event into its group, in order of time; later windows shift by one event.
 
 
 @inline
 def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
-    """Enters row ``i`` and queues the emitted windows that it shifts.
+    """Insert row ``i``, and queue the emitted windows that it shifts.
 
-    A group begins with its first event, and as much before it as windows are corrected: what was
-    missing before that may be forgotten, so an event from there is too late.
+    A new group accepts events back to its first event, less the time for which windows are
+    corrected: gaps before that may be forgotten, so earlier events are too late.
     """
     rows, cells, kept, of = batch.rows, book.store.cells, book.store.kept, book.assigner.windows.of
     r = rows.ref[i]
@@ -72,8 +72,8 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     before, rank = cells.last[group], mine.base + mine.count
     while before != NONE and kept.ref[before] > r:
         before, rank = book.assigner.windows.prev[before], rank - 1
-    place = _put(i, group, before, batch, book, st)
-    _number(mine, rank, len(rows.how) == 0 or rows.how[i] == SURE or rows.how[i] == DOUBTED)
+    place = _insert_event(i, group, before, batch, book, st)
+    _count_event(mine, rank, len(rows.how) == 0 or rows.how[i] == SURE or rows.how[i] == DOUBTED)
     if kept.next[place] != NONE:
         forget_sorted(book.assigner.sorted, group)
     st.vague |= kept.part[place] != WHOLE
@@ -86,25 +86,25 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
         late = rank <= first + batch.geo.size - 1
         mine.limit = book.assigner.windows.prev[mine.limit] if late else mine.limit
         if late and book.assigner.windows.open.has[group]:
-            _sooner(group, book, st)
+            _advance_due(group, book, st)
     elif total == first + batch.geo.size:
         mine.limit = cells.last[group]
     wider = kept.unc[place] > st.widest
     st.widest = max(st.widest, kept.unc[place])
     if mine.limit != NONE and not book.assigner.windows.open.has[group]:
-        wait(group, book, st)
-    # Results emitted before clocks erred by so much may change even by the latest event.
+        queue_window(group, book, st)
+    # With a larger clock error than before, even the latest event may change emitted results.
     near = st.widest > 0 and r - kept.unc[place] - st.widest <= mine.reach
     moved = wider or near or rank < total - 1 or batch.on_change
     if moved and mine.newest != NONE:
         _shift_windows(mine.newest, rank, place, batch, book, st)
     if batch.in_advance and total - 1 == mine.opened * batch.geo.step:
-        _open(group, batch, book, st)
+        _open_window(group, batch, book, st)
 
 
 @inline
-def _number(group: Record, rank: int, counts: bool) -> None:
-    """An event takes number ``rank`` of its group; ``counts``: whatever its clock says."""
+def _count_event(group: Record, rank: int, counts: bool) -> None:
+    """Count an event with number ``rank`` in its group; ``counts``: under any clock error."""
     group.count += 1
     group.loose += rank <= group.loose < LATEST
     if not counts:
@@ -112,8 +112,10 @@ def _number(group: Record, rank: int, counts: bool) -> None:
 
 
 @kernel
-def _put(i: int, group: int, before: int, batch: PassBatch, book: PassState, st: Record) -> int:
-    """A kept event behind ``before``, or in front."""
+def _insert_event(
+    i: int, group: int, before: int, batch: PassBatch, book: PassState, st: Record
+) -> int:
+    """Insert row ``i`` into the group's chain after ``before`` (NONE: first); returns its place."""
     rows, cells, kept, prev = (
         batch.rows,
         book.store.cells,
@@ -139,41 +141,41 @@ def _put(i: int, group: int, before: int, batch: PassBatch, book: PassState, st:
 
 
 @inline
-def due(ref: int, widest: int) -> int:
-    """Progress with which no event can overtake one at ``ref`` any more, nor come at its time."""
+def due_at(ref: int, widest: int) -> int:
+    """The progress [ns] from which no later event can be at or before ``ref`` by clock errors."""
     return ref + 2 * widest + (widest > 0)
 
 
 @inline
-def wait(group: int, book: PassState, st: Record) -> None:
-    """Queues the group's next window, emitted once none of its events can be overtaken."""
+def queue_window(group: int, book: PassState, st: Record) -> None:
+    """Queue the group's next window: it is emitted once its last event is certainly in order."""
     windows, kept = book.assigner.windows, book.store.kept
     limit = windows.of[group].limit
-    put_in(windows.open, group, due(kept.ref[limit], st.widest))
+    put_in(windows.open, group, due_at(kept.ref[limit], st.widest))
 
 
 @kernel
-def _sooner(group: int, book: PassState, st: Record) -> None:
-    """The group's next window, which waits, ends earlier now."""
+def _advance_due(group: int, book: PassState, st: Record) -> None:
+    """Move the group's queued window forward, as it ends earlier now."""
     heap, limit, place = book.assigner.windows.open, book.assigner.windows.of[group].limit, 0
     while heap.cells[place] != group:
         place += 1
-    sooner = due(book.store.kept.ref[limit], st.widest)
+    sooner = due_at(book.store.kept.ref[limit], st.widest)
     if sooner < heap.at[group]:
         heap.at[group] = sooner
-        push(heap.cells, place, heap.at, group)  # up from its own place
+        push(heap.cells, place, heap.at, group)  # moves it up from its place
 
 
 @inline
-def runs(window: int, book: PassState) -> bool:
-    """Whether it is not full yet, or may still be another."""
+def is_running(window: int, book: PassState) -> bool:
+    """Whether a window is not full yet, or its events may still change before it closes."""
     one = book.assigner.windows.of[window]
     return bool(one.number >= book.assigner.windows.of[one.group].next)
 
 
 @kernel
 def last_of(window: int, rows: int, book: PassState) -> int:
-    """The place of its last event; of one that runs, of its latest."""
+    """The place of a window's last event so far."""
     kept, place = book.store.kept, book.assigner.windows.of[window].first
     if book.assigner.windows.of[window].last != NONE:
         return int(book.assigner.windows.of[window].last)
@@ -186,7 +188,7 @@ def last_of(window: int, rows: int, book: PassState) -> int:
 
 @kernel
 def new_window(group: int, number: int, first: int, book: PassState, st: Record) -> int:
-    """A cell for a window behind those that the group has, or -1 without room."""
+    """The cell of a new window after all windows of the group; -1: no room."""
     windows, cells = book.assigner.windows, book.store.cells
     mine = windows.of[group]
     st.windows += 1
@@ -208,8 +210,8 @@ def new_window(group: int, number: int, first: int, book: PassState, st: Record)
 
 
 @inline
-def _open(group: int, batch: PassBatch, book: PassState, st: Record) -> None:
-    """The group's latest event is the first one of another window."""
+def _open_window(group: int, batch: PassBatch, book: PassState, st: Record) -> None:
+    """Open a window that begins with the group's latest event."""
     mine = book.assigner.windows.of[group]
     window = new_window(group, mine.opened, book.store.cells.last[group], book, st)
     mine.opened += 1
@@ -225,8 +227,9 @@ def _open(group: int, batch: PassBatch, book: PassState, st: Record) -> None:
 def _shift_windows(
     newest: int, rank: int, event: int, batch: PassBatch, book: PassState, st: Record
 ) -> None:
-    """Shifts emitted windows that end with event number ``rank`` or later, and queues them and
-    those before whose last event ``event`` may have overtaken.
+    """Shift emitted windows that end with event number ``rank`` or later.
+
+    Queues them, and earlier windows that may contain ``event`` by clock errors.
     """
     of, kept, window = book.assigner.windows.of, book.store.kept, newest
     earliest = kept.ref[event] - kept.unc[event] - st.widest
@@ -240,25 +243,25 @@ def _shift_windows(
             break
         if batch.on_change:
             st.request, st.follow = window, EVERY
-        elif not runs(window, book):
+        elif not is_running(window, book):
             st.request, st.follow = window, FULL
         window = of[window].before
 
 
 # Result of a window of ROWS: its values, and which of its events depend on the clocks.
 #
-# An event's number among its group's is sure if no event can overtake it: one that is later can, if
-# the earliest that it may be does not lie behind the latest that this one may be, and their clocks
-# err each by itself. Of equal times only right clocks keep the order of release. So an event has a
-# least and a largest number, and with them it is in the window for sure, possibly, or not. Each
-# number counts alone; two that share one error are not distinguished. One that may not be there has
-# its number, and is in no window for sure. The bounds of values are those of
+# The number of an event in its group is certain if no event can change places with it. A later one
+# can if its earliest possible time is not after the latest possible time of this one, and their
+# clock errors are independent. Events of equal times keep the order of release only with exact
+# clocks. So each event has a least and a largest number, by which it is certainly, possibly or not
+# in the window. Each event is judged alone; shared errors of others are not used. An event that may
+# not exist has a number, but is certainly in no window. Bounds of values:
 # ``engine.operators.window.row_windows.bounds``.
 
 
 @inline
 def _overtakes(kept: Kept, late: int, early: int) -> bool:
-    """Whether event ``late`` may have come before ``early``, which is measured as the earlier."""
+    """Whether event ``late`` may precede ``early``, the earlier one by measured times."""
     alike = kept.clock[late] == kept.clock[early] and kept.epoch[late] == kept.epoch[early]
     if alike and kept.epoch[late] != NO_EPOCH:
         return False
@@ -267,8 +270,10 @@ def _overtakes(kept: Kept, late: int, early: int) -> bool:
 
 
 @kernel
-def _moves(place: int, by: int, book: PassState, widest: int, ahead: bool) -> bool:
-    """Whether so many events may change places with that at ``place``: later or earlier ones."""
+def _may_move(place: int, by: int, book: PassState, widest: int, ahead: bool) -> bool:
+    """Whether ``by`` events (``ahead``: later ones, else earlier ones) may change places with that
+    at ``place``.
+    """
     kept, prev = book.store.kept, book.assigner.windows.prev
     n, reach = 0, kept.unc[place] + widest
     other = kept.next[place] if ahead else prev[place]
@@ -281,7 +286,7 @@ def _moves(place: int, by: int, book: PassState, widest: int, ahead: bool) -> bo
 
 
 @inline
-def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
+def _add_doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
     if doubtful < DOUBTS_MAX:
         d.place[doubtful], d.number[doubtful] = place, number
     return doubtful + 1
@@ -291,11 +296,15 @@ def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
 def _find_doubts(
     first: int, last: int, extent: tuple[int, int], widest: int, book: PassState, lists: bool
 ) -> tuple[int, int, int, int]:
-    """(certain ones, doubtful ones, of them before the window and in it) of the window from
-    ``first`` to ``last``, which has so many events of so many (``extent``); the certain ones are in
-    ``places`` if it ``lists`` them, and those that are in it if they are there at all in ``free``
-    of the doubts. Once they are too many for bounds, no more of those beside the window are looked
-    for. An event farther from both ends than clocks may err is in the window for sure.
+    """Find the certain and the doubtful events of the window from ``first`` to ``last``.
+
+    ``extent``: (its events so far, its size). ``lists``: write the certain events to ``places``.
+    Events that are in the window if they exist are ``free`` doubts. Beyond ``DOUBTS_MAX`` there are
+    no bounds, so the search outside the window ends. An event farther from both ends than the clock
+    errors is certain.
+
+    Returns:
+        numbers of certain events, of doubtful ones, and of these before and in the window.
     """
     kept, prev, d = book.store.kept, book.assigner.windows.prev, book.assigner.doubts
     there, rows = extent
@@ -310,8 +319,8 @@ def _find_doubts(
             while kept.ref[place] >= high:
                 place, left = prev[place], left - 1
             sure, j, lists = sure + left, j + left, True
-        holds = within or not _moves(place, j + 1, book, widest, False)
-        holds = within or (holds and not _moves(place, rows - j, book, widest, True))
+        holds = within or not _may_move(place, j + 1, book, widest, False)
+        holds = within or (holds and not _may_move(place, rows - j, book, widest, True))
         if holds and kept.part[place] == WHOLE:
             book.assigner.windows.places[sure] = place
             sure += 1
@@ -320,17 +329,17 @@ def _find_doubts(
             d.place[spare] = place
             free.n += 1
         else:
-            doubtful = _doubt(d, doubtful, place, j)
+            doubtful = _add_doubt(d, doubtful, place, j)
         place, j = kept.next[place], j + 1
     inside = doubtful
-    for ahead in (False, True):  # of those behind the window, then of those before it
+    for ahead in (False, True):  # doubtful events after the window, then before it
         edge, apart = (first if ahead else last), 1
         place = prev[edge] if ahead else kept.next[edge]
         while widest > 0 and place != NONE and doubtful <= DOUBTS_MAX:
             if abs(kept.ref[place] - kept.ref[edge]) > 2 * widest:
                 break
-            if _moves(place, apart, book, widest, ahead):
-                doubtful = _doubt(d, doubtful, place, -apart if ahead else rows - 1 + apart)
+            if _may_move(place, apart, book, widest, ahead):
+                doubtful = _add_doubt(d, doubtful, place, -apart if ahead else rows - 1 + apart)
                 before += ahead
             place, apart = prev[place] if ahead else kept.next[place], apart + 1
     return sure, doubtful, before, inside
@@ -340,7 +349,7 @@ def _find_doubts(
 def _put_bounds(
     window: int, sure: int, extent: tuple[int, int, int], values: RowValues, book: PassState
 ) -> None:
-    """The bounds of a window with doubtful events, in place of its values."""
+    """Write the bounds of a window with doubtful events to the scratch."""
     store, scratch, windows = book.store, book.scratch, book.assigner.windows
     clear(store.sums, window)
     add_rows(windows.places[:sure], windows.cells[:sure], values, store.sums)
@@ -374,13 +383,13 @@ def _put_bounds(
 def emit_window(
     window: int, exists: bool, batch: PassBatch, book: PassState, st: Record, at: int
 ) -> None:
-    """Updates the emitted result of a window; ``exists``: whether it may have one."""
+    """Update the emitted result of a window; ``exists``: whether it may have one."""
     store, scratch, windows, rows = book.store, book.scratch, book.assigner.windows, 0
     kept, cells, one, vague = store.kept, store.cells, windows.of[window], False
     place = first = last = one.first
     sorts = len(book.assigner.sorted.n) > 0 and one.last != NONE and not st.vague
     lists = not sorts or st.worst > 0
-    for a in range(len(store.aggregates.function)):  # more than rows, and what sorted values tell
+    for a in range(len(store.aggregates.function)):  # those that sorted values do not give
         lists |= (
             store.aggregates.function[a] != QUANTILE and store.aggregates.attribute[a] != ALL_ROWS
         )
@@ -402,7 +411,7 @@ def emit_window(
     if lists:
         add_rows(windows.places[:rows], windows.cells[:rows], values, store.sums)
     cells.rows[window], cells.first[window] = rows, NONE if sorts else first
-    kept.next[last] = NONE  # for aggregates of all values, which read on to the end
+    kept.next[last] = NONE  # aggregates of all values read to the end of the chain
     known = batch.known + st.gap
     missing = missing_between(batch.gaps, known, kept.ref[first], kept.ref[last])
     read_content(store, window, STAGE_LAST, missing, (0, 0), scratch)
@@ -420,4 +429,4 @@ def emit_window(
     if shifts or is_refuted(st, kept.ref[first], kept.ref[last]):
         without_bounds(store, scratch)
     put_extent(store, scratch, kept.ref[first], kept.ref[last])
-    settle(book, window, STAGE_LAST, 0, exists, at)
+    update_result(book, window, STAGE_LAST, 0, exists, at)

@@ -18,13 +18,13 @@ from slackwater.engine.operators.window.emission import PassState, forget_emitte
 from slackwater.engine.operators.window.row_windows import state as h
 from slackwater.engine.operators.window.row_windows.bounds import new_doubts
 from slackwater.engine.operators.window.row_windows.enter import (
-    due,
+    due_at,
     emit_window,
     enter,
+    is_running,
     last_of,
     new_window,
-    runs,
-    wait,
+    queue_window,
 )
 from slackwater.engine.operators.window.row_windows.state import (
     EVERY,
@@ -43,20 +43,20 @@ from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
     filled_by,
-    take_off,
+    split_gap,
 )
 from slackwater.engine.query.plan import WindowPlan
 
-# The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
+# The pass over released rows for windows of ROWS: full windows, gaps that become known, next row.
 #
 # Sequential in row order, so results do not depend on how the stream is cut into batches. A window
-# is emitted when it is full and progress has passed its last event by the largest clock error seen
-# so far; its events are forgotten when it is final and no later window needs them.
+# is emitted when it is full and progress is beyond its last event by the largest clock error so
+# far; its events are dropped when it is final and no later window needs them.
 
 
 @njit
 def run(batch: PassBatch, book: PassState) -> int:
-    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.assign``)."""
+    """Continue at the state's row; returns ``DONE`` or why the pass stops (``window.assign``)."""
     st, n = book.state[0], len(batch.rows.ref)
     while True:
         why = a.room(batch, book, SPARE)
@@ -65,7 +65,7 @@ def run(batch: PassBatch, book: PassState) -> int:
         if st.request != NONE:
             emit_window(
                 st.request,
-                st.frontier != FAR or not runs(st.request, book),
+                st.frontier != FAR or not is_running(st.request, book),
                 batch,
                 book,
                 st,
@@ -73,7 +73,7 @@ def run(batch: PassBatch, book: PassState) -> int:
             )
             book.assigner.windows.of[st.request].stale = 0
             following = book.assigner.windows.of[st.request].after  # if it is due as well
-            is_full = st.follow != FULL or following == NONE or not runs(following, book)
+            is_full = st.follow != FULL or following == NONE or not is_running(following, book)
             st.request = following if st.follow != NONE_BEHIND and is_full else NONE
         elif _settled(batch, book, st):
             i = st.row
@@ -94,7 +94,7 @@ def run(batch: PassBatch, book: PassState) -> int:
 
 @inline
 def _emit_next_running(batch: PassBatch, book: PassState, st: Record) -> None:
-    """Ask for the running windows of a group, one group at a time."""
+    """Request the emission of the running windows of the next group."""
     of = book.assigner.windows.of
     while st.ticked < len(of):
         one = of[st.ticked]
@@ -113,7 +113,7 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     filled, part = filled_by(batch.gaps, batch.known + st.gap, i)
     if filled != NONE:
         _mark(batch.gaps, filled, batch.geo.size, book, st)
-        take_off(batch.gaps, filled, part)
+        split_gap(batch.gaps, filled, part)
     if len(rows.selected) == 0 or rows.selected[i]:
         st.emit_at = rows.release[i]
         enter(i, batch, book, st)
@@ -122,23 +122,23 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
 
 @kernel
 def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> None:
-    """What is missing in gap ``j`` has changed: emitted windows around it are stale."""
+    """Mark emitted windows around gap ``j`` as stale, as its missing events have changed."""
     windows, ref = book.assigner.windows, book.store.kept.ref
     for k in range(windows.kept.size[0]):
         window = windows.of[windows.kept.cells[k]].newest
         while window != NONE:
             one = windows.of[window]
             if gaps.first[j] >= ref[last_of(window, rows, book)]:
-                break  # those before it end no later: rows of a group are in order of time
+                break  # earlier windows of a group end no later
             if gaps.last[j] > ref[one.first]:
-                one.stale = not runs(window, book)
+                one.stale = not is_running(window, book)
                 st.stale |= one.stale
             window = one.before
 
 
 @inline
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
-    """Whether progress so far tells no window, and forgets none; else one step is taken."""
+    """Whether progress so far neither closes nor drops a window; else one is processed."""
     windows = book.assigner.windows
     full, leaves = is_due(windows.open, st.frontier), is_due(windows.kept, st.frontier)
     last = leaves and windows.of[windows.of[windows.kept.cells[0]].oldest].stale
@@ -153,7 +153,7 @@ def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
 
 @kernel
 def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
-    """Ask for the window that is full first; before it, for what is stale."""
+    """Request the emission of the stale windows, then of the full window that is due first."""
     windows, kept = book.assigner.windows, book.store.kept
     st.emit_at, st.follow = st.frontier_at, NONE_BEHIND
     if st.stale:
@@ -169,15 +169,15 @@ def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
         return
     group = take_first(windows.open)
     mine = windows.of[group]
-    if due(kept.ref[mine.limit], st.widest) <= windows.open.at[group]:
+    if due_at(kept.ref[mine.limit], st.widest) <= windows.open.at[group]:
         st.request = _begin(group, batch, book, st)
     if mine.limit != NONE:
-        wait(group, book, st)
+        queue_window(group, book, st)
 
 
 @kernel
 def _begin(group: int, batch: PassBatch, book: PassState, st: Record) -> int:
-    """The cell of the group's next window, or -1 without room; the one behind it is next."""
+    """The cell of the group's next window (-1: no room), and move on to the following one."""
     windows, kept = book.assigner.windows, book.store.kept
     mine = windows.of[group]
     begin, limit = mine.begin, mine.limit
@@ -203,9 +203,7 @@ def _begin(group: int, batch: PassBatch, book: PassState, st: Record) -> int:
 
 @kernel
 def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
-    """Forget the oldest window of the group that may be forgotten first, and events before the
-    next one.
-    """
+    """Drop the oldest window of the group that is due first, and the events before the next one."""
     windows, store = book.assigner.windows, book.store
     group = take_first(windows.kept)
     mine = windows.of[group]
@@ -221,7 +219,7 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
         mine.newest = NONE
     else:
         windows.of[one.after].before = NONE
-        if not runs(one.after, book):
+        if not is_running(one.after, book):
             last = last_of(one.after, batch.geo.size, book)
             put_in(windows.kept, group, store.kept.ref[last] + batch.geo.horizon)
     if book.assigner.sorted.of[0].number == one.number:
@@ -235,8 +233,8 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
 
 @kernel
 def _drop_events(group: int, before: int, first: int, book: PassState, widest: int) -> None:
-    """Free a group's events with numbers below ``before``, which ``first`` has (-1: none yet), but
-    for those that it may have overtaken.
+    """Drop a group's events with numbers below ``before``, that of event ``first`` (-1: none yet),
+    except events that may be after it by clock errors.
     """
     windows, kept, cells = book.assigner.windows, book.store.kept, book.store.cells
     mine = windows.of[group]
@@ -257,21 +255,21 @@ def _drop_events(group: int, before: int, first: int, book: PassState, widest: i
 
 # WINDOW ROWS n [EVERY m]: per group, n events in order of reference time, from every m-th on.
 #
-# Window k has the events number k * m to k * m + n - 1 of its group, of equal times in order of
-# release. A late event takes its number, and every one behind it moves by one: so it corrects its
-# own window and all later emitted ones of the group. Hence each event is kept until its windows are
-# final, and a window is added up when it is emitted. At the end of the input a window that is not
-# full is not emitted. An event that may not be there, as an uncertain result of
-# another statement, takes a number all the same: bounds are with it and without it.
+# Window k has the events number k * m to k * m + n - 1 of its group; events of equal times are in
+# order of release. A late event shifts the numbers of all later ones, so it corrects its window and
+# all later emitted ones of the group. Hence events are kept until their windows are final, and a
+# window is computed when it is emitted. At the end of the input a window that is not full is not
+# emitted. An event that may not exist, as an uncertain result of another statement, has a number
+# too; bounds are with it and without it.
 
 
-class CountedWindows(OwnWindows):
+class RowWindows(OwnWindows):
     """Operator of a ``WindowPlan`` of the kind ROWS."""
 
     state_fields = (*OwnWindows.state_fields, "_windows")
 
-    go_on = staticmethod(run)
-    lasting = h.LASTING
+    run_pass = staticmethod(run)
+    snapshot_fields = h.SNAPSHOT_FIELDS
     record = h.STATE
     initial = MappingProxyType({**OwnWindows.initial, "request": NONE})
 
@@ -280,7 +278,7 @@ class CountedWindows(OwnWindows):
     ) -> None:
         super().__init__(plan, settings, site)
         cells, kept = len(self._store.cells.window), len(self._store.kept.next)
-        self._windows = h.new_counted(cells, kept, plan.rows)
+        self._windows = h.new_row_windows(cells, kept, plan.rows)
         self._state["widest"] = self.settings.declared
         self._doubts = new_doubts(plan.rows)
         functions = self._store.aggregates.function
@@ -288,7 +286,7 @@ class CountedWindows(OwnWindows):
         self._sorted = new_sorted(len(self._arguments) if sorts else 0, plan.rows, plan.every_rows)
 
     def counters(self) -> dict[str, int]:
-        """Besides: rows of windows that are not full."""
+        """Adds ``in_no_full_window``: rows after the last full window of each group."""
         cells = self._store.cells
         live = cells.table[cells.table >= 0]
         of = self._windows.of[live[cells.window[live] == 0]]
@@ -304,7 +302,7 @@ class CountedWindows(OwnWindows):
         cells = self._store.cells
         live = cells.table[cells.table >= 0]
         groups = live[cells.window[live] == 0]
-        first = cells.first[groups]  # with EVERY it may lie before the end of a window that left
+        first = cells.first[groups]  # with EVERY it may be before the end of a dropped window
         earliest = self._store.kept.ref[first[first != NONE]].min(initial=FAR)
         return min(int(earliest), int(self._windows.of["floor"][groups].min(initial=FAR)))
 
@@ -325,7 +323,7 @@ class CountedWindows(OwnWindows):
         super()._grow(why, needed)
         if why in (a.GROW_CELLS, a.GROW_KEPT):
             cells, kept = len(self._store.cells.window), len(self._store.kept.next)
-            more = h.new_counted(cells, kept, self.plan.rows)
+            more = h.new_row_windows(cells, kept, self.plan.rows)
             self._windows = put_over(more, self._windows)
 
     def restore(self, state: dict[str, Any]) -> None:

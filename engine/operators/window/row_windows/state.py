@@ -24,46 +24,48 @@ from slackwater.engine.operators.window.state.content import (
     WindowStore,
 )
 
-# State of each group's events in order of time, and of their emitted windows.
+# State of each group's events in order of time, and of its emitted windows.
 #
 # A group is a cell of ``window.state.cells`` whose tag has no part; its events are chained
-# from it in the pool of kept events. A window is a cell, too; their records have the cells'
-# numbers.
+# from it in the pool of kept events. A window is a cell, too. Records have the numbers of cells.
 
 
 GROUP: Final = record(
     "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "number",
     "first", "last", "before", "after", "group", "stale", "opened", "running", "is_group", "loose",
 )  # fmt: skip
-"""Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
-window to be emitted next, ``begin`` and ``limit`` the places of its first and last event, or -1;
-``floor``: time before which an event is too late, ``reach``: of the last emitted one [ns];
-``oldest``, ``newest``: its emitted windows.
-Where windows emit before they are full: the number of the next to be ``opened``, and the first that
-is ``running``, or -1: it and those behind it are among the emitted ones. Of a window: its
-``number``, the places of its ``first`` and ``last`` event (-1 as long as it runs), windows of the
-``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0. ``loose``: of a
-group, the number of its first event that its clock's error may take away, and all behind with it.
+"""A group or a window; ``is_group``: 1 or 0.
+
+Of a group: ``base`` events were dropped, ``count`` are kept. ``next``: the number of the next
+window to emit; ``begin``, ``limit``: the places of its first and last event, or -1. ``floor``: the
+time before which an event is too late; ``reach``: the time of the last emitted event [ns].
+``oldest``, ``newest``: its emitted windows. If windows emit before they are full: ``opened``: the
+number of the next one to open; ``running``: the first one that is not full, or -1; it and later
+ones are among the emitted ones. ``loose``: the number of the first event that may not count by its
+clock error; later numbers depend on it. Of a window: its ``number``, the places of its ``first``
+and ``last`` event (-1: it is running), the windows ``before`` and ``after`` it in its ``group``,
+whether it is ``stale``.
 """
-LASTING: Final = (
+SNAPSHOT_FIELDS: Final = (
     "frontier", "frontier_at", "widest", "worst", "vague", "windows", "stale", "too_late",
     "refused", *EVERY_PASS,
 )  # fmt: skip
-STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "request", "follow")
-"""As of sessions; ``worst``: the worst status of a clock; ``vague``: some event may not be there at
-all; ``asked``: the window to be emitted next, or -1, and those behind it if ``follow`` is ``FULL``,
-or ``EVERY`` one, running ones included. ``ticked``: cells looked at."""
+STATE: Final = record(*SNAPSHOT_FIELDS, *IN_BATCH, "ticked", "request", "follow")
+"""As STATE of sessions. ``worst``: the worst status of a clock. ``vague``: 1: an event may not
+exist. ``request``: the window to emit next, or -1. ``follow``: which later ones follow: FULL ones,
+or EVERY one, running ones included. ``ticked``: cells processed at a tick."""
 PERHAPS: Final = WHOLE - CERTAIN
-"""Part of a kept event that may not be there at all."""
+"""The part of a kept event that may not exist."""
 NONE_BEHIND, FULL, EVERY = range(3)
 SPARE: Final = 8
-"""More cells, events and results than one step of the pass can ask for."""
+"""More cells, events and results than one step of the pass can need."""
 
 
 class RowWindowState(NamedTuple):
-    """``of``: GROUP per cell. ``open``: groups by when a window of theirs is emitted, ``kept``: by
-    when one leaves. ``prev``: of each kept event, the one before it. ``places``: room for a
-    window's events; ``cells`` for their cell. ``nothing``: of no length.
+    """``of``: GROUP per cell. ``open``: groups, by the time at which their next window is emitted;
+    ``kept``: by the time at which their oldest one is dropped. ``prev``: per kept event, the
+    previous one. ``places``, ``cells``: scratch for a window's events and their cell. ``nothing``:
+    an empty array.
     """
 
     of: np.ndarray
@@ -76,8 +78,8 @@ class RowWindowState(NamedTuple):
 
 
 class RowState(NamedTuple):
-    """What ROWS have for themselves. ``doubts``: room for those of one window; ``sorted``: the
-    values of one window, where only quantiles ask for all of them.
+    """The state of the ROWS assigner. ``doubts``: scratch for one window; ``sorted``: the values of
+    one window, if only quantiles need all values.
     """
 
     windows: RowWindowState
@@ -85,30 +87,30 @@ class RowState(NamedTuple):
     sorted: Sorted
 
 
-def new_counted(cells: int, kept: int, rows: int) -> RowWindowState:
-    """Nothing yet, with room for so many, and windows of ``rows``."""
+def new_row_windows(cells: int, kept: int, rows: int) -> RowWindowState:
+    """Empty, with room for ``cells`` cells and ``kept`` events; windows have ``rows`` events."""
     return RowWindowState(
         np.zeros(cells, GROUP), new_heap(cells), new_heap(cells), np.zeros(kept, np.int64),
         np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, np.int64),
     )  # fmt: skip
 
 
-# The values of one window of ROWS in order of size, which slide to its group's next window.
+# The sorted values of one window of ROWS, which slide to the next window of its group.
 #
-# A window that follows the one before loses its first events and gets as many new ones: their
-# values are taken out of the sorted ones and put in, which copies them once. Any other window is
-# sorted afresh. What is not kept in snapshots is only time: the values are the same either way.
+# The next window loses its first events and gains as many new ones: their values are removed from
+# the sorted values and inserted, in one copy. Any other window is sorted from its events. Snapshots
+# do not contain the sorted values: this costs time only.
 
 
 WINDOW: Final = record("group", "number", "first", "last")
-"""Which window's values are sorted: its group's cell, or -1, and its number; the places of its
+"""The window whose values are sorted: its group's cell, or -1, its number, and the places of its
 first and last event."""
 
 
 class Sorted(NamedTuple):
-    """``of``: one WINDOW. ``values``: (attributes, 2, rows), of which ``side`` says which is in
-    use, the first ``n`` of each. ``gone``, ``fresh``: room for what leaves and comes. Of no length
-    where nobody asks for them.
+    """``of``: one WINDOW. ``values``: (attributes, 2, rows); per attribute ``side`` is the one in
+    use, with ``n`` values. ``gone``, ``fresh``: scratch for removed and new values. All are empty
+    if no quantile needs them.
     """
 
     of: np.ndarray
@@ -120,7 +122,7 @@ class Sorted(NamedTuple):
 
 
 def new_sorted(attributes: int, rows: int, step: int) -> Sorted:
-    """Nothing yet."""
+    """No sorted values; ``step``: events between the begins of two windows."""
     of = np.zeros(1, WINDOW)
     of["group"] = NONE
     side, n = (np.zeros(attributes, np.int64) for _ in range(2))
@@ -131,14 +133,14 @@ def new_sorted(attributes: int, rows: int, step: int) -> Sorted:
 
 @inline
 def forget_sorted(values: Sorted, group: int) -> None:
-    """A group's events have changed places, or are gone."""
+    """Discard the sorted values if they are of ``group``, whose events have changed."""
     if values.of[0].group == group:
         values.of[0].group = NONE
 
 
 @inline
 def _put(kept: Kept, place: int, m: int, is_float: bool, out: np.ndarray, n: int) -> int:
-    """The value at ``place``, if it has one, becomes number ``n``; gives how many there are."""
+    """Write the value of the event at ``place``, if it has one, to ``out[n]``; the new count."""
     if not kept.valid[place, m]:
         return n
     out[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
@@ -152,7 +154,7 @@ def _sort(values: np.ndarray) -> None:
 
 @kernel
 def _replace(old: np.ndarray, new: np.ndarray, gone: np.ndarray, fresh: np.ndarray) -> int:
-    """``old`` without ``gone`` and with ``fresh``, all sorted, into ``new``; gives how many."""
+    """Write ``old`` without ``gone`` and with ``fresh``, all sorted, to ``new``; the new count."""
     n, i, j, g, f = len(old), 0, 0, 0, 0
     while g < len(gone) or f < len(fresh):
         leaves = i + np.searchsorted(old[i:], gone[g]) if g < len(gone) else n
@@ -205,7 +207,7 @@ def _build(values: Sorted, kept: Kept, m: int, is_float: bool, first: int, last:
 def sort_window(
     values: Sorted, store: WindowStore, window: tuple[int, int], ends: tuple[int, int], step: int
 ) -> None:
-    """Sort what a window (group, number) with these first and last events has."""
+    """Sort the values of ``window`` (group, number); ``ends``: its first and last event."""
     now = values.of[0]
     group, number = window
     first, last = ends
@@ -221,7 +223,7 @@ def sort_window(
 
 @kernel
 def put_quantiles(values: Sorted, store: WindowStore, out: Content) -> None:
-    """The quantiles of the sorted values, where there are any, in place of those in ``out``."""
+    """Write the quantiles of the sorted values, if there are any, to ``out``."""
     for a in range(len(store.aggregates.function)):
         m = store.aggregates.attribute[a]
         if store.aggregates.function[a] == QUANTILE and values.n[m] > 0:

@@ -1,1 +1,1 @@
-"""Windows whose borders are the silences of a group."""
+"""Windows that end at gaps between the events of a group (SESSION)."""

@@ -1,4 +1,4 @@
-"""The kernels of SESSION: an event enters its group's session, and a session is emitted."""
+"""The kernels of SESSION: insert an event into a session of its group, and emit a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slackwater.engine.kernels.tables import (
     take_place,
 )
 from slackwater.engine.operators.window.assign import IN_BATCH, PassBatch, clocks_of, keeps_all
-from slackwater.engine.operators.window.emission import PassState, settle
+from slackwater.engine.operators.window.emission import PassState, update_result
 from slackwater.engine.operators.window.settings import PART_BITS, SURE, WHOLE
 from slackwater.engine.operators.window.state.accumulate import clear
 from slackwater.engine.operators.window.state.cells import (
@@ -38,50 +38,53 @@ from slackwater.engine.operators.window.state.content import (
 )
 from slackwater.engine.operators.window.uncertainty.missing import missing_between
 
-# The state of each session, and whether it stays one however wrong its clocks are.
+# The state of each session, and whether it is one session under every clock error.
 
 
-# What is known of each session beside its sums: where it lies, and what its clocks leave open.
+# The extent of each session, and what its clock errors leave open. Its sums are in its cell.
 #
-# A session is a cell of ``window.state.cells``; its records here have the cell's number.
-# Those of a group are chained in order of time from the group's own cell, whose tag has no part.
+# A session is a cell of ``window.state.cells``; its record here has the cell's number. The sessions
+# of a group are chained in order of time from the group's cell, whose tag has no part.
 
 
 SESSION: Final = record(
     "first", "last", "low", "high", "far_low", "far_high", "seams", "vague", "clock", "epoch",
     "group", "before", "after", "emitted", "stale", "merged",
 )  # fmt: skip
-"""``first``, ``last``: times of its ends; ``low``, ``high``: the least and largest that any of its
-events may have [ns]; ``far_low``: the least of it and of all sessions of the group behind it,
-``far_high``: the largest of it and of all before it. ``seams``: the first of the stretches that
-keep it together, or -1. ``vague``: of some event more is open than silence tells.
-``clock``, ``epoch``: the clock of all its events; ``SEVERAL`` clocks. ``group``: the group's cell;
-``before``, ``after``: sessions next to it, or -1. ``emitted``: closed, with its result out;
-``stale``: ``missing`` has changed since. ``merged``: now part of another one. Of a group's cell
-``before`` is its newest session.
+"""``first``, ``last``: times of its first and last event; ``low``, ``high``: the least and largest
+possible times of its events [ns]. ``far_low``: the least ``low`` of it and of all later sessions of
+the group; ``far_high``: the largest ``high`` of it and of all earlier ones. ``seams``: the first
+range where its events keep it together, or -1. ``vague``: 1: it is uncertain for another reason
+than the gaps. ``clock``, ``epoch``: of all its events, or ``SEVERAL``. ``group``: the group's cell.
+``before``, ``after``: its neighbours, or -1. ``emitted``: 1: closed, with its result emitted.
+``stale``: 1: its missing events have changed since. ``merged``: 1: it is part of another one now.
+Of a group's cell ``before`` is its newest session.
 """
 SEVERAL: Final = -2
 SEAM: Final = record("start", "end")
 REQUEST: Final = record("session", "exists")
-LASTING: Final = (
+SNAPSHOT_FIELDS: Final = (
     "frontier", "frontier_at", "widest", "reach", "sessions", "stale", "too_late", "refused",
     *EVERY_PASS,
 )  # fmt: skip
-STATE: Final = record(*LASTING, *IN_BATCH, "ticked", "queued", "flush")
-"""``frontier``: progress, and since when; ``reach``: the largest uncertainty so far [ns], and
-``widest``: at most half of the gap, for which silence is waited;
-``sessions`` so far; whether emitted sessions are stale; counters; and the position of the pass in
-its batch: ``ticked`` open sessions with early results, how many sessions are queued, and how far
-stale ones were sought.
+STATE: Final = record(*SNAPSHOT_FIELDS, *IN_BATCH, "ticked", "queued", "flush")
+"""``frontier``: progress, and its instant. ``reach``: the largest uncertainty so far [ns];
+``widest``: the same, at most half of the gap: the additional time before a session closes.
+``sessions``: number so far. ``stale``: 1: emitted sessions are stale. Counters. And the position of
+the pass in its batch: ``ticked`` open sessions with early results, ``queued`` sessions, and the
+place up to which stale ones were searched.
 """
 SPARE: Final = 8
-"""More cells, seams, kept events and results than one step of the pass can ask for."""
+"""More cells, seams, kept events and results than one step of the pass can need."""
 
 
 class Sessions(NamedTuple):
-    """``of``: SESSION per cell. ``open``: those not yet emitted, by when they close; ``kept``:
-    emitted ones, by when they leave. ``seam``: SEAM, a pool with ``next`` and ``tally``. ``queue``:
-    ASKED, the next to emit and whether it may have a result.
+    """The state of the SESSION assigner.
+
+    ``of``: SESSION per cell. ``open``: sessions that are not emitted, by the time at which they
+    close; ``kept``: emitted ones, by the time at which they are dropped. ``seam``: SEAM, a pool
+    with ``next`` and ``tally``. ``queue``: REQUEST, the next sessions to emit and whether each may
+    have a result.
     """
 
     of: np.ndarray
@@ -94,25 +97,25 @@ class Sessions(NamedTuple):
 
 
 def new_sessions(cells: int, seams: int) -> Sessions:
-    """None yet, with room for so many."""
+    """No sessions, with room for ``cells`` cells and ``seams`` seams."""
     return Sessions(
         np.zeros(cells, SESSION), new_heap(cells), new_heap(cells), np.zeros(seams, SEAM),
         chained(seams), np.zeros(1, POOL), np.zeros(SPARE, REQUEST),
     )  # fmt: skip
 
 
-# Whether the events of a session stay one session however wrong their clocks are.
+# Whether the events of a session are one session under every clock error.
 #
-# With a gap g, an event known to lie in [low, high] keeps a session from being parted at x, between
-# events up to x and events from x + g on, if it surely lies between the two: high - g < x < low. If
-# each event's clock errs by itself, a session can be parted exactly where no event does that. The
-# places that some event keeps are a few stretches (of integers); most often one. They do not depend
-# on the order in which the events came, and those of two sessions that merge are put together.
+# With a gap g, a session may split at x, into events up to x and events from x + g on. An event in
+# [low, high] prevents that if it is certainly between the two: high - g < x < low. With independent
+# clock errors a session can split exactly where no event prevents it. The places that events
+# protect are a few ranges of integers (seams), mostly one. They do not depend on the order of
+# arrival; those of two sessions that merge are united.
 
 
 @kernel
 def cover(sessions: Sessions, one: Record, start: int, end: int) -> None:
-    """Session ``one`` is kept from being parted in [start, end], too."""
+    """Add the range [start, end], where session ``one`` cannot split, to its seams."""
     if start > end:
         return
     seam, before, place = sessions.seam, NONE, one.seams
@@ -135,7 +138,7 @@ def cover(sessions: Sessions, one: Record, start: int, end: int) -> None:
 
 @kernel
 def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
-    """Whether nothing can part session ``one``, which has several events."""
+    """Whether session ``one``, of several events, cannot split."""
     start, end = one.low, one.high - gap
     place = one.seams
     while place != NONE and start <= end:
@@ -145,12 +148,12 @@ def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
     return bool(start > end)
 
 
-# Enters an event in its group's session, or in a new one, or in one that it makes of two.
+# Insertion of an event into a session of its group, a new one, or one merged from two.
 
 
 @inline
 def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
-    """Enter row ``i``; False: it makes one session of two, whose entries must be added up first."""
+    """Insert row ``i``; False: it merges two sessions, whose entries must be added up first."""
     rows, cells, of, gap = batch.rows, book.store.cells, book.assigner.of, batch.geo.size
     r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] != SURE
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
@@ -168,8 +171,8 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
     if one != NONE and r < of[one].last + gap:
         joins = r < of[one].first and of[one].before != NONE
         joins = joins and r < of[of[one].before].last + gap
-        if _is_over(of[one], final_before, gap) or (
-            joins and _is_over(of[of[one].before], final_before, gap)
+        if _is_final(of[one], final_before, gap) or (
+            joins and _is_final(of[of[one].before], final_before, gap)
         ):
             st.too_late += 1
             return True
@@ -198,7 +201,7 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
         _extend(book.assigner, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or is_new
     )
     if changed:
-        _reach(one, gap, book.assigner, st)
+        _mark_reached(one, gap, book.assigner, st)
     cells.rows[one] += 1
     cells.clocks[one] = clocks_of(rows, i, cells.clocks[one])
     book.entries.row[st.entries], book.entries.cell[st.entries] = i, one
@@ -213,8 +216,8 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
 
 @inline
 def _is_loose(one: Record, i: int, batch: PassBatch) -> bool:
-    """Whether row ``i``, which joins a session of its own clock, is less than the gap away only if
-    that clock's rate is right.
+    """Whether row ``i`` is less than the gap away from a session of its clock only if the error of
+    the clock's rate is small.
     """
     rows = batch.rows
     if one.clock == SEVERAL or one.clock != rows.clock[i] or one.epoch != rows.epoch[i]:
@@ -226,8 +229,8 @@ def _is_loose(one: Record, i: int, batch: PassBatch) -> bool:
 
 
 @inline
-def _is_over(session: Record, final_before: int, gap: int) -> bool:
-    """Whether it is emitted and final."""
+def _is_final(session: Record, final_before: int, gap: int) -> bool:
+    """Whether a session is emitted and final."""
     return bool(session.emitted and session.last + gap <= final_before)
 
 
@@ -236,7 +239,7 @@ def _begin(
     group: int, before: int, after: int, i: int, nulls: int, batch: PassBatch, book: PassState,
     st: Record,
 ) -> int:  # fmt: skip
-    """A new session between two of the group; -1 without room."""
+    """A new session between two of the group; -1: no room."""
     rows, sessions = batch.rows, book.assigner
     one = find_or_add(book.store.cells, st.sessions, nulls | WHOLE, rows.keys, i)
     if one == NONE:
@@ -254,30 +257,30 @@ def _begin(
     if before != NONE:
         sessions.of[before].after = one
     sessions.of[group if after == NONE else after].before = one
-    open_again(one, batch.geo.size, sessions, st)
+    reopen(one, batch.geo.size, sessions, st)
     return int(one)
 
 
 @inline
-def ends(session: Record, gap: int, st: Record) -> int:
-    """Progress with which no event in order is of this session any more, unless it errs by more
-    than is waited for.
+def closes_at(session: Record, gap: int, st: Record) -> int:
+    """The progress [ns] at which a session closes: no event in order can join it, except with a
+    clock error beyond ``widest``.
     """
     return int(min(session.high, session.last + st.widest) + gap)
 
 
 @inline
-def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
-    """Queues session ``one``, to be emitted when its silence is over."""
+def reopen(one: int, gap: int, sessions: Sessions, st: Record) -> None:
+    """Queue session ``one``, to be emitted when it closes."""
     sessions.of[one].emitted = 0
-    put_in(sessions.open, one, ends(sessions.of[one], gap, st) + st.widest)
+    put_in(sessions.open, one, closes_at(sessions.of[one], gap, st) + st.widest)
 
 
 @inline
 def _extend(
     sessions: Sessions, place: int, r: int, u: int, vague: bool, clock: tuple[int, int], gap: int
 ) -> bool:
-    """Returns whether what is known of neighbours may have changed."""
+    """Extend a session by an event; returns whether results of neighbours may change."""
     one = sessions.of[place]
     changed = r - u < one.low or r + u > one.high
     one.first, one.last = min(one.first, r), max(one.last, r)
@@ -293,8 +296,8 @@ def _extend(
 
 
 @kernel
-def _reach(place: int, gap: int, sessions: Sessions, st: Record) -> None:
-    """Events of a session may lie further off: marks emitted sessions there as stale."""
+def _mark_reached(place: int, gap: int, sessions: Sessions, st: Record) -> None:
+    """Mark emitted sessions as stale that the events of session ``place`` may now reach."""
     of, one = sessions.of, sessions.of[place]
     one.far_low, one.far_high = min(one.far_low, one.low), max(one.far_high, one.high)
     other, goes_on = one.before, True
@@ -315,7 +318,7 @@ def _reach(place: int, gap: int, sessions: Sessions, st: Record) -> None:
 
 @inline
 def request_emission(sessions: Sessions, st: Record, place: int, exists: bool) -> None:
-    """Queues session ``place``, to be emitted next; ``exists``: whether it may have a result."""
+    """Queue session ``place``, to be emitted next; ``exists``: whether it may have a result."""
     request = sessions.queue[st.queued]
     request.session, request.exists = place, exists
     st.queued += 1
@@ -323,7 +326,7 @@ def request_emission(sessions: Sessions, st: Record, place: int, exists: bool) -
 
 @kernel
 def _merge(one: int, other: int, book: PassState, st: Record) -> int:
-    """Session ``other`` becomes part of ``one``, the one before it."""
+    """Merge session ``other`` into ``one``, the one before it."""
     store, sessions = book.store, book.assigner
     into, lost = sessions.of[one], sessions.of[other]
     if lost.emitted or store.cells.slot[other] != NONE:  # early
@@ -334,7 +337,7 @@ def _merge(one: int, other: int, book: PassState, st: Record) -> int:
     into.vague = max(into.vague, lost.vague)
     if into.clock != lost.clock or into.epoch != lost.epoch:
         into.clock = SEVERAL
-    while lost.seams != NONE:  # what keeps one together keeps both
+    while lost.seams != NONE:  # seams of one are seams of both
         place = lost.seams
         start, end = sessions.seam[place].start, sessions.seam[place].end
         lost.seams = sessions.next[place]
@@ -360,19 +363,19 @@ def _merge(one: int, other: int, book: PassState, st: Record) -> int:
 def _correct(
     place: int, changed: bool, batch: PassBatch, sessions: Sessions, st: Record
 ) -> None:  # fmt: skip
-    """Retracts and replaces what a row changes in emitted sessions."""
+    """Request corrections of the emitted sessions that a row changes."""
     of, gap, every = sessions.of, batch.geo.size, batch.on_change
     one, before, after = of[place], of[place].before, of[place].after
     near = changed and before != NONE and one.low - of[before].high < gap
     if near and (of[before].emitted or every):
         request_emission(sessions, st, before, True)
     if one.emitted:
-        ended = ends(one, gap, st) <= st.frontier
+        ended = closes_at(one, gap, st) <= st.frontier
         request_emission(sessions, st, place, ended or every)
         if not ended:
             one.emitted = 0
             if not sessions.open.has[place]:
-                open_again(place, gap, sessions, st)
+                reopen(place, gap, sessions, st)
     elif every:
         request_emission(sessions, st, place, True)
     near = changed and after != NONE and of[after].low - one.high < gap
@@ -380,12 +383,12 @@ def _correct(
         request_emission(sessions, st, after, True)
 
 
-# What a session says: its values, where it lies, and whether it is one under every clock error.
+# Result of a session: its values, its extent, and its certainty.
 
 
 @inline
-def is_apart(one: Record, other: Record, gap: int) -> bool:
-    """Whether session ``other``, after ``one``, is another under every error of their clocks."""
+def is_separate(one: Record, other: Record, gap: int) -> bool:
+    """Whether ``one`` and the later session ``other`` are separate under every clock error."""
     if one.clock != SEVERAL and one.clock == other.clock and one.epoch == other.epoch:
         differ = abs((one.high - one.last) - (other.first - other.low))
         return bool(other.first - one.last - differ >= gap)
@@ -393,7 +396,7 @@ def is_apart(one: Record, other: Record, gap: int) -> bool:
 
 
 @inline
-def _is_unsure(place: int, book: PassState, gap: int) -> bool:
+def _is_uncertain(place: int, book: PassState, gap: int) -> bool:
     of = book.assigner.of
     one, before, after = of[place], of[place].before, of[place].after
     if one.vague:
@@ -401,9 +404,9 @@ def _is_unsure(place: int, book: PassState, gap: int) -> bool:
     several = one.clock == SEVERAL and book.store.cells.rows[place] > 1
     if several and not is_whole(book.assigner, one, gap):
         return True
-    if before != NONE and not is_apart(of[before], one, gap):
+    if before != NONE and not is_separate(of[before], one, gap):
         return True
-    if after != NONE and not is_apart(one, of[after], gap):
+    if after != NONE and not is_separate(one, of[after], gap):
         return True
     far_before = of[before].before if before != NONE else NONE
     far_after = of[after].after if after != NONE else NONE
@@ -417,7 +420,7 @@ def _is_unsure(place: int, book: PassState, gap: int) -> bool:
 def emit_session(
     place: int, exists: bool, batch: PassBatch, book: PassState, st: Record, at: int
 ) -> None:
-    """Updates the emitted result of a session; ``exists``: whether it may have one."""
+    """Update the emitted result of a session; ``exists``: whether it may have one."""
     scratch, gap, one = book.scratch, batch.geo.size, book.assigner.of[place]
     there = exists
     if there:
@@ -425,7 +428,7 @@ def emit_session(
         missing = missing_between(batch.gaps, known, one.first - gap, one.last + gap)
         read_content(book.store, place, STAGE_LAST, missing, (0, 0), scratch)
         refuted = is_refuted(st, one.first - gap, one.last + gap)
-        if refuted or _is_unsure(place, book, gap):
+        if refuted or _is_uncertain(place, book, gap):
             without_bounds(book.store, scratch)
         put_extent(book.store, scratch, one.first, one.last + gap)
-    settle(book, place, STAGE_LAST, 0, there, at)
+    update_result(book, place, STAGE_LAST, 0, there, at)

@@ -1,4 +1,4 @@
-"""WINDOW SESSION: per group, events less than a gap apart, until the gap's silence."""
+"""WINDOW SESSION: per group, events less than a gap apart."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from slackwater.engine.operators.window.session import enter as h
 from slackwater.engine.operators.window.session.enter import (
     SPARE,
     Sessions,
+    closes_at,
     emit_session,
-    ends,
     enter,
-    is_apart,
+    is_separate,
     request_emission,
 )
 from slackwater.engine.operators.window.settings import WindowSettings
@@ -29,24 +29,23 @@ from slackwater.engine.operators.window.uncertainty.missing import (
     GapTable,
     become_known,
     filled_by,
-    take_off,
+    split_gap,
 )
 from slackwater.engine.query.plan import WindowPlan
 
-# The pass over released rows for sessions: what ends, what gets known, then the next row.
+# The pass over released rows for sessions: closed sessions, gaps that become known, next row.
 #
 # Sequential in row order, so results do not depend on how the stream is cut into batches. A session
-# is emitted when progress has passed its last event by the gap plus the largest clock error seen so
-# far, at most half of the gap. It is forgotten one gap after it is final, so that an event which
-# would have belonged to it is not taken for another session's, and when no event can err by so much
-# that it could have been part of it.
+# is emitted when progress is beyond its last event by the gap plus the largest clock error so far,
+# at most half of the gap. It is dropped one gap after it is final, so that a late event of it does
+# not start another session, and when no event can join it by clock errors.
 
 
 @njit
 def run(batch: PassBatch, book: PassState) -> int:
-    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.assign``).
+    """Continue at the state's row; returns ``DONE`` or why the pass stops (``window.assign``).
 
-    Only one place emits and one adds up, as compiling each call takes seconds.
+    There is one call that emits and one that adds up, as compiling each call takes seconds.
     """
     st, n = book.state[0], len(batch.rows.ref)
     while True:
@@ -86,7 +85,7 @@ def run(batch: PassBatch, book: PassState) -> int:
 
 @inline
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
-    """Whether progress so far ends no session, and makes none leave; else one step is taken."""
+    """Whether progress so far neither closes nor drops a session; else one is processed."""
     sessions = book.assigner
     ended, leaves = is_due(sessions.open, st.frontier), is_due(sessions.kept, st.frontier)
     last = st.frontier == FAR or (leaves and sessions.of[sessions.kept.cells[0]].stale)
@@ -101,7 +100,7 @@ def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
 
 @inline
 def _emit_next_open(batch: PassBatch, book: PassState, st: Record) -> None:
-    """Ask for an open session's value so far, one at a time."""
+    """Request the early result of the next open session."""
     sessions = book.assigner
     while st.ticked < sessions.open.size[0]:
         place = sessions.open.cells[st.ticked]
@@ -125,13 +124,13 @@ def _take_row(i: int, batch: PassBatch, book: PassState, st: Record) -> None:
     filled, part = filled_by(batch.gaps, batch.known + st.gap, i)
     if filled != NONE:
         _mark(batch.gaps, filled, batch, book, st)
-        take_off(batch.gaps, filled, part)
+        split_gap(batch.gaps, filled, part)
     a.row_taken(i, rows, st)
 
 
 @kernel
 def _mark(gaps: GapTable, j: int, batch: PassBatch, book: PassState, st: Record) -> None:
-    """What is missing in gap ``j`` has changed: emitted sessions beside it are stale."""
+    """Mark emitted sessions next to gap ``j`` as stale, as its missing events have changed."""
     of, gap = book.assigner.of, batch.geo.size
     for place in range(book.assigner.kept.size[0]):
         one = of[book.assigner.kept.cells[place]]
@@ -142,7 +141,7 @@ def _mark(gaps: GapTable, j: int, batch: PassBatch, book: PassState, st: Record)
 
 @kernel
 def _free_merged(place: int, book: PassState) -> None:
-    """Frees a merged session that neither waits nor may be corrected."""
+    """Free a merged session that is neither queued nor correctable."""
     one = book.assigner.of[place]
     if one.merged:
         forget_emitted(book.store.cells, book.standing, place)
@@ -152,11 +151,11 @@ def _free_merged(place: int, book: PassState) -> None:
 
 @kernel
 def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Record) -> None:
-    """Emits the session that ends first; before it, stale ones, one at a time."""
+    """Request the emission of the next stale session, or else of the one that closes first."""
     sessions = book.assigner
     place = sessions.open.cells[0]
     one, due = sessions.of[place], sessions.open.at[place]
-    closes = ends(one, gap, st) + st.widest
+    closes = closes_at(one, gap, st) + st.widest
     st.emit_at = st.frontier_at
     if st.stale and (not ended or (not one.merged and closes <= due)):
         while st.scanned < sessions.kept.size[0]:
@@ -164,7 +163,7 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
             if other.stale and other.emitted:
                 other.stale = 0
                 request_emission(sessions, st, sessions.kept.cells[st.scanned], True)
-                return  # not further yet: the first may leave, and another takes its place
+                return  # the place is not advanced: the session may leave it to another one
             other.stale = 0
             st.scanned += 1
         st.stale, st.scanned = 0, 0
@@ -183,8 +182,8 @@ def _close_first(ended: bool, gap: int, horizon: int, book: PassState, st: Recor
 
 @kernel
 def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
-    """Forgets a final session, and its group's cell if it is the last one; others that it was not
-    apart from can say so no more.
+    """Drop a final session, and its group's cell if it is the last one. Neighbours that it may have
+    been one with become vague.
     """
     sessions, store = book.assigner, book.store
     place = take_first(sessions.kept)
@@ -203,12 +202,12 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
         of[one.before].after = one.after
     other = one.before
     while other != NONE and one.low - of[other].far_high < gap:
-        if not is_apart(of[other], one, gap):
+        if not is_separate(of[other], one, gap):
             of[other].vague = 1
         other = of[other].before
     other = one.after
     while other != NONE and of[other].far_low - one.high < gap:
-        if not is_apart(one, of[other], gap):
+        if not is_separate(one, of[other], gap):
             of[other].vague = 1
         other = of[other].after
     of[one.group if one.after == NONE else one.after].before = one.before
@@ -224,13 +223,12 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
     free_window(store.cells, place)
 
 
-# WINDOW SESSION: per group, events less than a gap apart, until the gap's silence.
+# WINDOW SESSION: per group, events less than a gap apart.
 #
 # Source: Akidau et al. 2015 (Dataflow) 2.2, windows that merge. A session is [first, last + gap);
-# an event that lies less than a gap from two sessions merges them. A session is emitted when
-# progress has passed its end (``window.session.run``), and corrected like windows of time.
-# Whether it is exactly one session may depend on the clocks (``window.session.enter``,
-# ``is_apart``): then it is uncertain, and all of its events are ambiguous.
+# an event less than a gap from two sessions merges them. A session is emitted when progress is
+# beyond its end, and corrected like windows of time. If clock errors may split it or merge it with
+# a neighbour (``is_whole``, ``is_separate``), it is uncertain, and all its events are ambiguous.
 
 
 _SEAMS = 64
@@ -241,8 +239,8 @@ class SessionWindows(OwnWindows):
 
     state_fields = (*OwnWindows.state_fields, "_sessions")
 
-    go_on = staticmethod(run)
-    lasting = h.LASTING
+    run_pass = staticmethod(run)
+    snapshot_fields = h.SNAPSHOT_FIELDS
     record = h.STATE
 
     def __init__(

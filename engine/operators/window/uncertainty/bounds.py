@@ -49,7 +49,7 @@ from slackwater.engine.query.plan import (
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedRows:
     """Of n rows: ``taken`` (bool), surely or perhaps; ``how`` (int8): ``SURE``, ``LIKELY`` or
     ``UNLIKELY``; ``low``, ``high`` (int64 ns): ends of where a taken row's true time may lie.
     """
@@ -60,7 +60,7 @@ class Chosen:
     high: np.ndarray
 
 
-def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
+def select_rows(where: Predicate, released: Released, unc_max: int) -> SelectedRows | None:
     """What ``where`` takes of ``released``; None: no clock error changes what it says.
 
     Args:
@@ -73,13 +73,15 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
     lasting = bool(length.any())
     if not (lasting or unc.any()) or not is_clocked(where, lengths=lasting):
         return None
-    bent = any(map(_is_bent, inside(where)))
+    bent = any(map(_is_not_monotonic, inside(where)))
     loose = (length > 0) | (bent & (unc > 0))
     rows = _Rows(released, np.arange(released.n), length, loose)
     taken = rows.hold(where, np.zeros(released.n, np.int64))
-    found = Chosen(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
+    found = SelectedRows(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
     ends = (-1, 1) if lasting else (0,)
-    changes = [_changes(each, rows, unc, end) for each in _one_way(where) for end in ends]
+    changes = [
+        _changes(each, rows, unc, end) for each in _monotonic_comparisons(where) for end in ends
+    ]
     moved = np.flatnonzero(np.any([loose, *(before < unc for before in changes)], axis=0))
     if not len(moved):
         return found
@@ -149,12 +151,16 @@ class _Rows:
                 ways = [Comparison(side, left, right) for side in sides]
                 found = [self.hold(way, error, -1) | self.hold(way, error, 1) for way in ways]
                 neither = difference(left, right) is None  # it may ascend and descend
-                loose = self._loose if any(map(_is_bent, inside(predicate))) else self._length > 0
+                loose = (
+                    self._loose
+                    if any(map(_is_not_monotonic, inside(predicate)))
+                    else self._length > 0
+                )
                 return np.asarray(np.logical_and.reduce(found) | (neither & loose))
         return self.hold(predicate if truth else Logic("not", (predicate,)), error)
 
 
-def _is_bent(node: Expression | Predicate) -> bool:
+def _is_not_monotonic(node: Expression | Predicate) -> bool:
     """Whether ``node`` may ascend and descend as the error of one clock grows."""
     match node:
         case Arithmetic(op="*" | "/" as op, left=left, right=right):
@@ -162,15 +168,15 @@ def _is_bent(node: Expression | Predicate) -> bool:
     return False
 
 
-def _one_way(predicate: Predicate) -> Iterator[Comparison]:
+def _monotonic_comparisons(predicate: Predicate) -> Iterator[Comparison]:
     """Comparisons that change once each, between whose changes ``predicate`` does not."""
     match predicate:
         case Logic(terms=terms):
             for term in terms:
-                yield from _one_way(term)
+                yield from _monotonic_comparisons(term)
         case Membership(item=item, options=options):
             for option in options:
-                yield from _one_way(Comparison("=", item, option))
+                yield from _monotonic_comparisons(Comparison("=", item, option))
         case Comparison(left=left, right=right):
             if is_clocked(predicate, lengths=False):
                 yield Comparison("<", left, right)

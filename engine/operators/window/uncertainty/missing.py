@@ -31,7 +31,7 @@ class GapTable(NamedTuple):
     the batch (``late_row``). ``left``: events still missing.
 
     ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched, or times. The
-    rest is made of these (``searchable``): ``age``: so many gaps were known before it;
+    rest is made of these (``gap_table``): ``age``: so many gaps were known before it;
     ``by_number``: gaps by source, stream, incarnation and first number; ``reach``: of each in that
     order, the largest end of numbers up to it in its incarnation; ``firsts`` and ``lasts``: sorted,
     each gap's place there, and sums of what is left; ``by_last``: gaps in the order of ``lasts``.
@@ -64,7 +64,7 @@ COLUMNS: Final = GapTable._fields[: GapTable._fields.index("age")]
 _NO_LATE: Final = np.empty(0, np.int64)
 
 
-def searchable(
+def gap_table(
     columns: Sequence[np.ndarray], known: int, late_row: np.ndarray = _NO_LATE
 ) -> GapTable:
     """The gaps ``columns`` (int64, of ``COLUMNS``), of which the first ``known`` are known."""
@@ -185,7 +185,7 @@ def filled_by(gaps: GapTable, known: int, row: int) -> tuple[int, int]:
 
 
 @kernel
-def take_off(gaps: GapTable, j: int, part: int) -> int:
+def split_gap(gaps: GapTable, j: int, part: int) -> int:
     """Take the late row of the place ``part`` off gap ``j``, which it fills; gives ``part`` if it
     now is a gap as well: what is missing behind the row. One that did not happen between the
     neighbours of the gap, as a clock was set, parts nothing.
@@ -267,7 +267,7 @@ def _spread(
 
 
 @inline
-def know(
+def count_gap(
     cells: Cells, gaps: GapTable, j: int, closed: int, over: int, no_key: np.ndarray
 ) -> tuple[int, int]:
     """Gap ``j`` becomes known; gives the windows refused for want of a cell, and 1 if it gives no
@@ -293,14 +293,14 @@ def know(
 
 
 @inline
-def fill(
+def fill_gap(
     cells: Cells, gaps: GapTable, known: int, row: int, closed: int, no_key: np.ndarray
 ) -> None:
     """Take the late ``row`` off the gap that it fills, and tell that gap's windows."""
     j, part = filled_by(gaps, known, row)
     if j != NONE:
         _spread(cells, gaps, j, -gaps.left[j], closed, no_key)
-        behind = take_off(gaps, j, part)
+        behind = split_gap(gaps, j, part)
         for each in (j, behind):
             if each != NONE:
                 _spread(cells, gaps, each, gaps.left[each], closed, no_key)
@@ -335,7 +335,7 @@ class Missing:
     ) -> None:  # fmt: skip
         """``known``: so many are, or all."""
         known = len(columns[0]) if known is None else known
-        self.table = searchable(columns, known, late_row)
+        self.table = gap_table(columns, known, late_row)
 
     @property
     def _columns(self) -> tuple[np.ndarray, ...]:
