@@ -1,7 +1,7 @@
-"""The pass over released rows: finds their windows and cells, adds up, corrects emitted results.
+"""The pass over released rows: assign rows to windows and cells, aggregate, correct results.
 
-Sequential in row order, so results do not depend on how the stream is cut into batches. It stops
-wherever Python has room to make, and continues from there.
+Sequential in row order, so results do not depend on how the stream is cut into batches. The pass
+stops when an array is full, and continues there once Python has enlarged it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ INT_MIN: Final = -(2**63)
 NEVER: Final = 2**62
 
 IN_BATCH: Final = ("row", "step", "scanned", "gap", "tick", "entries", "emit_at", "needed")
-"""Of the state of every pass: where it stands in its batch, and the room that was too little."""
+"""Fields of every pass: its position in the batch, and the room that it lacks."""
 SNAPSHOT_FIELDS: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
     "too_late", "refused", "capped", "wide_gaps", *EVERY_PASS,
@@ -59,21 +59,22 @@ STATE: Final = record(
     *SNAPSHOT_FIELDS, *IN_BATCH, "changed", "emitting", "upto_low", "upto_middle", "upto_all",
     "at_window", "at_stage", "made",
 )  # fmt: skip
-"""``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
-the largest window with that result emitted; counters (``window.time_windows``). And where
-the pass stands in its batch: ``emitting`` ... ``made`` are of ``window.closing``.
+"""``frontier``: progress, and its instant. ``close_at``: the progress at which the next window
+closes. ``closed_...``: the largest window with that result emitted. Counters
+(``window.time_windows``). And the position in the batch; ``emitting`` ... ``made``:
+``window.closing``.
 """
 
 DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, GROW_MORE, OUTBOX_FULL = range(7)
-"""Why a pass stops: all rows taken; windows are due; something has too little room, ``GROW_MORE``
-what a kind has for itself."""
+"""Why a pass stops: all rows are processed; windows are due; an array is full (``GROW_MORE``: one
+of the assigner)."""
 ROW, GAP, STEP, TICK = range(7, 11)
-"""What comes next; early results of open windows are due at a tick."""
+"""The next item of the agenda; early results of open windows are due at a tick."""
 
 
 class Rows(NamedTuple):
-    """A batch as the pass reads it; ``selected``, ``nulls`` and ``clocks`` (the status of the clock
-    of each) are empty where they say nothing.
+    """The rows of a batch, for the pass. ``selected``, ``nulls`` and ``clocks`` (the status of each
+    row's clock) are empty if they are the same for all rows.
 
     int64 of length n: ``ref unc epoch release``; int32 codes ``clock``; int8 ``status``; ``keys``
     int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
@@ -99,13 +100,13 @@ class Rows(NamedTuple):
 
 @inline
 def clocks_of(rows: Rows, i: int, known: int = 0) -> int:
-    """The status of the clock of row ``i``, or ``known`` if that is worse."""
+    """The worse one of ``known`` and the status of the clock of row ``i``."""
     return max(known, rows.clocks[i]) if len(rows.clocks) > 0 else known
 
 
 class Agenda(NamedTuple):
-    """Progress steps, gaps and ticks of the batch, by the row before which they hold. Gaps and
-    ticks also by how many of the steps come first.
+    """Progress steps, gaps and ticks of the batch, each with the row before which it applies; gaps
+    and ticks also with the number of steps before them.
     """
 
     step_row: np.ndarray
@@ -129,12 +130,13 @@ def before_row(agenda: Agenda, row: int) -> Agenda:
 
 
 class PassBatch(NamedTuple):
-    """What a pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
+    """The input of a pass. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
-    ``geo``: of SESSION its gap is the ``size`` [ns], of ROWS the events of a window, and ``step``
-    from one to the next. ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can,
-    of which there may be more. ``in_advance``: open windows emit as well; ``on_change``: on each
-    row. ``ends_at``: behind the rows all windows end, at that instant; INT_MIN: they do not.
+    ``geo``: for SESSION ``size`` is the gap [ns]; for ROWS ``size`` and ``step`` count events.
+    ``room``: ``room_factor``. ``in_panes``: rows are added to panes where possible;
+    ``panes_grow``: there may be more panes. ``in_advance``: open windows emit early results;
+    ``on_change``: on each row. ``ends_at``: the instant at which all windows end, after the rows;
+    INT_MIN: they do not.
     """
 
     rows: Rows
@@ -154,7 +156,7 @@ class PassBatch(NamedTuple):
 
 @inline
 def due(i: int, agenda: Agenda, st: Record) -> int:
-    """What comes before row ``i``, or that it is next."""
+    """The kind of the next item before row ``i``, or that the row is next."""
     gap, step, tick = st.gap, st.step, st.tick
     ticks = len(agenda.tick_row)
     if tick < ticks and agenda.tick_row[tick] <= i and agenda.tick_steps[tick] <= step:
@@ -168,7 +170,7 @@ def due(i: int, agenda: Agenda, st: Record) -> int:
 
 @inline
 def take_step(agenda: Agenda, st: Record) -> None:
-    """Progress takes its next step."""
+    """Apply the next progress step."""
     st.frontier = max(st.frontier, agenda.step_frontier[st.step])
     st.frontier_at = agenda.step_at[st.step]
     st.step += 1
@@ -176,22 +178,22 @@ def take_step(agenda: Agenda, st: Record) -> None:
 
 @inline
 def row_taken(i: int, rows: Rows, st: Record) -> None:
-    """Row ``i`` is done."""
+    """Mark row ``i`` as processed."""
     if rows.status[i] == IN_ORDER:
         st.frontier = max(st.frontier, rows.ref[i])
-    st.frontier_at = rows.release[i]  # a late one too: a gap that it fills may be emitted at once
+    st.frontier_at = rows.release[i]  # also of a late row: it may correct a window at once
     st.row = i + 1
 
 
 @inline
 def room(batch: PassBatch, book: PassState, spare: int) -> int:
-    """``DONE`` if there is room for ``spare`` cells, kept events and results."""
-    cells, kept, standing = book.store.cells, book.store.kept, book.standing
+    """``DONE`` if there is room for ``spare`` cells, kept events and results, else what is full."""
+    cells, kept, results = book.store.cells, book.store.kept, book.results
     if batch.can_grow and cells.tally[0].live > len(cells.window) - spare:
         return GROW_CELLS
     if kept.tally[0].live > len(kept.next) - spare:
         return GROW_KEPT
-    if standing.tally[0].live > len(standing.next) - spare:
+    if results.tally[0].live > len(results.next) - spare:
         return GROW_STANDING
     if book.outbox.tally[0] > len(book.outbox.results.at) - 4 * spare:
         return OUTBOX_FULL
@@ -199,11 +201,10 @@ def room(batch: PassBatch, book: PassState, spare: int) -> int:
 
 
 WINDOWS_OF_A_ROW: Final = 8
-"""More than it can enter if they tumble and its uncertainty is no longer than they are: three by
-that and two more by LOW and HIGH, times its ``room_factor``. What has room for them says so in its
-SPARE."""
+"""More windows than a row can be in if they tumble and its uncertainty is at most their size: three
+by that and two more by LOW and HIGH; else times its ``room_factor``. Arrays keep SPARE places."""
 _SPREAD_MOST: Final = 512
-"""Over so many windows either way an event may lie; what lies further off is as good as missing."""
+"""The most windows before or after its own that an event may be in; others count it as missing."""
 
 
 @inline
@@ -213,9 +214,9 @@ def widest_of(size: int, step: int) -> int:
 
 
 def room_factor(geo: Geometry, widest: int = 0) -> int:
-    """How often the SPAREs are needed for the windows that one row can enter.
+    """The factor of the SPARE places for the windows that one row can be in.
 
-    ``widest``: its uncertainty [ns], where it is more than a window's size.
+    ``widest``: its uncertainty [ns], if it is more than a window's size.
     """
     more = 2 * (max(min(widest, widest_of(geo.size, geo.step)) - geo.size, 0) // geo.step + 1)
     if geo.step == geo.size:
@@ -225,7 +226,7 @@ def room_factor(geo: Geometry, widest: int = 0) -> int:
 
 @inline
 def over(st: Record, geo: Geometry) -> int:
-    """The largest window that is closed and corrected no more."""
+    """The largest final window: closed, and not corrected any more."""
     if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
     return int(min(st.closed_all, first_with(geo, st.frontier - geo.horizon) - 1))
@@ -236,8 +237,8 @@ def open_refuted(
     low: int, high: int, cells: Cells, gaps: GapTable, geo: Geometry, state: np.ndarray,
     no_key: np.ndarray,
 ) -> bool:  # fmt: skip
-    """Windows that an event may be in since bounds do not hold between two times [ns] have results;
-    False: there is no room for so many.
+    """Create headers of the windows between two times [ns] whose clock bounds are refuted, so that
+    they have results; False: no room.
     """
     st = state[0]
     first, last = max(first_with(geo, low), over(st, geo) + 1), last_with(geo, high - 1)
@@ -259,7 +260,7 @@ def emitted_upto(batch: PassBatch, st: Record) -> int:
 
 @kernel
 def add_entries(batch: PassBatch, book: PassState, st: Record) -> None:
-    """Add up what was entered so far."""
+    """Add the entries so far to the sums."""
     n = st.entries
     if n > 0:
         add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.store.sums)
@@ -270,7 +271,7 @@ def add_entries(batch: PassBatch, book: PassState, st: Record) -> None:
 def _contribute(
     k: int, part: int, u: int, how: int, i: int, batch: PassBatch, book: PassState, st: Record
 ) -> tuple[int, int]:
-    """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
+    """Add row ``i`` to window ``k``: (header, leader); -1: no room; -2: too late."""
     rows, cells = batch.rows, book.store.cells
     if k <= over(st, batch.geo):
         return -2, NONE
@@ -309,9 +310,10 @@ def keeps_all(store: WindowStore) -> bool:
 
 @inline
 def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
-    """Which of window ``k``'s drift windows hold ``r``, and how surely the window itself.
+    """The parts of window ``k``: its drift windows that contain ``r``, and the certainty for the
+    window itself.
 
-    ``low``, ``high``: between which its true time lies, if it counts at all.
+    ``low``, ``high``: bounds of the true time [ns], if the row counts at all.
     """
     part = 0
     start, end = start_of(geo, k), end_of(geo, k)
@@ -331,7 +333,7 @@ def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
 
 @inline
 def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
-    """The window after ``k`` that may have a part of the event: HIGH, LOW and the true time can lie
+    """The next window after ``k`` that may contain the event; HIGH, LOW and the true time can be
     far from one another.
     """
     following = max(r + geo.low_shift, low)
@@ -345,8 +347,8 @@ def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
 def enter(
     i: int, u: int, batch: PassBatch, book: PassState, st: Record, without: tuple[int, int]
 ) -> int:
-    """Enter a row in each of its windows but ``without`` (first, last); gives the header of its own
-    window, or -1.
+    """Add a row to each of its windows, except ``without`` (first, last); returns the header of the
+    window that contains its measured time, or -1.
     """
     geo, r = batch.geo, batch.rows.ref[i]
     low, high, how = r - u, r + u, SURE
@@ -385,7 +387,7 @@ def enter(
 
 @kernel
 def _without_room(low: int, high: int, batch: PassBatch, book: PassState, st: Record) -> None:
-    """A row that may lie between two times found no cell: windows there have no bounds."""
+    """Mark the windows between two times as without bounds: a row there was refused."""
     st.refused += 1
     if st.refuted_to > st.refuted_from:
         low, high = min(low, st.refuted_from), max(high, st.refuted_to - 1)
@@ -401,9 +403,9 @@ def _without_room(low: int, high: int, batch: PassBatch, book: PassState, st: Re
 
 @inline
 def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
-    """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
+    """Retract and replace the results of a row's key in the emitted windows that it is in."""
     store = book.store
-    first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
+    first = STAGE_LOW if book.results.there.shape[1] == STAGES else STAGE_LAST
     closed = st.closed_low, st.closed_middle, st.closed_all
     for j in range(st.changed):
         header = book.assigner.headers[j]
@@ -417,7 +419,7 @@ def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
 
 @inline
 def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
-    """Take what holds before row ``i``; DONE, or why not."""
+    """Process the agenda before row ``i``; DONE, or why the pass stops."""
     cells = book.store.cells
     while True:
         what = due(i, batch.agenda, st)
@@ -453,7 +455,7 @@ def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
 
 @inline
 def next_agenda(agenda: Agenda, st: Record) -> int:
-    """The next row before which a gap gets known, or a step closes a window, or a tick comes."""
+    """The next row before which a gap becomes known, a step closes a window, or a tick is due."""
     st.scanned = max(st.scanned, st.step)
     steps = len(agenda.step_row)
     while st.scanned < steps and agenda.step_frontier[st.scanned] < st.close_at:

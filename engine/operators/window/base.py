@@ -1,4 +1,4 @@
-"""What operators of windows share: what they hold, how they read a batch, what a snapshot has."""
+"""The common part of the window operators: their state, reading a batch, and snapshots."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ from slackwater.engine.query.fields import attributes_of, released_columns
 from slackwater.engine.query.plan import Drift, Emit, WindowKind, WindowPlan
 
 FIRST: Final = 32
-"""Room at the beginning, of whatever grows."""
+"""The initial room of arrays that grow."""
 OUTBOX_MAX: Final = 1 << 14
 _OUTBOX_LEAST: Final = 256
 _MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
@@ -101,15 +101,15 @@ class Windows(Restorable, ABC):
     snapshot_fields: ClassVar[tuple[str, ...]]
     """Fields of the pass's state that a snapshot has."""
     record: ClassVar[np.dtype[np.void]]
-    """Of the pass's state."""
+    """The record type of the pass's state."""
     initial: ClassVar[Mapping[str, int]]
-    """What is not 0 in it at the beginning."""
+    """Initial values of the state that are not 0."""
     behind: ClassVar[int] = 0
-    """How many columns of numbers a result has behind those of its aggregates."""
+    """Number of columns of a result after those of its aggregates."""
     in_panes: ClassVar[bool] = False
     """Whether rows go to panes, which the windows share."""
     run_pass: ClassVar[staticmethod[[a.PassBatch, t.PassState], int]]
-    """The kernel of the pass, from where its state is; gives why it returned."""
+    """The kernel of the pass; continues at its state and returns why it stops."""
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
@@ -129,7 +129,7 @@ class Windows(Restorable, ABC):
         self._missing = Missing()
         by_time = plan.where is not None and is_clocked(plan.where)
         self._numbers_depend = by_time and plan.kind is WindowKind.ROWS
-        """Whether an event of another time may count, so that all behind have another number."""
+        """Whether events may be shifted in time, so that the numbers of later ones change."""
         self._shifted = 0 if plan.drift is Drift.NONE else plan.size_ns
         self._compared = ComparedClocks(
             [key.name for key in plan.group_by],
@@ -146,7 +146,7 @@ class Windows(Restorable, ABC):
             new_sums(self._of, self._picked, FIRST), new_kept(FIRST, len(self._of)),
         )  # fmt: skip
         self._numbers = len(plan.aggregates) + self.behind
-        self._standing = t.new_emitted(FIRST, mode, self._numbers)
+        self._results = t.new_emitted(FIRST, mode, self._numbers)
         self._outbox_room = _OUTBOX_LEAST
         self._outbox = self._new_outbox(0)
         self._scratch = new_content(self._numbers)
@@ -170,7 +170,7 @@ class Windows(Restorable, ABC):
         return self._until(now)
 
     def _until(self, now: int, *, last: bool = False) -> ResultPieces:
-        """What the arrival clock makes due before ``now``; ``last``: no row follows."""
+        """Results that are due on the arrival clock before ``now``; ``last``: no row follows."""
         moves = self._clock.until(now, last=last)
         if moves is None:
             return ResultPieces()
@@ -191,9 +191,8 @@ class Windows(Restorable, ABC):
         self, rows: Rows, values: RowValues, agenda: Agenda, known: int, ends_at: int = a.INT_MIN,
         parts: Iterable[tuple[int, int]] = (),
     ) -> ResultPieces:  # fmt: skip
-        """Take a batch; ``known`` gaps were so before it, ``ends_at`` as of ``PassBatch``.
-
-        ``parts``: as of ``ComparedClocks.see_until_unknown``.
+        """Process a batch; ``known``: gaps known before it; ``ends_at``: as in ``PassBatch``;
+        ``parts``: as ``ComparedClocks.see_until_unknown`` yields them.
         """
         results = ResultPieces()
         self._outbox = self._new_outbox(self._outbox_room)
@@ -206,7 +205,7 @@ class Windows(Restorable, ABC):
             self._mark_unknown(low)
         self._pass(rows, values, agenda, known, ends_at, results)
         self._state["taken"] += len(rows.ref)
-        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
+        self._outbox = self._new_outbox(0)  # releases memory: of many sites few are active
         self._make_entries(0)
         self._forget()
         return results
@@ -215,7 +214,7 @@ class Windows(Restorable, ABC):
         self, rows: Rows, values: RowValues, agenda: Agenda, known: int, ends_at: int,
         results: ResultPieces,
     ) -> None:  # fmt: skip
-        """Take the rows behind those that were taken; ``results`` gets what is emitted."""
+        """Process the rows that follow; adds what is emitted to ``results``."""
         why = None
         while why != a.DONE:
             batch = a.PassBatch(
@@ -224,7 +223,7 @@ class Windows(Restorable, ABC):
                 self._on_change, ends_at,
             )  # fmt: skip
             book = t.PassState(
-                self._state, self._store, self._standing, self._outbox, self._scratch,
+                self._state, self._store, self._results, self._outbox, self._scratch,
                 self._entries, self._assigner_state(),
             )  # fmt: skip
             why = self.run_pass(batch, book)
@@ -242,14 +241,14 @@ class Windows(Restorable, ABC):
 
     @abstractmethod
     def _assigner_state(self) -> tuple[Any, ...]:
-        """As in ``PassState``."""
+        """``PassState.assigner``."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Drop what matters to no window that may still be corrected."""
+        """Drop gaps that no correctable window needs."""
 
     def _ending(self, _at: int) -> Agenda:
-        """What comes behind the last row, besides ``ends_at``."""
+        """The agenda after the last row, besides ``ends_at``."""
         return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
 
     def _make_entries(self, room: int) -> None:
@@ -260,14 +259,12 @@ class Windows(Restorable, ABC):
 
     @abstractmethod
     def _spans(self) -> Geometry:
-        """In which gaps between neighbours are counted."""
+        """The geometry by which gaps are counted."""
 
     # ---- a batch ----------------------------------------------------------------------------
 
     def _refute(self, refuted: Refuted) -> None:
-        """No bound of a window rests on clocks' bounds that do not hold, but of those that are
-        corrected no more.
-        """
+        """Widen the events of refuted clock bounds, and correct the windows that are not final."""
         high, state = int(refuted.high.max()) + 1, self._state
         if self._numbers_depend:
             high = LATEST
@@ -283,11 +280,11 @@ class Windows(Restorable, ABC):
 
     @abstractmethod
     def _mark_refuted(self, low: int, high: int) -> None:
-        """Marks emitted windows that may have events between two times [ns] for correction."""
+        """Mark emitted windows that may have events between two times [ns] for correction."""
 
     def _mark_unknown(self, low: int) -> None:
-        """Marks emitted results that became unknown with the last row, which ended behind ``low``
-        [ns]: they are emitted again when the next window closes.
+        """Mark emitted results of windows that end after ``low`` [ns] and became unknown with the
+        last row: they are emitted again when the next window closes.
         """
         cells, emitted = self._store.cells, self._standing
         leaders = np.flatnonzero(cells.slot != NONE)
@@ -307,11 +304,11 @@ class Windows(Restorable, ABC):
 
     @abstractmethod
     def _mark_stale(self, leaders: np.ndarray) -> None:
-        """Marks windows of these cells for correction, those that are closed."""
+        """Mark the closed windows among those of these cells for correction."""
 
     def _read(self, released: Released, spans: Geometry) -> tuple[Rows, RowValues, Agenda, int]:
-        """The rows, the values of all arguments of aggregates, and what else the batch says; its
-        gaps, in ``spans``, are put behind as many as were known, which is the last.
+        """Read a batch: its rows, the values of the arguments of aggregates, its agenda, and the
+        number of gaps known before it. Adds its gaps, counted by ``spans``.
         """
         if len(released.refuted.by):
             self._refute(released.refuted)
@@ -343,7 +340,7 @@ class Windows(Restorable, ABC):
         return self._compared.see_until_unknown(released, rows.ref, before, chosen)
 
     def _widen(self, m: int) -> None:
-        """Argument ``m`` has floats from now on."""
+        """Change argument ``m`` from int to float."""
         kept = self._store.kept
         kept.floats[:, m] = kept.ints[:, m].astype(np.float64)
 
@@ -351,7 +348,7 @@ class Windows(Restorable, ABC):
         return len(self._store.cells.window) < self.settings.cells_max
 
     def _grow(self, why: int, needed: int) -> None:
-        """Double what has too little room, or more if that is ``needed``."""
+        """Double the full array, or more if that is ``needed``."""
         if why == a.GROW_CELLS:
             self._more_cells()
         elif why == a.GROW_KEPT:
@@ -359,9 +356,9 @@ class Windows(Restorable, ABC):
             room = new_kept(2 * len(kept.next), kept.ints.shape[1])
             self._store = self._store._replace(kept=over_pool(room, kept))
         elif why == a.GROW_STANDING:
-            old = len(self._standing.next)
+            old = len(self._results.next)
             made = t.new_emitted(old + max(old, needed), self._store.mode, self._numbers)
-            self._standing = over_pool(made, self._standing)
+            self._results = over_pool(made, self._results)
 
     def _more_cells(self) -> None:
         cells = grown(self._store.cells)
@@ -390,7 +387,9 @@ class Windows(Restorable, ABC):
             self._outbox.tally[0] = 0
 
     def _judge(self, outbox: t.ResultRows) -> t.ResultRows:
-        """What HAVING leaves of results; where they are ranked, ranks say what is unchanged."""
+        """The results that satisfy HAVING, without unchanged ones; ranked results are compared
+        later, by their ranks.
+        """
         if self._judged.having is None and self._output_numbers is None:
             return outbox
         holds_having = holds(self._judged, outbox, self._keys.strings)
@@ -399,20 +398,20 @@ class Windows(Restorable, ABC):
         return take_rows(outbox, holds_having)
 
     def _in_order(self, outbox: t.ResultRows) -> t.ResultRows:
-        """Results as they leave; they are some."""
+        """The results in output order; there is at least one."""
         return outbox
 
     # ---- state ------------------------------------------------------------------------------
 
     def unpacked(self, state: dict[str, Any]) -> WindowResults:
-        """Results that were saved."""
+        """Results from their saved state."""
         return WindowResults.unpacked(state, self._output_plan, self.site)
 
     def _in_use(self) -> tuple[np.ndarray, np.ndarray]:
-        """Codes of keys (cells x columns), and of texts among values."""
+        """Codes of keys (cells, columns), and of texts among values."""
         cells = self._store.cells
-        # Of events no longer kept, too: which those are takes longer to find than they matter.
-        texts = text_codes(self._store, self._standing)
+        # Codes of dropped events are included; to find them would cost more than it saves.
+        texts = text_codes(self._store, self._results)
         return cells.keys[cells.table[cells.table >= 0]], texts
 
     def codes(self) -> np.ndarray:
@@ -431,7 +430,7 @@ class Windows(Restorable, ABC):
             "cells": without_floats(store.cells._asdict()),
             "sums": without_floats(store.sums._asdict()),
             "kept": without_floats(store.kept._asdict()),
-            "standing": without_floats(self._standing._asdict()),
+            "results": without_floats(self._results._asdict()),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -444,7 +443,7 @@ class Windows(Restorable, ABC):
             cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
             sums=self._store.sums._replace(**sums),
         )  # fmt: skip
-        self._standing = t.EmittedResults(**copied(state["standing"]))
+        self._results = t.EmittedResults(**copied(state["results"]))
 
 
 def _agenda(moves: ClockMoves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
@@ -455,21 +454,21 @@ def _agenda(moves: ClockMoves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
     return Agenda(steps.row, frontier, at, *gaps, *ticks)  # arrays of one kind for the kernel
 
 
-# Windows that go by the events of each group: what SESSION and ROWS share.
+# Windows defined by the events of each group: the common part of SESSION and ROWS.
 #
-# A group's window has one cell, and no events are near its edge: its edges are events. So there are
-# no LOW and HIGH; the result's certainty covers what depends on the clocks' errors.
+# A window of a group has one cell. Its edges are events, so there are no LOW and HIGH results; the
+# certainty of the result covers clock errors.
 
 
 OLD_GAPS_MAX: Final = 4096
-"""Gaps in windows that began longer ago than windows are corrected. Two of more become one, so that
-memory is bounded: its events are missing wherever one of both could lie."""
+"""The most gaps older than the correction horizon. Beyond it gaps are merged in pairs, to bound the
+memory; the events of a merged gap may be missing in either."""
 _TIMES: Final = Geometry(1, 0, 0, 0, 1)
 """Gaps between neighbours as times, not as numbers of windows."""
 
 
 class OwnWindows(Windows):
-    """What both kinds share. Behind the numbers of its aggregates a result has its extent."""
+    """The base of both kinds. After the numbers of its aggregates a result has its extent."""
 
     behind = 1
     initial = MappingProxyType({"frontier": a.INT_MIN // 2, "frontier_at": a.INT_MIN})
@@ -481,7 +480,7 @@ class OwnWindows(Windows):
 
     def _forget(self) -> None:
         if len(self._missing.table.left):
-            # A window may have begun long before that: its gaps count until it has gone.
+            # A window may begin long before that: its gaps count until it is dropped.
             self._missing.forget(self._corrected_from())
             self._missing.merge(self._corrected(), OLD_GAPS_MAX)
 
@@ -493,7 +492,7 @@ class OwnWindows(Windows):
         return min(self._corrected(), self._oldest())
 
     def _ending(self, at: int) -> Agenda:
-        # Windows still open have early results at most, which are retracted.
+        # Open windows have at most early results, which are retracted.
         none, at_once, when = np.empty(0, np.int64), np.zeros(1, np.int64), np.full(1, at)
         return Agenda(at_once, np.full(1, FAR), when, none, none, at_once, at_once + 1, when)
 
@@ -502,4 +501,4 @@ class OwnWindows(Windows):
 
     @abstractmethod
     def _oldest(self) -> int:
-        """No window that there is, or comes to be of events that are held, begins before [ns]."""
+        """The earliest begin [ns] of the windows of all stored events."""

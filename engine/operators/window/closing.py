@@ -48,17 +48,17 @@ from slackwater.engine.operators.window.state.panes import (
 
 
 @kernel
-def free_upto(last: int, store: WindowStore, standing: EmittedResults) -> None:
+def free_upto(last: int, store: WindowStore, results: EmittedResults) -> None:
     """Free the windows up to ``last``: their cells, kept events and emitted results."""
     cells = store.cells
     place = cells.tally[0].headers - 1
     while place >= 0:  # what takes the place of a freed one was looked at before
         header = cells.headers[place]
         if cells.window[header] <= last:
-            forget_emitted(cells, standing, header)
+            forget_emitted(cells, results, header)
             leader = cells.link[header]
             while leader != NONE:
-                forget_emitted(cells, standing, leader)
+                forget_emitted(cells, results, leader)
                 forget(store.kept, cells, leader)
                 cell = leader
                 while cell != NONE:
@@ -178,7 +178,7 @@ def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None
     st.closed_low, st.closed_middle = st.upto_low, st.upto_middle
     st.closed_all = st.upto_all
     if frees:
-        free_upto(a.over(st, batch.geo), book.store, book.standing)
+        free_upto(a.over(st, batch.geo), book.store, book.results)
     following = st.closed_low + 1
     if batch.in_panes and following // _FEW > before // _FEW:
         free_panes(book.assigner.panes, pane_of(batch.geo, start_of(batch.geo, following)))
@@ -265,13 +265,13 @@ def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
 @njit
 def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Updates the emitted results of one ``stage`` of a window, all keys; DONE, or why not."""
-    link, standing, keys = book.store.cells.link, book.standing, 0
+    link, results, keys = book.store.cells.link, book.results, 0
     leader = link[header]
     while leader != NONE:
         keys += 1
         leader = link[leader]
     st.needed = keys + 1 + PLACES_SPARE
-    if standing.tally[0].live + st.needed > len(standing.next):
+    if results.tally[0].live + st.needed > len(results.next):
         return a.GROW_STANDING
     st.needed = 2 * (keys + 1 + SPARE)
     if book.outbox.tally[0] + st.needed > len(book.outbox.results.at):

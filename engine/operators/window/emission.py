@@ -32,18 +32,18 @@ from slackwater.engine.operators.window.state.panes import Entries, Panes
 
 STAGES: Final = 3
 SPARE: Final = 64
-"""More results than one late row can change, by its ``room_factor``."""
+"""More results than one late row can change, times its ``room_factor``."""
 PLACES_SPARE: Final = 16
-"""More places than it can need: two for each window."""
+"""More places than one late row can need: two for each window."""
 
 
 class EmittedResults(NamedTuple):
-    """Emitted results: ``s`` places, each for a key of a window; three stages with DRIFT EACH, else
+    """Emitted results: ``s`` places, one per key of a window; three stages with DRIFT EACH, else
     one.
 
     ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
-    ``counts`` (s, stages): as in ``Content``. ``rows`` (s, stages): how many rows had been taken
-    when they were emitted; ``~rows``: it is emitted again, as it became unknown. ``tally``: one
+    ``counts`` (s, stages): as in ``Content``. ``rows`` (s, stages): number of rows processed
+    before the emission; ``~rows``: it is emitted again, as it became unknown. ``tally``: one
     POOL.
     """
 
@@ -60,10 +60,10 @@ class ResultRows(NamedTuple):
     """Results, in order. ``plus``: inserted, else retracted.
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
-    ``block``: 1 at the first of those that were updated together, in one stage of a window.
-    ``rows``: how many rows had been taken when it was inserted, also of a retraction, which repeats
-    what its insertion said of unknown clocks. ``compares``: that (``IS_UNKNOWN``, ``IS_MIXED``),
-    once it has left the pass.
+    ``block``: 1 at the first of the results that are updated together, in one stage of a window.
+    ``rows``: number of rows processed before the insertion, also of its retraction, which repeats
+    the insertion's status of clocks. ``compares``: this status (``IS_UNKNOWN``, ``IS_MIXED``), set
+    after the pass.
     """
 
     plus: np.ndarray
@@ -81,18 +81,20 @@ class ResultRows(NamedTuple):
 
 
 class ResultBuffer(NamedTuple):
-    """Room for results that go out, the first ``tally`` of them."""
+    """The output of a pass; its first ``tally`` places are used."""
 
     results: ResultRows
     tally: np.ndarray
 
 
 class PassState(NamedTuple):
-    """What a pass changes. ``state``: one STATE. ``assigner``: a named tuple of what a kind has."""
+    """What a pass changes. ``state``: one STATE. ``assigner``: the state of a kind of windows:
+    ``TimeState``, ``RowState`` or ``Sessions``.
+    """
 
     state: np.ndarray
     store: WindowStore
-    standing: EmittedResults
+    results: EmittedResults
     outbox: ResultBuffer
     scratch: Content
     entries: Entries
@@ -100,9 +102,9 @@ class PassState(NamedTuple):
 
 
 class TimeState(NamedTuple):
-    """What windows of time have for themselves.
+    """The state of the assigner of time windows.
 
-    ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
+    ``headers``, ``leaders``: of the closed windows that the current row is in, ``changed`` of them.
     ``no_key``: the key of a header.
     """
 
@@ -125,7 +127,7 @@ def new_emitted(capacity: int, mode: int, aggregates: int) -> EmittedResults:
 
 
 def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
-    """Room for ``capacity`` results of keys with ``columns``."""
+    """Room for ``capacity`` results with keys of ``columns`` columns."""
     numbers = aggregates * NUMBERS
     results = ResultRows(
         np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
@@ -138,8 +140,8 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
 
 
 def in_words(outbox: ResultBuffer) -> ResultRows:
-    """A copy of its results, blocks numbered, with ``words`` (n, numbers, 2) and ``counts`` (n, 4)
-    as int64.
+    """A copy of the results in ``outbox``, with blocks numbered; ``words`` (n, numbers, 2) and
+    ``counts`` (n, 4) are int64.
     """
     n = int(outbox.tally[0])
     found = ResultRows(*(column[:n].copy() for column in outbox.results))
@@ -151,18 +153,18 @@ def in_words(outbox: ResultBuffer) -> ResultRows:
 
 
 @kernel
-def forget_emitted(cells: Cells, standing: EmittedResults, leader: int) -> None:
-    """Forgets the emitted results of ``leader``."""
+def forget_emitted(cells: Cells, results: EmittedResults, leader: int) -> None:
+    """Drop the emitted results of ``leader``."""
     slot = cells.slot[leader]
     if slot != NONE:
-        free_place(standing.next, standing.tally, slot)
+        free_place(results.next, results.tally, slot)
         cells.slot[leader] = NONE
 
 
 @inline
 def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
-    """Sends the emitted result of ``leader``, as an insertion or a retraction."""
-    cells, standing, outbox = book.store.cells, book.standing, book.outbox
+    """Write the emitted result of ``leader`` to the output, as an insertion or a retraction."""
+    cells, results, outbox = book.store.cells, book.results, book.outbox
     slot = cells.slot[leader]
     n, out = outbox.tally[0], outbox.results
     outbox.tally[0] = n + 1
@@ -178,10 +180,10 @@ def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: 
     for j in range(columns):
         out.keys[n, j] = cells.keys[leader, j]
     for j in range(out.kinds.shape[1]):
-        out.kinds[n, j] = standing.kinds[slot, place, j]
-        out.words[n, j] = standing.words[slot, place, j]
-    out.counts[n] = standing.counts[slot, place]
-    out.rows[n] = standing.rows[slot, place]
+        out.kinds[n, j] = results.kinds[slot, place, j]
+        out.words[n, j] = results.words[slot, place, j]
+    out.counts[n] = results.counts[slot, place]
+    out.rows[n] = results.rows[slot, place]
     out.compares[n] = 0
 
 
@@ -189,49 +191,48 @@ def _send(book: PassState, leader: int, stage: int, place: int, plus: bool, at: 
 def update_result(
     book: PassState, leader: int, stage: int, place: int, there: bool, at: int
 ) -> None:
-    """Updates the emitted result of ``leader`` from the scratch, which has its result if it is
-    ``there``.
+    """Update the emitted result of ``leader`` from the scratch.
 
     Args:
-        book: its outbox has room for two more.
+        book: the state of the pass; its outbox has room for two more results.
         leader: of the key, or a header itself.
-        stage: which result.
+        stage: of the result.
         place: of the stage.
-        there: whether there is a result; else the emitted one is retracted.
+        there: whether the scratch has a result; else the emitted one is retracted.
         at: the instant of release.
     """
-    cells, standing, scratch = book.store.cells, book.standing, book.scratch
+    cells, results, scratch = book.store.cells, book.results, book.scratch
     if cells.slot[leader] == NONE:
         if not there:
             return
-        cells.slot[leader] = take_place(standing.next, standing.tally)
-        standing.there[cells.slot[leader], :] = False
+        cells.slot[leader] = take_place(results.next, results.tally)
+        results.there[cells.slot[leader], :] = False
     slot = cells.slot[leader]
-    stood, rows = standing.there[slot, place], standing.rows[slot, place]
+    stood, rows = results.there[slot, place], results.rows[slot, place]
     if rows < 0:
-        standing.rows[slot, place] = ~rows
+        results.rows[slot, place] = ~rows
     if stood and there and rows >= 0:
-        one, other = standing.counts[slot, place], scratch.counts[0]
+        one, other = results.counts[slot, place], scratch.counts[0]
         if (
             one.certain == other.certain
             and one.ambiguous == other.ambiguous
             and one.missing == other.missing
             and one.clocks == other.clocks
             and same_numbers(
-                standing.kinds[slot, place], standing.words[slot, place],
+                results.kinds[slot, place], results.words[slot, place],
                 scratch.kinds, scratch.words,
             )
         ):  # fmt: skip
             return
     if stood:
         _send(book, leader, stage, place, False, at)
-    standing.there[slot, place] = there
+    results.there[slot, place] = there
     if there:
         for j in range(len(scratch.kinds)):
-            standing.kinds[slot, place, j] = scratch.kinds[j]
-            standing.words[slot, place, j] = scratch.words[j]
-        standing.counts[slot, place] = scratch.counts[0]
-        standing.rows[slot, place] = book.state[0].taken + book.state[0].row
+            results.kinds[slot, place, j] = scratch.kinds[j]
+            results.words[slot, place, j] = scratch.words[j]
+        results.counts[slot, place] = scratch.counts[0]
+        results.rows[slot, place] = book.state[0].taken + book.state[0].row
         _send(book, leader, stage, place, True, at)
 
 
@@ -245,11 +246,10 @@ def emit_keys(
     extent: tuple[int, int],
     at: int,
 ) -> None:
-    """Updates the emitted results of one ``stage`` of a window, for each of its leaders ``keys``.
+    """Update the emitted results of one ``stage`` of a window, for each of its leaders ``keys``.
 
-    A window without results but with missing events has one result without a key, kept at its
-    header; so has one that an event may be in whose clock was refuted. ``every``: ``keys`` are all
-    that the window has.
+    A window without results but with missing events, or with an event of a refuted clock bound, has
+    one result without a key, stored at its header. ``every``: ``keys`` are all keys of the window.
     """
     some, store, scratch = False, book.store, book.scratch
     start, end = extent
@@ -259,7 +259,7 @@ def emit_keys(
         some = some or has_result(store, leader, stage)
     missing = store.cells.missing[header]
     nobody = every and not some and (missing > 0 or refuted)
-    place = stage if book.standing.there.shape[1] == STAGES else 0
+    place = stage if book.results.there.shape[1] == STAGES else 0
     settled = nobody or ((every or some) and store.cells.slot[header] != NONE)
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
         leader = header if j < 0 else keys[j]

@@ -104,12 +104,12 @@ def _of_numbers(
 # Codes of texts that windows hold in values, so that the texts are not forgotten.
 
 
-def text_codes(store: WindowStore, standing: EmittedResults) -> np.ndarray:
+def text_codes(store: WindowStore, results: EmittedResults) -> np.ndarray:
     """Codes in ``store`` and in emitted results, freed ones included."""
     texts = np.flatnonzero(store.sums.of["typed"] == TEXTS)
     if not len(texts):
         return np.empty(0, np.int64)
-    emitted = standing.words["low"][standing.kinds == TEXT]
+    emitted = results.words["low"][results.kinds == TEXT]
     kept = store.kept.ints[:, texts][store.kept.valid[:, texts]]
     return np.concatenate([emitted, kept, picked_codes(store.sums, store.sums.of)])
 

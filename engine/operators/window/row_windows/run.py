@@ -226,7 +226,7 @@ def _forget_first(batch: PassBatch, book: PassState, st: Record) -> None:
         forget_sorted(book.assigner.sorted, group)
     following = windows.of[one.after].first if one.after != NONE else mine.begin
     _drop_events(group, (one.number + 1) * batch.geo.step, following, book, st.widest)
-    forget_emitted(store.cells, book.standing, window)
+    forget_emitted(store.cells, book.results, window)
     clear(store.sums, window)
     free_window(store.cells, window)
 

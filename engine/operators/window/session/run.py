@@ -144,7 +144,7 @@ def _free_merged(place: int, book: PassState) -> None:
     """Free a merged session that is neither queued nor correctable."""
     one = book.assigner.of[place]
     if one.merged:
-        forget_emitted(book.store.cells, book.standing, place)
+        forget_emitted(book.store.cells, book.results, place)
         if not book.assigner.open.has[place] and not book.assigner.kept.has[place]:
             free_window(book.store.cells, place)
 
@@ -213,7 +213,7 @@ def _forget_first(gap: int, horizon: int, book: PassState, st: Record) -> None:
     of[one.group if one.after == NONE else one.after].before = one.before
     if of[one.group].before == NONE:
         free_window(store.cells, one.group)
-    forget_emitted(store.cells, book.standing, place)
+    forget_emitted(store.cells, book.results, place)
     forget(store.kept, store.cells, place)
     while one.seams != NONE:
         seam = one.seams

@@ -1,1 +1,1 @@
-"""What a window may hold besides: bounds, missing events, conditions on times."""
+"""The uncertainty of windows: bounds of values, missing events, conditions on times."""

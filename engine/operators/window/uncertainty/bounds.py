@@ -1,4 +1,4 @@
-"""Smallest and largest value of an aggregate over all assignments of the ambiguous events."""
+"""The smallest and largest value of an aggregate over all assignments of the ambiguous events."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ from slackwater.engine.query.plan import (
     combined,
 )
 
-# Which rows a window's WHERE takes for sure, and which perhaps: its times err as clocks do.
+# Rows that a window's WHERE certainly or possibly selects, as times have clock errors.
 #
 # ``ts``, ``te`` and ``ref`` are known up to the error of the event's clock, so a condition on them
-# may hold under some errors only (SPEC 4.3). The error of an interval's end moves all three alike,
-# and its start may err by as much more as its length does. So WHERE is a function of the end's
-# error, and so are the instants at which the event counts: where its true time may lie while WHERE
-# holds. Each comparison changes once as the error grows (``=`` twice); where, is found by halving,
-# with the very evaluation that answers for times that are certain. What it says under some error
-# of the length it says at an end of its range, as each comparison for itself ascends or descends.
-# What a product of times, or a division by one, makes may do both: where clocks err it may hold and
-# may not.
+# may hold under some errors only (SPEC 4.3). The error of an interval's end moves all three; its
+# start may have the error of its length in addition. So WHERE is a function of the end's error; the
+# event counts at those true times at which WHERE holds. Each comparison changes once as the error
+# grows (``=`` twice); bisection finds the place, with the same evaluation as for exact times. Each
+# comparison is monotonic in the error of the length, so the ends of its range are enough. A product
+# of times, or a division by one, may be not monotonic: with clock errors it may or may not hold.
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedRows:
-    """Of n rows: ``taken`` (bool), surely or perhaps; ``how`` (int8): ``SURE``, ``LIKELY`` or
-    ``UNLIKELY``; ``low``, ``high`` (int64 ns): ends of where a taken row's true time may lie.
+    """The selection of n rows: ``taken`` (bool): certainly or possibly selected; ``how`` (int8):
+    ``SURE``, ``LIKELY`` or ``UNLIKELY``; ``low``, ``high`` (int64 ns): bounds of a selected row's
+    true time.
     """
 
     taken: np.ndarray
@@ -61,7 +60,7 @@ class SelectedRows:
 
 
 def select_rows(where: Predicate, released: Released, unc_max: int) -> SelectedRows | None:
-    """What ``where`` takes of ``released``; None: no clock error changes what it says.
+    """The rows of ``released`` that ``where`` selects; None: no clock error changes the selection.
 
     Args:
         where: of a plan with windows.
@@ -105,8 +104,8 @@ def select_rows(where: Predicate, released: Released, unc_max: int) -> SelectedR
 
 
 class _Rows:
-    """Some rows, whose clocks may be asked to err; ``length``: and by how much their lengths.
-    ``loose``: of which a condition that may ascend and descend may hold and may not.
+    """Rows that are evaluated under clock errors; ``length``: the largest error of their lengths.
+    ``loose``: rows for which a condition that is not monotonic may or may not hold.
     """
 
     def __init__(
@@ -116,9 +115,9 @@ class _Rows:
         self._released, self._length, self._loose = released, length, loose
 
     def hold(self, predicate: Predicate, error: np.ndarray, end: int = 0) -> np.ndarray:
-        """Where it is true if each row's clock errs by ``error`` [ns]; bool (n,).
+        """Whether the predicate holds under the clock errors ``error`` [ns]; bool (n,).
 
-        ``end``: 1 or -1: and the start by as much more or less as the length may be off.
+        ``end``: 1 or -1: with the largest error of the length, too.
         """
         known, more = self._columns, end * self._length
         columns = known | {"ref": known["ref"] + error + more}
@@ -132,7 +131,7 @@ class _Rows:
     def possible(
         self, predicate: Predicate, error: np.ndarray, *, truth: bool = True
     ) -> np.ndarray:
-        """Where it may be true (or false) if each row's clock errs by ``error``; bool (n,)."""
+        """Whether the predicate may be ``truth`` under the clock errors ``error``; bool (n,)."""
         if not self._loose.any():
             return self.hold(predicate, error)
         match predicate:
@@ -150,7 +149,7 @@ class _Rows:
                 sides = ("<=", ">=") if op == "=" else (op,)
                 ways = [Comparison(side, left, right) for side in sides]
                 found = [self.hold(way, error, -1) | self.hold(way, error, 1) for way in ways]
-                neither = difference(left, right) is None  # it may ascend and descend
+                neither = difference(left, right) is None  # it may be not monotonic
                 loose = (
                     self._loose
                     if any(map(_is_not_monotonic, inside(predicate)))
@@ -161,7 +160,7 @@ class _Rows:
 
 
 def _is_not_monotonic(node: Expression | Predicate) -> bool:
-    """Whether ``node`` may ascend and descend as the error of one clock grows."""
+    """Whether ``node`` may be not monotonic in the error of one clock."""
     match node:
         case Arithmetic(op="*" | "/" as op, left=left, right=right):
             return bool(clocked_aliases([right])) and (op == "/" or bool(clocked_aliases([left])))
@@ -169,7 +168,7 @@ def _is_not_monotonic(node: Expression | Predicate) -> bool:
 
 
 def _monotonic_comparisons(predicate: Predicate) -> Iterator[Comparison]:
-    """Comparisons that change once each, between whose changes ``predicate`` does not."""
+    """Comparisons that change once each; ``predicate`` is constant between their changes."""
     match predicate:
         case Logic(terms=terms):
             for term in terms:
@@ -184,7 +183,7 @@ def _monotonic_comparisons(predicate: Predicate) -> Iterator[Comparison]:
 
 
 def _changes(comparison: Comparison, rows: _Rows, unc: np.ndarray, end: int) -> np.ndarray:
-    """The last error in [-unc, unc] up to which it says what it says at -unc; int64 (n,)."""
+    """The last error in [-unc, unc] before a comparison's outcome changes; int64 (n,)."""
     before, behind = -unc, unc.copy()
     first = rows.hold(comparison, before, end)
     same = rows.hold(comparison, behind, end) == first
@@ -197,35 +196,32 @@ def _changes(comparison: Comparison, rows: _Rows, unc: np.ndarray, end: int) -> 
     return before
 
 
-# Which of a key's ambiguous events can be in a window together.
+# The ambiguous events of a key that can be in a window together.
 #
-# Events of one clock and epoch share one clock error, so they move together: their true times keep
-# their order, and the errors of two of them differ by at most what their uncertainties do (a skew
-# that is not known exactly makes the uncertainty grow between two syncs, and never fall). What lies
-# in the window is therefore a *run* of the events of a clock in order of time. A clock's runs are
-# identified by where they start and where they can end. Events without a shared clock are runs of
-# one.
+# Events of one clock and epoch share one clock error: their true times keep their order, and the
+# errors of two of them differ by at most the difference of their uncertainties (an inexact skew
+# makes the uncertainty grow between two syncs, and never fall). So the events of a clock in the
+# window are a *run*, consecutive in order of time. A clock's runs are identified by their starts
+# and possible ends. Events without a shared clock are runs of one.
 #
 # With errors e(i) in [-u(i), u(i)] and |e(i) - e(j)| <= |u(i) - u(j)|, a run that starts with event
-# p and ends before event q exists if the bounds that the two ends put on the four events around
-# them agree, pair by pair (difference constraints; Cormen et al., ch. 24). All bounds are sums of
-# ``ref - u`` or ``ref + u``, which only ascend, so the possible q of each p form a stretch, and
-# both of its ends move one way.
+# p and ends before event q exists if the bounds on the four events around the two ends agree, pair
+# by pair (difference constraints; Cormen et al., ch. 24). All bounds are sums of ``ref - u`` or
+# ``ref + u``, which ascend, so the possible q of each p are a range whose ends both ascend with p.
 
 
 SIZE = record("events", "units", "clocks")
 
 
 class Runs(NamedTuple):
-    """The runs of events, by clock; room for so many is made once and used again and again.
+    """The runs of events, by clock; the arrays are reused.
 
-    ``size``: how many there are now, one SIZE.
-    ``event``: places in ``Kept``, clock after clock, in order of time. ``unit``: (units + 1) where
-    each unit of events starts that no error can part. ``clock``: (clocks + 1) where each clock's
-    units start. ``low``, ``high``: per unit ``ref - unc`` and ``ref + unc``. Of clock ``g`` and its
-    unit ``p`` (or its end) place ``p + g`` of ``nearest`` and ``farthest`` says which units can be
-    the first behind a run that starts with p; none where the one is larger than the other.
-    ``spare``: to sort in, and to search in.
+    ``size``: the used lengths, one SIZE. ``event``: places in ``Kept``, by clock, in order of time.
+    ``unit``: (units + 1) the first event of each unit, whose events no error separates. ``clock``:
+    (clocks + 1) the first unit of each clock. ``low``, ``high``: per unit ``ref - unc`` and ``ref +
+    unc``. ``nearest``, ``farthest``: at ``p + g`` for clock ``g`` and its unit ``p`` (or its end),
+    the first and last unit that can follow a run starting with p; if nearest is larger, there is no
+    such run. ``spare``: scratch.
     """
 
     size: np.ndarray
@@ -241,7 +237,7 @@ class Runs(NamedTuple):
 
 @njit
 def new_runs(events: int) -> Runs:
-    """Room for so many events."""
+    """Room for ``events`` events."""
     n = events + 1
     return Runs(
         np.zeros(1, SIZE), np.empty(n, np.int64), np.empty(n, np.int64),
@@ -252,7 +248,7 @@ def new_runs(events: int) -> Runs:
 
 @inline
 def _before(kept: Kept, i: int, j: int) -> bool:
-    """By clock, epoch, time and uncertainty."""
+    """Whether event ``i`` is before ``j``: by clock, epoch, time and uncertainty."""
     if kept.clock[i] != kept.clock[j]:
         return bool(kept.clock[i] < kept.clock[j])
     if kept.epoch[i] != kept.epoch[j]:
@@ -264,7 +260,7 @@ def _before(kept: Kept, i: int, j: int) -> bool:
 
 @kernel
 def _sort(kept: Kept, n: int, event: np.ndarray, spare: np.ndarray) -> None:
-    """Merge sort of the first ``n`` of ``event``, from pairs upwards; it is stable."""
+    """Sort the first ``n`` of ``event``: a stable merge sort, bottom up."""
     width = 1
     while width < n:
         for start in range(0, n, 2 * width):
@@ -340,25 +336,28 @@ def find_runs(kept: Kept, start: int, end: int, runs: Runs) -> None:
 
 # Smallest and largest value of an aggregate over all assignments of the ambiguous events.
 #
-# An assignment says which of the ambiguous events are in the window (SPEC 4.4): for every clock one
-# of its runs (``window.uncertainty.bounds``). ``sum avg min max`` range over the assignments
-# with at least one value, as they are null without. The smallest average is found by Dinkelbach
-# 1967: the assignment that minimises ``sum - a * count`` lowers the average ``a``, until none does.
+# An assignment puts some ambiguous events into the window (SPEC 4.4): of every clock one run. ``sum
+# avg min max`` range over the assignments with at least one value, as they are null without. The
+# smallest average is computed by Dinkelbach 1967: the assignment that minimises ``sum - a * count``
+# lowers the average ``a``, until none does.
 #
-# Each function has one direction: the largest of x is minus the smallest of -x (``sign`` -1).
+# Each function computes the smallest value; the largest of x is minus the smallest of -x (``sign``
+# -1).
 
 
 ALL_ROWS = -1
-"""In place of an attribute: rows, whatever values they have (``count(*)``)."""
+"""In place of an attribute: all rows (``count(*)``)."""
 _ROUNDS = 64
 
 
 class RunChoice(NamedTuple):
-    """One attribute of the ambiguous events, and the run chosen of each clock; room as in ``Runs``.
+    """One attribute of the ambiguous events, and the chosen run of each clock; sizes as in
+    ``Runs``.
 
-    ``ints``, seen as float64 ``floats``: values in order of ``Runs.event``, and last the sure
-    events' smallest or largest. ``valid``: those that have one. ``values``, ``total``: number and
-    sum up to each unit of a clock, at the places of ``Runs.nearest``. ``first``, ``behind``: units.
+    ``ints``, viewed as float64 ``floats``: values in order of ``Runs.event``, then the smallest or
+    largest one of the certain events. ``valid``: whether there is a value. ``values``, ``total``:
+    number and sum of values up to each unit of a clock, at the places of ``Runs.nearest``.
+    ``first``, ``behind``: per clock the first unit of its run, and the one after it.
     """
 
     ints: np.ndarray
@@ -372,7 +371,7 @@ class RunChoice(NamedTuple):
 
 @njit
 def new_choice(events: int) -> RunChoice:
-    """Room for so many events."""
+    """Room for ``events`` events."""
     n = events + 1
     ints = np.zeros(n, np.int64)
     return RunChoice(
@@ -383,7 +382,7 @@ def new_choice(events: int) -> RunChoice:
 
 @kernel
 def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: RunChoice) -> None:
-    """Attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
+    """Read attribute ``m`` of the events of ``runs``; no run is chosen."""
     for j in range(runs.size[0].events):
         c.ints[j] = 0 if m == ALL_ROWS else kept.ints[runs.event[j], m]
         c.valid[j] = m == ALL_ROWS or kept.valid[runs.event[j], m]
@@ -402,9 +401,9 @@ def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: RunChoice) ->
 
 @kernel
 def choose(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> int:
-    """Choose the runs with the least ``sign * sum - price * count``; gives the count.
+    """Choose the runs with the least ``sign * sum - price * count``; returns the count.
 
-    ``some``: at least one value must be among them; -1 if there is none.
+    ``some``: with at least one value; -1: there is no such choice.
     """
     values = 0
     extra, forced, forced_first, forced_behind = np.inf, -1, 0, 0
@@ -438,7 +437,7 @@ def choose(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> i
 
 @kernel
 def add_chosen(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Summary) -> float:
-    """The sum of the chosen and of the ``sure`` values, which ``out`` becomes."""
+    """The sum of the chosen and the ``sure`` values, also written to ``out``."""
     ints, floats = out.ints[0], out.floats[0]
     ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
     floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
@@ -456,10 +455,9 @@ def add_chosen(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Sum
 def bound_avg(
     runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: int, total: Summary, out: Summary
 ) -> float:
-    """Least (``sign`` 1) or largest average; NaN where there is no value at all.
+    """The least (``sign`` 1) or largest average; NaN: there is no value.
 
-    ``sure``, ``total``: number and sum of the values that are surely inside. ``out`` is
-    overwritten.
+    ``sure``, ``total``: number and sum of the values certainly inside. ``out``: scratch.
     """
     n = choose(runs, c, 1.0 * sign, 0.0, sure == 0)
     if n < 0 or n + sure == 0:
@@ -484,9 +482,9 @@ def less(of: Any, is_float: bool, sign: int, i: int, j: int) -> bool:
 
 @kernel
 def nearest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
-    """The event with the smallest (``sign`` -1: largest) value, which some run has; or -1.
+    """The event with the smallest (``sign`` -1: largest) value of all runs; or -1.
 
-    ``sure``: the last value counts too.
+    ``sure``: the value of the certain events counts too.
     """
     n = runs.size[0].events
     found = n if sure else -1
@@ -498,10 +496,10 @@ def nearest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool)
 
 @kernel
 def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
-    """The event whose value is the largest of all assignments' smallest; or -1 without any.
+    """The event with the largest one of the assignments' smallest values; -1: there is none.
 
-    A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
-    smallest value of its best run. With nothing else, the best single run must do.
+    A clock that may have no value in the window does not limit it; any other limits it to the
+    smallest value of its best run. If no clock limits it, it is that of the best single run.
     """
     farthest, alone = (runs.size[0].events if sure else -1), -1
     for g in range(runs.size[0].clocks):
@@ -519,8 +517,8 @@ def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool
 def _best_run(
     runs: Runs, c: RunChoice, g: int, sign: int, is_float: bool, waiting: np.ndarray
 ) -> tuple[int, bool]:
-    """(the event that is smallest in the run of clock ``g`` where that is largest; whether a run
-    can be without values). ``waiting``: room for the units that may be a run's smallest.
+    """The best run of clock ``g``: (the event of its smallest value, which is the largest such one;
+    whether a run can be without values). ``waiting``: scratch.
     """
     best, empty = -1, False
     head = tail = 0

@@ -1,4 +1,4 @@
-"""Completeness: which numbers are known to be missing, and which windows they could belong to."""
+"""Completeness: the numbers known to be missing, and the windows that they may belong to."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from slackwater.engine.kernels.records import NONE
 from slackwater.engine.operators.window.settings import Geometry, windows_touched
 from slackwater.engine.operators.window.state.cells import HEADER, Cells, find, find_or_add
 
-# Gaps in numbers as kernels search them: which of them an event fills, how much may lie in a span.
+# Gaps in numbers, sorted for two searches: the gap that an event fills, and the missing events that
+# may be in a span of time.
 #
-# Late events and emitted windows search many gaps, one per loss within reach, hence sorted columns.
-# By number: the gaps of a source and stream, and how far those before reach, which ends the search
-# where gaps overlap. By time: a gap may lie in a span unless it begins behind or ends before it,
-# which no gap does both; so two prefix sums tell, kept in binary indexed trees (Fenwick, 1994), as
-# gaps become known and are filled while a pass runs.
+# By number: the gaps of a source and stream, with the largest end of the earlier ones, which ends
+# the search when gaps overlap. By time: a gap may be in a span unless it begins after or ends
+# before it, and no gap does both; so two prefix sums suffice. They are binary indexed trees
+# (Fenwick, 1994), as gaps become known and are filled during a pass.
 #
-# A late event parts the gap that it fills: the numbers below its own lie before it in time, those
-# above behind it. The part behind it takes a place that was made for it before the pass, where its
-# own time is sorted in already; so the trees need no sorting again.
+# A late event splits the gap that it fills: smaller numbers are before it in time, larger ones
+# after it. The later part has a place prepared before the pass and sorted by the event's time, so
+# the trees are not sorted again.
 
 
 class GapTable(NamedTuple):
-    """Gaps in the order in which they became known, and behind them a place for each late row of
-    the batch (``late_row``). ``left``: events still missing.
+    """Gaps in the order in which they become known, then a place for each late row of the batch
+    (``late_row``). ``left``: events still missing.
 
-    ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched, or times. The
-    rest is made of these (``gap_table``): ``age``: so many gaps were known before it;
-    ``by_number``: gaps by source, stream, incarnation and first number; ``reach``: of each in that
-    order, the largest end of numbers up to it in its incarnation; ``firsts`` and ``lasts``: sorted,
-    each gap's place there, and sums of what is left; ``by_last``: gaps in the order of ``lasts``.
+    ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched, or times.
+    Derived by ``gap_table``: ``age``: number of gaps known before it; ``by_number``: gaps by
+    source, stream, incarnation and first number; ``reach``: in that order, the largest end of
+    numbers so far in the incarnation; ``firsts`` and ``lasts``: sorted, with each gap's place and
+    sums of missing events; ``by_last``: gaps in order of ``lasts``.
     """
 
     source: np.ndarray
@@ -60,14 +60,14 @@ class GapTable(NamedTuple):
 
 
 COLUMNS: Final = GapTable._fields[: GapTable._fields.index("age")]
-"""Those that a snapshot has."""
+"""The columns of a snapshot."""
 _NO_LATE: Final = np.empty(0, np.int64)
 
 
 def gap_table(
     columns: Sequence[np.ndarray], known: int, late_row: np.ndarray = _NO_LATE
 ) -> GapTable:
-    """The gaps ``columns`` (int64, of ``COLUMNS``), of which the first ``known`` are known."""
+    """The table of the gaps ``columns`` (int64, ``COLUMNS``); the first ``known`` are known."""
     source, stream, incarnation, first_seq, events, _, first, last, left = columns
     by_number = np.lexsort((first_seq, incarnation, stream, source))
     weight = left.copy()
@@ -83,7 +83,7 @@ def gap_table(
 
 
 def _reach(of: Sequence[np.ndarray], end: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The largest ``end`` so far, in ``order``, of what is alike in ``of``."""
+    """The largest ``end`` so far, in ``order``, among gaps with equal values in ``of``."""
     end, begins = end[order], np.zeros(len(order), np.bool_)
     for column in of:
         begins |= np.diff(column[order], prepend=column[order][:1]) != 0
@@ -93,21 +93,21 @@ def _reach(of: Sequence[np.ndarray], end: np.ndarray, order: np.ndarray) -> np.n
 
 
 def _places(order: np.ndarray) -> np.ndarray:
-    """Where in ``order`` each stands."""
+    """The inverse of the permutation ``order``."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     return places
 
 
 def _sums(weight: np.ndarray) -> np.ndarray:
-    """A binary indexed tree: at i from 1 on, the sum of as many up to it as i's lowest bit says."""
+    """A binary indexed tree: at i >= 1 the sum of the last n weights, n being i's lowest bit."""
     so_far, i = np.concatenate(([0], np.cumsum(weight))), np.arange(len(weight) + 1)
     return np.asarray(so_far - so_far[i & (i - 1)])
 
 
 @inline
 def _sum(sums: np.ndarray, n: int) -> int:
-    """Of the first ``n``."""
+    """The sum of the first ``n`` weights."""
     total = 0
     while n > 0:
         total += sums[n]
@@ -131,19 +131,19 @@ def _change(gaps: GapTable, j: int, change: int) -> None:
 
 @kernel
 def become_known(gaps: GapTable, j: int) -> None:
-    """From here on gap ``j`` counts in ``missing_between``."""
+    """Count gap ``j`` in ``missing_between`` from now on."""
     _change(gaps, j, gaps.left[j])
 
 
 @kernel
 def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
-    """Events missing, by the first ``known`` gaps, that may lie strictly between ``start`` and
-    ``end``, which is not before it; both in the measure of ``first`` and ``last``.
+    """The missing events of the first ``known`` gaps that may be strictly between ``start`` and
+    ``end`` (at least ``start``); both in the unit of ``first`` and ``last``.
     """
     begun = int(np.searchsorted(gaps.firsts, end))
     ended = int(np.searchsorted(gaps.lasts, start + 1))
     n = _sum(gaps.first_sums, begun) - _sum(gaps.last_sums, ended)
-    if start == end:  # what has no extent and lies just there was only taken off
+    if start == end:  # a gap without extent at this place is subtracted, but not added
         while ended > 0 and gaps.lasts[ended - 1] == start:
             ended -= 1
             j = gaps.by_last[ended]
@@ -154,9 +154,7 @@ def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
 
 @kernel
 def filled_by(gaps: GapTable, known: int, row: int) -> tuple[int, int]:
-    """The newest of the ``known`` gaps that a late ``row`` fills, or -1; and the place made for the
-    row.
-    """
+    """The newest of the ``known`` gaps that a late ``row`` fills, or -1; and the row's place."""
     late = np.searchsorted(gaps.late_row, row)
     part = int(len(gaps.left) - len(gaps.late_row) + late)
     if late == len(gaps.late_row) or gaps.late_row[late] != row:
@@ -186,9 +184,11 @@ def filled_by(gaps: GapTable, known: int, row: int) -> tuple[int, int]:
 
 @kernel
 def split_gap(gaps: GapTable, j: int, part: int) -> int:
-    """Take the late row of the place ``part`` off gap ``j``, which it fills; gives ``part`` if it
-    now is a gap as well: what is missing behind the row. One that did not happen between the
-    neighbours of the gap, as a clock was set, parts nothing.
+    """Split gap ``j`` by the late row of place ``part``, which fills it.
+
+    Returns:
+        ``part`` if it is a gap now: the numbers after the row. A row that is not between the gap's
+        neighbours in time, as a clock was set, does not split it.
     """
     rest, end = gaps.left[j] - 1, gaps.first_seq[j] + gaps.events[j]
     if not (gaps.first[j] <= gaps.first[part] and gaps.last[part] <= gaps.last[j]):
@@ -208,32 +208,32 @@ def split_gap(gaps: GapTable, j: int, part: int) -> int:
     return part
 
 
-# Completeness: which numbers are known to be missing, and which windows they could belong to.
+# Completeness: the numbers known to be missing, and the windows that they may belong to.
 #
-# Source: SPEC 4.4. A gap's events lie between their neighbours' times, so they could belong to
-# every window that this range touches. Each such window counts them in its header, and gets a
-# header if it has none: it may have had events, so it has a result. A late event leaves two gaps of
-# the one that it fills, before and behind it. What changes in a closed window makes it *stale*.
+# Source: SPEC 4.4. A gap's events are between their neighbours' times, so they may belong to every
+# window that this range touches. Each such window counts them in its header; it gets a header if it
+# has none, as it may have had events. A late event splits the gap that it fills. A change in a
+# closed window makes it *stale*.
 
 
 WINDOWS_MAX: Final = 4096
-"""A gap over more windows than that gives no result where no event is: one clock that jumped by a
-year would else make millions. It is counted in the windows that have one."""
+"""A gap over more windows does not create results of windows without events: a clock that jumps by
+a year would create millions. Windows with events count it."""
 ROWS_MAX: Final = 1 << 18
-"""Nor does one that becomes known while so many windows are open or can be corrected: windows of ns
-under errors of ms would else fill the memory."""
+"""With more open or correctable windows a new gap creates no results either: windows of ns with
+clock errors of ms would fill the memory."""
 
 
 @inline
 def gives_rows(cells: Cells, gaps: GapTable, j: int) -> bool:
-    """Whether windows without any event have a result for the sake of gap ``j``."""
+    """Whether gap ``j`` creates results of windows without events."""
     few = gaps.last[j] - gaps.first[j] < WINDOWS_MAX
     return bool(few and cells.tally[0].headers < ROWS_MAX)
 
 
 @inline
 def header_of(cells: Cells, window: int, gaps: GapTable, known: int, no_key: np.ndarray) -> int:
-    """The window's header, made if there is none; -1 where no cell is free."""
+    """The window's header, created if there is none; -1: no cell is free."""
     headers = cells.tally[0].headers
     header = find_or_add(cells, window, HEADER, no_key, 0)
     if cells.tally[0].headers != headers:
@@ -252,7 +252,7 @@ def _count(cells: Cells, header: int, change: int, closed: int) -> None:
 def _spread(
     cells: Cells, gaps: GapTable, j: int, change: int, closed: int, no_key: np.ndarray
 ) -> None:
-    """Tell those windows of gap ``j`` that have a header."""
+    """Change the count of missing events in the windows of gap ``j`` that have a header."""
     first, last = gaps.first[j], gaps.last[j]
     if last - first < WINDOWS_MAX:
         for window in range(first, last + 1):
@@ -270,16 +270,18 @@ def _spread(
 def count_gap(
     cells: Cells, gaps: GapTable, j: int, closed: int, over: int, no_key: np.ndarray
 ) -> tuple[int, int]:
-    """Gap ``j`` becomes known; gives the windows refused for want of a cell, and 1 if it gives no
-    rows.
+    """Count gap ``j``, which becomes known, in its windows.
 
     Args:
         cells: the windows.
-        gaps: with gap ``j``, all before it known.
+        gaps: with gap ``j``; all earlier ones are known.
         j: see ``gaps``.
-        closed: largest window that is closed.
-        over: windows up to this one are kept no more.
+        closed: the largest closed window.
+        over: the largest window that is dropped already.
         no_key: the key of a header: one row of zeros.
+
+    Returns:
+        the number of windows refused as no cell is free, and 1 if the gap creates no results.
     """
     refused, too_wide = 0, 0
     if gives_rows(cells, gaps, j):
@@ -296,7 +298,7 @@ def count_gap(
 def fill_gap(
     cells: Cells, gaps: GapTable, known: int, row: int, closed: int, no_key: np.ndarray
 ) -> None:
-    """Take the late ``row`` off the gap that it fills, and tell that gap's windows."""
+    """Split the gap that the late ``row`` fills, and update the counts of that gap's windows."""
     j, part = filled_by(gaps, known, row)
     if j != NONE:
         _spread(cells, gaps, j, -gaps.left[j], closed, no_key)
@@ -307,8 +309,8 @@ def fill_gap(
 
 
 class LateRows(NamedTuple):
-    """The rows of a batch that came after their place was given up: int64 columns, which ``row``,
-    what it is, and between which times it happened [ns].
+    """The late rows of a batch, which arrive after they were declared missing: int64 columns: the
+    ``row``, its identity, and bounds of its time [ns].
     """
 
     row: np.ndarray
@@ -324,7 +326,7 @@ NO_LATE_ROWS: Final = LateRows(*[_NO_LATE] * 7)
 
 
 class Missing:
-    """The gaps that still matter to some window."""
+    """The gaps that windows may still count."""
 
     def __init__(self) -> None:
         self._keep([np.empty(0, np.int64) for _ in COLUMNS])
@@ -333,7 +335,7 @@ class Missing:
         self, columns: Sequence[np.ndarray], known: int | None = None,
         late_row: np.ndarray = _NO_LATE,
     ) -> None:  # fmt: skip
-        """``known``: so many are, or all."""
+        """Store the columns; ``known``: how many gaps are known, None: all."""
         known = len(columns[0]) if known is None else known
         self.table = gap_table(columns, known, late_row)
 
@@ -344,8 +346,10 @@ class Missing:
     def take(
         self, gaps: Gaps, geometry: Geometry, late: LateRows = NO_LATE_ROWS
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add ``gaps``, and places for the rows that may fill them or older ones; gives the rows
-        and steps before they are known.
+        """Add ``gaps``, and places for the rows that may fill gaps.
+
+        Returns:
+            the row and the steps before which each gap becomes known.
         """
         known = len(self.table.left)
         if not known + len(gaps.row):
@@ -376,8 +380,8 @@ class Missing:
             self._keep([column[order] for column in self._columns])
 
     def merge(self, before: int, most: int) -> None:
-        """Make one of each two gaps that follow one another, if more than ``most`` end before
-        ``before``. A late event does not fill such a one any more.
+        """Merge neighbouring gaps in pairs if more than ``most`` end before ``before``. A late
+        event does not fill a merged gap.
         """
         old = np.flatnonzero(self.table.high < before)
         if len(old) <= most:
