@@ -256,7 +256,7 @@ def test_memory_stays_bounded_on_an_endless_stream() -> None:
         made.process(batch(Stream(events), strings))
         state = made.snapshot()
         sizes.add(len(state["cells"]["window"]))
-        sizes |= {len(state["standing"]["next"]), len(state["kept"]["next"])}
+        sizes |= {len(state["results"]["next"]), len(state["kept"]["next"])}
         assert state["kept"]["tally"]["live"][0] < 60
     assert max(sizes) <= 256
 
