@@ -32,8 +32,8 @@ from slackwater.engine.order.sequence.timeouts import (
     learn_wait,
     memory_window,
     needed_value,
+    note_high,
     resolution_bits,
-    saw_high,
 )
 
 MS = 1_000_000
@@ -299,7 +299,7 @@ def _needed(lane: np.ndarray, memory: np.ndarray, tail_ppm: int) -> int:
 
 @kernel
 def _saw_high(lane: np.ndarray, memory: np.ndarray, seq: int, at: int) -> None:
-    saw_high(lane[0], memory[0], seq, at)
+    note_high(lane[0], memory[0], seq, at)
 
 
 @kernel

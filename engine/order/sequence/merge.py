@@ -1,4 +1,4 @@
-"""``merge``: the lanes' queues put into one order by reference time (R19 3.2.2, Fig 3.3)."""
+"""``merge``: the lanes' queues in one order by reference time (R19 3.2.2, Fig 3.3)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from slackwater.engine.order.sequence.state import (
     STAGE_QUEUE,
     Sequencer,
 )
-from slackwater.engine.order.sequence.timeouts import later
+from slackwater.engine.order.sequence.timeouts import add_wait
 
-# Winner trees over the lanes: which lane is first in the merge, and whose deadline is next.
+# Winner trees over the lanes: for the first lane of the merge, and for the next deadline.
 #
-# A node keeps the winner's own key, so that replaying a lane's matches on the way to the root reads
-# one neighbour per level and nothing that depends on what was read before: O(log lanes), without a
-# chain of cache misses.
+# A node stores the winner's key, so that an update on the way to the root reads one neighbour per
+# level, independent of earlier reads: O(log lanes), without a chain of cache misses.
 #
 # Source: Knuth, The Art of Computer Programming 3, 5.4.1 (tree of winners).
 
 
 @kernel
 def clear_trees(s: Sequencer) -> None:
-    """Every lane absent from the merge, and without a deadline."""
+    """Reset both trees: no lane is in the merge or has a deadline."""
     size = len(s.merge) // 2
     for place in range(2 * size - 1, 0, -1):
         first, due = s.merge[place], s.timer[place]
@@ -41,7 +40,7 @@ def clear_trees(s: Sequencer) -> None:
 
 @kernel
 def set_leaf(tree: np.ndarray, lane: int, key: int, tie: int) -> None:
-    """``lane`` is now at (key, tie); of equals the one in the left half wins."""
+    """Set the leaf of ``lane`` to (key, tie); of equal keys the one in the left half wins."""
     place = lane + len(tree) // 2
     if tree[place].key == key and tree[place].tie == tie:
         return
@@ -60,34 +59,34 @@ def set_leaf(tree: np.ndarray, lane: int, key: int, tie: int) -> None:
 
 
 @inline
-def hurry(timer: np.ndarray, lane: int, when: int) -> None:
-    """A deadline of the lane: the next one if it is earlier; a stale earlier one does no harm."""
+def set_deadline(timer: np.ndarray, lane: int, when: int) -> None:
+    """Set the next deadline of the lane to ``when`` if that is earlier. Stale ones are ignored."""
     if when < timer[lane + len(timer) // 2].key:
         set_leaf(timer, lane, when, 0)
 
 
-# ``merge``: the lanes' queues put into one order by reference time (R19 3.2.2, Fig 3.3).
+# ``merge``: the lanes' queues in one order by reference time (R19 3.2.2, Fig 3.3).
 #
 # The heads of the queues are compared by ``ref``, ties by (source, seq). A lane with an empty queue
-# blocks the merge until its own timeout has passed since its last arrival; then it is idle and is
-# skipped, and any arrival clears the flag. A punctuation that promises more than the smallest head
-# unblocks at once. An event whose ``ref`` is below the last released one, or below a promise that
-# the merge has passed on, goes out at once and counts as residual disorder.
+# blocks the merge until its timeout since its last arrival is over; then it is idle and is skipped,
+# until its next arrival. A punctuation that promises more than the smallest head unblocks at once.
+# An event whose ``ref`` is below the last released one, or below a promise that the merge has
+# passed on, is released at once and counts as residual disorder.
 #
 # A winner tree over the lanes gives the smallest head in O(log lanes) per event.
 #
-# When not to use: a single source, or one whose clock was never compared with the engine's (all
-# offsets 0): then ``ref`` is only as good as the devices' own clocks.
+# When not to use: a single source, or clocks that were never compared with the engine's (all
+# offsets 0): then ``ref`` is only as good as the devices' clocks.
 
 
 TIE_NOW: Final = -2
-"""Tie rank of a head that must go at once: before every blocking lane."""
+"""The tie rank of a head that is released at once: before every blocking lane."""
 TIE_BLOCK: Final = -1
 
 
 @inline
 def set_key(s: Sequencer, lane: int) -> None:
-    """Recompute what the lane brings to the merge: its head, a promise, a block, or nothing."""
+    """Recompute the lane's key in the merge: of its head, a promise, a block, or nothing."""
     of = s.lanes[lane]
     head = of.head
     if head != NONE:
@@ -104,25 +103,25 @@ def set_key(s: Sequencer, lane: int) -> None:
 
 @inline
 def clock_of(s: Sequencer, row: int) -> int:
-    """Code of the clock that stamped ``row``, which is of a lane."""
+    """The code of the clock that stamped ``row``, an event of a lane."""
     return int(s.clock[row]) if len(s.clock) else int(s.lanes[s.rows[row].lane].source)
 
 
 @inline
-def beyond(s: Sequencer, ref: int, unc: int, arrival: int) -> bool:
-    """Whether ``ref`` lies beyond ``arrival`` by more than the future guard allows."""
+def is_in_future(s: Sequencer, ref: int, unc: int, arrival: int) -> bool:
+    """Whether ``ref`` is later than ``arrival`` by more than the future guard allows."""
     guard = s.state[0].guard
-    return guard >= 0 and ref > later(arrival, later(unc, guard))
+    return guard >= 0 and ref > add_wait(arrival, add_wait(unc, guard))
 
 
 @inline
 def latest_of(s: Sequencer, row: int) -> int:
-    """The latest that ``row`` may have happened; INT_MAX: the future guard sets it aside, as it
-    lies beyond its arrival by too much.
+    """The latest possible time [ns] of ``row``; INT_MAX: the future guard refuses it, as it is too
+    far after its arrival.
     """
     new = s.rows[row]
     ref, unc, _ = reference(s.clocks, s.state[0].default_uncertainty, clock_of(s, row), new.ts)
-    return INT_MAX if beyond(s, ref, unc, new.arrival) else int(ref + unc)
+    return INT_MAX if is_in_future(s, ref, unc, new.arrival) else int(ref + unc)
 
 
 @inline
@@ -142,7 +141,7 @@ def emit(s: Sequencer, row: int, now: int, status: int) -> None:
 
 @kernel
 def note(s: Sequencer, kind: int) -> int:
-    """Begin a note after the events released so far; gives its place."""
+    """Begin a note after the events released so far; returns its place."""
     state = s.state[0]
     place = state.notes
     s.notes[place].kind = kind
@@ -153,7 +152,7 @@ def note(s: Sequencer, kind: int) -> int:
 
 @kernel
 def note_refused(s: Sequencer, row: int, reason: int) -> None:
-    """Report ``row`` as set aside, for ``reason``."""
+    """Report ``row`` as refused, for ``reason``."""
     refused = s.notes[note(s, NOTE_QUARANTINE)]
     refused.row = row
     refused.reason = reason
@@ -161,7 +160,7 @@ def note_refused(s: Sequencer, row: int, reason: int) -> None:
 
 @inline
 def correct(s: Sequencer, row: int) -> bool:
-    """Give ``row`` its reference time; False when the future guard quarantines it."""
+    """Set the reference time of ``row``; False: the future guard quarantines it."""
     state = s.state[0]
     new = s.rows[row]
     of = s.lanes[new.lane]
@@ -169,18 +168,18 @@ def correct(s: Sequencer, row: int) -> bool:
     new.ref = ref
     new.unc = unc
     new.epoch = epoch
-    if beyond(s, ref, unc, new.arrival):
+    if is_in_future(s, ref, unc, new.arrival):
         note_refused(s, row, QUARANTINED_FUTURE)
         state.gone += 1
         of.quarantined_future += 1
         return False
-    saw_ts(s, row)
+    note_time(s, row)
     return True
 
 
 @kernel
-def set_aside(s: Sequencer, row: int, reason: int) -> None:
-    """``row`` goes no further; it is reported with its reference time."""
+def refuse(s: Sequencer, row: int, reason: int) -> None:
+    """Refuse ``row``: it is reported with its reference time, and not released."""
     state = s.state[0]
     new = s.rows[row]
     ref, unc, _ = reference(s.clocks, state.default_uncertainty, clock_of(s, row), new.ts)
@@ -192,8 +191,8 @@ def set_aside(s: Sequencer, row: int, reason: int) -> None:
 
 
 @inline
-def saw_ts(s: Sequencer, row: int) -> None:
-    """The newest event time of lane and clock, which only events that are trusted move."""
+def note_time(s: Sequencer, row: int) -> None:
+    """Update the newest event time of lane and clock by a trusted event."""
     ts = s.rows[row].ts
     of, clock = s.lanes[s.rows[row].lane], s.clocks[clock_of(s, row)]
     of.max_ts = max(of.max_ts, ts)
@@ -202,7 +201,7 @@ def saw_ts(s: Sequencer, row: int) -> None:
 
 @inline
 def push(s: Sequencer, row: int) -> None:
-    """Append an event that is next by sequence number to its lane's queue."""
+    """Append an event, the next one by number, to its lane's queue."""
     new = s.rows[row]
     lane = new.lane
     of = s.lanes[lane]
@@ -226,7 +225,7 @@ def push(s: Sequencer, row: int) -> None:
 
 @kernel
 def push_late(s: Sequencer, row: int, now: int) -> None:
-    """A late event: dropped, sent at once, or put among its lane's queue by ``ref``."""
+    """Process a late event: drop it, release it at once, or insert it into its lane's queue."""
     state = s.state[0]
     new = s.rows[row]
     lane = new.lane
@@ -247,7 +246,7 @@ def push_late(s: Sequencer, row: int, now: int) -> None:
 
 @kernel
 def insert(s: Sequencer, row: int) -> None:
-    """Put an event among its lane's queue by ``ref``."""
+    """Insert an event into its lane's queue, by ``ref``."""
     new = s.rows[row]
     lane = new.lane
     of = s.lanes[lane]
@@ -296,19 +295,19 @@ def _pop(s: Sequencer, lane: int, now: int) -> None:
 
 @inline
 def idle_deadline(s: Sequencer, lane: int) -> int:
-    """When an empty lane stops blocking the merge."""
+    """The instant [ns] at which an empty lane stops blocking the merge."""
     of = s.lanes[lane]
     if of.head != NONE or of.idle or of.closed:
         return INT_MAX
-    return later(of.last_arrival, of.idle_timeout)
+    return add_wait(of.last_arrival, of.idle_timeout)
 
 
 @inline
 def drain(s: Sequencer, now: int, passed: int) -> None:
     """Release every head that no lane can still precede, at instant ``now``.
 
-    ``passed``: deadlines up to here are over; those of ``now`` itself are not while its records
-    are still coming.
+    ``passed``: deadlines up to this instant are over; those of ``now`` are not while records of
+    that instant may follow.
     """
     state = s.state[0]
     blocker = state.blocker
@@ -320,7 +319,7 @@ def drain(s: Sequencer, now: int, passed: int) -> None:
             state.since = INT_MAX
             return
         if s.lanes[lane].head != NONE:
-            # Others go on: what they had waited for was the lane that blocked until now.
+            # The other lanes continue: they waited for the lane that blocked until now.
             if state.since < now and lane != blocker and tie != TIE_NOW:
                 s.lanes[blocker].blocked_ns += now - state.since
                 state.since = INT_MAX
@@ -331,7 +330,7 @@ def drain(s: Sequencer, now: int, passed: int) -> None:
             s.lanes[lane].idle = 1
             set_key(s, lane)
             continue
-        hurry(s.timer, lane, deadline)
+        set_deadline(s.timer, lane, deadline)
         if key > state.frontier:  # a promise of silence: progress without an event
             state.frontier = key
             step = s.notes[note(s, NOTE_PROGRESS)]

@@ -8,15 +8,15 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
 from slackwater.engine.order.sequence.merge import (
     correct,
-    hurry,
     insert,
     latest_of,
     note,
     note_refused,
+    note_time,
     push,
     push_late,
-    saw_ts,
-    set_aside,
+    refuse,
+    set_deadline,
     set_key,
 )
 from slackwater.engine.order.sequence.state import (
@@ -29,13 +29,18 @@ from slackwater.engine.order.sequence.state import (
     STAGE_RING,
     Sequencer,
 )
-from slackwater.engine.order.sequence.timeouts import later, saw_held, saw_in_order, saw_late
+from slackwater.engine.order.sequence.timeouts import (
+    add_wait,
+    learn_interval,
+    learn_late,
+    learn_release,
+)
 
-# Markers of how far a source has got: punctuations and ends of stream, lane by lane (SPEC 3.2).
+# Markers of a source's progress: punctuations and ends of stream, per lane (SPEC 3.2).
 #
-# A marker with number n follows the events below n and so counts once these are settled; until then
-# it waits like an event that was buffered, with a deadline of its own. One without a number follows
-# the events that came before it.
+# A marker with number n follows the events below n, so it applies once these have arrived or are
+# declared missing; until then it waits like a buffered event, with its own deadline. A marker
+# without a number follows the events that arrived before it.
 
 
 _POG = int(Kind.POG)
@@ -43,7 +48,7 @@ _POG = int(Kind.POG)
 
 @inline
 def next_deadline(s: Sequencer, lane: int) -> int:
-    """Earliest deadline of the lane's gap: of a buffered event or of a marker beyond the gap."""
+    """The earliest deadline of the lane's gap: of a buffered event or of a waiting marker."""
     of = s.lanes[lane]
     when = min(of.pog_deadline, of.eos_deadline)
     if of.dq_head != NONE:
@@ -53,7 +58,7 @@ def next_deadline(s: Sequencer, lane: int) -> int:
 
 @kernel
 def promise(s: Sequencer, lane: int, clock: int, ts: int) -> None:
-    """No later event of the lane has event time below ``ts``, at the clock of this code."""
+    """Apply a promise: no later event of the lane has a time below ``ts``, of clock ``clock``."""
     of = s.lanes[lane]
     bound, _, _ = reference(s.clocks, s.state[0].default_uncertainty, clock, ts)
     if bound > of.bound:
@@ -63,10 +68,10 @@ def promise(s: Sequencer, lane: int, clock: int, ts: int) -> None:
 
 @inline
 def promise_later(s: Sequencer, lane: int, seq: int, clock: int, ts: int, deadline: int) -> None:
-    """A punctuation that waits for the numbers below ``seq``.
+    """Keep a punctuation until the numbers below ``seq`` have arrived.
 
-    The first one waiting keeps its deadline, so that many cannot put it off; of those behind it
-    the newest is kept, as it says most.
+    The first waiting one keeps its deadline, so that later ones cannot postpone it; of the later
+    ones only the newest is kept, as it promises most.
     """
     of = s.lanes[lane]
     if of.pog_seq < 0:
@@ -85,7 +90,7 @@ def promise_later(s: Sequencer, lane: int, seq: int, clock: int, ts: int, deadli
 
 @kernel
 def apply_markers(s: Sequencer, lane: int) -> None:
-    """A punctuation or end of stream counts once every earlier number is settled."""
+    """Apply punctuations and ends of stream whose earlier numbers have arrived or are missing."""
     of = s.lanes[lane]
     while of.pog_seq >= 0 and of.expected >= of.pog_seq:
         promise(s, lane, of.pog_clock, of.pog_ts)
@@ -103,11 +108,11 @@ def apply_markers(s: Sequencer, lane: int) -> None:
 
 
 @inline
-def touch(s: Sequencer, lane: int, now: int) -> None:
-    """Any arrival of a lane clears its idle flag."""
+def clear_idle(s: Sequencer, lane: int, now: int) -> None:
+    """Clear the idle flag of a lane at an arrival."""
     of = s.lanes[lane]
     if of.last_arrival > INT_MIN and not of.closed:
-        of.silences += later(of.last_arrival, of.idle_timeout) < now
+        of.silences += add_wait(of.last_arrival, of.idle_timeout) < now
     of.last_arrival = now
     if of.idle:
         of.idle = 0
@@ -115,15 +120,15 @@ def touch(s: Sequencer, lane: int, now: int) -> None:
 
 
 @kernel
-def mark(s: Sequencer, row: int, lane: int, now: int) -> None:
-    """A punctuation or end of stream for ``lane``: at once, or when earlier numbers are settled.
+def take_marker(s: Sequencer, row: int, lane: int, now: int) -> None:
+    """Process a punctuation or end of stream for ``lane``, now or after the earlier numbers.
 
-    One without a number follows the events that came before it. One of another incarnation than
-    the lane's, or with a number beyond every jump, only shows that the source is alive.
+    One of another incarnation than the lane's, or with a number too far ahead, only shows that the
+    source is alive.
     """
     new = s.rows[row]
     of = s.lanes[lane]
-    touch(s, lane, now)
+    clear_idle(s, lane, now)
     ts, seq, expected = new.ts, new.seq, of.expected
     clock = s.clock[row] if len(s.clock) else of.source
     if seq < 0:
@@ -133,7 +138,7 @@ def mark(s: Sequencer, row: int, lane: int, now: int) -> None:
     elif seq > expected and seq - expected >= MAX_RING:
         note_refused(s, row, MARKER_JUMP)
         return
-    deadline = later(now, of.gap_timeout)
+    deadline = add_wait(now, of.gap_timeout)
     if new.kind == _POG:
         if seq <= expected:
             promise(s, lane, clock, ts)
@@ -148,23 +153,23 @@ def mark(s: Sequencer, row: int, lane: int, now: int) -> None:
         of.eos_seq = seq
         of.eos_deadline = deadline
     if seq > expected:
-        hurry(s.timer, lane, next_deadline(s, lane))
+        set_deadline(s.timer, lane, next_deadline(s, lane))
 
 
-# ``sequence``: one source's events put into the order of their numbers (R19 3.2.1, Fig 4.2).
+# ``sequence``: one source's events in the order of their numbers (R19 3.2.1, Fig 4.2).
 #
-# Equal to the expected number: release it and the run of buffered successors. Larger: buffer.
-# Smaller: a duplicate if it was released, else late. When the earliest deadline of the buffer
-# passes, the numbers up to the first buffered one are missing and its run is released as of that
-# deadline, whenever that is noticed. A new incarnation waits until the old one is drained.
+# The expected number: release it and the run of buffered successors. A larger one: buffer it. A
+# smaller one: a duplicate if it was released, else late. At the earliest deadline of the buffer,
+# the numbers up to the first buffered one are missing, and its run is released as of that deadline.
+# A new incarnation waits until the old one is drained.
 #
-# The reorder buffer is a ring indexed by number (O(1)); deadlines are kept as a staircase: of two
-# buffered events the one with the smaller number and the later deadline can never decide.
+# The reorder buffer is a ring indexed by number (O(1)); deadlines are a staircase, without events
+# that have a smaller number and a later deadline than another one.
 
 
 @inline
 def to_merge(s: Sequencer, row: int) -> None:
-    """The next event by number leaves the sequence stage."""
+    """Pass the next event by number on to the merge."""
     if correct(s, row):
         push(s, row)
     else:
@@ -183,7 +188,7 @@ def buffer_row(s: Sequencer, row: int, deadline: int) -> None:
     new.deadline = deadline
     tail = of.dq_tail
     if tail != NONE and s.rows[tail].seq > new.seq and s.rows[tail].deadline <= deadline:
-        return  # the usual late filler of a gap: a later number must be let go first anyway
+        return  # usually fills a gap late: a later number has an earlier deadline
     after, before = NONE, of.dq_tail
     while before != NONE and s.rows[before].seq > new.seq:
         after, before = before, s.rows[before].dq_prev
@@ -205,7 +210,7 @@ def buffer_row(s: Sequencer, row: int, deadline: int) -> None:
 
 @inline
 def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
-    """Let the run of buffered events from the expected number on go to the merge."""
+    """Pass the run of buffered events from the expected number on to the merge."""
     of = s.lanes[lane]
     if of.ring_count == 0:
         if of.pog_seq >= 0 or of.eos_seq >= 0:
@@ -220,9 +225,9 @@ def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
         s.ring[place] = NONE
         of.ring_count -= 1
         of.expected += 1
-        if of.dq_head == row:  # before the row's links are used for the queue
+        if of.dq_head == row:  # before the queue reuses the row's links
             of.dq_head = s.rows[row].dq_next
-        saw_held(
+        learn_release(
             s.state[0], of, s.memories[of.memory], s.rows[row].seq, s.rows[row].arrival, now, learn
         )
         to_merge(s, row)
@@ -277,7 +282,7 @@ def take_missing(s: Sequencer, of: Record, inc: int, seq: int) -> bool:
 
 @kernel
 def is_open(s: Sequencer, of: Record, inc: int) -> bool:
-    """Whether the numbers after the last one of an earlier start are remembered as missing."""
+    """Whether the numbers after the end of an earlier incarnation are remembered as missing."""
     found = False
     for i in range(of.runs_off, of.runs_off + of.missing_n):
         run = s.runs[i]
@@ -286,7 +291,7 @@ def is_open(s: Sequencer, of: Record, inc: int) -> bool:
 
 
 @kernel
-def give_up(s: Sequencer, lane: int, now: int) -> None:
+def declare_missing(s: Sequencer, lane: int, now: int) -> None:
     """The gap's deadline ``now`` has passed: declare its numbers missing and release the run."""
     of = s.lanes[lane]
     first = of.expected
@@ -321,8 +326,8 @@ def give_up(s: Sequencer, lane: int, now: int) -> None:
 
 
 @kernel
-def late_or_duplicate(s: Sequencer, row: int, now: int) -> None:
-    """A number below the expected one: late if it was passed over, else a duplicate."""
+def take_late(s: Sequencer, row: int, now: int) -> None:
+    """Process a number below the expected one: late if it was skipped, else a duplicate."""
     new = s.rows[row]
     lane, inc, seq = new.lane, new.inc, new.seq
     of = s.lanes[lane]
@@ -335,10 +340,10 @@ def late_or_duplicate(s: Sequencer, row: int, now: int) -> None:
         late = take_missing(s, of, inc, seq)
     of.earlier_start += late and inc < of.inc
     if late and inc == of.inc:
-        saw_late(s.state[0], of, s.memories[of.memory], seq, now)
+        learn_late(s.state[0], of, s.memories[of.memory], seq, now)
     if not late:
         of.duplicate += 1
-        set_aside(s, row, DUPLICATE)
+        refuse(s, row, DUPLICATE)
     elif correct(s, row):
         if inc == of.inc and seq < of.front:
             _move_front(s, row)
@@ -353,7 +358,7 @@ def _move_front(s: Sequencer, row: int) -> None:
     new = s.rows[row]
     of = s.lanes[new.lane]
     first, end, high = new.seq + 1, of.front, of.front_high
-    if end - first >= MAX_RING:  # as far off as a number that no other confirms
+    if end - first >= MAX_RING:  # as far off as an unconfirmed jump
         return
     if first < end:
         gap = s.notes[note(s, NOTE_GAP)]
@@ -369,7 +374,7 @@ def _move_front(s: Sequencer, row: int) -> None:
 
 @kernel
 def hold(s: Sequencer, row: int) -> None:
-    """Keep an event of a later incarnation until the present one is drained."""
+    """Keep an event of a later incarnation until the current one is drained."""
     new = s.rows[row]
     lane = new.lane
     of = s.lanes[lane]
@@ -384,7 +389,7 @@ def hold(s: Sequencer, row: int) -> None:
 
 @kernel
 def begin(s: Sequencer, lane: int, row: int) -> None:
-    """First event of a lane or of a new incarnation: where its numbers start."""
+    """Start the numbers of a lane or of a new incarnation at its first event."""
     of = s.lanes[lane]
     inc = s.rows[row].inc
     if of.started:
@@ -413,20 +418,22 @@ def begin(s: Sequencer, lane: int, row: int) -> None:
 
 
 @kernel
-def jumped(s: Sequencer, row: int, now: int) -> bool:
-    """A number too far ahead to buffer: refused, unless its successor confirms it (RFC 3550 A.1).
+def is_jump(s: Sequencer, row: int, now: int) -> bool:
+    """Process a number too far ahead to buffer: refused, unless its successor confirms it (RFC 3550
+    A.1).
 
-    Returns True when the lane restarts at this row.
+    Returns:
+        whether the lane restarts at this row.
     """
     lane, seq = s.rows[row].lane, s.rows[row].seq
     of = s.lanes[lane]
     if seq != of.far_seq + 1:
         of.far_seq = seq
         of.quarantined_jump += 1
-        set_aside(s, row, QUARANTINED_JUMP)
+        refuse(s, row, QUARANTINED_JUMP)
         return False
     while of.ring_count > 0:
-        give_up(s, lane, now)
+        declare_missing(s, lane, now)
     remember_missing(s, of, of.inc, of.expected, seq, 0)
     of.expected = seq
     return True
@@ -434,7 +441,7 @@ def jumped(s: Sequencer, row: int, now: int) -> bool:
 
 @kernel
 def accept_unnumbered(s: Sequencer, row: int) -> None:
-    """An event without a number: waits while its lane does, then goes to the merge by ``ref``."""
+    """Process an event without a number: it waits with its lane, then is merged by ``ref``."""
     of = s.lanes[s.rows[row].lane]
     if of.ring_count > 0:
         hold(s, row)
@@ -446,7 +453,7 @@ def accept_unnumbered(s: Sequencer, row: int) -> None:
 
 @inline
 def accept(s: Sequencer, row: int, now: int) -> None:
-    """One event through the flow of R19 Fig 4.2, without the drain of the merge."""
+    """Process one event by R19 Fig 4.2, without draining the merge."""
     lane, seq, inc = s.rows[row].lane, s.rows[row].seq, s.rows[row].inc
     of = s.lanes[lane]
     if seq < 0:
@@ -454,33 +461,33 @@ def accept(s: Sequencer, row: int, now: int) -> None:
         return
     if not of.started or (inc > of.inc and of.ring_count == 0 and of.held_head == NONE):
         begin(s, lane, row)
-        set_key(s, lane)  # what ended before may hold others back again
+        set_key(s, lane)  # an ended lane may block others again
     elif inc > of.inc:
         hold(s, row)
         return
     if inc < of.inc or seq < of.expected:
-        late_or_duplicate(s, row, now)
+        take_late(s, row, now)
         return
-    if seq - of.expected >= of.ring_cap and not jumped(s, row, now):
+    if seq - of.expected >= of.ring_cap and not is_jump(s, row, now):
         return
     if seq == of.expected:
-        saw_in_order(s.state[0], of, s.memories[of.memory], now, s.rows[row].ts)
+        learn_interval(s.state[0], of, s.memories[of.memory], now, s.rows[row].ts)
         of.expected = seq + 1
         to_merge(s, row)
         release_run(s, lane, now, True)
     elif s.ring[of.ring_off + (seq & (of.ring_cap - 1))] != NONE:
         of.duplicate += 1
-        set_aside(s, row, DUPLICATE)
+        refuse(s, row, DUPLICATE)
     else:
         if latest_of(s, row) < INT_MAX:
-            saw_ts(s, row)
-        buffer_row(s, row, later(now, of.gap_timeout))
-        hurry(s.timer, lane, next_deadline(s, lane))
+            note_time(s, row)
+        buffer_row(s, row, add_wait(now, of.gap_timeout))
+        set_deadline(s.timer, lane, next_deadline(s, lane))
 
 
 @kernel
 def resume_held(s: Sequencer, lane: int, now: int) -> None:
-    """The old incarnation is drained: let the held events of later ones through, to the merge."""
+    """Process the held events of later incarnations, as the old one is drained."""
     of = s.lanes[lane]
     while of.held_head != NONE and of.ring_count == 0:
         row = of.held_head

@@ -1,12 +1,12 @@
 """``sequence`` + ``merge``: order by sequence numbers, then by reference time (R19 3.2.1, 3.2.2).
 
-Latency is added only where something is missing. Citation: Rajendran 2019, chapters 3 and 4.
+It adds latency only while numbers are missing. Source: Rajendran 2019, chapters 3 and 4.
 
 When not to use: sources that cannot number their events (use a slack order), or whose numbers
 are not in event-time order.
 
-State is the pending rows and one set of numbers per lane; the kernels' rings, queues and trees
-are rebuilt from them at every call, so a snapshot is small and plain.
+The state is the pending rows and one record per lane; the kernels' rings, queues and trees are
+rebuilt from them at every call, so a snapshot is small plain data.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from slackwater.engine.order.sequence.state import (
 from slackwater.engine.order.sequence.timeouts import memory_window, resolution_bits, silence_window
 
 FORGET_EVERY: Final = 16_384
-"""Records of a site from one look at its sources to the next."""
+"""The number of records of a site between two checks for forgotten sources."""
 _SOURCES_MOST: Final = 1_000_000
 _MODES: Final = {
     "r19": MODE_R19, "r19-code": MODE_R19_CODE, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE,
@@ -78,7 +78,7 @@ _FACTORS: Final = {"ms": 1, "us": 10**3, "ns": 10**6, "ps": 10**9}
 _ROW_COLUMNS: Final = {
     r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", "epoch": "epoch",
 }  # fmt: skip
-"""Columns that the kernels' rows hold; every other column only travels along."""
+"""The columns in the kernels' rows; all others are payload."""
 _EVENT_COLUMNS: Final = ("release", "ref", "unc", "status")
 """Columns that the kernel writes in release order."""
 _NOT_PAYLOAD: Final = (r.KIND, r.TE, r.SOURCE, r.STREAM)
@@ -87,7 +87,7 @@ _NO_INTS: Final = np.empty(0, np.int64)
 _NO_KINDS: Final = np.empty(0, np.int8)
 _NO_CODES: Final = np.empty(0, np.int32)
 _LENGTH: Final = "te_length"
-"""``te - ts``, so that a frame without ``te`` is filled with zeros."""
+"""``te - ts``; 0 for a frame without ``te``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class SequenceSettings(OrderSettings):
 
 @lru_cache(maxsize=64)
 def _first_state(settings: SequenceSettings, guards: Guards) -> np.ndarray:
-    """One STATE, as every site starts with it."""
+    """The initial STATE of a site."""
     tail_ppm = 1_000_000 - settings.quantile_ppm
     return one(
         STATE, mode=_MODES[settings.timeout], fixed=settings.fixed_ns, latency=settings.latency_ns,
@@ -199,7 +199,7 @@ class Sequence(Restorable):
 
     @property
     def buffered_max(self) -> int:
-        """Most events held at once so far."""
+        """The most events buffered at once so far."""
         return int(self._state["most"][0])
 
     @property
@@ -208,14 +208,14 @@ class Sequence(Restorable):
         return self.buffered_max * (ROW.itemsize + self._row_bytes)
 
     def announce(self, sync: SyncPoint) -> None:
-        """A sync record with a first number makes its lane known before any event."""
+        """Create the lane of a sync record with a first number, before any event."""
         if sync.first_seq is not None:
             self._lanes.announce(sync, self._state)
 
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``.
 
-        An event without a number goes to the merge when no number is waited for.
+        An event without a number is merged once its lane waits for no number.
         """
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)
@@ -319,7 +319,7 @@ class Sequence(Restorable):
         return ordered
 
     def _sequencer(self, rows: np.ndarray, clock: np.ndarray, codes: int) -> Sequencer:
-        """All that the kernels need, with a ring per lane as large as this call can need."""
+        """The arrays of the kernels, with a ring per lane of the size that this call may need."""
         clocks = self._lanes.link(self._clocks, codes)
         lanes = len(self._lanes.tables)
         low, high = np.empty((2, lanes), np.int64)
@@ -344,7 +344,7 @@ class Sequence(Restorable):
         taken = self._gather(rows, payload, index, lanes)
         taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
         if state["residual_drop"]:
-            # Dropped by the merge, not for coming after its place was given up.
+            # Dropped by the merge, not as a late number.
             taken["by_merge"] = rows["late"][index] == 0
         is_gap, is_step = notes["kind"] == NOTE_GAP, notes["kind"] == NOTE_PROGRESS
         gap, step = notes[is_gap], notes[is_step]
@@ -375,7 +375,7 @@ class Sequence(Restorable):
     def _gather(
         self, rows: np.ndarray, payload: Columns, index: np.ndarray, lanes: np.ndarray
     ) -> Columns:
-        """The wanted columns of the rows at ``index``, which are of ``lanes``."""
+        """The columns that queries read, of the rows at ``index``, of ``lanes``."""
         taken = {
             name: rows[field].take(index, mode="clip").astype(np.int64, copy=False)
             for name, field in _ROW_COLUMNS.items()
@@ -384,7 +384,7 @@ class Sequence(Restorable):
         taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
         if self._is_read(r.STREAM):
             taken[r.STREAM] = self._lanes.tables["stream"].astype(np.int32)[lanes]
-        # "clip" only spares a check: every index is one of a row.
+        # "clip" only skips a check: every index is valid.
         taken.update({n: column.take(index, mode="clip") for n, column in payload.items()})
         if self._is_read(r.TE):
             length = taken.pop(_LENGTH, None)
@@ -393,14 +393,14 @@ class Sequence(Restorable):
         return taken
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per (source, stream): what became of its events, its timeouts, how far it has got."""
+        """Per (source, stream): counts of events by outcome, timeouts [ns], and progress."""
         return self._lanes.counters((*COUNTERS, *PROGRESS), int(self._state["clock"][0]))
 
     def codes(self) -> np.ndarray:
-        """Codes of texts that are in use: among what travels along nothing else is int32."""
+        """Codes of texts that are in use: int32 columns of the payload have only these."""
         columns = [column for column in self._payload.values() if column.dtype == np.int32]
         return np.concatenate([self._lanes.codes(), *columns])
 
     def adopt(self, strings: Strings) -> None:
-        """``strings`` has what is in use, at the same codes."""
+        """Replace the table of texts by ``strings``, which has the same codes for texts in use."""
         self._lanes.adopt(strings)

@@ -1,7 +1,7 @@
 """The event loop of ``sequence`` + ``merge``: records and deadlines in the order of their instants.
 
-At one instant records go before deadlines (SPEC 4.2), so a deadline D acts, as of D, when the
-first record later than D is seen, or at the end of the input.
+At one instant records come before deadlines (SPEC 4.2), so a deadline D fires, as of D, at the
+first record later than D, or at the end of the input.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from slackwater.engine.order.sequence.numbers import (
     accept,
     apply_markers,
     buffer_row,
-    give_up,
+    clear_idle,
+    declare_missing,
     hold,
-    mark,
     next_deadline,
     resume_held,
-    touch,
+    take_marker,
 )
 from slackwater.engine.order.sequence.state import (
     MAX_RING,
@@ -38,7 +38,7 @@ from slackwater.engine.order.sequence.state import (
     STAGE_RING,
     Sequencer,
 )
-from slackwater.engine.order.sequence.timeouts import saw_arrival
+from slackwater.engine.order.sequence.timeouts import learn_arrival
 
 _EVENT = int(Kind.EVENT)
 _POG = int(Kind.POG)
@@ -51,7 +51,7 @@ def new_rows(
     rows: np.ndarray, lane: np.ndarray, source: np.ndarray, seq: np.ndarray, ts: np.ndarray,
     arrival: np.ndarray, inc: np.ndarray, kind: np.ndarray, types: np.ndarray,
 ) -> None:  # fmt: skip
-    """Records as the kernels see them. ``inc kind types``: empty where no record says any."""
+    """Write records as ROW. ``inc kind types``: empty if no record has one."""
     for i in range(len(rows)):
         rows[i].seq = seq[i]
         rows[i].inc = inc[i] if len(inc) else 0
@@ -70,7 +70,7 @@ def new_rows(
 
 @kernel
 def rebuild(s: Sequencer, pending: int) -> None:
-    """Rings, queues, staircases and trees from the pending rows, which come in queue order."""
+    """Rebuild rings, queues, staircases and trees from the pending rows, in queue order."""
     for place in range(len(s.ring)):
         s.ring[place] = NONE
     for lane in range(len(s.lanes)):
@@ -99,10 +99,10 @@ def rebuild(s: Sequencer, pending: int) -> None:
 
 @kernel
 def fire(s: Sequencer, before: int) -> None:
-    """Act on every deadline earlier than ``before``, each as of its own instant.
+    """Fire every deadline earlier than ``before``, each as of its instant.
 
-    Deadlines of one instant act together, so that it does not matter in which order they are
-    noticed: all gaps are given up, all silent lanes are idle, and then the merge goes on.
+    Deadlines of one instant fire together, so that their order does not matter: all gaps are
+    declared missing, all silent lanes are idle, and then the merge continues.
     """
     while True:
         now = s.timer[1].key
@@ -112,7 +112,7 @@ def fire(s: Sequencer, before: int) -> None:
         while s.timer[1].key <= now:
             lane = s.timer[1].lane
             if next_deadline(s, lane) <= now:
-                give_up(s, lane, now)
+                declare_missing(s, lane, now)
                 if s.lanes[lane].held_head != NONE:
                     resume_held(s, lane, now)
                 acted = True
@@ -128,7 +128,7 @@ def fire(s: Sequencer, before: int) -> None:
 
 @kernel
 def run(s: Sequencer, start: int, end: int) -> None:
-    """Records [start, end) in arrival order; ``start`` rows before them are pending."""
+    """Process records [start, end) in arrival order; the ``start`` rows before are pending."""
     state = s.state[0]
     rebuild(s, start)
     came = start
@@ -153,10 +153,10 @@ def _take_event(s: Sequencer, row: int, now: int) -> None:
     of.arrived += 1
     before = of.last_arrival
     refused = of.duplicate + of.quarantined_jump
-    touch(s, lane, now)
+    clear_idle(s, lane, now)
     accept(s, row, now)
     if new.seq >= 0 and refused == of.duplicate + of.quarantined_jump and new.inc == of.inc:
-        saw_arrival(s.state[0], of, s.memories[of.memory], new.seq, now, before)
+        learn_arrival(s.state[0], of, s.memories[of.memory], new.seq, now, before)
     if of.held_head != NONE:
         resume_held(s, lane, now)
     drain(s, now, now - 1)
@@ -164,23 +164,23 @@ def _take_event(s: Sequencer, row: int, now: int) -> None:
 
 @inline
 def _take_marker(s: Sequencer, row: int, now: int) -> None:
-    """A lane begins with its first event or announcement: before that it hears nothing."""
+    """Process a marker; a lane that has not begun with an event or announcement ignores it."""
     lane = s.rows[row].lane
     if s.rows[row].seq >= 0:
         if lane != NONE and s.lanes[lane].started:
-            mark(s, row, lane, now)
+            take_marker(s, row, lane, now)
     elif s.rows[row].source != NONE:
         lane = s.clocks[s.rows[row].source].first_lane
         while lane != NONE:
             if s.lanes[lane].started:
-                mark(s, row, lane, now)
+                take_marker(s, row, lane, now)
             lane = s.lanes[lane].next_lane
     drain(s, now, now - 1)
 
 
 @kernel
 def flush(s: Sequencer, pending: int) -> None:
-    """End of the input at the last arrival: every buffer and queue is let go, in order."""
+    """End of the input at the last arrival: release every buffer and queue, in order."""
     rebuild(s, pending)
     now = s.state[0].clock
     fire(s, now)
@@ -188,11 +188,11 @@ def flush(s: Sequencer, pending: int) -> None:
         of = s.lanes[lane]
         while of.ring_count > 0 or of.held_head != NONE:
             if of.ring_count > 0:
-                give_up(s, lane, now)
+                declare_missing(s, lane, now)
             else:
                 resume_held(s, lane, now)
         while of.started and (of.pog_seq >= 0 or of.eos_seq >= 0):
-            give_up(s, lane, now)
+            declare_missing(s, lane, now)
             apply_markers(s, lane)
     for lane in range(len(s.lanes)):
         s.lanes[lane].idle = 1
@@ -202,7 +202,7 @@ def flush(s: Sequencer, pending: int) -> None:
 
 @kernel
 def survivors(s: Sequencer, keep: np.ndarray) -> int:
-    """Write the rows still pending to ``keep`` in the order that ``rebuild`` needs."""
+    """Write the pending rows to ``keep``, in the order for ``rebuild``; returns their number."""
     n = 0
     for lane in range(len(s.lanes)):
         of = s.lanes[lane]
@@ -230,9 +230,9 @@ def _list(s: Sequencer, row: int, keep: np.ndarray, n: int) -> int:
 
 @kernel
 def place_rings(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
-    """Give each lane a ring as large as this call can need; returns the sum of their sizes.
+    """Assign each lane a ring of the size that this call may need; returns the sum of the sizes.
 
-    ``low``, ``high``: room for the smallest and largest number that may meet in a lane's ring.
+    ``low``, ``high``: scratch: the smallest and largest number in each lane's ring.
     """
     for lane in range(len(lanes)):
         low[lane] = lanes[lane].expected if lanes[lane].started else INT_MAX
@@ -259,14 +259,14 @@ def place_rings(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.n
 
 
 _RUNS_OF_AN_EVENT: Final = 3
-"""An event adds so many runs at most: two of a new start, and the gap before it."""
+"""The most runs that an event adds: two of a new incarnation, and the gap before it."""
 _RUNS_OF_MARKERS: Final = 5
-"""So many runs at most are due to an announcement and to the markers that wait."""
+"""The most runs by an announcement and by waiting markers."""
 
 
 @kernel
 def place_runs(rows: np.ndarray, lanes: np.ndarray) -> int:
-    """Give each lane room for all runs that this call can add; returns the sum of the rooms."""
+    """Assign each lane room for all runs that this call may add; returns the sum of the rooms."""
     markers = 0
     for lane in range(len(lanes)):
         lanes[lane].runs_cap = lanes[lane].missing_n + _RUNS_OF_MARKERS

@@ -26,14 +26,14 @@ MAX_RING: Final = 1 << 18
 MISSING_KEPT: Final = 128
 """Runs of missing numbers remembered per lane, to tell a late event from a duplicate."""
 WAIT_BINS: Final = 273
-"""Bins of a sketch of times (see ``waits.wait_bin``)."""
+"""Bins of a sketch of times (see ``timeouts.wait_bin``)."""
 LEARNS_FROM: Final = 16
 """The event, the first being 1, from which on a lane learns quantiles and has a MEMORY."""
 HIGHS_KEPT: Final = 32
-"""Arrivals of new highest numbers remembered per lane and level (see ``waits.saw_high``)."""
+"""Arrivals of new highest numbers remembered per lane and level (see ``timeouts.note_high``)."""
 HIGH_LEVELS: Final = 5
 
-# Why a record was set aside.
+# Why a record is refused.
 QUARANTINED_FUTURE: Final = 0
 QUARANTINED_JUMP: Final = 1
 DUPLICATE: Final = 2
@@ -47,14 +47,14 @@ COUNTERS: Final = (
 )  # fmt: skip
 """Counters kept per lane; every event that arrived is in exactly one of the next seven.
 
-``earlier_start``: late ones of a smaller incarnation than the lane is in, which is late for good:
-incarnations of a source increase (SPEC 3.1). The gateway sees to it; logs of others may break it.
+``earlier_start``: late events of a smaller incarnation than the lane's; they are never in time, as
+incarnations of a source increase (SPEC 3.1). The gateway ensures that; other logs may violate it.
 """
 PROGRESS: Final = ("silences", "blocked_ns", "backwards", "backwards_ns")
-"""How a lane held the others back: times nothing came of it for longer than its idle timeout, and
-how long in all events of others stood ready that then went on because of it. And how many of its
-events lay before one with a smaller number, by how much at most [ns]: then its numbers are not in
-the order of event times."""
+"""How a lane blocked the others: how often it was silent for longer than its idle timeout, and the
+total time [ns] that events of others waited for it. And the number of its events with a time before
+that of a smaller number, and the largest difference [ns]: then its numbers are not in the order of
+event times."""
 
 _ROW_FIELDS: Final = (
     ("seq", "i8", 0), ("inc", "i8", 8), ("ts", "i8", 16), ("arrival", "i8", 24), ("ref", "i8", 32),
@@ -74,20 +74,20 @@ ROW: Final = np.dtype(
         "itemsize": 64,
     }
 )
-"""A pending or new record, as the kernels see it, in one line of the processor's cache.
+"""A pending or new record, in one line of the processor's cache.
 
-Fields of one place are never needed together: ``deadline dq_next dq_prev`` (neighbours in the
-lane's staircase) belong to a row in the ring, ``unc epoch nxt`` to one that has left it.
+Fields at one offset are never used together: ``deadline dq_next dq_prev`` (neighbours in the lane's
+staircase) are of a row in the ring, ``unc epoch nxt`` of one that has left it.
 """
 
 LANE_FIELDS: Final = (
-    # the sequence stage: which numbers are expected, and the reorder buffer
+    # the sequence stage: expected numbers, and the reorder buffer
     "source", "stream", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
     # the smallest number so far of a start without an announced one; its latest time
     "front", "front_high",
     "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "runs_off", "runs_cap",
     "held_head", "held_tail", "dq_head", "dq_tail",
-    # markers of how far the source has got: punctuation and end of stream
+    # markers of the source's progress: punctuation and end of stream
     "pog_seq", "pog_ts", "pog_clock", "pog_deadline",
     "next_pog_seq", "next_pog_ts", "next_pog_clock", "next_pog_deadline",
     "eos_seq", "eos_deadline",
@@ -98,7 +98,7 @@ LANE_FIELDS: Final = (
     # (``r19-code``: 0 while unset, ``last_in_order`` is an event time)
     "last_in_order", "inter_n", "inter_avg", "inter_dev", "hold_n", "hold_avg", "hold_dev",
     "gap_timeout", "idle_timeout",
-    # what `quantile` has learnt (see ``order/waits.py``), and the memory of missing numbers
+    # what `quantile` has learnt (see ``sequence.timeouts``), and the memory of missing numbers
     "waits_n", "shape_n", "fresh_n", "fresh_instants", "doubt_n", "settling", "bins",
     "born", "inters_n", "highs_n", "max_seq", "missing_n", "forgotten",
     "memory",  # its place among the memories
@@ -113,12 +113,12 @@ LANE_FIRST: Final[dict[str, int]] = {
     "max_ts": INT_MIN, "front": INT_MIN, "front_high": INT_MIN,
     "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "born": INT_MIN, "idle": 1,
 }  # fmt: skip
-"""What a lane that has seen nothing starts with; 0 where not named.
+"""Initial values of a lane; 0 if not named.
 
-Idle: a lane is unknown, and so holds nobody back, until its first record or announcement.
+Idle: a lane is unknown, so it blocks no others, until its first record or announcement.
 """
 LANE: Final = record(*LANE_FIELDS, *COUNTERS, *PROGRESS)
-"""A lane: its numbers and its counters. What it remembers is a MEMORY."""
+"""A lane: its numbers and its counters. Its sketches are a MEMORY."""
 RUN: Final = record("inc", "first", "end", "as_missing")
 """Skipped numbers [first, end) of an incarnation; ``as_missing``: 1: they count as missing."""
 HIGH: Final = record("seq", "at")
@@ -133,7 +133,7 @@ MEMORY: Final = np.dtype(
         ("silences", "i4", (WAIT_BINS,)),
     ]
 )
-"""What a lane learns for ``timeout=quantile``, 7 KB; those that learn nothing share a clear one.
+"""The sketches of a lane for ``timeout=quantile``, 7 KB; lanes that learn nothing share one.
 
 For ``r19-code`` its ``highs`` are the last events released by timeout.
 """
@@ -151,7 +151,7 @@ EVENT: Final = np.dtype(
     ],
     align=True,
 )
-"""One released event; what every operator reads is here in release order."""
+"""One released event: the columns that every operator reads, in release order."""
 
 
 NOTE_GAP: Final = 0
@@ -161,40 +161,39 @@ NOTE: Final = record(
     "kind", "released", "lane", "inc", "first", "count", "low", "high", "frontier", "at", "row",
     "reason",
 )  # fmt: skip
-"""What comes between events, after so many of the call were ``released``. A gap: of a ``lane``
-and incarnation, the ``first`` number and how many, that happened between ``low`` and ``high``.
-Progress: a ``frontier``, ``at`` an instant. A record that is set aside: its ``row`` and the
-``reason``.
+"""A note between events, after ``released`` events of the call. A gap: of a ``lane`` and
+incarnation, the ``first`` number and the ``count``, with times between ``low`` and ``high``.
+Progress: a ``frontier``, ``at`` an instant. A refused record: its ``row`` and the ``reason``.
 """
 
 STATE: Final = record(
     # settings
     "mode", "fixed", "latency", "alpha", "beta", "tail_ppm", "late_pass", "residual_drop",
     "guard", "default_uncertainty", "window", "bits", "silence_window", "interval_factor",
-    # what changes
+    # state
     "clock", "frontier", "events", "notes", "gone", "most", "queued", "blocker", "since",
 )  # fmt: skip
-"""Settings of the operator, and how far it is. ``guard``: -1: none. ``window``,
-``silence_window``: waits and silences that are remembered. ``bits``: waiting times are known to
-2 ** this ns. ``interval_factor``: by which ``r19-code`` multiplies an interval of event times.
+"""Settings and state of the operator. ``guard``: -1: none. ``window``, ``silence_window``: numbers
+of remembered waits and silences. ``bits``: the resolution of waiting times is 2 ** bits ns.
+``interval_factor``: the factor of ``r19-code`` for intervals of event times.
 
-``clock``: the last arrival. ``frontier``: the largest ref released, or promised to readers of
-the ordered stream. Of this call: ``events``, ``notes`` written, and events that are ``gone``, being
-refused: duplicates and quarantined ones. ``most``: events held at once so far. ``queued``: events
-in the lanes' queues. ``blocker``: the lane that the merge waits for, or NONE, and ``since`` when
-some event has stood ready, or INT_MAX.
+``clock``: the last arrival. ``frontier``: the largest ref released, or promised to readers of the
+ordered stream. Of this call: ``events``, ``notes``: numbers written; ``gone``: number of refused
+events (duplicates and quarantined ones). ``most``: the most events buffered at once so far.
+``queued``: events in the lanes' queues. ``blocker``: the lane that the merge waits for, or NONE;
+``since``: the instant from which an event waits for it, or INT_MAX.
 """
 
 
 class Sequencer(NamedTuple):
-    """All that the kernels read and write.
+    """The arrays of the kernels.
 
     ``rows``: ROW, pending ones and then new ones. ``lanes``: LANE. ``memories``: MEMORY, at the
     lanes' ``memory``. ``runs``: RUN, of each lane from its ``runs_off`` on, oldest first. ``ring``:
     the lanes' rings one after another, of rows. ``merge``, ``timer``: trees of NODE; keys of the
     latter are the lanes' next deadlines. ``clocks``: of the site, by code. ``clock``: the code of
-    each row's clock, or empty where every row has its source's own. ``state``: one STATE.
-    ``events``, ``notes``: EVENT and NOTE, what a call gives.
+    each row's clock; empty: each row's clock is its source. ``state``: one STATE. ``events``,
+    ``notes``: EVENT and NOTE, the output of a call.
     """
 
     rows: np.ndarray

@@ -1,4 +1,4 @@
-"""How long to wait for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1)."""
+"""Timeouts: for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from slackwater.engine.order.sequence.state import (
     WAIT_BINS,
 )
 
-# Memory of when a lane's highest number grew: since when a late one was behind a larger one.
+# Memory of the growth of a lane's highest number, for the waiting times of late events.
 #
-# An event has waited for a smaller number since the first arrival of any larger one. Those first
-# arrivals are the records of the highest number; level 0 keeps the newest 32 of them, level ``i``
-# every ``4 ** i``-th one, again the newest 32. So a wait is known exactly where it is short, and
-# else to within an eighth of the time since, evened out by reading off between the neighbours.
+# An event waits for a smaller number since the first arrival of any larger one. These arrivals are
+# the records of the highest number; level 0 keeps the newest 32 of them, level ``i`` every ``4 **
+# i``-th one, again the newest 32. So a short wait is known exactly, a longer one to an eighth, by
+# interpolation between the neighbours.
 
 
 _MASK: Final = HIGHS_KEPT - 1
 
 
 @inline
-def saw_high(of: Record, memory: Record, seq: int, now: int) -> None:
-    """``seq`` is the lane's new highest number, arrived ``now``."""
+def note_high(of: Record, memory: Record, seq: int, now: int) -> None:
+    """Remember that ``seq``, the lane's new highest number, arrived ``now``."""
     n = of.highs_n
     highs = memory.highs
     last = highs[(n - 1) & _MASK]
-    if n > 0 and last.at == now:  # the larger one represents both
+    if n > 0 and last.at == now:  # of one instant only the larger number is kept
         last.seq = seq
         return
     passed, base = n, 0
@@ -55,7 +55,7 @@ def saw_high(of: Record, memory: Record, seq: int, now: int) -> None:
 
 @kernel
 def first_larger(of: Record, memory: Record, seq: int) -> int:
-    """When a number larger than ``seq`` first arrived; there is one."""
+    """The instant [ns] at which the first number larger than ``seq`` arrived; there is one."""
     highs = memory.highs
     n = of.highs_n
     base, step = 0, 1.0
@@ -83,14 +83,13 @@ def first_larger(of: Record, memory: Record, seq: int) -> int:
     return int(before.at + min(int(share * span), span))
 
 
-# A sketch of waiting times: how long all but a wanted share of the events have to wait.
+# A sketch of waiting times, for their quantiles.
 #
 # Counts in bins of equal width up to ``FINE`` resolutions, then ``FINE`` bins per octave up to the
-# latency threshold, above which no timeout goes. The resolution is a power of two so that the
-# threshold is about a million of them (0.5 us for 500 ms, 1 ns for 1 ms or less). Inside a bin the
-# density of events goes evenly from its neighbour below to the one above, so that the share that a
-# wait leaves out is met better than the bin is wide (6 %); counts are kept in 1/64 of an event, so
-# that halving them forgets nothing else.
+# latency threshold, the largest timeout. The resolution is a power of two, about a millionth of the
+# threshold (0.5 us for 500 ms, 1 ns for 1 ms or less). Within a bin the density of events is linear
+# between its neighbours, so that quantiles are more exact than the width of a bin (6 %). Counts are
+# in 1/64 of an event, so that halving them has no rounding error.
 #
 # A value is a waiting time in 1/1024 of the resolution: it and a quotient of two fit in int64.
 
@@ -100,10 +99,10 @@ ONE: Final = 64
 FINE: Final = 16
 _FINE_BITS: Final = FINE.bit_length() - 1
 _RANGE_BITS: Final = 20
-assert WAIT_BINS == FINE + (_RANGE_BITS - _FINE_BITS) * FINE + 1  # the last: all that is longer
+assert WAIT_BINS == FINE + (_RANGE_BITS - _FINE_BITS) * FINE + 1  # the last one: longer waits
 _VALUE_BITS: Final = 10
 LONGEST: Final = (1 << _RANGE_BITS + _VALUE_BITS) - 1
-"""The largest value that means a waiting time."""
+"""The largest value of a waiting time."""
 
 
 def resolution_bits(latency_ns: int) -> int:
@@ -157,11 +156,11 @@ def in_ns(value: int, bits: int) -> int:
     return -(-(value << bits) >> _VALUE_BITS) - 1
 
 
-# What a lane has learnt of waiting times, and how it notices that they are no longer so.
+# The memory of a lane's waiting times, and the detection of a change.
 #
-# Two wishes contradict each other: at q = 0.999 one event in a thousand tells where the quantile
-# lies, so tens of thousands must be remembered; and after a change the timeout must be right again
-# within 1,000 events. Hence:
+# Two requirements conflict: at q = 0.999 one event in a thousand determines the quantile, so tens
+# of thousands must be remembered; and after a change the timeout must be right again within 1,000
+# events. Hence:
 #
 # * Events are counted in blocks of ``BLOCK`` and a block is held against the memory before it joins
 #   it: at every waiting time, is the share of longer ones the same, but for chance? One block out
@@ -181,26 +180,26 @@ def in_ns(value: int, bits: int) -> int:
 BLOCK: Final = 128
 FIRST_BLOCK: Final = 16
 INSTANTS: Final = 32
-"""A block has at least so many different arrivals, or ``LARGEST`` events."""
+"""A block has at least this many distinct arrivals, or ``LARGEST`` events."""
 LARGEST: Final = 8192
 REMEMBERED: Final = 256
 """Late events in a full memory."""
 KNOWN: Final = 64
-"""So many late events make a quantile well known."""
+"""The number of late events that makes a quantile well known."""
 LEAST: Final = 4
-"""Fewer say nothing of how waiting times have stretched..."""
+"""The least events for an estimate of the stretch of waiting times..."""
 APART: Final = 4
-"""... when so many times as many events show it."""
+"""... compared with this many times as many events."""
 UNLIKELY: Final = 4.0
-"""Standard deviations between a block and the memory that chance does not explain..."""
+"""The standard deviations between a block and the memory that indicate a change..."""
 SLACK: Final = 2.0
-"""... beyond so many observations."""
+"""... in addition to this many observations."""
 _SURE: Final = 3
 _MILLION: Final = 1_000_000
 
 
 def memory_window(tail_ppm: int) -> int:
-    """Events remembered: so many that ``REMEMBERED`` of them are late."""
+    """The number of remembered events: ``REMEMBERED`` of them are late."""
     return min(max(4096, REMEMBERED * _MILLION // tail_ppm), 1 << 20)
 
 
@@ -208,7 +207,7 @@ def memory_window(tail_ppm: int) -> int:
 def learn_wait(
     of: Record, memory: Record, wait: int, is_new_instant: bool, bits: int, window: int
 ) -> bool:
-    """Count the waiting time [ns] that an event needed. True when a block was full: look again."""
+    """Count the waiting time [ns] of an event. True: a block was full, so timeouts may change."""
     place = wait_bin(wait, bits)
     of.bins = max(of.bins, place + 1)
     memory.fresh[place] += 1
@@ -225,7 +224,7 @@ def learn_wait(
 
 @kernel
 def _take_block(of: Record, memory: Record, window: int) -> None:
-    """A block joins the memory, waits for the next one's word, or replaces the memory."""
+    """Process a full block: add it to the memory, keep it aside, or replace the memory by it."""
     if of.settling == 2:
         _forget(of, memory)
         _join(of, memory, memory.doubt, of.doubt_n)
@@ -233,14 +232,14 @@ def _take_block(of: Record, memory: Record, window: int) -> None:
         of.settling = 0
     if of.settling == 1:
         _join(of, memory, memory.fresh, of.fresh_n)
-        _set_aside(of, memory)
+        _keep_block(of, memory)
         of.settling = 2
         return
     if of.fresh_n >= BLOCK and of.waits_n >= BLOCK * ONE and _contradicts(of, memory):
         if of.doubt_n == 0:
-            _set_aside(of, memory)
+            _keep_block(of, memory)
             return
-        _give_up(of, memory, window)
+        _discard_memory(of, memory, window)
         of.settling = 1
     elif of.doubt_n > 0:
         _join(of, memory, memory.doubt, of.doubt_n)
@@ -263,8 +262,8 @@ def _join(of: Record, memory: Record, block: np.ndarray, events: int) -> None:
 
 
 @inline
-def _set_aside(of: Record, memory: Record) -> None:
-    """Keep the block beside the memory."""
+def _keep_block(of: Record, memory: Record) -> None:
+    """Keep the block outside the memory until the next one confirms a change."""
     for index in range(of.bins):
         memory.doubt[index] = memory.fresh[index]
     of.doubt_n = of.fresh_n
@@ -287,8 +286,8 @@ def _forget(of: Record, memory: Record) -> None:
 
 
 @inline
-def _give_up(of: Record, memory: Record, window: int) -> None:
-    """Forget the memory; it becomes the shape unless it was too young to have one."""
+def _discard_memory(of: Record, memory: Record, window: int) -> None:
+    """Discard the memory; it becomes the shape if it has enough events."""
     if of.shape_n == 0 or of.waits_n * REMEMBERED >= window * ONE * KNOWN:
         for index in range(of.bins):
             memory.tail_shape[index] = memory.waits[index]
@@ -298,9 +297,10 @@ def _give_up(of: Record, memory: Record, window: int) -> None:
 
 @kernel
 def _contradicts(of: Record, memory: Record) -> bool:
-    """Whether at some waiting time more, or fewer, of the block wait longer than chance allows.
+    """Whether the block differs from the memory: at a waiting time, more or fewer of its events
+    wait longer than chance explains.
 
-    Only a waiting time of the block can be the one: just above it fewest do, from it on most.
+    Only the waiting times of the block are tested, as the difference is extreme at one of them.
     """
     waits, fresh = memory.waits, memory.fresh
     block, remembered = float(of.fresh_n), of.waits_n / ONE
@@ -323,7 +323,7 @@ def _contradicts(of: Record, memory: Record) -> bool:
 def _unlikely(
     mine: int, theirs: float, block: float, remembered: float, slack: float, spread: float
 ) -> bool:
-    """Whether ``mine`` of the block and ``theirs`` of the memory are not the same share."""
+    """Whether ``mine`` of the block and ``theirs`` of the memory are significantly different."""
     off = abs(mine - block * theirs / remembered) - slack
     share = (mine + theirs) / (block + remembered)
     return off > 0.0 and off * off > spread * share * (1.0 - share)
@@ -331,9 +331,9 @@ def _unlikely(
 
 @kernel
 def needed_value(of: Record, memory: Record, tail_ppm: int) -> int:
-    """The waiting time (as ``wait_sketch`` has values) that the wanted share exceeds; -1: unknown.
+    """The waiting time (a value of the sketch) that ``tail_ppm`` millionths exceed; -1: unknown.
 
-    ``k`` of ``n`` events lie, on average, ``k / (n + 1)`` of all: hence one event more.
+    Of ``n`` events, ``k`` represent ``k / (n + 1)`` of all on average: hence one event more.
     """
     n = of.waits_n
     late = tail_ppm * (n + ONE) // _MILLION
@@ -347,10 +347,10 @@ def needed_value(of: Record, memory: Record, tail_ppm: int) -> int:
 
 @inline
 def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
-    """What the shape says, brought to the scale of the memory; -1 where it says nothing.
+    """The quantile by the shape, scaled to the memory; -1: unknown.
 
-    Two waiting times are compared, which ``near`` and ``far`` of the memory's counts exceed, and
-    that have a like in the shape: their distance tells the scale, and the first one the place.
+    Two waiting times of the memory, which ``near`` and ``far`` of its counts exceed, are compared
+    with the corresponding ones of the shape: their distance gives the scale, the first the offset.
     """
     waits, shape = memory.waits, memory.tail_shape
     n, known, bins = of.waits_n, of.shape_n, of.bins
@@ -371,23 +371,22 @@ def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
     return max(found, exceeded_by(waits, bins, sure))
 
 
-# How long to wait for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1).
+# Timeouts: for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1).
 #
 # Four choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and holding times.
-# ``r19-code``: what the thesis's published program does instead (docs/papers/r19.md): averages
-# without deviations, of event times and of holding times, which late events lengthen; an average
-# of 0 counts as unset, and then the latency threshold serves.
-# ``fixed``: a constant. ``quantile``: the time that the share q of the events needed at most, late
-# ones included, were they to be in time; capped by the latency threshold,
-# which also serves until 1/(1-q) events, and as many different arrivals or 256, have been seen:
-# events of one message have one fate. The silence of a source is judged by the same quantile of the
-# times between its distinct arrivals, from a sketch of the same bins that halves its counts every
-# ``silence_window`` samples.
+# ``r19-code``: the thesis's published program (docs/papers/r19.md): averages without deviations, of
+# event times and of holding times, which late events lengthen; an average of 0 is unset, and the
+# latency threshold applies. ``fixed``: a constant. ``quantile``: the q-quantile of the times that
+# events, late ones included, would have to wait to be in time; capped by the latency threshold,
+# which also applies until 1/(1-q) events, and as many distinct arrivals or 256, are seen, as events
+# of one message are not independent. The timeout of a silent source is the same quantile of the
+# times between its distinct arrivals, from a sketch that halves its counts every ``silence_window``
+# samples.
 #
-# What ``quantile`` promises: while waiting times are stationary (correlated over less than some
-# hundred events), the share of the events that come too late is 1-q; less only where fewer need to
-# wait at all, or where many need to wait equally long. After a change the timeout is right again
-# within 1,000 events. The estimate is made again after every 128 events.
+# ``quantile`` promises: while waiting times are stationary (correlated over less than some hundred
+# events), the share of late events is 1-q; less only if fewer need to wait at all, or if many need
+# to wait equally long. After a change the timeout is right again within 1,000 events. The estimate
+# is updated every 128 events.
 #
 # Averages are integers in 1/1000 ns, smoothing factors in 1/1000: no floats for time.
 
@@ -396,12 +395,12 @@ WINDOW: Final = 4096
 _UNIT: Final = 1000
 _AGE: Final = 8
 _ARRIVALS: Final = 256
-_LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
+_LONGEST: Final = 8 * 10**12  # the largest sample (2.2 h), so that products fit into int64
 
 
 @inline
-def later(now: int, wait: int) -> int:
-    """``now + wait``, or never where that is beyond int64."""
+def add_wait(now: int, wait: int) -> int:
+    """``now + wait``, limited to int64 (never)."""
     return INT_MAX if now > INT_MAX - wait else now + wait
 
 
@@ -413,7 +412,7 @@ def smooth(previous: int, sample: int, factor: int) -> int:
 
 @kernel
 def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tuple[int, int]:
-    """New (avg, dev) after the ``n``-th earlier samples: Eq 3.2-3.5 and 3.7-3.10."""
+    """The new (avg, dev) for a sample after ``n`` earlier ones: Eq 3.2-3.5 and 3.7-3.10."""
     sample = min(sample_ns, _LONGEST) * _UNIT
     if n == 0:
         return sample, 0
@@ -423,7 +422,7 @@ def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tu
 
 @kernel
 def _silence_quantile(bins: np.ndarray, total: int, tail_ppm: int, bits: int) -> int:
-    """The silence [ns] that at most ``tail_ppm`` millionths of those counted exceed."""
+    """The silence [ns] that at most ``tail_ppm`` millionths of the silences exceed."""
     found = tail_bin(bins, total, tail_ppm)
     if found == WAIT_BINS - 1:
         return INT_MAX
@@ -431,13 +430,13 @@ def _silence_quantile(bins: np.ndarray, total: int, tail_ppm: int, bits: int) ->
 
 
 def silence_window(tail_ppm: int) -> int:
-    """Times between arrivals that are remembered: enough for the tail to hold four of them."""
+    """The number of remembered times between arrivals: four of them are in the tail."""
     return min(max(WINDOW, 4_000_000 // max(tail_ppm, 4)), 1 << 20)
 
 
 @kernel
 def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
-    """Recompute the lane's timeouts from what it has learnt up to ``now``."""
+    """Recompute the lane's timeouts at instant ``now``."""
     latency, mode, tail = state.latency, state.mode, state.tail_ppm
     if mode == MODE_FIXED:
         of.gap_timeout = state.fixed
@@ -456,7 +455,7 @@ def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
         needed = needed_value(of, memory, tail)
         if needed >= 0 and of.inters_n >= min(_ARRIVALS, _MILLION // tail) - 1:
             needed = min(latency, in_ns(needed, state.bits))
-            # A wait longer than the lane is old cannot have been seen.
+            # A wait longer than the age of the lane cannot have been observed.
             if (now - of.born) // _AGE >= min(latency // _AGE, needed):
                 gap = needed
         if of.inters_n * tail >= _MILLION:
@@ -466,16 +465,16 @@ def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
 
 
 def first_timeout(state: np.void) -> int:
-    """What a lane that has learnt nothing waits [ns], by the settings in a STATE."""
+    """The timeout [ns] of a new lane, by the settings in a STATE."""
     by_mode = {MODE_FIXED: state["fixed"], MODE_R19: 0}
     return int(by_mode.get(int(state["mode"]), state["latency"]))
 
 
 @inline
-def saw_in_order(state: Record, of: Record, memory: Record, now: int, ts: int) -> None:
-    """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival.
+def learn_interval(state: Record, of: Record, memory: Record, now: int, ts: int) -> None:
+    """Learn from the arrival of the expected number: Eq 3.2-3.5 on the time since the last one.
 
-    ``r19-code`` takes the event time instead, and begins again where that goes back.
+    ``r19-code`` uses event times instead, and restarts if they go back.
     """
     if state.mode not in (MODE_R19, MODE_R19_CODE):
         return
@@ -486,7 +485,7 @@ def saw_in_order(state: Record, of: Record, memory: Record, now: int, ts: int) -
     if last == INT_MIN or at < last:
         return
     longest = _LONGEST // state.interval_factor
-    interval = longest if later(last, longest) <= at else at - last
+    interval = longest if add_wait(last, longest) <= at else at - last
     of.inter_avg, of.inter_dev = learn_average(
         of.inter_avg if is_code else of.inter_n, of.inter_avg, of.inter_dev,
         interval * state.interval_factor, state.alpha,
@@ -496,12 +495,13 @@ def saw_in_order(state: Record, of: Record, memory: Record, now: int, ts: int) -
 
 
 @inline
-def saw_held(
+def learn_release(
     state: Record, of: Record, memory: Record, seq: int, arrival: int, now: int, is_closed: bool
 ) -> None:
-    """A buffered event is released: Eq 3.7-3.10 on its holding time if its gap closed.
+    """Learn from the release of a buffered event: Eq 3.7-3.10 on its holding time if its gap
+    closed.
 
-    If not, it was released by timeout, and ``r19-code`` remembers it.
+    Else it was released by timeout, and ``r19-code`` remembers it.
     """
     if state.mode not in (MODE_R19, MODE_R19_CODE):
         return
@@ -523,8 +523,8 @@ def _learn_hold(state: Record, of: Record, hold_ns: int) -> None:
 
 
 @kernel
-def saw_late(state: Record, of: Record, memory: Record, seq: int, now: int) -> None:
-    """A number that was passed over arrived: ``r19-code`` learns from it.
+def learn_late(state: Record, of: Record, memory: Record, seq: int, now: int) -> None:
+    """Learn from the arrival of a skipped number (``r19-code``).
 
     Each remembered event with a smaller number counts as held until ``now``.
     """
@@ -539,17 +539,19 @@ def saw_late(state: Record, of: Record, memory: Record, seq: int, now: int) -> N
 
 
 @inline
-def saw_arrival(state: Record, of: Record, memory: Record, seq: int, now: int, before: int) -> None:
-    """An event of the lane teaches ``quantile`` how long to wait for such a one.
+def learn_arrival(
+    state: Record, of: Record, memory: Record, seq: int, now: int, before: int
+) -> None:
+    """Learn the waiting time of an event of the lane (``quantile``).
 
-    ``before``: the lane's previous arrival.
+    ``before``: the lane's previous arrival [ns].
     """
     if state.mode != MODE_QUANTILE or of.arrived < LEARNS_FROM:
         return
     if of.born == INT_MIN:
         of.born = now
     is_new_instant = before != now
-    if is_new_instant and before != INT_MIN:  # events of one message say nothing of silence
+    if is_new_instant and before != INT_MIN:  # events of one message are no silence
         of.inters_n = count_in(
             memory.silences, of.inters_n, wait_bin(now - before, state.bits),
             state.silence_window,
@@ -557,7 +559,7 @@ def saw_arrival(state: Record, of: Record, memory: Record, seq: int, now: int, b
     wait = 0
     if seq > of.max_seq:
         of.max_seq = seq
-        saw_high(of, memory, seq, now)
+        note_high(of, memory, seq, now)
     else:
         wait = now - first_larger(of, memory, seq)
     if learn_wait(of, memory, wait, is_new_instant, state.bits, state.window):

@@ -9,7 +9,7 @@ Source: R19 2.3.3, Eq 2.2 and 2.3, Fig 2.7 and 2.8 (Ji et al.). The parts:
   its events that had arrived by then over those that have arrived by now: what arrives before is
   let go before. With an attribute, events without it do not count.
 * Coverage is measured as soon as the clock is L past where it was when the result was produced, L
-  being the ``horizon``-quantile of how late out-of-order events were (``order/delay_sketch.py``,
+  being the ``horizon``-quantile of how late out-of-order events were (``order.slack.buffer``,
   which forgets). By default it leaves out a tenth of the error: what comes later than L is not
   seen to be missing, and where delays have a long tail a fixed 0.95 overlooks half of the loss.
 * Threshold: the error model below, with the window's own number of events and variation.
