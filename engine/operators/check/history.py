@@ -1,5 +1,5 @@
-"""Results as operators give them, with what rules ask of them, in columns; and what was known of
-them when, by query and key, as far back as rules look.
+"""Results of operators in columns, with the values that rules read; and their history by query and
+key, as far back as rules look.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NUMBERS: Final = {"int": np.int64, "float": np.float64, "str": np.int64}
 
 @runtime_checkable
 class ValuedResults(Protocol):
-    """Results with values by name, not only as lines."""
+    """Results with values by name."""
 
     def attribute_values(self, attributes: Sequence[Attribute]) -> list[Value]:
-        """Their values of these attributes, each an array as long as the results."""
+        """The values of ``attributes``, each an array as long as the results."""
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:
-        """Per result a text that is the same where one history is."""
+        """Per result a text; results with equal texts have one history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class NewResults:
 
     Attributes:
         tables: of their kind's schema, one after another.
-        starts: the first result of each table, and behind the last one their number.
-        identity: int64, equal where ``-`` takes ``+`` back.
-        key: int64, equal where one history is.
-        at: int64 [ns], when they were emitted.
-        plus: bool.
-        place: int64, their numbers among all results of the query.
-        values: of what its rules ask for.
+        starts: the first result of each table, then the number of results.
+        identity: int64, equal for ``+`` and the ``-`` that retracts it.
+        key: int64, equal for results with one history.
+        at: int64 [ns], the emission.
+        plus: bool, insertion, else retraction.
+        place: int64, the numbers among all results of the query.
+        values: of the attributes that its rules read.
     """
 
     tables: list[pa.Table]
@@ -101,17 +101,17 @@ def read_results(
 
 
 def keys_of(texts: pa.Array) -> np.ndarray:
-    """Of texts, int64 that are equal where they are."""
+    """A hash of each text, int64."""
     return _half(numbers_of_texts(texts))
 
 
 def _half(numbers: np.ndarray) -> np.ndarray:
-    """64 of their bits: of 10 million, two share theirs once in 400,000."""
+    """64 bits of each identity: a collision among 10 million has a probability of 1 in 400,000."""
     return numbers[:, 0]
 
 
 def _joined_values(values: Sequence[Value], lengths: Sequence[int]) -> Value:
-    """One after another: null where a piece has none, and floats where one has them."""
+    """The concatenated values: null for pieces without the value; float if one piece is float."""
     kinds = {value.kind for value in values} - {"null"}
     if not kinds:
         return Value("null", None, None)
@@ -130,7 +130,7 @@ def _joined_values(values: Sequence[Value], lengths: Sequence[int]) -> Value:
 
 
 def taken_values(values: Sequence[Value], rows: np.ndarray) -> list[Value]:
-    """Those at ``rows``."""
+    """The values at ``rows``."""
     return [
         value
         if value.kind == "null"
@@ -139,14 +139,14 @@ def taken_values(values: Sequence[Value], rows: np.ndarray) -> list[Value]:
     ]
 
 
-# The history of results: what was known when.
+# The history of results: which result was known when.
 
 
 class KnownResults(NamedTuple):
-    """Results that a query gave, in order of emission; columns of int64.
+    """Emitted results of a query, in order of emission; columns of int64.
 
-    ``key``, ``identity``: hashes. ``at``: when it was known [ns]. ``place``: its number among the
-    query's results. ``gone``, ``gone_place``: of the ``-`` that took it back; INT_MAX: none.
+    ``key``, ``identity``: hashes. ``at``: the emission [ns]. ``place``: the number among the
+    query's results. ``gone``, ``gone_place``: the same of its retraction; INT_MAX: there is none.
     """
 
     key: np.ndarray
@@ -158,9 +158,9 @@ class KnownResults(NamedTuple):
 
 
 class HistoryLookups(NamedTuple):
-    """Results whose history is asked for, equally long columns of int64.
+    """The results whose history is looked up, equally long columns of int64.
 
-    ``until``: up to when what has become known counts [ns]; ``at`` itself at first.
+    ``until``: the instant up to which the history counts [ns]; first ``at``.
     """
 
     key: np.ndarray
@@ -173,12 +173,12 @@ NOTHING: Final = KnownResults(*(np.zeros(0, np.int64) for _ in KnownResults._fie
 
 
 class History(Restorable):
-    """Of some queries, each a number."""
+    """The histories of queries, by number."""
 
     state_fields = ("_known",)
 
     def __init__(self, look_back: dict[int, int]) -> None:
-        """``look_back``: for how long results of each query are asked for [ns]."""
+        """``look_back``: how far back rules look into each query's history [ns]."""
         self._look_back = look_back
         self._known = dict.fromkeys(look_back, NOTHING)
 
@@ -186,7 +186,7 @@ class History(Restorable):
         self, query: int, key: np.ndarray, identity: np.ndarray, at: np.ndarray,
         place: np.ndarray, plus: np.ndarray,
     ) -> None:  # fmt: skip
-        """Results of ``query``, in order of emission; of ``-``, what they take back is gone."""
+        """Add results of ``query``, in order of emission; ``-`` ends the retracted result."""
         if query not in self._known or not len(at):
             return
         none = np.full(len(at), INT_MAX)
@@ -204,7 +204,7 @@ class History(Restorable):
         self._known[query] = take_rows(every, is_plus)
 
     def forget(self, now: int, wait_ns: int) -> None:
-        """What no result known from ``now - held`` on [ns] can ask for any more."""
+        """Drop what no result from ``now - wait_ns`` on [ns] can look up."""
         for query, known in self._known.items():
             since = now - wait_ns - self._look_back[query]
             if len(known.at) and known.at[0] < since:
@@ -213,9 +213,9 @@ class History(Restorable):
     def look_up(
         self, lookup: Lookup, query: int, lookups: HistoryLookups, *, own_query: bool
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """(int64 per result asked for, where it has one; None: everywhere).
+        """(int64 per lookup, whether it has a value; None: all have one).
 
-        ``query``: the number of the one that is looked into; ``own_query``: the results' own.
+        ``query``: the number of the history; ``own_query``: it is that of the looked-up results.
         """
         n = len(lookups.at)
         count, last = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -232,7 +232,7 @@ class History(Restorable):
 
 @inline
 def _first(known: KnownResults, key: int, at: int, place: int) -> int:
-    """The first of ``known``, in order of key, time and place, that is not before these."""
+    """The place of the first of ``known`` at or after (key, at, place), in this order."""
     low, high = 0, len(known.key)
     while low < high:
         middle = (low + high) >> 1
@@ -253,7 +253,7 @@ def _first(known: KnownResults, key: int, at: int, place: int) -> int:
 def _is_gone(
     known: KnownResults, row: int, lookups: HistoryLookups, number: int, own_query: bool
 ) -> bool:  # fmt: skip
-    """Whether it was taken back by when the result is judged."""
+    """Whether the result at ``row`` was retracted before lookup ``number``."""
     if own_query and lookups.until[number] == lookups.at[number]:
         return bool(known.gone_place[row] < lookups.place[number])
     return bool(known.gone[row] < lookups.until[number])
@@ -265,7 +265,7 @@ def _look_up(
     own_query: bool, near: bool,
     count: np.ndarray, last: np.ndarray,
 ) -> None:  # fmt: skip
-    """Per result asked for, how many were known in time and when the last one was."""
+    """Per lookup, the number of results known in time, and the instant of the last one."""
     for number in range(len(lookups.at)):
         key, at, place = lookups.key[number], lookups.at[number], lookups.place[number]
         since = at - within

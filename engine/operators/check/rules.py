@@ -1,7 +1,8 @@
-"""What CHECK does with results: rules, held results, marks and drops (Z10 5.2).
+"""CHECK: rules on results, which hold, mark or drop those that violate them (Z10 5.2).
 
-A result that disagrees is held for a while, and then goes out marked, or not at all. One that is
-taken back while it is held never shows. ``Judging`` is what a chain does after its operators.
+A result that violates a rule is held for a while, and then emitted with a mark, or dropped. One
+that is retracted while it is held is never emitted. ``Judging`` runs after the operators of a
+chain.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.values import Value
 
-# Which rules results disagree with, by their own values and by what the history says.
+# The rules that results violate, by their own values and by the history.
 
 
 _OF_RESULT, _OF_HISTORY = "value", "history"
 
 
 class Rules:
-    """The rules of one query, for values that come as columns.
+    """The rules of one query, evaluated on columns of values.
 
     Args:
-        checks: of the query.
+        checks: the query's.
         query: the query's number in the history.
-        numbers: of other queries, by name.
+        numbers: the numbers of other queries, by name.
     """
 
     def __init__(self, checks: Checks, query: int, numbers: dict[str, int]) -> None:
@@ -68,7 +69,7 @@ class Rules:
         self._query, self._numbers = query, numbers
         named = [a for rule in checks.rules for a in attributes_in(rule.condition)]
         self.attributes = [a for a in dict.fromkeys(named) if a.alias != HISTORY]
-        """What of a result's values they read."""
+        """The attributes of results that the rules read."""
         self._broken: list[Predicate] = [
             Logic("not", (with_attributes(rule.condition, self._plain),)) for rule in checks.rules
         ]
@@ -81,13 +82,13 @@ class Rules:
     def broken(
         self, values: Sequence[Value], lookups: HistoryLookups, history: History, strings: Strings
     ) -> np.ndarray:
-        """uint64 per result: bit i where rule i is false; as in SQL, unknown is no disagreement.
+        """uint64 per result: bit i: rule i is false; as in SQL, unknown is no violation.
 
         Args:
-            values: of ``self.asked``, equally long.
+            values: of ``self.attributes``, equally long.
             lookups: the results' places in the history.
             history: of all queries.
-            strings: what codes of texts mean.
+            strings: the table of texts.
         """
         n = len(lookups.at)
         found = np.zeros(n, np.uint64)
@@ -111,7 +112,7 @@ class Rules:
         return found
 
     def hold(self, broken: np.ndarray) -> np.ndarray:
-        """For how long a result with these broken rules is held [ns]: the longest."""
+        """How long a result with these broken rules is held [ns]: the longest time of its rules."""
         found = np.zeros(len(broken), np.int64)
         for number, hold_ns in enumerate(self.holds.tolist()):
             is_broken = (broken >> np.uint64(number) & np.uint64(1)).astype(np.bool_)
@@ -119,16 +120,16 @@ class Rules:
         return found
 
     def dropped(self, broken: np.ndarray) -> np.ndarray:
-        """Where a rule that is broken says DROP."""
+        """Whether a broken rule of each result says DROP."""
         mask = sum(1 << number for number in np.flatnonzero(self.drops).tolist())
         return np.asarray((broken & np.uint64(mask)) != 0)
 
 
-# Results that are held: when each is due, and what it says.
+# Held results: their deadlines and contents.
 
 
 class HeldResults(NamedTuple):
-    """Columns of int64; ``group`` and ``row``: where the content is."""
+    """Columns of int64; ``group`` and ``row``: the place of the content."""
 
     identity: np.ndarray
     at: np.ndarray
@@ -140,7 +141,7 @@ class HeldResults(NamedTuple):
 
 
 class HeldContent(NamedTuple):
-    """Of results that began to be held at once."""
+    """The contents of results that are held from the same call on."""
 
     table: pa.Table
     values: list[Value]
@@ -158,7 +159,7 @@ class WaitingResults:
         return len(self.rows.at)
 
     def add(self, new: NewResults, rows: np.ndarray, hold: np.ndarray) -> None:
-        """``rows`` of ``new``, each for its ``hold`` [ns]."""
+        """Hold the ``rows`` of ``new``, each for its ``hold`` [ns]."""
         for table, start, end in zip(new.tables, new.starts, new.starts[1:], strict=False):
             of_table = (rows >= start) & (rows < end)
             mine = rows[of_table]
@@ -176,14 +177,14 @@ class WaitingResults:
             self._next += 1
 
     def contents(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, HeldContent, np.ndarray]]:
-        """(some of ``rows``, where their content is, their rows there)."""
+        """Per content: (the ``rows`` with that content, the content, their rows in it)."""
         group = self.rows.group[rows]
         for number in np.unique(group).tolist():
             mine = rows[group == number]
             yield mine, self._contents[number], self.rows.row[mine]
 
     def keep(self, rows: np.ndarray) -> None:
-        """Those at ``rows`` alone; what has no result left goes."""
+        """Keep only the results at ``rows``, and the contents that these refer to."""
         if len(rows) == len(self.rows.at):
             return
         self.rows = take_rows(self.rows, rows)
@@ -204,7 +205,7 @@ class WaitingResults:
         return {"held": tuple(self.rows), "contents": contents, "next": self._next}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        """Restore a snapshot."""
         self.rows = HeldResults(*state["held"])
         self._next = state["next"]
         self._contents = {
@@ -213,7 +214,7 @@ class WaitingResults:
         }
 
 
-# Results that were held or marked, as columns of their kind.
+# Results that are held or marked, as columns of their kind.
 
 
 class JudgedResults(ResultColumns):
@@ -236,19 +237,19 @@ class JudgedResults(ResultColumns):
 
 @cache
 def judged_of(kind: str) -> type[JudgedResults]:
-    """The class of those of a ``kind`` (``engine.output.kinds``)."""
+    """The class of judged results of a ``kind`` (``engine.output.kinds``)."""
     return type(f"Judged{kind.capitalize()}", (JudgedResults,), {"kind": kind})
 
 
 def marked(
     table: pa.Table, at: np.ndarray, broken: np.ndarray, names: Sequence[str]
 ) -> pa.Table:  # fmt: skip
-    """``table`` with results given ``at`` [ns], and the rules that they disagree with.
+    """``table`` with results emitted ``at`` [ns], marked with the rules that they violate.
 
     Args:
         table: of one kind's schema, which has ``more``.
         at: int64 per result.
-        broken: per result, bit i where it disagrees with ``names[i]``.
+        broken: per result, bit i: it violates ``names[i]``.
         names: of the rules.
     """
     table = table.set_column(table.schema.get_field_index("at"), "at", pa.array(at))
@@ -271,24 +272,23 @@ def _mark(mask: int, names: Sequence[str]) -> str:
     return f'"{DOUBTFUL}": {json.dumps(broken, ensure_ascii=False)}'
 
 
-# What becomes of one query's results: given, held, marked, dropped, or never emitted (Z10 5.2).
+# Outcomes of one query's results: emitted, held, marked, dropped, or never emitted (Z10 5.2).
 #
-# A result that agrees with every rule is given as it is. One that does not is held for as long as
-# the rules say that it breaks, and judged again: it may agree by then, as what spoke against it was
-# taken back, or what speaks for it has come. Else it is given with the names of the rules, or
-# dropped. What is taken back while it is held never shows; what takes back a marked one is marked
-# alike.
+# A result that satisfies every rule is emitted as it is. Any other is held as long as its broken
+# rules say, and judged again: it may satisfy them by then, by retractions or new results of other
+# queries. Else it is emitted with the names of the rules, or dropped. A result that is retracted
+# while it is held is never emitted; the retraction of a marked one has the same mark.
 
 
 REMEMBERED: Final = 1 << 16
-"""So many results that were marked or dropped are known, should they be taken back; beyond, the
-oldest are forgotten and counted: what takes them back goes out without a mark.
+"""The most marked or dropped results that are remembered for their retractions; beyond it the
+oldest are forgotten and counted: their retractions are emitted without a mark.
 """
 NOBODY: Final = -1
 
 
 class MarkedBefore(NamedTuple):
-    """Results that went out marked, or not at all: (int64, uint64, bool)."""
+    """Results that were emitted with a mark, or dropped: (int64, uint64, bool)."""
 
     identity: np.ndarray
     broken: np.ndarray
@@ -296,7 +296,7 @@ class MarkedBefore(NamedTuple):
 
 
 class RuleVerdicts(NamedTuple):
-    """By result: which rules it breaks (uint64), and whether it is dropped, or held for now."""
+    """Per result: the rules that it breaks (uint64), whether it is dropped, or waits."""
 
     broken: np.ndarray
     dropped: np.ndarray
@@ -304,8 +304,8 @@ class RuleVerdicts(NamedTuple):
 
 
 class TakenBack(NamedTuple):
-    """What takes something back: its row among the new results, and what it takes back, which is
-    one of those remembered, held or new; NOBODY: none of these.
+    """Retractions: the ``row`` among the new results, and the place of the retracted result among
+    the remembered, waiting or new ones; NOBODY: it is none of these.
     """
 
     row: np.ndarray
@@ -315,10 +315,10 @@ class TakenBack(NamedTuple):
 
 
 class QueryJudge(Restorable):
-    """Of one query.
+    """Judges the results of one query.
 
     Args:
-        rules: of the query.
+        rules: the query's.
         kind: of its results.
     """
 
@@ -335,20 +335,20 @@ class QueryJudge(Restorable):
 
     @property
     def due(self) -> int:
-        """When the first held result is [ns]; INT_MAX: none is held."""
+        """The deadline of the first held result [ns]; INT_MAX: none is held."""
         return int(self.waiting.rows.deadline.min(initial=INT_MAX))
 
     def settle(
         self, new: NewResults, history: History, strings: Strings, now: int, *, end: bool
     ) -> list[JudgedResults] | None:
-        """What goes out by ``now`` [ns]; None: ``new``, as they are.
+        """The results to emit by ``now`` [ns]; None: ``new``, unchanged.
 
         Args:
-            new: results, which ``history`` has already.
+            new: results, which ``history`` contains already.
             history: of all queries.
-            strings: what codes of texts mean.
-            now: up to when all that is known of others is in ``history``.
-            end: nothing comes any more: all that is held is judged.
+            strings: the table of texts.
+            now: the instant up to which ``history`` is complete.
+            end: no more results follow: all held ones are judged.
         """
         judged = self._judged(new, history, strings)
         first = len(self.waiting)
@@ -375,7 +375,7 @@ class QueryJudge(Restorable):
         return pieces
 
     def _judged(self, new: NewResults, history: History, strings: Strings) -> RuleVerdicts:
-        """Of new results, by what was known before each; of what takes back, nothing yet."""
+        """The verdicts of new results, by the history before each; retractions have none yet."""
         plus = np.flatnonzero(new.plus)
         broken = np.zeros(len(new.at), np.uint64)
         lookups = HistoryLookups(new.key[plus], new.at[plus], new.place[plus], new.at[plus])
@@ -387,7 +387,7 @@ class QueryJudge(Restorable):
     def _judged_again(
         self, rows: np.ndarray, history: History, strings: Strings, now: int
     ) -> RuleVerdicts:
-        """Of the held results at ``rows``, by what is known when they are due."""
+        """The verdicts of the held results at ``rows``, by the history at their deadlines."""
         waiting = self.waiting.rows
         broken = np.zeros(len(waiting.at), np.uint64)
         until = np.maximum(np.minimum(waiting.deadline, now), waiting.at + 1)
@@ -400,7 +400,9 @@ class QueryJudge(Restorable):
         return RuleVerdicts(broken, self.rules.dropped(broken), np.zeros(len(broken), np.bool_))
 
     def _taken_back(self, new: NewResults, first: int, waiting_rows: np.ndarray) -> TakenBack:
-        """``first``: of the held, the first that is new: those are rows ``waiting_rows``."""
+        """The retractions in ``new``. ``first``: the first new one of the held results, which are
+        the rows ``waiting_rows``.
+        """
         known, old = len(self._known.identity), self.waiting.rows.identity[:first]
         identity = np.concatenate((self._known.identity, old, new.identity))
         before = known + first
@@ -423,7 +425,7 @@ class QueryJudge(Restorable):
     def _follow(
         self, judged: RuleVerdicts, back: TakenBack, early: np.ndarray, last: RuleVerdicts
     ) -> RuleVerdicts:
-        """``judged``, and what takes something back goes the way of what it takes back."""
+        """``judged``, with the verdicts of retractions: those of the retracted results."""
         broken, dropped = judged.broken.copy(), judged.dropped.copy()
         ways = (
             (back.remembered, self._known.broken, self._known.dropped),
@@ -445,8 +447,8 @@ class QueryJudge(Restorable):
         last: RuleVerdicts,
         now: int,
     ) -> list[JudgedResults]:
-        """What goes out, in order of time; of one time, what is due goes first, and what was held
-        until the end last.
+        """The results to emit, in order of time; of one time, due ones first, and those held until
+        the end last.
         """
         tables: list[pa.Table] = []
         places: list[np.ndarray] = []
@@ -491,7 +493,7 @@ class QueryJudge(Restorable):
         spared: np.ndarray,
         last: RuleVerdicts,
     ) -> None:
-        """Of results, not of what takes them back."""
+        """Count the outcomes of results; retractions do not count."""
         doubtful = new.plus & ~final.waits & (final.broken != 0)
         late = over & (last.broken != 0)
         self.counts["doubtful"] += int(
@@ -509,7 +511,7 @@ class QueryJudge(Restorable):
         over: np.ndarray,
         last: RuleVerdicts,
     ) -> None:
-        """What went out marked or not at all, and was not taken back since."""
+        """Remember results that were marked or dropped, and not retracted since."""
         old = np.ones(len(self._known.identity), np.bool_)
         old[back.remembered[back.remembered != NOBODY]] = False
         late = over & (last.broken != 0)
@@ -527,17 +529,17 @@ class QueryJudge(Restorable):
         self._known = take_rows(found, np.arange(beyond, len(found.identity)))
 
 
-# What a chain does with its queries' results before they go out: each query's rules, one history.
+# The judgement of a chain's results before their output: each query's rules, one history.
 #
-# Results of other queries count from the instant after they were known, those of the query itself
-# in their order; so neither how the input is cut nor the order of the queries changes the answer.
+# Results of other queries count from the instant after they are known, those of the same query in
+# their order; so neither the cut of the input nor the order of the queries changes the answer.
 
 
 class Judging(Restorable):
-    """Of the results of ``plans``, one of which has checks at least.
+    """Judges the results of ``plans``, at least one of which has checks.
 
     Raises:
-        UserError: a rule asks for the history of a query that is not among them.
+        UserError: a rule refers to the history of a query that is not among them.
     """
 
     state_fields = ("_history", "_judges", "_seen")
@@ -565,8 +567,9 @@ class Judging(Restorable):
     def judge(
         self, results: list[ResultPieces], strings: Strings, now: int, *, end: bool = False
     ) -> None:
-        """Puts what goes out in place of ``results``, per query; ``now`` [ns]: they are all there
-        that were known before. ``end``: and there will be no more.
+        """Replace ``results``, per query, by those to emit.
+
+        ``now`` [ns]: the results known before it are complete. ``end``: no more follow.
         """
         due = min((judge.due for judge in self._judges.values()), default=INT_MAX)
         if due > now and not end and not any(len(results[number]) for number in self._read):
@@ -589,12 +592,12 @@ class Judging(Restorable):
         self._history.forget(now, self._holds)
 
     def counters(self, number: int) -> dict[str, int]:
-        """What became of results of the query ``number``."""
+        """Counts of the outcomes of the results of query ``number``."""
         judge = self._judges.get(number)
         return {} if judge is None else judge.counts | {"held_by_checks": len(judge.waiting)}
 
     def codes(self) -> list[np.ndarray]:
-        """Codes of texts that held results have."""
+        """Codes of the texts of held results."""
         return [codes for judge in self._judges.values() for codes in judge.waiting.codes()]
 
 

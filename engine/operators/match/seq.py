@@ -61,20 +61,20 @@ from slackwater.engine.query.shape import of_rows
 
 # SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
 #
-# The matcher knows nothing of strategies: it says what each released row does to matches,
-# completing new ones and, if it is of a negated step, invalidating older ones or putting them in
-# doubt; a barrier makes results of that. No table of matches is kept: the kernel finds both among
-# the events.
+# The matcher is independent of the barrier: it outputs the changes of matches by each released row,
+# which completes new matches and, if it is of a negated step, invalidates older ones or makes them
+# uncertain; the barrier turns changes into results. There is no table of matches: the kernel finds
+# both kinds among the events.
 #
-# An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress by more than clocks
-# may err (``clocks.stream_clocks``); then no row that is less than ``keep_late_ns`` late can
-# need it (one of a negated step at the front is kept for another W). Rows later than that are
-# counted and take no part. Without WITHIN nothing can be dropped; how much is held is counted.
+# An event is stored until ``ref + unc + W + keep_late_ns`` is before progress by more than clock
+# errors (``clocks.stream_clocks``); then no row that is less than ``keep_late_ns`` late can need it
+# (an event of a negated step at the front is stored for another W). Later rows are counted and
+# ignored. Without WITHIN no event can be dropped; the number of stored events is counted.
 
 
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 _NO_STRINGS: Final = Strings()
-"""Before the first batch, which brings the site's own."""
+"""The table of texts before the first batch."""
 
 
 class SeqMatcher(Restorable):
@@ -122,19 +122,19 @@ class SeqMatcher(Restorable):
         self.takes_halves = False
         self._horizon = NOTHING
         self._by_ends = self._layout.by_ends
-        # Promises are of ends, and the purge asks when an event may still begin.
+        # Promises bound the ends of events, but the purge needs their begins.
         self._purges = self.settings.purge == "promises" and not self._by_ends
         self._within_ns = self._layout.branches[0].within_ns
         self._alone = max(map(len, self._layout.places)) == 1
-        """Whether each event that matches is a match by itself."""
+        """Whether a match is a single event."""
         within_ns = 0 if self._alone and self._within_ns is None else self._within_ns
         self._keep_ns = kept_ns(within_ns, self.settings)
         self._breaking = sum({1 << step for step, _ in self._layout.negated})
-        """Bits of the steps whose events may take matches back."""
+        """Bits of the steps whose events may retract matches."""
         self._filters = step_filters(self._layout)
         self._attributes = kept_attributes(self.plan, self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
-        """The events held."""
+        """The stored events."""
         drops = self._by_ends and self.settings.purge == "promises"
         self._kernel = self._made_kernel(drops=drops)
         self._strings = _NO_STRINGS
@@ -144,29 +144,29 @@ class SeqMatcher(Restorable):
         self._has_cause = False
 
     def _made_layout(self) -> Layout:
-        """Of the steps and their conditions."""
+        """The layout of the steps and their conditions."""
         return layout_of(self.plan, self.settings.intervals)
 
     def _made_kernel(self, *, drops: bool = False) -> Kernel:
-        """What finds matches."""
+        """The host of the kernel that finds matches."""
         return Kernel(
             self._layout, self._rule, self._within_ns, self._keep_ns,
             divider=self.settings.divider, most=self.settings.matches_max, drops=drops,
         )  # fmt: skip
 
     def required_columns(self) -> set[str]:
-        """Without RETURN a match shows every attribute, which no list can name.
-
-        ``engine.query.fields.needed_attributes`` says so.
+        """Without RETURN a match outputs every attribute
+        (``engine.query.fields.needed_attributes``).
         """
         return {*FIELDS, "status"} | released_columns(attributes_of(self.plan))
 
     def counters(self) -> dict[str, int]:
-        """``too_late`` rows took no part; ``buffered`` events are held now, ``buffered_max`` were.
+        """Counters.
 
-        The latter is of memory: a batch is held beside what it makes expire, whatever its size.
-        ``confirmed_withdrawn``: matches that were confirmed by a bound that an event refuted since.
-        ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
+        ``too_late``: ignored rows. ``buffered``: stored events; ``buffered_max``: the most so far,
+        with events that expire by a batch. ``confirmed_withdrawn``: confirmed matches whose clock
+        bound was refuted later. ``stack_moves``: entries shifted by late events; ``looked_at``:
+        candidates tested.
         """
         buffered = int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
         over = max(0, self.table.n - self.settings.buffer_warn)
@@ -177,14 +177,14 @@ class SeqMatcher(Restorable):
 
     @property
     def stacks(self) -> Stacks:
-        """Where the kernel finds the events."""
+        """The stacks of the kernel."""
         return self._kernel.stacks
 
     def process(self, released: Released) -> Iterator[MatcherOutput]:
         """As ``engine.barrier.base.Matcher``.
 
         Raises:
-            ContractViolation: the batch does not say how its clocks moved.
+            ContractViolation: the batch has no moves of clocks.
         """
         moved = released.moved
         if moved is None:
@@ -202,9 +202,9 @@ class SeqMatcher(Restorable):
         yield MatcherOutput(changes, timeline)
 
     def _refuted(self, released: Released) -> Changes | None:
-        """Events held err by more than was known: how matches stand now that stood otherwise.
+        """Changes of matches by larger clock errors of stored events than known before.
 
-        A match is so too if it was let go; of matches whose events are gone nothing changes.
+        Released matches change too; matches whose events are dropped do not.
         """
         doubts = self.table.refuted(released.refuted)
         if not doubts.by.any():
@@ -221,18 +221,18 @@ class SeqMatcher(Restorable):
         return difference(before, self._matches(wider=True))
 
     def _matches(self, *, wider: bool) -> Changes | None:  # noqa: ARG002
-        """The matches of the events held, one change for each; ``wider``: events err by more than
-        when they came.
+        """The matches of the stored events, one change for each; ``wider``: clock errors are larger
+        than at the arrival of the events.
         """
         return self._replayed(self._judge(self.table))
 
     def _judge(self, store: Store) -> Judge:
-        """What makes changes of that which a kernel finds in ``store``."""
+        """The judge, which makes changes from the output of a kernel on ``store``."""
         return Judge(self._layout, self._rule, store, self._strings)
 
     def _replayed(self, judge: Judge, first: int = 0) -> Changes | None:
-        """What the events of the judge's store from ``first`` on do to matches with those before,
-        which have met each other: one change for each match.
+        """The changes by the events of the judge's store from ``first`` on, one per match; earlier
+        events were matched before.
         """
         kernel, strings = self._made_kernel(), self._strings
         kernel.take_in(judge.store, 0, first, strings)
@@ -241,15 +241,15 @@ class SeqMatcher(Restorable):
     def _caused_by_none(
         self, refuted: Changes, changes: Changes | None, released: Released, moved: Moved
     ) -> Changes:
-        """``refuted`` and ``changes``; the cause of the former is a row that is no step."""
+        """``refuted`` and ``changes``; the cause of the former is a row of no step."""
         at = min([released.refuted.at, *released.columns.get("release", ())[:1]])
         self._has_cause = True
         refuted.cause[:] = refuted.completing[:] = self._moment(moved.first - 1, at)
         return refuted if changes is None else all_of([refuted, changes])
 
     def _moment(self, order: int, at: int) -> int:
-        """A row of the store that stands for the moment behind number ``order`` of the stream, at
-        the instant ``at``; it is no step.
+        """A row of no step in the store, for the moment after row ``order`` of the stream, at the
+        instant ``at``.
         """
         store = self.table
         row = store.taken(np.zeros(1, np.int64))
@@ -287,13 +287,13 @@ class SeqMatcher(Restorable):
         return self._judge(self.table).changes(*found)
 
     def _taken_in(self, released: Released, moved: Moved) -> np.ndarray:
-        """The rows of the batch that can be steps, now at the end of the store."""
+        """Append the rows of the batch that may be steps to the store; returns their rows."""
         if not released.n:
             return np.empty(0, np.int64)
         member = self._members(released)
         expires = self._expiry(released, member)
         horizon = moved.rows.horizon
-        # What no other event can complete is never too late.
+        # A match of a single event is never too late.
         late = (member != 0) & (expires < horizon) & (not self._alone)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
@@ -325,7 +325,7 @@ class SeqMatcher(Restorable):
         return rows
 
     def _members(self, released: Released) -> np.ndarray:
-        """Per row, bit k: it can be step k."""
+        """Per row, bit k: it may be step k."""
         return members(self._filters, released)
 
     def _at_once(
@@ -335,7 +335,7 @@ class SeqMatcher(Restorable):
         rows: np.ndarray,  # noqa: ARG002
         more: dict[str, np.ndarray],  # noqa: ARG002
     ) -> np.ndarray | slice:
-        """Which of ``rows`` are matched now, and not later (``spill.matcher``)."""
+        """Whether each of ``rows`` is matched now, not later (``spill.matcher``)."""
         return slice(None)
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
@@ -345,7 +345,7 @@ class SeqMatcher(Restorable):
         expires = ref + unc + self._keep_ns
         spread = self._t_a(released)
         for step, leading in self._layout.negated:
-            # No match that it may have changed is changed by another one once it is gone.
+            # A match that it may change is final once it is dropped.
             longer = (self._within_ns or 0) if leading else 0
             mine = np.flatnonzero(member >> step & 1)
             negative = ref[mine] + np.maximum(unc, spread)[mine] + self._keep_ns + longer
@@ -353,15 +353,15 @@ class SeqMatcher(Restorable):
         return np.asarray(expires)
 
     def _t_a(self, released: Released) -> np.ndarray:
-        """Per row, how far any two times near it may be off together by R19's rule [ns]."""
+        """Per row, the largest error of the difference of two times near it by R19's rule [ns]."""
         spread = np.full(released.n, released.t_a)
         if self._rule is Rule.MAX_DELAY:
             spread = np.maximum(spread, 2 * released.bound.at(released.columns["ref"]))
         return spread
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
-        """Drop expired events once they are half of what is held."""
-        self.table.n -= self._has_cause  # the row of ``_caused_by_none`` has done its work
+        """Drop expired events once they are half of the stored ones."""
+        self.table.n -= self._has_cause  # removes the row of ``_caused_by_none``
         self._has_cause, n = False, self.table.n
         if not n:
             return None
@@ -369,7 +369,7 @@ class SeqMatcher(Restorable):
         return self._kept(alive, held_rows) if 2 * int(alive.sum()) <= n else None
 
     def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
-        """Keep these rows and those held; gives the new number of each."""
+        """Keep the rows ``alive`` and those of held matches; returns the new number of each row."""
         alive[held_rows()] = True
         number = self.table.keep(alive)
         self._kernel.renumber(number, self.table)
@@ -387,7 +387,7 @@ class SeqMatcher(Restorable):
 
 
 def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
-    """How long behind progress events are kept [ns]; None: for ever."""
+    """How long events are stored after progress has passed them [ns]; None: for ever."""
     if within_ns is None:
         return None
     if settings.purge == "slack":
@@ -402,11 +402,11 @@ def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
 
 
 class Alone(Restorable):
-    """Answers one query over a stream that is released already.
+    """Answers one query over a released stream.
 
     Args:
-        matcher: of the query.
-        barrier: turns matches into results; None = as the query's REALTIME says.
+        matcher: the query's.
+        barrier: the barrier; None: by the query's REALTIME.
     """
 
     state_fields = ("_stage", "_clocks")
@@ -423,7 +423,7 @@ class Alone(Restorable):
         )
 
     def process(self, released: Released) -> ResultPieces:
-        """What a batch makes known."""
+        """The results by a batch."""
         ordered = in_stream(released)
         ordered = replace(ordered, moved=self._clocks.advance(ordered))
         results = ResultPieces()
@@ -431,13 +431,13 @@ class Alone(Restorable):
         return results
 
     def advance(self, now: int) -> Sequence[Result]:
-        """The arrival clock has come to ``now``."""
+        """Results due before ``now`` on the arrival clock."""
         return self._stage.advance(now)
 
     def finish(self, at: int) -> Sequence[Result]:
-        """End of the stream at arrival-clock instant ``at``."""
+        """Results at the end of the stream, at arrival-clock instant ``at``."""
         return self._stage.finish(at)
 
     def counters(self) -> dict[str, int]:
-        """Of matcher and barrier."""
+        """The counters of matcher and barrier."""
         return self._stage.counters()

@@ -1,4 +1,4 @@
-"""Matches with repeated steps: as changes in columns, judged by clocks, and as results."""
+"""Matches with repeated steps: their changes in columns, their certainty, and results."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ from slackwater.engine.query.repeat_plan import (
 )
 from slackwater.engine.query.values import NULL, Value
 
-# The matches that a batch is about and those that the barrier holds, each with a number.
+# The matches of a batch and those that the barrier holds, by number.
 #
-# A match with repeated steps has any number of events, so a barrier knows it by its number here,
-# where the barriers of other patterns know the places of its events.
+# A match with repeated steps has any number of events, so the barrier identifies it by its number
+# here, and not by the places of its events as for other patterns.
 
 
 NAME: Final = record("size", "one", "two")
-"""What tells a match from others: how many events, and two hashes of what they are."""
+"""The identity of a match: its number of events, and two hashes of them."""
 
 
 @kernel
@@ -76,11 +76,11 @@ def _named(
 
 
 class MatchTable(Restorable):
-    """``start``, ``size``: where the events of each match lie in ``path`` (EVENT_OF); ``name``:
-    what tells it from others.
+    """``start``, ``size``: the range of each match's events in ``path`` (PATH_EVENT); ``name``: its
+    NAME.
 
     Args:
-        by_step: whether matches of the same events as other steps are others.
+        by_step: whether the same events as other steps are another match.
     """
 
     state_fields = ("start", "size", "name", "path")
@@ -97,13 +97,13 @@ class MatchTable(Restorable):
     def numbers(
         self, start: np.ndarray, size: np.ndarray, path: np.ndarray, order: np.ndarray
     ) -> np.ndarray:
-        """The numbers of some matches; those that are not here are put in.
+        """The numbers of matches; unknown ones are added.
 
         Args:
-            start: where the events of each begin in ``path``; the same match may come twice.
-            size: how many it has.
-            path: EVENT_OF.
-            order: of each row of the store, its number in the stream.
+            start: the begin of each match's events in ``path``; matches may repeat.
+            size: their numbers of events.
+            path: PATH_EVENT.
+            order: per row of the store its number in the stream.
         """
         names = np.empty(len(start), NAME)
         _named(start, size, path, order, self._by_step, names)
@@ -121,14 +121,14 @@ class MatchTable(Restorable):
         return np.asarray(found[which])
 
     def events(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of ``matches`` all EVENT_OF one behind the other, and where each one's begin and end."""
+        """The PATH_EVENT of all ``matches``, concatenated, and the borders between matches."""
         size = self.size[matches]
         ends = np.concatenate(([0], np.cumsum(size)))
         within = np.arange(ends[-1]) - np.repeat(ends[:-1], size)
         return self.path[np.repeat(self.start[matches], size) + within], ends
 
     def keep(self, rows: np.ndarray) -> np.ndarray:
-        """Forgets all but ``rows``; gives the new number of each, -1 of those that are gone."""
+        """Keep only the matches ``rows``; returns the new number of each match, -1: dropped."""
         kept = np.unique(rows)
         number = np.full(len(self), -1)
         number[kept] = np.arange(len(kept))
@@ -137,20 +137,20 @@ class MatchTable(Restorable):
         return number
 
     def renumber(self, number: np.ndarray) -> None:
-        """Row i of the store is now called ``number[i]``."""
+        """Row i of the store becomes row ``number[i]``."""
         self.path["row"] = number[self.path["row"]]
 
 
 # The probability of matches with repeated steps that depend on the clocks (SPEC 4.3).
 #
-# By the number of their events, as of other matches (``match.certainty.chances``): the
-# order of each event and the next one, WITHIN, and the events that may lie in a gap. Conditions on
-# times that clocks leave open are not weighed: they make a match uncertain, and its probability is
-# that of its order.
+# Computed by number of events, like those of other matches (``match.certainty.chances``): the order
+# of neighbouring events, WITHIN, and the events that may be in a gap. Conditions on times that
+# depend on clock errors do not count: they make a match uncertain, and its probability is that of
+# its order.
 
 
 def _relations(size: int, within_ns: int | None) -> np.ndarray:
-    """Each event before the next, and all within WITHIN of the first."""
+    """RELATION records: each event before the next one, and all within WITHIN of the first."""
     rows = [(n, 1, 1, n + 1, 0, 0) for n in range(size - 1)]
     if within_ns is not None:
         rows += [(n, 1, 0, 0, 0, within_ns) for n in range(1, size)]
@@ -158,7 +158,7 @@ def _relations(size: int, within_ns: int | None) -> np.ndarray:
 
 
 def _gaps(size: int, within_ns: int) -> Scopes:
-    """The scopes of a match of ``size`` events, from that before the first on."""
+    """The scopes of a match of ``size`` events: before, between and after its events."""
     bounds = [(size - 1, 0, 0, within_ns), (0, 1, 1, 0)]
     for step in range(size - 1):
         bounds += [(step, 0, 1, 0), (step + 1, 1, 1, 0)]
@@ -172,11 +172,11 @@ def _gaps(size: int, within_ns: int) -> Scopes:
     return Scopes(scopes, ends, np.arange(size + 1))
 
 
-# What the kernel of repetition has found, as changes in columns (``engine.barrier.base``).
+# The output of the kernel of repetition as changes in columns (``engine.barrier.base``).
 
 
 class FoundRuns(NamedTuple):
-    """What events do to matches: RUN, the EVENT_OF of all of them, DOUBT."""
+    """Changes of matches by events: MATCH_CHANGE, PATH_EVENT of all of them, DOUBT."""
 
     found: np.ndarray
     path: np.ndarray
@@ -185,8 +185,8 @@ class FoundRuns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GapScope:
-    """What a match waits for: that no event of ``type`` may come any more, up to the end of the
-    scope of the negated step ``negated``, or (None) up to its own last event.
+    """A scope that a match waits for: until no event of ``type`` can come, up to the end of the
+    scope of the negated step ``negated``, or (None) up to the match's last event.
     """
 
     type: str
@@ -194,7 +194,7 @@ class GapScope:
 
 
 def scopes_of(plan: RepeatPlan) -> list[GapScope]:
-    """All that later events may change a match by."""
+    """The scopes in which later events may change a match."""
     found = [GapScope(step.type, n) for n, step in enumerate(plan.steps) if step.negated]
     kinds: list[str] = []
     if plan.contiguity is Contiguity.STRICT:
@@ -209,20 +209,20 @@ def scopes_of(plan: RepeatPlan) -> list[GapScope]:
 
 
 def _is_chosen(plan: RepeatPlan) -> bool:
-    """Whether a match may make way for another, or for another reading of its events."""
+    """Whether another match, or another reading of its events, may replace a match."""
     return plan.chooses or plan.ambiguous
 
 
 class RepeatJudge(Judge):
-    """Makes changes of what the kernel of ``plan`` has found; gives ``matches`` their numbers,
-    which are the rows of the changes.
+    """Makes changes from the output of the kernel of ``plan``; numbers the matches in ``matches``:
+    the numbers are the rows of the changes.
     """
 
     plan: RepeatPlan
     matches: MatchTable
 
     def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
-        """Of what the kernel gives (RUN, the EVENT_OF of all of them, DOUBT)."""
+        """The changes of the kernel's output (MATCH_CHANGE, PATH_EVENT of all of them, DOUBT)."""
         if not len(facts):
             return None
         runs, order = FoundRuns(facts, rows, doubts), self.store.columns[ORDER]
@@ -266,7 +266,7 @@ class RepeatJudge(Judge):
         return changes.take(np.lexsort(keys))
 
     def _chosen(self, runs: FoundRuns, number: np.ndarray) -> tuple[np.ndarray, Verdicts, Verdicts]:
-        """Of matches chosen without an event and with it, one entry each."""
+        """The differences between the choices without and with an event, one entry per match."""
         found = runs.found
         every = np.ones(len(found), np.bool_)
         verdicts = self._verdicts_of(runs, every, found["sure"], "t_a_now")
@@ -287,7 +287,7 @@ class RepeatJudge(Judge):
     def _verdicts_of(
         self, runs: FoundRuns, stands: np.ndarray, sure: np.ndarray, t_a: str, *, old: bool = False
     ) -> Verdicts:
-        """``old``: without the events that cause the changes."""
+        """The verdicts of runs; ``old``: without the events that cause the changes."""
         doubts, size, within_ns = runs.doubts, runs.found["size"], self.plan.within_ns
         if old:
             doubts = doubts[doubts["event"] != runs.found["cause"][doubts["match"]]]
@@ -303,7 +303,7 @@ class RepeatJudge(Judge):
                 runs.found[t_a][mine] if self.rule.by_delay else None, about,
                 _gaps(events, within_ns or 0),
             )  # fmt: skip
-            # Of events whose length is inexact nobody knows it.
+            # It is unknown if the length of an event is inexact.
             lasting = np.asarray(clocks.inexact.any(axis=1))
             lasting[about.match[about.event.inexact]] = True
             found[lasting] = np.nan
@@ -325,8 +325,8 @@ class RepeatJudge(Judge):
     def _times(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """When the scopes of ``matches`` close, when they are known, and their last events' times.
 
-        An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
-        by as much more as the match's own events may be wrong.
+        A promise of x closes an open end x, one of x + 1 a closed end; plus the clock errors of the
+        match's own events.
         """
         events, ends = self.matches.events(matches)
         columns, starts, rows = self.store.columns, ends[:-1], events["row"]
@@ -337,7 +337,7 @@ class RepeatJudge(Judge):
         found = np.full((len(matches), len(scopes) + 1), LONG_AGO)
         for place, scope in enumerate(scopes):
             if scope.negated is None:
-                # Among events of one time the chosen ones depend on all.
+                # The choice among events of equal times depends on all of them.
                 found[:, place] = np.maximum.reduceat(until, starts) + self.plan.chooses
                 continue
             behind = np.where(events["step"] > scope.negated, until, FAR)
@@ -350,19 +350,18 @@ class RepeatJudge(Judge):
         return found, np.maximum.reduceat(columns["arrival"][rows], starts), last
 
 
-# As results: those of patterns, with as many columns of events as a step has events in the longest
-# of some matches.
+# Results: as those of patterns, with a column for each event of a step in the longest match.
 
 
 CELLS_MAX = 1 << 22
-"""Of the table that some results become at once."""
+"""The most places of a table of results."""
 
 
 def shown_runs(
     released: ReleasedMatches, matches: MatchTable, store: Store, layout: RepeatLayout,
     strings: Strings, site: str,
 ) -> Iterator[RepeatMatches]:  # fmt: skip
-    """What a barrier has let go, in pieces of bounded size."""
+    """Results of released matches, in pieces of bounded size."""
     number, start, n = released.rows[:, 0], 0, len(released.at)
     steps = len(layout.plan.steps)
     width = max(1, steps * int(matches.size[number].max(initial=1)))
@@ -389,7 +388,7 @@ def _columns(events: np.ndarray, ends: np.ndarray, steps: int) -> tuple[np.ndarr
     n, step = len(ends) - 1, events["step"]
     match = np.repeat(np.arange(n), np.diff(ends))
     group = match * steps + step
-    first = np.searchsorted(group, group)  # they stand by match, then by step
+    first = np.searchsorted(group, group)  # they are sorted by match, then by step
     count = np.arange(len(group)) - first
     most = np.zeros(steps, np.int64)
     np.maximum.at(most, step, count + 1)
@@ -403,10 +402,10 @@ class RepeatMatches(Matches):
     """Results of one query and site.
 
     Args:
-        released: what to show; ``rows`` has a column for each event that a step has at most.
-        step_of: of each column.
-        store: where its rows are.
-        layout: of the query.
+        released: the matches; ``rows`` has a column for each event of the longest steps.
+        step_of: the step of each column.
+        store: the events.
+        layout: the query's.
         strings: the site's table.
         site: named in results.
     """
@@ -419,7 +418,7 @@ class RepeatMatches(Matches):
         self.place_columns(layout.plan, step_of)
 
     def place_columns(self, plan: RepeatPlan, step_of: np.ndarray) -> None:
-        """What the columns of events are of; before that, there is one for each step."""
+        """Assign the columns of events to steps; before, there is one per step."""
         self.plan, self.step_of = plan, step_of
         by_step = self.output_attributes
         self.output_attributes = [by_step[step] for step in step_of.tolist()]
@@ -430,7 +429,7 @@ class RepeatMatches(Matches):
     def value_columns(
         self, branches: Sequence[SeqPlan] | None = None
     ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
-        """By which steps matches have, as one that is missing has no value."""
+        """Grouped by the steps that matches have, as a missing step has no values."""
         plan = self.plan if branches is None else branches[0]
         if not plan.computed or not len(self):
             return
@@ -443,7 +442,7 @@ class RepeatMatches(Matches):
             yield mine, computed_values(plan, self._views(plan, mine, present), len(mine))
 
     def _value(self, expression: Expression) -> Value:
-        """Of every match; null where it has not the events."""
+        """The value for every match; null if it lacks the events."""
         plan = replace(self.plan, computed=(Computed("", expression),))
         kind, known = "null", np.zeros(len(self), np.bool_)
         data = np.zeros(len(self), np.int64)
@@ -458,7 +457,7 @@ class RepeatMatches(Matches):
         return NULL if kind == "null" else Value(kind, data, known)
 
     def _views(self, plan: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
-        """By alias and role, what ``plan`` computes from, of the results ``mine``."""
+        """The inputs of the computed columns of ``plan``, by alias and role; results ``mine``."""
         views: dict[str, View] = {}
         used = [a for one in plan.computed for a in attributes_in(one.expression)]
         places = {step.alias: number for number, step in enumerate(self.plan.steps)}
@@ -485,7 +484,7 @@ class RepeatMatches(Matches):
         return views
 
     def _collected(self, its: np.ndarray, role: str, named: list[Attribute]) -> View:
-        """What is made of the events ``its`` (results, events of a step)."""
+        """The aggregates over the events ``its`` (results, events of a step)."""
         columns: dict[str, Any] = {}
         kinds: dict[str, str] = {}
         for attribute in named:
@@ -508,7 +507,7 @@ class RepeatMatches(Matches):
 
 
 def _made(values: np.ndarray, there: np.ndarray, role: str) -> tuple[np.ndarray, np.ndarray]:
-    """(results,): the aggregate of the values that are ``there``, and where there is one."""
+    """(results,): the aggregate of the values that are ``there``, and whether it exists."""
     valid = np.asarray(there.any(axis=1))
     whole, count = values.dtype.kind == "i", np.maximum(there.sum(axis=1), 1)
     if role in {"sum", "avg"} and whole:
@@ -518,9 +517,9 @@ def _made(values: np.ndarray, there: np.ndarray, role: str) -> tuple[np.ndarray,
         if role == "avg":
             return (high * 2.0**HALF + low) / count, valid
         total = (high << HALF) | low
-        return total, valid & (total >> HALF == high)  # else it has no room
+        return total, valid & (total >> HALF == high)  # null if it overflows
     if role in {"sum", "avg"}:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not shown
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite values are not output
             total = np.where(there, values, 0).sum(axis=1)
         return (total / count if role == "avg" else total), valid
     low, high = (-(2**63), 2**63 - 1) if whole else (-np.inf, np.inf)
