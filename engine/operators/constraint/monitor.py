@@ -79,7 +79,7 @@ _READ: Final = {"release", "status", "ts", "te", *_OF_EVENT}
 
 
 class MonitorOperator(Restorable):
-    """Follows every trace of one site through the automata of ``plan``; ``held``: what it keeps."""
+    """Follows every trace of one site through the automata of ``plan``; ``store``: the traces."""
 
     state_fields = (
         "store", "_counts", "_clock", "_now", "_rows", "_unknown_until", "_progress", "_widest",

@@ -1,14 +1,14 @@
-"""How certain a match is under clock uncertainty, and with which probability it is true.
+"""The certainty of a match under clock uncertainty, and the probability that it is true.
 
 Source: R19 3.2.3.2, Pseudocode 3.1; SPEC 4.3. For e required before f with
 ``diff = ref_f - ref_e`` and bound b, the order is certain when ``diff > b``, uncertain when
 ``-b <= diff <= b``, else impossible; with b = 0 it must be ``diff > 0``. R19 takes the site's
-T_a as b (``max-delay-r19``), ``max-delay`` one that no two events' errors exceed, ``pairwise`` the
-sum of both events' uncertainties. Under the latter two events of one clock and epoch share one
-clock, so b is what their uncertainties differ by: how far the clock's rate may be off over their
-distance. R19's rule knows no such exemption (SPEC 4.3). The kernel decides so pair by pair and
-condition by condition
-(``search.construction``); here is the probability of what it leaves uncertain.
+T_a as b (``max-delay-r19``), ``max-delay`` a bound of any two events' errors, ``pairwise`` the sum
+of both events' uncertainties. Under the latter two rules events of one clock and epoch share their
+error, so b is the difference of their uncertainties: the error of the clock's rate over their
+distance. R19's rule has no such exemption (SPEC 4.3). The kernel decides this pair by pair and
+condition by condition (``search.construction``); this module computes the probability of uncertain
+matches.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from slackwater.engine.query.pattern_settings import Rule
 
 
 class EventTimes(Struct, frozen=True):
-    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``clock``, and
-    ``ref_end``, the ``te`` that goes with ``ref``, with its ``unc_end`` and ``epoch_end``.
+    """The times of events and their uncertainties: int64 ``ref unc epoch``, int32 ``clock``; and of
+    their ends ``ref_end unc_end epoch_end``.
     """
 
     ref: np.ndarray
@@ -50,18 +50,18 @@ class EventTimes(Struct, frozen=True):
     epoch_end: np.ndarray
 
     def take(self, rows: Any) -> EventTimes:
-        """The clocks of ``rows`` (whatever indexes an array)."""
+        """The times at ``rows`` (any index of an array)."""
         return EventTimes(*(column[rows] for column in structs.astuple(self)))
 
     @property
     def inexact(self) -> np.ndarray:
-        """Which events last longer or shorter than their clocks say, by an unknown amount."""
+        """Whether the length of each event has an unknown error."""
         alike = (self.unc == self.unc_end) & (self.epoch == self.epoch_end)
         return np.asarray((self.ref != self.ref_end) & ~alike)
 
     @property
     def points(self) -> EventTimes:
-        """Of each match (row) the starts, then the ends, as points."""
+        """The starts, then the ends, of each match (row), as points."""
         ref, unc, epoch = (
             np.hstack(two) for two in (
                 (self.ref, self.ref_end), (self.unc, self.unc_end), (self.epoch, self.epoch_end)
@@ -71,17 +71,17 @@ class EventTimes(Struct, frozen=True):
 
 
 def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
-    """Where both events have one clock."""
+    """Whether both events have one clock and epoch."""
     one = (first.clock == second.clock) & (first.epoch == second.epoch)
     return np.asarray(one & (first.epoch != NO_EPOCH))
 
 
 class Doubts(Struct):
-    """Events that may lie in a scope, but not for certain; sorted by match, event, scope.
+    """Events that are possibly in a scope; sorted by match, event, scope.
 
-    ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
-    in the store; ``order``: its number in the stream. ``scope``: number of the scope. ``chance``:
-    that it happened (``engine.core.timeline``).
+    ``match``: number of the match. ``event``: the time of the event; ``row``: its place in the
+    store; ``order``: its number in the stream. ``scope``: number of the scope. ``chance``: the
+    probability that it happened (``engine.core.timeline``).
     """
 
     match: np.ndarray
@@ -92,7 +92,7 @@ class Doubts(Struct):
     chance: np.ndarray
 
     def take(self, which: np.ndarray, number: np.ndarray) -> Doubts:
-        """Those of ``which``; match i is now called ``number[i]``."""
+        """The doubts at ``which``; match i becomes match ``number[i]``."""
         columns = (self.row, self.order, self.scope, self.chance)
         row, order, scope, chance = (column[which] for column in columns)
         match = number[self.match[which]]
@@ -100,8 +100,8 @@ class Doubts(Struct):
 
 
 class Conditions(Struct):
-    """Those that clock errors change, of the query whose ``programs`` these are, and what they read
-    of the events held: see ``engine.operators.match.search.machine.holds``.
+    """The conditions of a query that depend on clock errors, and their inputs: the arguments of
+    ``engine.operators.match.search.machine.holds``.
     """
 
     programs: Programs
@@ -118,17 +118,18 @@ def chances(
     """Per match of one branch, the probability that it is true.
 
     Args:
-        layout: of the query.
-        branch: which of its branches.
-        rule: how uncertain a pair is.
-        t_a: in force, per match; under ``max-delay`` every error is uniform within T_a/2, and
-            independent of all others.
+        layout: the query's.
+        branch: one of its branches.
+        rule: the rule of uncertain order.
+        t_a: T_a in force, per match [ns]; under ``max-delay`` every error is uniform within T_a/2,
+            and independent of all others.
         rows: (matches, steps): places of their events in the store.
-        clocks: (matches, positive steps): of their events.
-        doubts: about these matches.
-        conditions: None: clock errors change none.
+        clocks: (matches, positive steps): times of their events.
+        doubts: of these matches.
+        conditions: those that depend on clock errors; None: there are none.
 
-    Nobody knows it (NaN) where conditions or events of negated steps depend on inexact lengths.
+    Returns:
+        per match; NaN: unknown, as conditions or negated events depend on inexact lengths.
     """
     lasting = np.asarray(clocks.inexact.any(axis=1))
     lasting[doubts.match[doubts.event.inexact]] = True
@@ -147,7 +148,7 @@ def chances(
 
 
 def _lasting_chances(layout: Layout, branch: int, clocks: EventTimes) -> np.ndarray:
-    """``chances`` of matches with an event of inexact length: its two ends err as two points do."""
+    """``chances`` of matches with events of inexact length: their two ends are separate points."""
     relations = _own_relations(layout, branch, _places(layout, branch))
     steps = clocks.ref.shape[1]
     longest = [each.longest_ns for each in step_filters(layout) if not each.step.negated]
@@ -165,7 +166,7 @@ def _lasting_chances(layout: Layout, branch: int, clocks: EventTimes) -> np.ndar
 
 
 def _places(layout: Layout, branch: int) -> np.ndarray:
-    """Of each step of the query, its place among the steps of a match of the branch."""
+    """Per step of the query, its place among the steps of a match of the branch."""
     members = members_of(layout.tables, branch)
     local = np.zeros(len(layout.steps), np.int64)
     local[members] = np.arange(len(members))
@@ -173,7 +174,7 @@ def _places(layout: Layout, branch: int) -> np.ndarray:
 
 
 def _own_relations(layout: Layout, branch: int, local: np.ndarray) -> np.ndarray:
-    """The relations of a branch, whose steps count the match's; ``local``: of ``_places``."""
+    """The relations of a branch, with steps as places in the match; ``local``: ``_places``."""
     of = layout.tables.branches[branch]
     relations = layout.tables.relations[of["relations_from"] : of["relations_to"]].copy()
     relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
@@ -184,7 +185,7 @@ def _chances(
     layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: EventTimes,
     doubts: Doubts, conditions: Conditions | None,
 ) -> np.ndarray:  # fmt: skip
-    """``chances`` of matches whose events last as long as their clocks say."""
+    """``chances`` of matches whose events have exact lengths."""
     local, in_force = _places(layout, branch), t_a if rule.by_delay else None
     return chances_of_order(
         _own_relations(layout, branch, local), clocks, in_force, doubts, _scopes(layout, local),
@@ -195,8 +196,8 @@ def _chances(
 
 
 class Scopes(NamedTuple):
-    """Where events of negated steps must not lie: SCOPE, the SCOPE_END of their relations, and of
-    each the first one with equal ends.
+    """The scopes of negated steps: SCOPE, the SCOPE_END of their relations, and per scope the first
+    one with equal ends.
     """
 
     scopes: np.ndarray
@@ -205,8 +206,8 @@ class Scopes(NamedTuple):
 
 
 def half_widths(clocks: EventTimes, t_a: np.ndarray | None) -> np.ndarray:
-    """Of the errors of each match's events; ``t_a``: in force, per match, where a rule goes by it
-    (R19's T_a/2 may be half an integer).
+    """The half-widths of the errors of each match's events [ns], float64; ``t_a``: per match, for
+    rules with T_a (T_a/2 may be half an integer).
     """
     half = clocks.unc if t_a is None else np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape)
     return np.asarray(half.astype(np.float64))
@@ -216,27 +217,27 @@ def chances_of_order(
     relations: np.ndarray, clocks: EventTimes, t_a: np.ndarray | None, doubts: Doubts,
     scopes: Scopes, conditions: SampledConditions | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Per match, the probability that its events are so related, and that none lies in a scope.
+    """Per match, the probability that its relations hold and no doubtful event is in a scope.
 
     Args:
-        relations: RELATION; steps count the match's.
-        clocks: (matches, steps): of their events.
-        t_a: as of ``half_widths``.
-        doubts: about these matches.
+        relations: RELATION; steps are places in the match.
+        clocks: (matches, steps): times of their events.
+        t_a: as in ``half_widths``.
+        doubts: of these matches.
         scopes: of the doubts.
         conditions: conditions on times.
     """
     half, long = half_widths(clocks, t_a), clocks.ref_end - clocks.ref
     leader = leaders_of(clocks, by_max_delay=t_a is not None)
     if half.shape[1] == 2 and not len(doubts.match) and conditions is None:
-        # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
+        # Exact, and independent of the other matches of the call, so that no cut changes it.
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        # Of one clock the second event alone errs, by what the two differ by.
+        # On one clock only the second event has an error: the difference of both.
         shared, apart = leader[:, 1] == 0, np.abs(half[:, 1] - half[:, 0])
         first, second = np.where(shared, 0.0, half[:, 0]), np.where(shared, apart, half[:, 1])
         chance = pair_probability(diff, first, second, longest, least)
-        return np.where(shared & (apart == 0.0), 1.0, chance)  # in this order for certain
+        return np.where(shared & (apart == 0.0), 1.0, chance)  # their order is certain
     doubtful = _doubtful(clocks, leader, t_a, doubts, scopes)
     return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, conditions)
 
@@ -244,7 +245,7 @@ def chances_of_order(
 def _bounds_of_pair(
     relations: np.ndarray, long: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Between which bounds the second of two events must begin after the first one does."""
+    """The bounds of the time from the begin of the first to the begin of the second event."""
     least, longest = list[np.ndarray](), list[np.ndarray]()
     for each in relations:
         of_end = each["left_end"] * long[:, each["left"]]
@@ -264,7 +265,7 @@ def _sampled_conditions(
     layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, doubts: Doubts,
     conditions: Conditions | None,
 ) -> SampledConditions | None:  # fmt: skip
-    """Conditions on the samples besides the order of events."""
+    """The conditions to test on samples, besides the order of events."""
     if conditions is None:
         return None
     tables = layout.tables
@@ -279,12 +280,12 @@ def _sampled_conditions(
 
 
 def no_surer_than(events: np.ndarray, matches: ReleasedMatches) -> ReleasedMatches:
-    """A match is no surer than its events, where these are results of another statement, and as
-    probable as itself and all of them, taken as independent.
+    """Combine the certainty of matches with that of their events, if these are uncertain results of
+    another statement: probabilities are multiplied, as if independent.
 
     Args:
-        events: (matches, steps): that each happened (``engine.core.timeline``).
-        matches: the matches, by what clocks say.
+        events: (matches, steps): the probability of each event (``engine.core.timeline``).
+        matches: the matches, with their certainty by clocks.
     """
     if (events == 1).all():
         return matches
@@ -295,7 +296,7 @@ def no_surer_than(events: np.ndarray, matches: ReleasedMatches) -> ReleasedMatch
 
 
 def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
-    """(matches, steps): the first step with the same error."""
+    """(matches, steps): the first step with the same clock error."""
     matches, steps = clocks.ref.shape
     leader = np.tile(np.arange(steps), (matches, 1))
     if by_max_delay:
@@ -309,7 +310,7 @@ def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
 
 
 def _scopes(layout: Layout, local: np.ndarray) -> Scopes:
-    """Of the query; ``local``: of ``_places``."""
+    """The scopes of the query; ``local``: ``_places``."""
     scopes, relations = layout.tables.scopes, layout.tables.relations
     ends = np.zeros(len(relations), SCOPE_END)
     same, same_scope = dict[bytes, int](), list[int]()

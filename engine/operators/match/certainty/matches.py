@@ -1,4 +1,4 @@
-"""What rows do to matches, in columns, in an order that no cut of the stream can change."""
+"""Changes of matches in columns, in an order that does not depend on the cut of the stream."""
 
 from __future__ import annotations
 
@@ -32,17 +32,16 @@ from slackwater.engine.operators.match.store import REF_END, UNC_END, Store
 from slackwater.engine.query.pattern_settings import Rule
 from slackwater.engine.query.repeat_plan import compares_others
 
-# What the pattern kernel has found, put in order and spread out in columns.
+# The output of the pattern kernel, sorted, in columns.
 #
-# The kernel finds matches by the row that causes them. What one row causes is sorted here: older
-# matches before new ones, by branch, then by the ranks of their events step by step. Ranks of the
-# first steps make one number.
+# The kernel outputs matches by the row that causes them. The matches of one row are sorted here:
+# older before new ones, by branch, then by the ranks of their events step by step. The ranks of the
+# first steps are combined to one number.
 
 
 class Spread(NamedTuple):
-    """Matches as columns, one item per match. ``rows``: (matches, steps). ``known_at``: when the
-    last of its events arrived; ``last_ns``: the time of its last event. The flags are bool; the
-    others are int64, as in FOUND.
+    """Matches as columns. ``rows``: (matches, steps). ``known_at``: the last arrival of its events;
+    ``last_ns``: the time of its last event [ns]. Flags are bool; the others are int64, as in FOUND.
     """
 
     rows: np.ndarray
@@ -61,7 +60,7 @@ class Spread(NamedTuple):
 def ascends(
     cause: np.ndarray, old: np.ndarray, branch: np.ndarray, lead: np.ndarray, events: np.ndarray
 ) -> bool:
-    """Whether the events of the first step, ``lead``, tell that all is in order."""
+    """Whether the matches are sorted already, by the events ``lead`` of the first step."""
     for i in range(1, len(cause)):
         if cause[i] != cause[i - 1]:
             continue
@@ -78,15 +77,15 @@ def spread(
     facts: np.ndarray, rows: np.ndarray, places: np.ndarray, events: np.ndarray,
     arrival: np.ndarray, lasts: np.ndarray, by_end: bool, made: Spread,
 ) -> None:  # fmt: skip
-    """Matches in the order of ``places``, spread out.
+    """Write matches in the order of ``places``, as columns.
 
     Args:
         facts: FOUND records.
         rows: (matches, steps) of them.
-        places: which of them come first.
+        places: their order.
         events: EVENT records of the store.
-        arrival: its column.
-        lasts: (branches, steps): first those steps that no other one must follow, then -1.
+        arrival: column of the store.
+        lasts: (branches, steps): the possible last steps of a match, then -1.
         by_end: the last event is the one that ends last, else the one that begins last.
         made: written.
     """
@@ -114,11 +113,11 @@ def spread(
 
 
 _BITS: Final = 62
-"""Of a key by which matches are sorted."""
+"""The largest sort key of matches."""
 
 
 def changed(found: Changes) -> Changes:
-    """Those of ``found`` that change anything; an unknown chance (NaN) is as another one."""
+    """The changes in ``found`` with an effect; unknown chances (NaN) are equal."""
     was, now = found.before, found.after
     chance = (was.chance == now.chance) | (np.isnan(was.chance) & np.isnan(now.chance))
     same = (was.confirmed == now.confirmed) & chance
@@ -130,15 +129,15 @@ def verdicts(
     stands: np.ndarray, sure: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
     kind: np.ndarray, chances: Callable[[np.ndarray], np.ndarray],
 ) -> Verdicts:  # fmt: skip
-    """Of matches of which some stand, ``sure`` in themselves.
+    """The verdicts of matches.
 
     Args:
-        stands: bool.
-        sure: bool.
-        doubts: DOUBT, about them.
-        unknown: those that compare an unknown clock; None: all clocks are exact.
-        kind: int; those of one kind are weighed together, if doubts are about all or none of them.
-        chances: of some of them (their places), of one kind, how probable they are.
+        stands: bool, the match is valid.
+        sure: bool, it is certain without its doubts.
+        doubts: DOUBT, of these matches.
+        unknown: bool, it compares an unknown clock; None: all clocks are exact.
+        kind: int; ``chances`` is called for matches of one kind, with or without doubts.
+        chances: the probabilities of matches, given by their places.
     """
     doubted = np.zeros(len(stands), np.bool_)
     doubted[doubts["match"]] = True
@@ -155,7 +154,7 @@ def verdicts(
 
 
 class Judge(Struct):
-    """Makes changes of what a kernel has found in ``store``."""
+    """Makes changes from the output of a kernel on ``store``."""
 
     layout: Layout
     rule: Rule
@@ -163,8 +162,8 @@ class Judge(Struct):
     strings: Strings
 
     def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
-        """Of what the kernel gives (``FOUND`` records, the events of each match
-        by step, doubts); None if nothing changes.
+        """The changes of the kernel's output (FOUND records, the events of each match by step,
+        doubts); None: there are none.
         """
         n = len(facts)
         if not n:
@@ -173,7 +172,7 @@ class Judge(Struct):
         places = self.in_order(cause, old, facts["branch"].copy(), rows)
         lasts = np.full((len(self.layout.branches), rows.shape[1]), NONE)
         for branch, shape in enumerate(self.layout.shapes):
-            # Steps that no other one must follow.
+            # The possible last steps of a match.
             last = [self.layout.places[branch][step] for step in shape.lasts]
             lasts[branch, : len(last)] = last
         made = Spread(
@@ -199,7 +198,7 @@ class Judge(Struct):
         return changed(found)
 
     def move(self, changes: Changes, number: np.ndarray, to: Judge) -> None:  # noqa: ARG002
-        """``changes`` become those of another judge's store, where row i is ``number[i]``."""
+        """Renumber ``changes`` for the store of judge ``to``: row i becomes ``number[i]``."""
         changes.rows = np.where(changes.rows >= 0, number[changes.rows], NONE)
 
     def used(self, changes: Changes) -> np.ndarray:
@@ -207,12 +206,12 @@ class Judge(Struct):
         return np.unique(changes.rows[changes.rows >= 0])
 
     def begins(self, changes: Changes) -> np.ndarray:
-        """When the first event of each match is."""
+        """The time of the first event of each match [ns]."""
         ref = self.store.columns["ref"][changes.rows]
         return np.asarray(ref.min(axis=1, where=changes.rows >= 0, initial=INT_MAX))
 
     def sorted(self, changes: Changes) -> Changes:
-        """In an order that goes by the matches alone."""
+        """``changes`` in an order that depends only on the matches."""
         old, branch = changes.before.stands, changes.branch
         return changes.take(self.in_order(changes.cause, old, branch, changes.rows))
 
@@ -220,8 +219,10 @@ class Judge(Struct):
         self, made: Spread, stands: np.ndarray, sure: np.ndarray, t_a: np.ndarray,
         places: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
     ) -> Verdicts:  # fmt: skip
-        """``t_a``: in force, of the matches as they were found; ``places``: where each was.
-        ``unknown``: those that compare an unknown clock.
+        """The verdicts of matches.
+
+        ``t_a``: T_a in force, of the matches in the order of the kernel; ``places``: their places
+        in it. ``unknown``: whether each compares an unknown clock.
         """
         branch = made.branch
 
@@ -232,7 +233,7 @@ class Judge(Struct):
         return verdicts(stands, sure, doubts, unknown, branch, chances)
 
     def _unknown(self, made: Spread) -> np.ndarray | None:
-        """Which matches compare an unknown clock; None: all clocks are exact."""
+        """Whether each match compares an unknown clock; None: all clocks are exact."""
         if MIXED not in self.store.columns:
             return None
         by_others = np.array([compares_others(plan) for plan in self.layout.branches])
@@ -245,7 +246,7 @@ class Judge(Struct):
         )  # fmt: skip
 
     def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
-        """The doubts about ``matches``, which get the numbers 0, 1, ..."""
+        """The doubts of ``matches``, which are renumbered 0, 1, ..."""
         number = np.full(int(doubts["match"].max(initial=-1)) + 1, NONE)
         known = matches < len(number)
         number[matches[known]] = np.flatnonzero(known)
@@ -256,7 +257,7 @@ class Judge(Struct):
         chance = self.store.chances(event[places])
         return Doubts(
             match[places], self.store.clock(event[places]), event[places], order[places],
-            doubts["scope"][places], np.where(chance == UNKNOWN, np.nan, chance),  # nobody knows
+            doubts["scope"][places], np.where(chance == UNKNOWN, np.nan, chance),
         )  # fmt: skip
 
     def _chances(
@@ -268,7 +269,7 @@ class Judge(Struct):
         )
 
     def _conditions(self, branch: int) -> Conditions | None:
-        """What the branch asks that clock errors change; None: nothing."""
+        """The conditions of the branch that depend on clock errors; None: there are none."""
         tables, layout, store = self.layout.tables, self.layout, self.store
         of = tables.branches[branch]
         parts = [of, *tables.scopes[of["scopes_from"] : of["scopes_to"]]]
@@ -284,11 +285,11 @@ class Judge(Struct):
         return Conditions(programs, ranks, store.registers.raw, store.registers.ok, store.events)
 
     def _closes(self, made: Spread) -> np.ndarray:
-        """Times up to which nothing may come any more, before nothing can change.
+        """The promises that close the scopes of the matches (``Changes.closes``).
 
-        An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
-        by as much more as the match's own events may be wrong. By how much others may be, the
-        promises are shortened (``engine.core.clocks.stream_clocks``).
+        A promise of x closes an open end x, one of x + 1 a closed end; plus the clock errors of the
+        match's own events. Promises are reduced by those of other events
+        (``engine.core.clocks.stream_clocks``).
         """
         tables, columns, rows = self.layout.tables, self.store.columns, made.rows
         found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
@@ -307,11 +308,11 @@ class Judge(Struct):
 
             of = tables.branches[branch]
             for scope in range(of["scopes_from"], of["scopes_to"]):
-                # All that bound it above must be passed by: then the least of them is.
+                # The scope ends at the least of its upper bounds.
                 ends = relations_in(tables, scope)
                 above = ends[ends["left"] == tables.scopes["step"][scope]]
                 if self.layout.by_ends:
-                    # Promises are of ends: one says nothing of when a later interval began.
+                    # Promises bound ends: a later interval may have begun at any time.
                     above = above[above["left_end"] == 1]
                 uppers = [until(end) for end in above]
                 if uppers:
@@ -322,8 +323,8 @@ class Judge(Struct):
     def in_order(
         self, cause: np.ndarray, old: np.ndarray, branch: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
-        """Places of changes by row that causes them, as they are given, older matches (``old``)
-        before new ones, by branch, then by (ref, source name, seq) step by step.
+        """The order of changes: by cause, older matches (``old``) before new ones, by branch, then
+        by (ref, source name, seq) step by step.
         """
         if ascends(cause, old, branch, rows[:, 0], self.store.events):
             return np.arange(len(cause))
@@ -338,9 +339,9 @@ class Judge(Struct):
         return np.lexsort((*others, key, caused))
 
     def _ranks(self, rows: np.ndarray) -> tuple[np.ndarray, int]:
-        """Of the events in ``rows``, by their places in the store: where each stands by ref, source
-        name and seq; -1 at the place -1, and no matter what at those of other events. And how many
-        events there are. Takes no longer where the store holds many that came before all of these.
+        """The ranks of the events in ``rows`` by ref, source name and seq, indexed by place in the
+        store; -1 at place -1, undefined for other events. And the number of these events. The cost
+        does not depend on the number of earlier events in the store.
         """
         n = self.store.n
         present = rows[rows >= 0]
@@ -354,7 +355,7 @@ class Judge(Struct):
         return rank, len(events)
 
     def _by_time(self, events: np.ndarray) -> np.ndarray:
-        """The order of the events."""
+        """The order of the events by ref, source name and seq."""
         columns = self.store.columns
         ref = columns["ref"][events]
         places = np.argsort(ref, kind="stable")
@@ -362,7 +363,7 @@ class Judge(Struct):
         same = sorted_ref[1:] == sorted_ref[:-1]
         if not same.any():
             return places
-        # Few are of one time: names are compared and sorted of those alone.
+        # Few events have equal times: only their names are compared and sorted.
         tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
         among = events[places[tied]]
         codes, which = np.unique(columns["source"][among], return_inverse=True)
@@ -373,51 +374,50 @@ class Judge(Struct):
         return places
 
 
-# Which matches compare times of clocks when one of them is unknown (SPEC 2, "Unknown clocks").
+# Matches that compare times of an unknown clock (SPEC 2, "Unknown clocks").
 #
-# That is so if their events are of several clocks, one of them unknown; or of one that became known
-# between them, as those before keep their times; or if a negated step, which may have an event of
-# any clock, is not tied to one of their sources and the stream has such clocks.
+# A match does if its events are of several clocks, one of them unknown; or of a clock that became
+# known between them, as earlier events keep their times; or if a negated step may have events of
+# any source, and the stream has unknown clocks.
 
 
 def of_unknown_clocks(
     store: Store, starts: np.ndarray, events: np.ndarray, completing: np.ndarray,
     by_others: np.ndarray | bool, within_ns: np.ndarray | int,
 ) -> np.ndarray:  # fmt: skip
-    """Which matches are unknown, where not all clocks are exact.
+    """Whether each match compares an unknown clock, in a stream with inexact clocks.
 
     Args:
-        store: where the events are.
-        starts: match i has ``events`` from its place in ``starts`` on, to that of the next one;
-            ascending.
+        store: the events.
+        starts: the first place of each match in ``events``, ascending.
         events: places in the store.
-        completing: places of the events that completed them.
-        by_others: of each match, ``engine.query.repeat_plan.compares_others`` of its plan.
-        within_ns: of each match, how long before its first event others may rule it out.
+        completing: places of the events that completed the matches.
+        by_others: per match, ``engine.query.repeat_plan.compares_others`` of its plan.
+        within_ns: per match, how long before its first event others may invalidate it [ns].
     """
     until = store.columns[MIXED][completing]
     clock = store.columns.get(STAMPED_BY, store.columns["clock"])[events]
     unknown = store.columns["epoch"][events] == UNKNOWN_EPOCH
     several = np.minimum.reduceat(clock, starts) < np.maximum.reduceat(clock, starts)
     any_unknown = np.logical_or.reduceat(unknown, starts)
-    # What a clock stamped before its first sync, beside what it stamped since.
+    # Events of one clock before and after its first sync.
     across = any_unknown & ~several & ~np.logical_and.reduceat(unknown, starts)
     earliest = (store.columns["ref"] - store.columns["unc"])[events]
     near = np.minimum.reduceat(earliest, starts) - within_ns <= until
-    # An event that had left the order when its clock became known stays where it was put.
+    # An event that was released before its clock became known keeps its time.
     return np.asarray(across | (any_unknown & several | by_others & near) & (until > -LATEST))
 
 
-# What a matcher would have found, had it known late events or wider bounds from the start.
+# The difference to the matches that would be found with late events, or wider bounds, in time.
 #
-# Events once held and gone take no part, neither in what was found nor in what would have been.
+# Dropped events take part in neither.
 
 
 _Columns = TypeVar("_Columns", Changes, Verdicts)
 
 
 def one_of_each(changes: Changes | None) -> Changes | None:
-    """From how each match stood before the first of its changes to how it stands after the last."""
+    """One change per match: from the state before its first change to that after its last one."""
     if changes is None or not len(changes):
         return None
     which = _which(changes.rows, changes.branch)
@@ -431,14 +431,14 @@ def one_of_each(changes: Changes | None) -> Changes | None:
 
 
 def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
-    """Equal numbers, from 0 on in order of appearance, for equal matches."""
+    """A number per match, from 0 on in order of appearance; equal for equal matches."""
     return numbered(np.column_stack([branch, rows]))
 
 
 def difference(before: Changes | None, after: Changes | None) -> Changes | None:
-    """From the matches as they stand in the end after ``before`` to how they do after ``after``.
+    """The changes from the final states of ``before`` to those of ``after``.
 
-    Both start alike: what one of them does not change is there as it was when the other began.
+    Both have the same initial states, which matches keep that one of them does not change.
     """
     parts = [part for part in (before, after) if part is not None and len(part)]
     if not parts:
@@ -452,7 +452,7 @@ def difference(before: Changes | None, after: Changes | None) -> Changes | None:
     was[:] = now[:] = -1
     was[which[:old]] = places[:old]
     now[which[old:]] = places[old:]
-    # A new match has ``closes`` in the part where it is new.
+    # ``closes`` of a new match is in the part that has it as new.
     new = np.flatnonzero(~both.before.stands)
     at_first[which[new]] = new
     found = both.take(at_first)
@@ -474,7 +474,7 @@ def _either(place: np.ndarray, both: Changes, at_first: np.ndarray) -> Verdicts:
 
 
 def all_of(parts: Sequence[_Columns]) -> _Columns:
-    """One below the other."""
+    """The concatenated parts."""
     first = parts[0]
     columns: list[Any] = []
     for name in first.__struct_fields__:

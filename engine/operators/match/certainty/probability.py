@@ -1,19 +1,19 @@
 """The probability that an uncertain match is true, under independent uniform clock errors.
 
-Each clock error is uniform within its uncertainty; events of one clock and epoch share one, each
-by its own uncertainty. For
-a pair this is exact: the difference of two uniform errors has a trapezoid density. For more
-steps the errors are sampled at the points of a Kronecker sequence whose generators are powers
-of the generalised golden ratio (Roberts 2018, "The unreasonable effectiveness of quasirandom
-sequences"): deterministic, the same for every match, resolution 1/points.
+Each clock error is uniform within its uncertainty; events of one clock and epoch share one, scaled
+by each one's uncertainty. For a pair the probability is exact: the difference of two uniform errors
+has a trapezoid density. For more steps the errors are sampled at the points of a Kronecker sequence
+whose generators are powers of the generalised golden ratio (Roberts 2018, "The unreasonable
+effectiveness of quasirandom sequences"): deterministic, the same for every match, with a resolution
+of 1/points.
 
-Events of negated steps that may lie in a scope: given the errors of the positive events, the chance
-that such an event lies there is exact, the share of its own interval that the scope covers. Of
-those that share a clock the error is sampled as well, one for all of them.
+Events of negated steps that may be in a scope: given the errors of the positive events, the
+probability that such an event is there is exact: the share of its interval that the scope covers.
+The error of a clock that several of them share is sampled as well.
 
-Conditions on times (``SampledConditions``) are asked of each sample. Where they are asked of an
-event of a negated step, its own error is sampled too, at one place in each of ``STRATA`` equal
-parts; that it lies in the window of another event is one more border of its scope.
+Conditions on times (``SampledConditions``) are tested on each sample. For conditions on an event of
+a negated step, its error is sampled too, at one place in each of ``STRATA`` equal parts; a
+condition that it is in the window of another event is one more bound of its scope.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ STRATA: Final = 16
 _GOLDEN: Final = 0.6180339887498949
 
 SCOPE_END: Final = record("step", "above", "strict", "bound", "own_end", "step_end")
-"""What bounds a scope: a step of the match, plus ``bound`` (``above``) or less it. ``own_end``: 1:
-the end of the event of the negated step is bounded, else its start; ``step_end``: by the end of
-the step's event.
+"""A bound of a scope: the time of a step of the match, plus ``bound`` (``above``) or minus it.
+``own_end``: 1: it bounds the end of the negated step's event, else its start; ``step_end``: 1: by
+the end of the step's event.
 """
 
 
 class Doubtful(NamedTuple):
-    """Events that may lie in scopes of some matches, sorted by match, then event, then scope.
+    """Events that may be in scopes of matches, sorted by match, then event, then scope.
 
-    ``start`` (matches + 1): where each match's begin. Per doubt: ``row`` (which event), ``time``
-    [ns since the match's first step], ``unc`` its half-width, ``clock`` (the step whose error it
-    shares, or the number of steps and more: that of other doubts; or -1), ``scope``, ``long`` (from
-    its start to its end). ``exact``: (doubts, steps): it
-    shares its clock with that step, so what relates them was tested exactly. ``same_scope``:
-    (scopes) the first scope with equal ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the
-    ranges of their relations. ``chance``: that the event happened at all; NaN: nobody knows.
+    ``start`` (matches + 1): the first doubt of each match. Per doubt: ``row`` (its event), ``time``
+    [ns since the match's first step], ``unc`` (half-width [ns]), ``clock`` (the step with the same
+    error; from the number of steps on: an error shared by doubts; -1: none), ``scope``, ``long``
+    (from its start to its end [ns]). ``exact``: (doubts, steps): it shares its clock with that
+    step, so their relation was tested exactly. ``same_scope``: (scopes) the first scope with equal
+    ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the ranges of their relations.
+    ``chance``: the probability that the event happened; NaN: unknown.
     """
 
     start: np.ndarray
@@ -75,14 +75,14 @@ class Doubtful(NamedTuple):
 
 
 class SampledConditions(NamedTuple):
-    """Conditions that clock errors change, and what they read.
+    """Conditions that depend on clock errors, and their inputs.
 
-    ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.operators.match.search.machine.holds``;
-    ``errors.given`` is written, by step of the query. ``rows``: (matches, steps of the query)
-    places of events; ``members``: which step each of a match's is; ``widest``: (matches, members)
-    half-width of an event's error. ``conditions``: of the query, those from
-    ``from_`` to ``to`` of the positive events. ``event``: per doubt, the place of its event;
-    ``scopes``: of the query.
+    ``programs``, ``ranks``, ``raw``, ``ok``: as in ``engine.operators.match.search.machine.holds``;
+    ``errors.shift_ns`` is written, by step of the query. ``rows``: (matches, steps of the query)
+    places of events; ``members``: the step of the query of each of a match's events; ``widest``:
+    (matches, members) half-width of an event's error [ns]. ``conditions``: the query's; those from
+    ``from_`` to ``to`` are on positive events. ``event``: per doubt, the place of its event;
+    ``scopes``: the query's.
     """
 
     programs: Programs
@@ -101,7 +101,7 @@ class SampledConditions(NamedTuple):
 
 
 def nothing_asked(matches: int) -> SampledConditions:
-    """For ``matches``, whatever their clocks err by."""
+    """No conditions, for ``matches``."""
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
     return SampledConditions(
         NO_PROGRAMS, none, np.empty((0, 0), np.int64), np.empty((0, 0), np.bool_),
@@ -111,7 +111,7 @@ def nothing_asked(matches: int) -> SampledConditions:
 
 
 def no_doubts(matches: int, steps: int) -> Doubtful:
-    """For ``matches`` of ``steps`` events."""
+    """No doubts, for ``matches`` of ``steps`` events."""
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
     return Doubtful(
         np.zeros(matches + 1, np.int64), none, real, real, none, none,
@@ -131,7 +131,7 @@ def pair_probability(
         first_unc: half-width of the first's error.
         second_unc: half-width of the second's error.
         within_ns: longest allowed difference, or None.
-        least_ns: 0 where the first must come first, -within where either may; None: no bound.
+        least_ns: 0: the first must be before the second; -within: either order; None: no bound.
     """
     diff = diff_ns.astype(np.float64)
     before = np.zeros(len(diff))
@@ -162,14 +162,15 @@ def sampled_probability(
     long_ns: np.ndarray, doubtful: Doubtful | None = None,
     conditions: SampledConditions | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Share of sampled errors under which the events satisfy ``relations`` and what is asked
-    besides, and no doubtful one counts.
+    """The share of sampled errors under which the events satisfy ``relations`` and conditions, and
+    no doubtful event is in a scope.
 
     Args:
         ref_ns: (matches, steps) int64.
         unc_ns: (matches, steps) half-widths; a float, as R19's T_a/2 may be half an integer.
         clock: (matches, steps): the first step that shares its clock error with this one.
-        relations: ``engine.operators.match.compiler.records.RELATION``; steps count the match's.
+        relations: ``engine.operators.match.compiler.records.RELATION``; steps are places in a
+        match.
         long_ns: (matches, steps): from an event's start to its end.
         doubtful: events of negated steps.
         conditions: conditions on times.
@@ -202,7 +203,7 @@ def errors_of(dimensions: int) -> np.ndarray:
 
 
 def _more_errors(dimensions: int) -> np.ndarray:
-    """Of clocks that no event of a match has: each the same, however many there are."""
+    """The sampled errors of clocks that no event of the match has, by number of the clock."""
     generators = np.sqrt(2.0 + 4.0 * np.arange(dimensions)) % 1.0  # irrational: 2 mod 4
     return np.asarray(2.0 * ((0.25 + np.outer(np.arange(1, POINTS + 1), generators)) % 1.0) - 1.0)
 
@@ -211,15 +212,15 @@ def shared_by_doubts(
     match: np.ndarray, order: np.ndarray, clock: np.ndarray, epoch: np.ndarray, of_step: np.ndarray,
     steps: int,
 ) -> np.ndarray:  # fmt: skip
-    """``Doubtful.clock``: ``of_step``, and beyond the steps one for each clock of several events.
+    """``Doubtful.clock``: ``of_step``, and from ``steps`` on a number per clock of several doubts.
 
     Args:
         match: of each doubt, ascending.
-        order: which event.
-        clock: of the event.
-        epoch: of that clock; ``NO_EPOCH``: its error is its own.
-        of_step: the step whose error it shares, or -1.
-        steps: of the matches.
+        order: of its event.
+        clock: of its event.
+        epoch: of that clock; ``NO_EPOCH``: its error is shared by no other event.
+        of_step: the step with the same error, or -1.
+        steps: number of steps of the matches.
     """
     free = np.flatnonzero((of_step < 0) & (epoch != NO_EPOCH))
     if not len(free):
@@ -241,7 +242,7 @@ def _share(
     time: np.ndarray, unc: np.ndarray, clock: np.ndarray, relations: np.ndarray,
     long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, conditions: SampledConditions,
 ) -> np.ndarray:  # fmt: skip
-    """Pairs that share a clock and err alike are exact, and tested before: they are left out."""
+    """The share of samples; relations of pairs with one error are exact, and not tested again."""
     matches, steps = time.shape
     share = np.zeros(matches)
     true_time = np.zeros(steps)
@@ -274,7 +275,7 @@ def _share(
 
 @inline
 def _errs(m: int, unc: np.ndarray, d: Doubtful) -> bool:
-    """Whether the time of some event of match ``m``, or one that is doubtful, is not exact."""
+    """Whether the time of an event of match ``m``, or of one of its doubts, is not exact."""
     for s in range(unc.shape[1]):
         if unc[m, s] > 0.0:
             return True
@@ -286,7 +287,7 @@ def _errs(m: int, unc: np.ndarray, d: Doubtful) -> bool:
 
 @njit
 def _all_hold(conditions: SampledConditions, from_: int, to: int, rows: np.ndarray) -> bool:
-    """Whether conditions hold of the events ``rows`` under the errors given."""
+    """Whether conditions hold for the events ``rows`` under the sampled errors."""
     a = conditions
     for c in range(from_, to):
         which = 2 * a.conditions[c].predicate
@@ -302,7 +303,7 @@ def _none_lies(
     m: int, p: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray, d: Doubtful,
     conditions: SampledConditions,
 ) -> float:  # fmt: skip
-    """The chance that no doubtful event lies in a scope of match ``m``, given its true times."""
+    """The probability that no doubtful event is in a scope of match ``m``, given its true times."""
     weight, hit, first = 1.0, 0.0, d.start[m]
     for i in range(d.start[m], d.start[m + 1]):
         scope = d.scope[i]
@@ -317,8 +318,8 @@ def _none_lies(
                 hit += max(0.0, min(high, t + u) - max(low, t - u)) / (2.0 * u)
             elif _lies_at(t, i, true_time, long, d):
                 hit += 1.0
-        # One event lies in one of several scopes at most: their chances add up, and steps side
-        # by side have one scope.
+        # An event is in at most one of several scopes: their probabilities add up; neighbouring
+        # negated steps have one scope.
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
             at = _window_asked(first, i + 1, d, conditions)
             if at != NONE:
@@ -335,7 +336,7 @@ def _none_lies(
 
 @inline
 def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> tuple[float, float]:
-    """Between which true times the event of doubt ``i`` begins that lies in the scope."""
+    """The bounds of the true begin of the event of doubt ``i`` if it is in the scope."""
     low, high, scope = -np.inf, np.inf, d.scope[i]
     for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
         end = d.ends[r]
@@ -350,9 +351,7 @@ def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> t
 
 @inline
 def _lies_at(t: float, i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> bool:
-    """Whether the event of doubt ``i`` lies in the scope if it begins at ``t``: at an end of it too
-    if that is closed.
-    """
+    """Whether the event of doubt ``i`` is in the scope if it begins at ``t``; closed ends count."""
     scope, lies = d.scope[i], True
     for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
         end = d.ends[r]
@@ -365,7 +364,7 @@ def _lies_at(t: float, i: int, true_time: np.ndarray, long: np.ndarray, d: Doubt
 
 @inline
 def _some_asked(start: int, stop: int, d: Doubtful, conditions: SampledConditions) -> bool:
-    """Whether clock errors change what is asked in one of some doubts' scopes."""
+    """Whether conditions in the scopes of some doubts depend on clock errors."""
     for i in range(start, min(stop, len(conditions.event))):
         scope = conditions.scopes[d.scope[i]]
         for c in range(scope.conditions_from, scope.conditions_to):
@@ -376,8 +375,8 @@ def _some_asked(start: int, stop: int, d: Doubtful, conditions: SampledCondition
 
 @inline
 def _window_asked(start: int, stop: int, d: Doubtful, conditions: SampledConditions) -> int:
-    """Where the table has the window that the event of one doubt must share with another event, if
-    that is all that clock errors change of what is asked of it; else -1.
+    """The place in the table of the window that the event of one doubt must share with another
+    event, if that is its only condition that depends on clock errors; else -1.
     """
     found = NONE
     if stop - start != 1 or stop > len(conditions.event):
@@ -399,8 +398,8 @@ def _share_in_window(
     m: int, i: int, at: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray,
     d: Doubtful, conditions: SampledConditions,
 ) -> float:  # fmt: skip
-    """The share of an event's errors under which it lies in the scope and in the window of which
-    the table has at ``at`` the length, the slide and both steps.
+    """The share of an event's errors under which it is in the scope and in the window at place
+    ``at`` of the table (its length, its slide and both steps).
     """
     table, events, rows = conditions.programs.table, conditions.errors.events, conditions.rows[m]
     step = conditions.scopes[d.scope[i]].step
@@ -423,11 +422,11 @@ def _share_that_lies(
     m: int, p: int, start: int, stop: int, true_time: np.ndarray, long: np.ndarray,
     error: np.ndarray, d: Doubtful, conditions: SampledConditions,
 ) -> float:  # fmt: skip
-    """The share of an event's errors under which it lies in a scope and what is asked there holds;
-    its doubts are those from ``start`` to ``stop``.
+    """The share of an event's errors under which it is in a scope and the conditions there hold;
+    ``start`` to ``stop``: its doubts.
     """
     lying, rows, t, u = 0, conditions.rows[m], d.time[start], d.unc[start]
-    # By the event, so that what is taken back repeats what was given, whatever came since.
+    # Sampled by event, so that a retraction repeats the probability of its insertion.
     jitter = (p * _GOLDEN + (d.row[start] & 1023) * _GOLDEN * _GOLDEN) % 1.0
     for stratum in range(STRATA):
         shift = (2.0 * (stratum + jitter) / STRATA - 1.0) * u
