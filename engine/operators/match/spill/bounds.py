@@ -1,4 +1,4 @@
-"""What spilling means for a query: how far events look back, and the keys that split it."""
+"""Bounds of spilling for a query: the look-back of events, and the keys that partition it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _NUMBERS: Final = {"pending": ("of events", 10**9), "parts": ("of parts", 4096)}
 
 @dataclass(frozen=True, slots=True)
 class SpillSettings:
-    """``folder``: of the chunks; None = the host's own place, or memory. ``hot_ns``: events are
-    kept in memory this long behind progress. ``chunk_ns``: span of a chunk. ``pending`` late events
-    of one chunk, or the oldest having waited ``wait_ns`` on the arrival clock, have the chunks
-    loaded (L09 VIII's activation thresholds), one after another of ``parts`` by key.
+    """Settings of spilling; None: the default for the query (``spill_bounds``).
 
-    None: as ``engine.operators.match.spill.bounds`` says for the query.
+    ``folder``: of the chunks; None: the host's place, or memory. ``hot_ns``: how long behind
+    progress events stay in memory. ``chunk_ns``: span of a chunk. The chunks are loaded when
+    ``pending`` late events of one chunk wait, or the oldest one has waited ``wait_ns`` on the
+    arrival clock (L09 VIII's activation thresholds); one after another of ``parts`` by key.
     """
 
     folder: Path | None = None
@@ -98,21 +98,22 @@ def _value(name: str, value: str, time_unit: str) -> int:
 
 # Queries whose matches have one key each, and the keys of events as hashes.
 #
-# Where equalities join all steps of every branch, events of different keys never meet, not even a
-# negated one and a match. So the events of some keys can be looked at alone (Grace hash join).
+# If equalities join all steps of every branch, events of different keys are never in one match, nor
+# does a negated one affect a match. So the events of some keys can be matched alone (Grace hash
+# join).
 
 
 KEY: Final = "key"
 """The column of a store with the hashes of its events' keys, from 0 on."""
 _KEYS: Final = 8
-"""Keys are looked for no longer once there are so many."""
+"""The most keys of a branch that are searched."""
 _HALF: Final = np.uint64(32)
 _POSITIVE: Final = np.uint64(2**63 - 1)
 _TABLE: Final = 1 << 20
 
 
 def keys_of(layout: Layout) -> list[dict[str, str]]:
-    """What all events of a match agree in: per key the attribute by event type; empty = nothing.
+    """The keys that all events of a match share: per key the attribute by event type; may be empty.
 
     >>> from slackwater.engine.operators.match.compiler.tables import layout_of
     >>> from slackwater.engine.query import query
@@ -139,26 +140,26 @@ def _keys_of_branch(plan: SeqPlan) -> list[dict[str, str]]:
     found = []
     for group in plan.equalities:
         named = {(type_of[a.alias], a.name) for a in group if a.alias is not None}
-        # An event that can be two steps must have one key as both.
+        # An event that can be two steps must have the same key as both.
         if len({a.alias for a in group}) == len(type_of) and len(dict(named)) == len(named):
             found.append(dict(sorted(named)))
     return found
 
 
 class Keys:
-    """Tells the keys of events.
+    """Computes the keys of events.
 
     Args:
-        layout: of a query for which ``keys_of`` finds some.
+        layout: of a query with keys (``keys_of``).
     """
 
     def __init__(self, layout: Layout) -> None:
         self._keys = keys_of(layout)
         self._hashes = np.empty(0, np.int64)
-        """By code: of the text, as codes depend on what else was read."""
+        """By code the hash of the text, as codes depend on other texts."""
 
     def of(self, released: Released, rows: np.ndarray) -> np.ndarray:
-        """int64 per one of ``rows``, the same for equal keys, and seldom for others."""
+        """int64 per row of ``rows``: a hash of its key."""
         strings, types = released.strings, released.columns["type"][rows]
         self._learn(strings)
         found = np.zeros(len(rows), np.uint64)
@@ -192,10 +193,10 @@ class Keys:
 
 
 class KeyFilter:
-    """Some keys; it takes others for them now and then, but never misses one.
+    """A set of keys with false positives, but no false negatives.
 
     Args:
-        keys: hashes; None = all keys there are.
+        keys: hashes; None: all keys.
     """
 
     def __init__(self, keys: np.ndarray | None) -> None:
@@ -205,33 +206,33 @@ class KeyFilter:
             self._table[_place(keys)] = True
 
     def among(self, columns: dict[str, np.ndarray], n: int) -> np.ndarray:
-        """Which of the first ``n`` events have one of the keys."""
+        """Whether each of the first ``n`` events may have one of the keys."""
         if self._table is None or not n:
             return np.ones(n, np.bool_)
         return np.asarray(self._table[_place(columns[KEY][:n])])
 
 
 def _place(keys: np.ndarray) -> np.ndarray:
-    """Not by the bits that tell the part."""
+    """The place of each key in the filter, by other bits than the part."""
     return (keys >> 32) % _TABLE
 
 
-# What spilling means for a query: how far events look back, and the settings left open.
+# Bounds of spilling for a query: the look-back of events, and defaults of settings.
 
 
 _PENDING: Final = 64
 _WAIT_NS: Final = 10 * 10**9
 _PENDING_ALL: Final = 1 << 16
-"""Where every event waits, a turn must be worth loading all that WITHIN holds."""
+"""If every event waits, a turn loads all of WITHIN, so more events are awaited."""
 _PARTS: Final = 4
-"""At most, unless more are asked for: each chunk is so many files."""
+"""The default maximum: each chunk has this many files."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpillBounds:
-    """``SpillSettings`` with nothing left open; ``windows``: see ``windows_of``. Late events of one
-    ``together_ns`` have their turn together: of a chunk, or of WITHIN if every event waits, as then
-    a turn loads about the same whichever of them it is for.
+    """``SpillSettings`` with all values; ``windows``: see ``windows_of``. ``together_ns``: the span
+    of late events with one turn: that of a chunk, or WITHIN if every event waits, as then each turn
+    loads about the same.
     """
 
     folder: Path | None
@@ -249,8 +250,8 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
     """The settings in force for a query.
 
     Raises:
-        UserError: the query has no WITHIN, or parts are asked for and its events have no key; one
-            match makes way for another.
+        UserError: the query has no WITHIN; or it has parts but its events no key; or one of its
+            matches may replace another.
     """
     repeated = as_repetition(plan)
     layout = layout_of(plan) if repeated is None else repeat_layout(repeated).layout
@@ -271,7 +272,7 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
     windows = windows_of(plan, layout)
     looks_back = windows * within_ns
     if of_trees(plan) or of_intervals(plan):
-        looks_back += within_ns  # an interval comes when it ends, and may have begun long before
+        looks_back += within_ns  # an interval arrives at its end, and may have begun long before
     hot_ns = looks_back + looks_back // 4 if spill.hot_ns is None else spill.hot_ns
     chunk_ns, pending, wait_ns, parts = within_ns // 4, _PENDING, _WAIT_NS, 1
     if hot_ns < looks_back:
@@ -288,9 +289,9 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
 
 
 def windows_of(plan: Plan, layout: Layout) -> int:
-    """How many times WITHIN lies between an event and the farthest one that bears on a match of
-    its: two where steps are negated at both ends, or where the interval of a half may have begun so
-    long before.
+    """The largest distance, in WITHIN, between an event and another one relevant to its matches:
+    two if steps are negated at both ends, or if the interval of a half may have begun that long
+    before.
     """
     if of_trees(plan):
         return 2
@@ -310,11 +311,12 @@ def windows_of(plan: Plan, layout: Layout) -> int:
 def read_spill(
     text: str | None, time_unit: str, plans: Iterable[Plan], purge: PurgeSettings, *, on_spark: bool
 ) -> SpillSettings | None:
-    """The settings of ``--spill``, if it is given.
+    """The settings of ``--spill``; None: there are none.
 
     Raises:
-        UserError: a folder on Spark, none without it, or one with files in it; a query that cannot
-            spill so; as ``parse_spill``.
+        UserError: a folder on Spark, no folder elsewhere, or one that is not empty; the query
+        cannot
+            spill with these settings; or as ``parse_spill``.
     """
     if text is None:
         return None

@@ -18,30 +18,30 @@ from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.operators.match.spill.bounds import KEY, KeyFilter
 from slackwater.engine.operators.match.store import EXPIRES
 
-# Where pieces of chunks of spilled events are: in memory, or one file each.
+# Stores of the pieces of chunks: in memory, or one file each.
 #
-# A store keeps bytes by number; what was put is never changed. Its snapshot goes into the
-# operator's; restored, it gives what was there then, whatever was put or deleted since.
+# A store has immutable bytes by number. Its snapshot is part of the operator's; after a restore it
+# has the content of that moment, whatever was added or deleted since.
 
 
 _SUFFIX: Final = ".arrow"
 
 
 class ChunksGone(UserError):  # noqa: N818 - what was lost, not what went wrong
-    """A store is not as it was at its snapshot."""
+    """A store lacks content of its snapshot."""
 
 
 class ChunkStore(Protocol):
     """Bytes by number."""
 
     def put(self, number: int, content: bytes) -> None:
-        """Keep ``content`` under a number that was never used."""
+        """Store ``content`` under a new number."""
 
     def get(self, number: int) -> bytes:
-        """What was put."""
+        """The content of a number."""
 
     def delete(self, number: int) -> None:
-        """It is not asked for again."""
+        """Delete the content of a number; it is not read again."""
 
     def close(self) -> None:
         """End of the input: no more requests."""
@@ -50,11 +50,11 @@ class ChunkStore(Protocol):
         """Plain data."""
 
     def restore(self, state: Any) -> None:
-        """Takes over a snapshot of a store at the same place."""
+        """Restore a snapshot of a store at the same place."""
 
 
 class MemoryChunks(Restorable):
-    """In memory: bounds nothing; for tests, and to see what spilling alone costs."""
+    """Chunks in memory, without a bound; for tests, and to measure the cost of spilling."""
 
     state_fields = ("_chunks",)
 
@@ -75,17 +75,16 @@ class MemoryChunks(Restorable):
 
 
 class FileChunks:
-    """One file per number, on disk when a snapshot has it: most go before there is one.
+    """One file per number, written at a snapshot: most pieces are deleted before.
 
-    Files of the two last snapshots stay (the last one may not have been made safe yet), so that
-    restoring finds what was there then.
+    The files of the last two snapshots stay for a restore, as the last one may not be committed.
 
     Args:
-        folder: of this store alone; made if need be.
-        root: what lies between it and ``folder`` goes with that once it is empty; None: nothing.
+        folder: of this store only; created if necessary.
+        root: empty folders between it and ``folder`` are deleted with ``folder``; None: none are.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: the folder cannot be created.
     """
 
     def __init__(self, folder: Path, root: Path | None = None) -> None:
@@ -98,7 +97,7 @@ class FileChunks:
         self._there: set[int] = set()
         self._unsynced: set[int] = set()
         self._kept: list[set[int]] = []
-        """What the last snapshots have."""
+        """The numbers of the last snapshots."""
 
     def put(self, number: int, content: bytes) -> None:
         self._path(number).write_bytes(content)
@@ -152,10 +151,10 @@ class FileChunks:
 
 
 class ChunksApart:
-    """Another's chunks to read; what is put or deleted here changes nothing there.
+    """An overlay on a store: reads its chunks; writes and deletions are local.
 
     Args:
-        kept: the other.
+        kept: the store below.
     """
 
     def __init__(self, kept: ChunkStore) -> None:
@@ -176,14 +175,14 @@ class ChunksApart:
         self._local.clear()
 
     def snapshot(self) -> None:
-        """Nothing of it is kept."""
+        """No state: an overlay is temporary."""
 
     def restore(self, state: Any) -> None:
-        """The other has it."""
+        """Do nothing: an overlay has no state."""
 
 
 def folder_of(root: Path, site: str, query: str) -> Path:
-    """Of one query and site; their names may hold anything."""
+    """The folder of one query and site; their names may have any characters."""
     return root / f"site-{quote(site, safe='')}" / f"query-{quote(query, safe='')}"
 
 
@@ -202,7 +201,7 @@ def packed(columns: Columns) -> bytes:
 
 
 def unpacked(content: bytes) -> Columns:
-    """What ``packed`` was given."""
+    """The columns of ``packed``."""
     with pa.ipc.open_file(pa.BufferReader(content)) as reader:
         batch = reader.get_batch(0)
     return {
@@ -212,7 +211,7 @@ def unpacked(content: bytes) -> Columns:
 
 
 def joined(parts: Iterable[Columns]) -> Columns:
-    """One below the other; what a part lacks is 0, types widen."""
+    """The concatenated parts; missing columns are 0, types widen."""
     parts = [part for part in parts if part]
     lengths = [len(next(iter(part.values()))) for part in parts]
     found: Columns = {}
@@ -226,7 +225,7 @@ def joined(parts: Iterable[Columns]) -> Columns:
 
 
 def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
-    """Places of each value, ascending; by value, ascending."""
+    """The places of each value, ascending; values ascending."""
     order = np.argsort(values, kind="stable")
     every, firsts = np.unique(values[order], return_index=True)
     ends = [*firsts[1:].tolist(), len(values)]
@@ -236,7 +235,7 @@ def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
     }
 
 
-# Old events of a query in chunks by time; memory holds only requested ones.
+# Old events of a query in chunks by time; only requested ones are loaded.
 #
 # L09 VIII: states "stored as frames indexed by time"; here one store serves all steps.
 
@@ -245,13 +244,13 @@ _PIECES: Final = 16
 
 
 class Cold(Restorable):
-    """Chunk k holds the events with ref in [k * chunk_ns, (k + 1) * chunk_ns); each of its parts by
-    key is in pieces: late ones are put beside what is there, and many pieces are made one again.
+    """Chunk k has the events with ref in [k * chunk_ns, (k + 1) * chunk_ns). Each of its parts by
+    key is in pieces: late events are added as new pieces, and many pieces are merged to one.
 
     Args:
-        store: where the chunks are.
-        chunk_ns: span of a chunk.
-        parts: how many parts there are.
+        store: of the pieces.
+        chunk_ns: span of a chunk [ns].
+        parts: number of parts by key.
     """
 
     state_fields = ("_pieces", "_spilled", "_loads", "_next_piece", "_store")
@@ -261,20 +260,20 @@ class Cold(Restorable):
         self._chunk_ns = chunk_ns
         self._parts = parts
         self._pieces: dict[int, list[tuple[int, int]]] = {}
-        """By parts * chunk + part: its pieces, and when the last event of each expires."""
+        """By parts * chunk + part: its pieces, and the last expiry of the events of each."""
         self._next_piece = 0
         self._spilled = 0
         self._loads = 0
 
     def counters(self) -> dict[str, int]:
-        """``spilled`` events, late ones apart; ``chunks`` there are; ``chunk_loads`` so far, where
-        a part of a chunk counts as one.
+        """``spilled``: events so far; ``chunks``: now; ``chunk_loads``: parts of chunks loaded so
+        far.
         """
         chunks = len({place // self._parts for place in self._pieces})
         return {"spilled": self._spilled, "chunks": chunks, "chunk_loads": self._loads}
 
     def numbers(self, ref: np.ndarray) -> np.ndarray:
-        """The chunks that events of these times belong to."""
+        """The chunks of events with times ``ref`` [ns]."""
         return ref // self._chunk_ns
 
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
@@ -283,7 +282,7 @@ class Cold(Restorable):
         return firsts, firsts + self._chunk_ns - 1
 
     def spill(self, columns: Columns) -> None:
-        """Put events into chunks, whether there are any yet or not."""
+        """Add events to chunks, which are created if necessary."""
         places = self.numbers(columns["ref"]) * self._parts
         if self._parts > 1 and len(places):
             places = places + columns[KEY] % self._parts
@@ -299,8 +298,8 @@ class Cold(Restorable):
             self._next_piece += 1
 
     def between(self, low: int, high: int, part: int, keys: KeyFilter) -> Columns:
-        """The events of a part with a ref from ``low`` to ``high`` and a key that is ``keys``; no
-        column if there are none.
+        """The events of a part with a ref from ``low`` to ``high`` and a key in ``keys``; without
+        columns if there are none.
         """
         first, last = low // self._chunk_ns, high // self._chunk_ns
         found = []
@@ -324,7 +323,7 @@ class Cold(Restorable):
         self._pieces[place].clear()
 
     def purge(self, horizon: int) -> None:
-        """Delete what has expired against ``horizon``, a part of a chunk at a time."""
+        """Delete the parts of chunks whose events have all expired at ``horizon``."""
         for place, pieces in list(self._pieces.items()):
             if max(expires for _, expires in pieces) < horizon:
                 self._delete(place)

@@ -1,4 +1,4 @@
-"""Patterns over windows larger than memory: old events lie in chunks by time (L09 VIII)."""
+"""Patterns over windows larger than memory: old events are in chunks by time (L09 VIII)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ from slackwater.engine.operators.match.store import (
 )
 from slackwater.engine.query.pattern_settings import Rule
 
-# When late events have their turn (L09 VIII's activation thresholds), and batches cut there.
+# Turns: the moments at which postponed events are matched (L09 VIII's activation thresholds), and
+# where batches are cut.
 
 
 _Steps = TypeVar("_Steps", Progress, Promises)
@@ -55,10 +56,10 @@ _Steps = TypeVar("_Steps", Progress, Promises)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The late events of ``chunk``, or of what else is looked at together, before row ``row`` of
-    the batch, at the instant ``at``.
+    """The turn of the postponed events of ``chunk`` (or group), before row ``row`` of the batch, at
+    the instant ``at``.
 
-    ``waited``: because of how long they have; all of that instant happens before.
+    ``waited``: by their waiting time; then all records of that instant come before.
     """
 
     row: int
@@ -68,11 +69,11 @@ class Turn:
 
 
 class LateEvents(Restorable):
-    """How many late events of each chunk wait, and since when.
+    """The number of postponed events per chunk, and the arrival of the first one.
 
     Args:
-        pending: so many of a chunk have their turn at once.
-        wait_ns: and so long after the first of them came, they all do.
+        pending: the number of events of a chunk at which its turn is due.
+        wait_ns: the waiting time of the first one at which its turn is due [ns].
     """
 
     state_fields = ("_chunks",)
@@ -81,15 +82,15 @@ class LateEvents(Restorable):
         self._pending = pending
         self._wait_ns = wait_ns
         self._chunks: dict[int, tuple[int, int]] = {}
-        """Chunk: since, how many; in the order in which their time is over."""
+        """By chunk: (arrival of the first, number), in order of their deadlines."""
 
     def add(
         self, rows: np.ndarray, chunks: np.ndarray, release: np.ndarray, now: int
     ) -> list[Turn]:
-        """The turns that come within a batch.
+        """The turns within a batch.
 
         Args:
-            rows: those of the batch that are late, ascending.
+            rows: the postponed rows of the batch, ascending.
             chunks: of each.
             release: of the batch.
             now: the arrival clock after it.
@@ -102,7 +103,7 @@ class LateEvents(Restorable):
         for chunk in old.keys() | late.keys():
             mine = rows[late[chunk]] if chunk in late else rows[:0]
             at_of, i = release[mine], 0
-            # Equal instants: who waits longest goes first, and among those the first that came.
+            # At equal instants the chunk that waits longest is first, then the first to arrive.
             since, n, rank = *self._chunks.get(chunk, (0, 0)), old.get(chunk, 0)
             while n or i < len(mine):
                 if not n:
@@ -125,23 +126,23 @@ class LateEvents(Restorable):
         return [turn for *_, turn in sorted(turns, key=lambda each: each[:4])]
 
     def until(self, now: int) -> list[Turn]:
-        """The turns of those whose time is over before ``now`` on the arrival clock."""
+        """The turns whose deadlines are before ``now`` on the arrival clock."""
         none = np.empty(0, np.int64)
         return self.add(none, none, none, now)
 
     def rest(self, at: int) -> list[Turn]:
-        """End of the input: everybody's turn."""
+        """The turns of all waiting chunks, at the end of the input."""
         turns = [Turn(0, at, chunk, waited=True) for chunk in self._chunks]
         self._chunks.clear()
         return turns
 
 
 def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]:
-    """What comes before a turn, and the rest.
+    """The part of a batch before a turn, and the rest.
 
     Args:
-        released: a batch, of which ``start`` rows are gone.
-        turn: where.
+        released: the batch without its first ``start`` rows.
+        turn: where to cut.
         start: number of its first row in the batch.
     """
     row = turn.row - start
@@ -156,7 +157,7 @@ def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]
         if promises is not None:
             promises = _steps_of(promises, row, turn, is_rest=is_rest)
         n = released.n - row if is_rest else row
-        # Turns of an instant before it are taken by what was known then.
+        # Turns of earlier instants use the state of then.
         is_later = turn.at < released.refuted.at
         refuted = released.refuted if is_rest == is_later else Refuted()
         parts.append(replace(
@@ -166,7 +167,7 @@ def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]
 
 
 def _steps_of(steps: _Steps, row: int, turn: Turn, *, is_rest: bool) -> _Steps:
-    """Those before the turn, or the others."""
+    """The steps before the turn, or (``is_rest``) the others."""
     before = steps.row < row
     if turn.waited:
         before |= (steps.row == row) & (steps.at <= turn.at)
@@ -177,28 +178,28 @@ def _steps_of(steps: _Steps, row: int, turn: Turn, *, is_rest: bool) -> _Steps:
     return type(steps)(**columns)
 
 
-# Where the events of a pattern are, of whatever kind it is: its matcher does not know.
+# Storage of the events of a pattern, transparent to its matcher.
 #
-# *Hot* events, up to ``hot_ns`` behind progress, stay in memory; older ones go to chunks. An event
-# that may match some of those is put off. When ``pending`` events of one chunk are, or the oldest
-# of them has waited ``wait_ns`` on the arrival clock, the chunks in their reach are loaded, all
-# that they change is found at once and handed to the same barrier, as of that instant. So results
-# may come later, and the net result is the same.
+# *Hot* events, up to ``hot_ns`` before progress, stay in memory; older ones go to chunks. An event
+# that may match events in chunks is postponed. When ``pending`` events of one chunk are, or the
+# oldest one has waited ``wait_ns`` on the arrival clock, the chunks in their reach are loaded, and
+# all changes by them are computed and passed to the same barrier, as of that instant. So results
+# may come later, but the net result is the same.
 #
-# Where ``hot_ns`` is at least what a new event looks back, events in order never wait. Where it is
-# less, every event does. Then a turn needs all of WITHIN, but where events have keys
-# (``engine.operators.match.spill.bounds``) only one part of it at a time.
+# If ``hot_ns`` is at least the look-back of a new event, events in order never wait. If it is less,
+# every event waits. Then a turn needs all of WITHIN, but with keys
+# (``engine.operators.match.spill.bounds``) only one part at a time.
 #
-# When they are due is decided at rows, wherever batches are cut; what is in memory and what in
-# chunks besides, and in how many parts, is not seen in results.
+# Turns are due at rows, independent of the cut into batches. Results do not depend on which events
+# are in memory or in chunks, or on the number of parts.
 
 
 WIDENED: Final = "widened"
-"""By how many refutations of bounds an event is widened; those before it came count, too."""
+"""The number of refutations by which an event is widened, earlier ones included."""
 _LEAST: Final = -(2**61)
-"""Progress below it is none."""
+"""The least progress."""
 _UNCERTAIN: Final = 8
-"""So many comparisons, each wrong by the largest error, may lie between two events of a match."""
+"""The most comparisons, each with the largest error, between two events of a match."""
 
 
 _SPILLED: Final = (
@@ -208,27 +209,27 @@ _SPILLED: Final = (
 
 
 class Spilling(SeqMatcher):
-    """A matcher with bounded memory, once ``spill_to`` has been called: of a SEQ, AND or OR, a
-    join, or an ISEQ; with WITHIN.
+    """A matcher with bounded memory, after ``spill_to``: of a SEQ, AND or OR, a join, or an ISEQ;
+    with WITHIN.
     """
 
     state_fields = (*SeqMatcher.state_fields, *_SPILLED)
 
     def spill_to(self, spill: SpillSettings, chunks: ChunkStore | None = None) -> Self:
-        """Before the first event; gives the matcher.
+        """Enable spilling, before the first event; returns the matcher.
 
         Args:
-            spill: what stays in memory, and when late events are looked at.
-            chunks: where the chunks are; None = in files below ``spill.folder``.
+            spill: the settings.
+            chunks: the store of chunks; None: files below ``spill.folder``.
 
         Raises:
-            UserError: no WITHIN, matches that others make way for, parts of a query whose events
-                have no key, or another purge.
+            UserError: the query has no WITHIN, or its matches replace one another; it has parts
+                but its events no key; or another purge is set.
         """
         plan = self.plan
         if self.settings.purge != "late":
             raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
-        # Its own, as a turn within a batch asks for the clocks as of its instant.
+        # A separate state of clocks, as a turn within a batch needs the clocks of its instant.
         self._clocks = StreamClocks(frozenset(self.types), certainty=self._rule.value)
         bounds = self._bounds = spill_bounds(plan, spill)
         if chunks is None:
@@ -239,18 +240,18 @@ class Spilling(SeqMatcher):
         self._cold = Cold(chunks, bounds.chunk_ns, bounds.parts)
         self._keys = Keys(self._layout) if keys_of(self._layout) else None
         self._cold_until = _LEAST
-        """Events below it are in chunks; copies of them may be here for matches that are held."""
+        """Earlier events are in chunks; copies may be in memory for held matches."""
         self._pending = Store(self._layout.reads, self._layout.keyed)
         self._waits = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
         self._refuted_n = 0
-        """How many refutations there were."""
+        """The number of refutations so far."""
         self._refutations = list[tuple[Refuted, int, int, int]]()
-        """Each with its number, the time up to which events were in chunks or waited, and
-        ``_spread`` then.
+        """Each refutation with its number, the time up to which events were in chunks or waited,
+        and ``_spread`` at that moment.
         """
         self._spread = 0
-        """T_a by ``max-delay`` of what was released before the batch."""
+        """T_a of ``max-delay`` before the batch [ns]."""
         self._widest_t_a = 0
         self._promises = False
         self._put_off = 0
@@ -258,9 +259,9 @@ class Spilling(SeqMatcher):
         return self
 
     def counters(self) -> dict[str, int]:
-        """Besides: ``put_off`` events, ``pending`` now, looked at in ``turns``.
+        """Adds ``put_off``: postponed events; ``pending``: waiting ones; ``turns``.
 
-        ``buffered_max``: with those that wait, and with what a turn loads and moves here.
+        ``buffered_max`` includes waiting events, and those that a turn loads.
         """
         found = super().counters() | self._cold.counters()
         more = {"put_off": self._put_off, "pending": self._pending.n, "turns": self._turns}
@@ -292,8 +293,10 @@ class Spilling(SeqMatcher):
     # ---- bounds of clocks that do not hold ------------------------------------------------------
 
     def _refuted(self, released: Released) -> Changes | None:
-        """Of chunks and hot events together, and as much of them at a time as a turn loads. Chunks
-        stay as they are; what is read of them is widened. What waits is in no match yet.
+        """As ``SeqMatcher``, for chunks and hot events, as many at a time as a turn loads.
+
+        Chunks are not rewritten: events are widened when they are read. Waiting events are in no
+        match.
         """
         of, found = released.refuted, list[Changes]()
         reach = int(self._reach_ns(self._clocks.error, max(self._widest_t_a, released.t_a)))
@@ -301,7 +304,7 @@ class Spilling(SeqMatcher):
         hot = self.table.columns["ref"][: self.table.n][self._is_hot(self.table)]
         length = max(self._bounds.together_ns, reach)
         begins = np.unique(np.concatenate([hot, *self._cold.spans()]) // length) * length
-        if not t_a:  # by which all events are compared
+        if not t_a:  # T_a applies to all events
             reached = (begins + length > of.low.min() - reach) & (begins <= of.high.max() + reach)
             begins = begins[reached]
         for begin in begins.tolist():
@@ -320,7 +323,7 @@ class Spilling(SeqMatcher):
     def _doubted(
         self, of: Refuted, firsts: tuple[int, int], reach: int, part: int, t_a: int
     ) -> Changes | None:
-        """How matches of a part stand now whose first event lies between two times."""
+        """The states of the matches of a part whose first event is between two times."""
         begin, end = firsts
         room = self._in_reach({}, begin - reach, end + reach, part)
         self._most = max(self._most, self.table.n + self._pending.n + room.n)
@@ -342,7 +345,7 @@ class Spilling(SeqMatcher):
         return changes
 
     def _widen(self, store: Store, refutations: list[tuple[Refuted, int, int, int]]) -> None:
-        """Events that came before a bound of their clock was refuted err by more than they say."""
+        """Widen events that arrived before a bound of their clock was refuted."""
         if not store.n:
             return
         events, widened = store.events[: store.n], store.columns[WIDENED][: store.n]
@@ -355,7 +358,7 @@ class Spilling(SeqMatcher):
     # ---- who waits, and how long ----------------------------------------------------------------
 
     def _due(self, released: Released) -> list[Turn]:
-        """The turns that come within the batch."""
+        """The turns within the batch."""
         times = [released.progress.at] + ([released.promises.at] if released.promises else [])
         ends = [int(at.max()) for at in times if len(at)]
         if not released.n:
@@ -369,7 +372,7 @@ class Spilling(SeqMatcher):
         return self._waits.add(rows, self._groups(ref[rows]), release, now)
 
     def _groups(self, ref: np.ndarray) -> np.ndarray:
-        """Events of one group have their turn together."""
+        """The group of each event; a group has one turn."""
         return ref // self._bounds.together_ns
 
     def _reaches_cold(
@@ -379,12 +382,12 @@ class Spilling(SeqMatcher):
         return np.asarray(low < self._border(ahead.frontier[rows]))
 
     def _reach_ns(self, off: np.ndarray | int, t_a: int) -> np.ndarray | int:
-        """How far from an event may be what it does something to, or what bears on that."""
+        """The largest distance [ns] between an event and others relevant to the same match."""
         error = np.maximum(2 * off, t_a if self._rule.by_delay else 0)
         return self._bounds.windows * (self._bounds.within_ns + _UNCERTAIN * error)
 
     def _border(self, frontier: np.ndarray) -> np.ndarray:
-        """Events below it count as cold."""
+        """The time [ns] below which events are cold."""
         hot = np.maximum(frontier, _LEAST) - self._bounds.hot_ns
         chunk_ns = self._bounds.chunk_ns
         return np.asarray(hot // chunk_ns * chunk_ns)
@@ -409,7 +412,7 @@ class Spilling(SeqMatcher):
     # ---- a turn ---------------------------------------------------------------------------------
 
     def _taken(self, turn: Turn) -> MatcherOutput:
-        """What the events of one chunk that waited do, as of the turn's instant."""
+        """The changes by the waiting events of one chunk, as of the turn's instant."""
         self._turns += 1
         nothing = Released(
             0, {}, {}, self._strings, self._widest_t_a,
@@ -433,7 +436,7 @@ class Spilling(SeqMatcher):
         return MatcherOutput(changes, replace(timeline, now=turn.at))
 
     def _deferred(self, late: Columns, part: int) -> Changes | None:
-        """What ``late`` events do; they stay."""
+        """The changes by ``late`` events, which are then stored."""
         reach = self._reach_ns(self._clocks.error, self._widest_t_a)
         low, high = int(late["ref"].min() - reach), int(late[REF_END].max() + reach)
         room = self._in_reach(late, low, high, part)
@@ -448,13 +451,13 @@ class Spilling(SeqMatcher):
         return changes
 
     def _changed_by(self, judge: Judge, late: np.ndarray) -> Changes | None:
-        """What the events marked in ``late`` change, as if all at once; rows of the judge's store.
+        """The changes by the events marked in ``late``, together; rows of the judge's store.
 
-        Events that were put off are not the last of the stream when their turn comes: others,
-        released later, have been matched since. What they do is defined by the order of release
-        (which events were still held when they met, which T_a was in force), so the events in reach
-        meet once more in that order: with the late ones and, where these can take matches back,
-        without. Those before the first late one have met each other already.
+        Postponed events are not the last of the stream at their turn: events released later have
+        been matched already. Their effect is defined by the order of release (stored events and
+        T_a at that moment), so the events in reach are matched again in that order: with the late
+        ones and, if these can retract matches, without them. Events before the first late one have
+        been matched with each other.
         """
         first, before = int(np.argmax(late)), None
         member = judge.store.columns[MEMBER][: judge.store.n][late]
@@ -468,7 +471,7 @@ class Spilling(SeqMatcher):
         return difference(before, after)
 
     def _replayed_without(self, judge: Judge, late: np.ndarray, first: int) -> Changes | None:
-        """What the events from ``first`` on do to matches if those marked in ``late`` are none."""
+        """The changes by the events from ``first`` on, without those marked in ``late``."""
         member = judge.store.columns[MEMBER][: judge.store.n]
         mine = member[late]
         member[late] = 0
@@ -477,14 +480,14 @@ class Spilling(SeqMatcher):
         return found
 
     def _caused(self, found: list[Changes], turn: Turn) -> Changes:
-        """The changes of all parts in one order; a row that stands for the turn is their cause."""
+        """The changes of all parts in one order; their cause is a row for the turn."""
         changes = all_of(found)
         changes.cause[:] = changes.completing[:] = self._moment(self._clocks.rows - 1, turn.at)
         return self._judge(self.table).sorted(changes)
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
-        """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
-        late ones, if there are any.
+        """The events of chunks, hot and late ones, in release order; of one part, and with keys of
+        late ones only.
         """
         stored, n = self.table.columns, self.table.n
         keys = KeyFilter(late.get(KEY))
@@ -502,19 +505,19 @@ class Spilling(SeqMatcher):
         return room
 
     def _is_hot(self, store: Store) -> np.ndarray:
-        """Rows of the store that are in no chunk, and stand for no turn."""
+        """Rows of the store that are in no chunk, and are not those of turns."""
         columns, n = store.columns, store.n
         hot = (columns["ref"][:n] >= self._cold_until) | self._lasts(columns, n)
         return np.asarray(hot & (columns[MEMBER][:n] != 0))
 
     def _lasts(self, columns: Columns, n: int) -> np.ndarray:
-        """Which of the first ``n`` events last longer than WITHIN: they stay in memory, as a half
-        of them may lie far from their begin.
+        """Whether each of the first ``n`` events is longer than WITHIN: these stay in memory, as
+        their halves may be far apart.
         """
         return columns[REF_END][:n] - columns["ref"][:n] > self._bounds.within_ns
 
     def _keep(self, late: Columns) -> None:
-        """Where later events find them, as well as they are known now."""
+        """Store late events for later ones, with their current uncertainty."""
         hot = (late["ref"] >= self._cold_until) | self._lasts(late, len(late["ref"]))
         if hot.any():
             first = self.table.n
@@ -525,7 +528,7 @@ class Spilling(SeqMatcher):
             self._cold.spill({name: column[~hot] for name, column in late.items()})
 
     def _move_here(self, changes: Changes, judge: Judge) -> None:
-        """Rows of the judge's store become rows of the operator's, where the barrier finds them."""
+        """Copy the events of changes from the judge's store to the operator's, for the barrier."""
         room, used = judge.store, judge.used(changes)
         orders = room.columns[ORDER][used]
         n = self.table.n
@@ -541,9 +544,9 @@ class Spilling(SeqMatcher):
     # ---- what goes, and what goes where ---------------------------------------------------------
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
-        """Spill what has become cold and drop what has expired, if either is a good part."""
+        """Spill cold events and drop expired ones, if either are a large part."""
         horizon, n = self._clocks.horizon, self.table.n
-        # What waits meets the events that were held when it came.
+        # Waiting events are matched with the events that were stored at their arrival.
         met = self._pending.columns[HORIZON][: self._pending.n]
         horizon = min(horizon, int(met.min(initial=horizon)))
         self._cold.purge(horizon)
@@ -574,18 +577,18 @@ class Spilling(SeqMatcher):
 
 
 class SpillingTree(TreeMatcher, Spilling):
-    """Of a SEQ/PAL tree."""
+    """``Spilling`` for a SEQ/PAL tree."""
 
     state_fields = (*TreeMatcher.state_fields, *_SPILLED)
 
 
 class SpillingRepetition(RepeatMatcher, Spilling):
-    """Of steps that repeat."""
+    """``Spilling`` for repeated steps."""
 
     state_fields = (*RepeatMatcher.state_fields, *_SPILLED)
 
     def _replayed_without(self, judge: Judge, late: np.ndarray, first: int) -> Changes | None:
-        """What is no step may still break a contiguity: so in a store without it."""
+        """As ``Spilling``, in a store without late events: any event may break contiguity."""
         others = np.flatnonzero(~late)
         without = self._judge(judge.store.part(others, self._strings))
         found = self._replayed(without, first)
