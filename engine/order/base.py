@@ -1,4 +1,4 @@
-"""The contract of an ordering operator, what one call of it gives, and values of its short form."""
+"""The contract of ordering operators, the output of a call, and values of short forms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slackwater.engine.query.plan import Plan
 
 
 SLACK_MAX_NS: Final = 1 << 60
-"""So that a time less a slack stays in int64."""
+"""The largest slack [ns], so that a time minus a slack fits into int64."""
 TIMES: Final = ("ref", "ts", "hold", "fit")
 DUPLICATES: Final = ("drop", "pass")
 _LATE: Final = ("pass", "drop")
@@ -41,14 +41,14 @@ _DIGITS_MAX: Final = 9
 
 
 def only_known(pairs: dict[str, str], keys: tuple[str, ...]) -> None:
-    """Refuse every other key."""
+    """Refuse all keys but ``keys``."""
     for key in pairs:
         if key not in keys:
             raise UserError(f"unknown key {key!r}; known are {', '.join(keys)}")
 
 
 def choice(pairs: dict[str, str], key: str, choices: tuple[str, ...]) -> str:
-    """One of ``choices``, of which the first is the default."""
+    """The value of ``key``, one of ``choices``; the first is the default."""
     value = pairs.get(key, choices[0])
     if value not in choices:
         raise UserError(f"{key}={value}: use {' or '.join(choices)}")
@@ -56,7 +56,7 @@ def choice(pairs: dict[str, str], key: str, choices: tuple[str, ...]) -> str:
 
 
 def decimal(text: str, name: str, unit: int, what: str) -> int:
-    """``0.6`` as an integer number of 1/unit, exactly. ``what``: what it is, with an example."""
+    """``0.6`` as an integer number of 1/unit, exactly. ``what``: for messages, with an example."""
     whole, point, digits = text.partition(".")
     scale = len(str(unit)) - 1
     plain = (whole + digits).isascii() and (whole + digits).isdecimal()
@@ -90,45 +90,44 @@ def span(pairs: dict[str, str], key: str, time_unit: str) -> int:
 
 
 def span_if_given(pairs: dict[str, str], key: str, time_unit: str) -> int | None:
-    """As ``span``; None if the short form does not say."""
+    """As ``span``; None: the short form does not have the key."""
     return span(pairs, key, time_unit) if key in pairs else None
 
 
 def shared(pairs: dict[str, str]) -> dict[str, str]:
-    """Those of ``SHARED``."""
+    """The pairs with keys in ``SHARED``."""
     choices = (_LATE, TIMES, DUPLICATES)
     return {key: choice(pairs, key, of) for key, of in zip(SHARED, choices, strict=True)}
 
 
-# Whether numbers follow event time, which ``sequence`` builds on.
+# Whether numbers follow event time, which ``sequence`` assumes.
 #
-# An input whose sources number nothing is counted line by line: then a number says when an event
-# arrived, not when it happened, nothing is ever missing, and ``sequence`` leaves what is out of
-# order where it came. Counters say so: ``backwards``, events that lie before one of their source
-# with a smaller number, and ``backwards_ns``, by how much at most.
+# Events of sources without numbers are numbered line by line: such numbers are in order of arrival,
+# none is ever missing, and ``sequence`` does not reorder events. Counters show this: ``backwards``:
+# events earlier than one of their source with a smaller number; ``backwards_ns``: the largest
+# difference [ns].
 
 
 SHARE: Final = 0.01
-"""Of the events: fewer may come of clocks that were set."""
+"""The least share of events; fewer may be due to clocks that were set."""
 
 
 def numbers_mislead(backwards: int, arrived: int) -> bool:
-    """Whether so many of the events that arrived lie before a smaller number."""
+    """Whether numbers are not in time order: ``backwards`` of ``arrived`` events are too many."""
     return backwards > 0 and backwards >= SHARE * arrived
 
 
-# The contract of an ordering operator, and what one call of it gives.
+# The contract of ordering operators, and the output of a call.
 
 
 class Ordered(Struct):
-    """Events let go by one call: ``columns`` as ``engine.core.released.Released`` has them.
+    """The events released by one call: ``columns`` as in ``engine.core.released.Released``.
 
-    ``quarantined``: columns of the records that were set aside with a ``reason`` code each
-    (``order.state``: ``QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``, ``DUPLICATE``,
-    ``MARKER_JUMP``). ``taps``: what the first queries read instead, one each, of an order that
-    gives queries their own (``kslack-chain``).
-    ``promises``: the punctuations, of an order that puts nothing in order; else None.
-    ``slack``: what a slack says of its progress; windows alone go by it.
+    ``quarantined``: columns of refused records, with a ``reason`` code each (``sequence.state``:
+    ``QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``, ``DUPLICATE``, ``MARKER_JUMP``). ``taps``: the
+    input of the first queries, one each, for an order with an output per query (``kslack-chain``).
+    ``promises``: the punctuations, for an order that does not reorder; else None. ``slack``: the
+    progress by a slack; only windows use it.
     """
 
     n: int
@@ -146,11 +145,11 @@ class Order(Protocol):
 
     @property
     def buffered_max(self) -> int:
-        """Most events held at once so far."""
+        """The most events buffered at once so far."""
 
     @property
     def buffered_max_bytes(self) -> int:
-        """What they took [bytes]."""
+        """The most bytes of buffered events so far."""
 
     def announce(self, sync: SyncPoint) -> None:
         """A sync record: the source's incarnation and first number. Called between batches."""
@@ -159,38 +158,38 @@ class Order(Protocol):
         """Records in arrival order, none of them a sync record."""
 
     def cuts(self, columns: Columns, rows: int) -> Sequence[int]:
-        """Where records must be cut, with their end, so that ``forget`` is called there."""
+        """The places where records are cut and ``forget`` is called, and their end."""
 
     def forget(self) -> Sequence[int]:
         """The codes of sources that are forgotten now. Called after each ``process``."""
 
     def codes(self) -> np.ndarray | None:
-        """Codes of texts that are in use; None: it cannot tell."""
+        """Codes of texts that are in use; None: unknown."""
 
     def adopt(self, strings: Strings) -> None:
-        """``strings`` has what is in use, at the same codes."""
+        """Replace the table of texts by ``strings``, which has the same codes for texts in use."""
 
     def sources(self) -> dict[str, int]:
-        """Counters of sources that came and went."""
+        """Counters of forgotten sources."""
 
     def flush(self) -> Ordered:
         """End of the input, at the last arrival. Called once."""
 
     def counters(self) -> list[dict[str, Any]]:
-        """One dict per (source, stream): what became of its events."""
+        """One dict per (source, stream): counts of its events by outcome."""
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot of an order with equal settings."""
+        """Restore a snapshot of an order with equal settings."""
 
 
 class KeepsSources:
-    """Orders that forget no source, and so need every text that they were ever given."""
+    """A base of orders that never forget a source, and so need every text."""
 
     def cuts(self, columns: Columns, rows: int) -> Sequence[int]:
-        """Nothing is to be done between the rows."""
+        """Only the end: there are no cuts."""
         del columns
         return (rows,)
 
@@ -199,11 +198,11 @@ class KeepsSources:
         return ()
 
     def codes(self) -> np.ndarray | None:
-        """It cannot tell."""
+        """None: unknown."""
         return None
 
     def adopt(self, strings: Strings) -> None:
-        """Texts are found by the table of the clocks."""
+        """Do nothing: the clocks have the table of texts."""
 
     def sources(self) -> dict[str, int]:
         """No counters."""
@@ -212,11 +211,11 @@ class KeepsSources:
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What every order does before it trusts an event time.
+    """The checks of every order before it uses an event time.
 
-    ``guard_ns``: an event whose ref lies beyond its arrival by more than its uncertainty plus
-    this is quarantined and moves no clock; None switches the guard off.
-    ``default_uncertainty_ns``: of a source that was never synchronised.
+    ``guard_ns``: an event whose ref is after its arrival by more than its uncertainty plus this is
+    quarantined and moves no clock; None: no guard. ``default_uncertainty_ns``: of a source that was
+    never synchronised.
     """
 
     guard_ns: int | None = 1_000_000_000
@@ -226,7 +225,7 @@ class Guards:
 class OrderSite(Struct, frozen=True):
     """The site for which an order is built: its clocks, the queries that read the order.
 
-    ``columns_read``: columns that travel with the events; None: all.
+    ``columns_read``: payload columns that queries read; None: all.
     """
 
     clocks: SourceClocks
@@ -236,14 +235,14 @@ class OrderSite(Struct, frozen=True):
 
 
 class OrderSettings(ABC):
-    """Settings of an ordering operator, of which ``build`` makes one; immutable.
+    """Settings of an ordering operator; immutable. ``build`` makes the operator.
 
     Attributes:
-        time: by which time it orders: ``ref`` | ``ts`` | ``hold``.
+        time: the time by which it orders: ``ref`` | ``ts`` | ``hold``.
         first: the setting that a short form may begin with, without its name: ``kslack:2s``.
         listed: the setting that it may list, without its name: ``kslack-chain:1s,5s``.
-        asks_numbers: every event must have one.
-        leaves_promises: only the input's own promises say what will not come any more.
+        asks_numbers: every event must have a number.
+        leaves_promises: the operator makes no promises; only those of the input count.
     """
 
     __slots__ = ()
@@ -256,10 +255,11 @@ class OrderSettings(ABC):
     @classmethod
     @abstractmethod
     def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
-        """Those of a short form's ``key=value`` pairs; ``time_unit``: of durations without one.
+        """Settings from a short form's ``key=value`` pairs; ``time_unit``: of durations without
+        one.
 
         Raises:
-            UserError: an unknown key or value; says what is known.
+            UserError: an unknown key or value; the message lists the known ones.
         """
 
     @abstractmethod
@@ -271,7 +271,7 @@ class OrderSettings(ABC):
         """
 
     def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
-        """Attributes that the operator itself looks at, and whether each must be a number.
+        """The attributes that the operator reads, and whether each must be a number.
 
         Raises:
             UserError: it cannot serve these queries (``engine.order.query_defaults``).
@@ -291,7 +291,7 @@ class SlackSettings(OrderSettings):
     duplicates: str = "drop"
 
 
-# What orders without numbers do first: reference times, second copies, future guard, counts.
+# Preprocessing of orders without numbers: reference times, duplicates, future guard, counts.
 
 
 _DENSE: Final = 4
@@ -299,12 +299,12 @@ _DENSE: Final = 4
 
 
 class Correction(Restorable):
-    """Corrects the events of a site, sets copies and the future aside, and counts per lane.
+    """Corrects the events of a site, refuses duplicates and the future, and counts per lane.
 
     Args:
         clocks: of the site's sources.
-        guards: what is checked before an event time is believed.
-        duplicates: what becomes of second copies: ``drop`` | ``pass``.
+        guards: the checks of event times.
+        duplicates: ``drop`` | ``pass``.
     """
 
     state_fields = ("_newest", "_last", "_duplicates", "_counts")
@@ -318,11 +318,11 @@ class Correction(Restorable):
         self._counts: dict[tuple[int, str], np.ndarray] = {}
 
     def take(self, columns: Columns) -> tuple[Columns, Columns]:
-        """The events among ``columns`` with ``ref unc epoch``, and those set aside.
+        """The events among ``columns`` with ``ref unc epoch``, and the refused ones.
 
-        A copy is set aside (``engine.order.duplicates``), also one of an event that was. An event
-        is quarantined when its ref lies beyond its arrival by more than its uncertainty and the
-        guard. Neither moves a clock.
+        A duplicate is refused (``engine.order.duplicates``), also one of a refused event. An event
+        is quarantined if its ref is after its arrival by more than its uncertainty and the guard.
+        Neither moves a clock.
         """
         if r.KIND in columns:
             events = columns[r.KIND] == int(r.Kind.EVENT)
@@ -341,7 +341,7 @@ class Correction(Restorable):
         return columns, quarantined
 
     def _set_aside(self, columns: Columns) -> tuple[Columns, Columns]:
-        """(events that go on, those that do not with their ``reason``), both as they came."""
+        """(accepted events, refused ones with their ``reason``), both in order of arrival."""
         copies = future = None
         if self._duplicates is not None:
             default = self._clocks.strings.code(r.DEFAULT_STREAM)
@@ -364,7 +364,7 @@ class Correction(Restorable):
 
     @staticmethod
     def complete(columns: Columns) -> Columns:
-        """``columns`` with what their frames left out because it goes without saying."""
+        """``columns`` with the default columns that their frames omit."""
         columns.setdefault(r.TE, columns[r.TS])
         if r.INCARNATION not in columns:
             columns[r.INCARNATION] = np.zeros(len(columns[r.TS]), np.int64)
@@ -389,16 +389,17 @@ class Correction(Restorable):
         table = self._counts.get((stream, name), np.empty(0, np.int64))
         if len(table) < size:
             table = self._counts[stream, name] = longer(table, max(size, 2 * len(table)))
-        # A code is -1 where a text is null.
+        # The code of a null text is -1.
         if size <= _DENSE * len(source):
             table[:size] += np.bincount(source + 1, minlength=size)
         else:
             np.add.at(table, source + 1, 1)
 
     def counters(self, *names: str) -> list[dict[str, Any]]:
-        """Per lane its source and stream, and the counters ``names`` (0 when never counted).
+        """Per lane its source and stream, and the counters ``names``.
 
-        ``newest_ts``, ``last_arrival``: of the source over its streams; None before any.
+        ``newest_ts``, ``last_arrival``: of the source over its streams; None before its first
+        event.
         """
         text = self._clocks.strings.text
         lanes: dict[tuple[int, int], Counter[str]] = {}
@@ -418,7 +419,7 @@ class Correction(Restorable):
 
 
 def _room(table: np.ndarray, sources: int) -> np.ndarray:
-    """``table`` with places for source codes below ``sources``; new ones say "never"."""
+    """``table`` with places for source codes below ``sources``; new ones have no value yet."""
     if sources <= len(table):
         return table
     more = np.full(max(sources, 2 * len(table)), INT_MIN)
@@ -432,5 +433,5 @@ def _at(table: np.ndarray, source: int) -> int | None:
 
 
 def _later(now: np.ndarray, wait: np.ndarray | int) -> np.ndarray:
-    """``now + wait``, or never where that is beyond int64."""
+    """``now + wait``, limited to int64 (never)."""
     return np.where(now > INT_MAX - wait, INT_MAX, now + wait)

@@ -1,9 +1,9 @@
-"""``none``: events pass in arrival order, corrected to reference time but not put in order.
+"""``none``: events pass in arrival order, corrected to reference time but not reordered.
 
-The baseline of every comparison: what a query sees without any disorder handling before it.
-Promises and ends of streams go on once the numbers that they speak of have come.
+The baseline of every comparison: the input of a query without disorder handling. Promises and ends
+of streams pass once the numbers below theirs have arrived.
 
-When not to use: whenever the query's operator cannot itself repair disorder.
+When not to use: if the query's operator cannot handle disorder.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from slackwater.engine.order.base import (
 )
 from slackwater.engine.order.sequence.state import MAX_RING
 
-# When a punctuation or an end of stream with a number counts, in a stream that is in no order.
+# When punctuations and ends of stream with numbers apply, in a stream that is not ordered.
 #
-# One with number n follows the events below n of its source and stream, and may overtake them on
-# the way. It counts once these have come (L09 VI-A: a promise is released "based on acknowledged
-# receipt of the events in question"), or have been given up: ``wait`` after it arrived, when the
-# source starts again, or when numbers ``WINDOW`` above have come. Numbers begin where a ``sync``
-# says, or with a promise of number 0, or else with the first that comes. As at the gateway
-# (``engine.gateway.peers``), of those that wait for one lane and type the first is kept, so that
-# it is heard as soon as may be, and the newest, which says most.
+# One with number n follows the events below n of its source and stream, and may overtake them in
+# transit. It applies once these have arrived (L09 VI-A: a promise is released "based on
+# acknowledged receipt of the events in question"), or are declared missing: ``wait`` after its
+# arrival, when the source restarts, or when numbers ``WINDOW`` above have arrived. Numbers begin
+# with that of a ``sync``, with a promise of number 0, or else with the first to arrive. As at the
+# gateway (``engine.gateway.peers``), of the waiting ones of a lane and type the first is kept, so
+# that it applies as early as possible, and the newest, which promises most.
 
 
 _EVENT: Final = int(r.Kind.EVENT)
@@ -54,11 +54,11 @@ WINDOW: Final = 1024
 """Numbers above the next one that are remembered, a power of two."""
 ANY_TYPE: Final = -1
 _END: Final = -2
-"""The type of an end of stream that waits."""
+"""The type of a waiting end of stream."""
 
 STATE: Final = record("lanes", "waiting", "free", "soonest", "out")
-"""``lanes``: in use. ``waiting``: places of WAITING in use or free; ``free``: the first free one.
-``soonest``: no deadline lies before this instant. ``out``: what has come to count in a call.
+"""``lanes``: number in use. ``waiting``: places of WAITING, used or free; ``free``: the first free
+one. ``soonest``: a lower bound of all deadlines. ``out``: number of applied promises in a call.
 """
 LANE: Final = np.dtype(
     [
@@ -68,23 +68,23 @@ LANE: Final = np.dtype(
         ("closed", "i1"), ("came", "i1", (WINDOW,)),
     ]
 )  # fmt: skip
-"""A source's stream. ``next``: the lowest number that has not come (-1: none has), ``came``: which
-above it have; ``closed``: it has ended; ``other``: the source's next lane; ``waiting``: the first
-of its promises that wait, ``wants``: the least number that one waits for. ``unproven``: promises
-that counted before all their numbers had come.
+"""A source's stream. ``next``: the lowest number that has not arrived (-1: none has); ``came``:
+bits of later numbers that have. ``closed``: 1: it has ended. ``other``: the source's next lane.
+``waiting``: the first of its waiting promises; ``wants``: the least number that one waits for.
+``unproven``: number of promises that were applied before all their numbers arrived.
 """
 WAITING: Final = record(
     "type", "lane", "link", "number", "ref", "deadline",
     "newest_number", "newest_ref", "newest_deadline",
 )  # fmt: skip
-"""Promises of a lane and type: ``link`` to the lane's next, the first one and the newest one
-(number -1: there is none). A free place is of lane -1.
+"""Waiting promises of a lane and type: ``link`` to the lane's next record, the first and the newest
+promise (number -1: there is none). A free place has lane -1.
 """
 
 
 class ProofState(NamedTuple):
-    """What is known between batches: one STATE, LANE and WAITING records, and ``first``: a source's
-    first lane, by its code.
+    """The state between batches: one STATE, LANE and WAITING records, and ``first``: the first lane
+    of each source, by code.
     """
 
     state: np.ndarray
@@ -94,8 +94,8 @@ class ProofState(NamedTuple):
 
 
 class Records(NamedTuple):
-    """A batch: columns of all records, and refs that are corrected for promises. A column of one
-    value holds it for all.
+    """A batch: columns of all records, and refs of promises. A column of one value applies to all
+    records.
     """
 
     kind: np.ndarray
@@ -109,7 +109,7 @@ class Records(NamedTuple):
 
 
 class ProofCounts(NamedTuple):
-    """What has come to count: before which record, and its type, source, ref and instant."""
+    """Applied promises: the record before which each applies, its type, source, ref and instant."""
 
     place: np.ndarray
     type: np.ndarray
@@ -124,7 +124,7 @@ def _at(column: np.ndarray, row: int) -> int:
 
 
 @inline
-def _say(
+def _emit_promise(
     b: ProofState, out: ProofCounts, place: int, kind: int, source: int, ref: int, at: int
 ) -> None:
     number = b.state[0].out
@@ -137,10 +137,10 @@ def _say(
 def _counts(
     b: ProofState, out: ProofCounts, lane: int, kind: int, ref: int, place: int, at: int
 ) -> None:
-    """A promise counts; the end of a source once each of its streams has ended."""
+    """Apply a promise; the end of a source applies once all its streams have ended."""
     of = b.lanes[lane]
     if kind != _END:
-        _say(b, out, place, kind, of.source, ref, at)
+        _emit_promise(b, out, place, kind, of.source, ref, at)
         return
     of.closed = 1
     other = b.first[of.source]
@@ -148,12 +148,12 @@ def _counts(
         if not b.lanes[other].closed:
             return
         other = b.lanes[other].other
-    _say(b, out, place, ANY_TYPE, of.source, INT_MAX, at)
+    _emit_promise(b, out, place, ANY_TYPE, of.source, INT_MAX, at)
 
 
 @inline
 def find_lane(b: ProofState, source: int, stream: int, incarnation: int) -> int:
-    """The lane, made if there is none; -1: the source is in a later incarnation."""
+    """The lane, created if there is none; -1: the source is in a later incarnation."""
     lane = b.first[source]
     while lane != NONE and b.lanes[lane].stream != stream:
         lane = b.lanes[lane].other
@@ -171,8 +171,8 @@ def find_lane(b: ProofState, source: int, stream: int, incarnation: int) -> int:
 
 
 @kernel
-def begin_anew(b: ProofState, lane: int, incarnation: int) -> None:
-    """Another incarnation: nothing of the one before is waited for any more."""
+def restart_lane(b: ProofState, lane: int, incarnation: int) -> None:
+    """Start a new incarnation of a lane; the numbers of the old one are declared missing."""
     of = b.lanes[lane]
     of.incarnation, of.next, of.wants = incarnation, NONE, INT_MAX
     of.came[:] = 0
@@ -190,8 +190,8 @@ def _free(b: ProofState, place: int) -> None:
 
 
 @inline
-def _pass(of: Record) -> None:
-    """Go over the numbers that have come."""
+def _advance(of: Record) -> None:
+    """Advance ``next`` over the numbers that have arrived."""
     at = of.next
     while of.came[at & (WINDOW - 1)]:
         of.came[at & (WINDOW - 1)] = 0
@@ -200,17 +200,17 @@ def _pass(of: Record) -> None:
 
 
 @kernel
-def _give_up(of: Record, number: int) -> None:
-    """Wait for nothing below ``number`` any more."""
+def _skip_below(of: Record, number: int) -> None:
+    """Declare the numbers below ``number`` missing."""
     for at in range(max(of.next, 0), min(number, max(of.next, 0) + WINDOW)):
         of.came[at & (WINDOW - 1)] = 0
     of.next = number
-    _pass(of)
+    _advance(of)
 
 
 @kernel
-def _hear(b: ProofState, out: ProofCounts, lane: int, place: int, at: int) -> None:
-    """Let what waits for the lane count, as far as its numbers have come."""
+def _apply_waiting(b: ProofState, out: ProofCounts, lane: int, place: int, at: int) -> None:
+    """Apply the waiting promises of a lane whose numbers have arrived."""
     of, state = b.lanes[lane], b.state[0]
     of.wants = INT_MAX
     before, entry = NONE, of.waiting
@@ -237,11 +237,10 @@ def _hear(b: ProofState, out: ProofCounts, lane: int, place: int, at: int) -> No
 
 
 @kernel
-def _late(b: ProofState, out: ProofCounts, place: int, now: int) -> None:
-    """Give up, one deadline after the other, what did not come before ``now``.
+def _expire(b: ProofState, out: ProofCounts, place: int, now: int) -> None:
+    """Declare numbers missing whose deadlines are before ``now``, in order of deadlines.
 
-    Of equal deadlines that of the smallest number is first: each number is given up for itself,
-    wherever its promise has its place.
+    Of equal deadlines the smallest number is first, independent of the places of promises.
     """
     state = b.state[0]
     while state.soonest < now:
@@ -257,13 +256,15 @@ def _late(b: ProofState, out: ProofCounts, place: int, now: int) -> None:
             return
         at, lane = state.soonest, b.waiting[first].lane
         b.lanes[lane].unproven += 1
-        _give_up(b.lanes[lane], number)
-        _hear(b, out, lane, place, at)
+        _skip_below(b.lanes[lane], number)
+        _apply_waiting(b, out, lane, place, at)
 
 
 @inline
-def _await(b: ProofState, lane: int, kind: int, number: int, ref: int, deadline: int) -> None:
-    """A promise waits; it replaces the newest of its type."""
+def _keep_waiting(
+    b: ProofState, lane: int, kind: int, number: int, ref: int, deadline: int
+) -> None:
+    """Keep a promise; it replaces the newest one of its type."""
     of, state = b.lanes[lane], b.state[0]
     entry = of.waiting
     while entry != NONE and b.waiting[entry].type != kind:
@@ -298,10 +299,10 @@ def _await(b: ProofState, lane: int, kind: int, number: int, ref: int, deadline:
 
 @inline
 def _event(b: ProofState, out: ProofCounts, lane: int, number: int, row: int, at: int) -> None:
-    """An event with a number has come.
+    """Process an event with a number.
 
-    One that was given up, after its source has ended, takes nothing back: the end is said again,
-    as any event means to the reader that the source is back.
+    A late event after the end of its source does not revoke the end: it is emitted again, as an
+    event tells the reader that the source is active.
     """
     of = b.lanes[lane]
     next_number = of.next
@@ -312,31 +313,31 @@ def _event(b: ProofState, out: ProofCounts, lane: int, number: int, row: int, at
     of.closed = 0
     if next_number in (number, NONE):
         of.next = number + 1
-        _pass(of)
+        _advance(of)
     elif number < next_number + MAX_RING:
         if number >= next_number + WINDOW:
-            _give_up(of, number - WINDOW + 1)
+            _skip_below(of, number - WINDOW + 1)
         if number > of.next:
             of.came[number & (WINDOW - 1)] = 1
         elif number == of.next:
             of.next = number + 1
-            _pass(of)
+            _advance(of)
     if of.wants <= of.next:
-        _hear(b, out, lane, row + 1, at)
+        _apply_waiting(b, out, lane, row + 1, at)
 
 
 @kernel
-def go_through(b: ProofState, batch: Records, out: ProofCounts, start: int, wait: int) -> int:
-    """Records from ``start`` on; gives the first for which there is no room, or their number."""
+def prove(b: ProofState, batch: Records, out: ProofCounts, start: int, wait: int) -> int:
+    """Process records from ``start`` on; returns the first without room, or their number."""
     state = b.state[0]
     for row in range(start, len(batch.arrival)):
         if state.lanes == len(b.lanes) or state.waiting == len(b.waiting):
             return row
         now, kind, source = batch.arrival[row], _at(batch.kind, row), batch.source[row]
         if state.soonest < now:
-            _late(b, out, row, now)
+            _expire(b, out, row, now)
         if kind == _POG and source < 0:
-            _say(b, out, row, _at(batch.type, row), source, batch.ref[row], now)
+            _emit_promise(b, out, row, _at(batch.type, row), source, batch.ref[row], now)
         if source < 0 or kind not in (_EVENT, _POG, _EOS):
             continue
         incarnation, number = _at(batch.incarnation, row), batch.seq[row]
@@ -345,34 +346,34 @@ def go_through(b: ProofState, batch: Records, out: ProofCounts, start: int, wait
             continue
         of = b.lanes[lane]
         if incarnation > of.incarnation:
-            begin_anew(b, lane, incarnation)
+            restart_lane(b, lane, incarnation)
         if kind == _EVENT:
             if number >= 0:
                 _event(b, out, lane, number, row, now)
             continue
         what = _at(batch.type, row) if kind == _POG else _END
         if number == 0 and of.next == NONE:
-            of.next = 0  # nothing comes before it: numbers begin here
+            of.next = 0  # numbers begin here
         if number <= max(of.next, 0):
             _counts(b, out, lane, what, batch.ref[row], row, now)
         else:
             deadline = now + wait if now <= INT_MAX - wait else INT_MAX
-            _await(b, lane, what, number, batch.ref[row], deadline)
+            _keep_waiting(b, lane, what, number, batch.ref[row], deadline)
     return len(batch.arrival)
 
 
-# Keeps what ``engine.order.none`` needs from batch to batch.
+# The state of ``none`` between batches.
 
 
 _FIRST = 2
 
 
 class Proof(Restorable):
-    """Which promises count, of those that came in.
+    """Decides when promises apply.
 
     Args:
-        strings: of the site.
-        wait_ns: how long after a promise the numbers below its own are given up.
+        strings: the site's table of texts.
+        wait_ns: the time after a promise at which numbers below its own are missing [ns].
     """
 
     state_fields = ("_book",)
@@ -386,7 +387,7 @@ class Proof(Restorable):
         )  # fmt: skip
 
     def announce(self, sync: SyncPoint) -> None:
-        """Where the numbers of a source and stream begin."""
+        """Set the first number of a source and stream."""
         if sync.first_seq is None:
             return
         source, stream = (self._strings.code(text) for text in (sync.source, sync.stream))
@@ -396,25 +397,25 @@ class Proof(Restorable):
             return
         of = self._book.lanes[lane]
         if sync.incarnation > of["incarnation"]:
-            begin_anew(self._book, lane, sync.incarnation)
+            restart_lane(self._book, lane, sync.incarnation)
         if of["next"] < 0:
             of["next"] = sync.first_seq
 
     def process(self, columns: Columns, rows: int, ref: np.ndarray) -> ProofCounts:
-        """What comes to count during a batch of records, each before a record of it.
+        """The promises that apply during a batch, each before a record.
 
         Args:
-            columns: of all records in arrival order, as ``engine.core.columns`` makes them.
-            rows: how many.
-            ref: int64 (rows,): on the engine's clock, where a record is a promise; may be empty
-                when none can be.
+            columns: of all records in arrival order, as in ``engine.core.columns``.
+            rows: number of records.
+            ref: int64 (rows,): times of promises on the engine's clock; may be empty without
+                promises.
         """
 
         def column(name: str, default: int, kind: type) -> np.ndarray:
             found = columns.get(name)
             if found is None:
                 return np.full(1, default, kind)
-            # The kernel sees arrays of one kind; those of a frame may be read-only.
+            # The kernel is compiled for writable arrays; those of a frame may be read-only.
             return np.require(found, kind, ["C", "W"])
 
         batch = Records(
@@ -430,13 +431,13 @@ class Proof(Restorable):
         done = 0
         while done < rows:
             self._room()
-            done = go_through(self._book, batch, out, done, self._wait_ns)
+            done = prove(self._book, batch, out, done, self._wait_ns)
         said = int(state["out"][0])
         return ProofCounts(*(array[:said] for array in out))
 
     def unproven(self) -> dict[tuple[int, int], int]:
-        """Promises that counted before all their numbers had come, by codes of source and stream;
-        those of which there are any.
+        """The numbers of promises that were applied before all their numbers arrived, by codes of
+        source and stream, without zeros.
         """
         lanes = self._book.lanes[: self._book.state["lanes"][0]]
         return {
@@ -445,7 +446,7 @@ class Proof(Restorable):
         }
 
     def _room(self) -> None:
-        """Room for one more lane and one more promise, and for every source's code."""
+        """Make room for one more lane and one more promise, and for every source's code."""
         book = self._book
         lanes, waiting = int(book.state["lanes"][0]), int(book.state["waiting"][0])
         if lanes == len(book.lanes):
@@ -461,13 +462,13 @@ class Proof(Restorable):
 
 
 def _roomy(records: np.ndarray) -> np.ndarray:
-    """The same with room for as many more."""
+    """``records`` with twice the room."""
     more = np.zeros(2 * len(records), records.dtype)
     more[: len(records)] = records
     return more
 
 
-# ``none``: events pass in arrival order, corrected to reference time but not put in order.
+# ``none``: events pass in arrival order, corrected to reference time but not reordered.
 
 
 _PLACE: Final = "place"
@@ -477,7 +478,7 @@ _PLACE: Final = "place"
 class NoneSettings(OrderSettings):
     """``time``: ``ref`` (offsets, within what sources state) | ``fit`` (offsets follow a line) |
     ``ts`` (none used) | ``hold`` (each held, R19).
-    ``wait_ns``: how long after a promise it counts though numbers below its own have not come.
+    ``wait_ns``: the time after which a promise applies without all numbers below its own.
     ``duplicates``: ``drop`` | ``pass``.
     """
 
@@ -495,7 +496,7 @@ class NoneSettings(OrderSettings):
         return cls(time, wait_ns, duplicates)
 
     def build(self, site: OrderSite) -> Order:
-        # Everything that came in goes on at once: nothing is copied for later.
+        # Everything passes at once: nothing is copied for later.
         correction = Correction(site.clocks, site.guards, self.duplicates)
         return NoOrder(self, site.clocks, correction, len(site.plans))
 
@@ -504,10 +505,10 @@ class NoOrder(Restorable, KeepsSources):
     """The ordering operator ``none``.
 
     Args:
-        settings: its own.
+        settings: the operator's.
         clocks: of the site's sources.
-        correction: what is done first.
-        readers: queries that read it; nobody else needs promises.
+        correction: the preprocessing of events.
+        readers: queries that read it; only they need promises.
     """
 
     state_fields = ("_correction", "_proof")
@@ -521,7 +522,7 @@ class NoOrder(Restorable, KeepsSources):
         self.buffered_max = self.buffered_max_bytes = 0
 
     def announce(self, sync: SyncPoint) -> None:
-        """From where on numbers must have come before a promise counts."""
+        """Set the number from which on numbers must arrive before a promise applies."""
         if self._proof is not None:
             self._proof.announce(sync)
 
@@ -544,7 +545,7 @@ class NoOrder(Restorable, KeepsSources):
         return Ordered(n, columns, Progress(), Gaps(), quarantined, promises=promises)
 
     def _promised(self, columns: Columns, rows: int) -> ProofCounts | None:
-        """The promises that come to count. One that names no source is on the engine's clock."""
+        """The promises that apply. One without a source is on the engine's clock."""
         if self._proof is None:
             return None
         ref, kind = np.zeros(0, np.int64), columns.get(r.KIND)
@@ -555,12 +556,12 @@ class NoOrder(Restorable, KeepsSources):
         return self._proof.process(columns, rows, ref)
 
     def flush(self) -> Ordered:
-        """Nothing is held."""
+        """No event is buffered."""
         return Ordered(0, {}, promises=Promises())
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per (source, stream): events that arrived, went on, were copies, and were quarantined;
-        and, where there are any, promises that counted before all numbers below their own had come.
+        """Per (source, stream): numbers of arrived, released, duplicate and quarantined events;
+        and, if there are any, of promises that were applied before all their numbers arrived.
         """
         lanes = self._correction.counters("arrived", "in_order", "duplicate", "quarantined_future")
         if self._proof is not None:

@@ -38,13 +38,13 @@ Name = tuple[str, str]
 
 
 class LaneNames(Struct):
-    """Names by lane. What is in order stays in order: only new names are put among the others."""
+    """Names by lane. Known names stay sorted: only new ones are inserted."""
 
     _names: list[Name] = field(default_factory=list)
     _by_name: list[int] = field(default_factory=list)
 
     def by_name(self, lanes: np.ndarray, strings: Strings) -> list[int]:
-        """All of ``lanes``, of which there may be new ones behind."""
+        """All of ``lanes`` in order of their names; lanes may be new at the end of ``lanes``."""
         new, texts = range(len(self._names), len(lanes)), strings.texts
         if new:
             fresh = (lanes[name][new.start :].tolist() for name in ("source", "stream"))
@@ -54,16 +54,16 @@ class LaneNames(Struct):
         return self._by_name
 
     def keep(self, kept: np.ndarray, place: np.ndarray) -> None:
-        """Only the lanes ``kept`` stay, which ascend; lane ``i`` becomes ``place[i]``, or NONE."""
+        """Keep only the lanes ``kept`` (ascending); lane ``i`` becomes ``place[i]``, or NONE."""
         self._names = [self._names[lane] for lane in kept.tolist()]
         self._by_name = [lane for lane in place[self._by_name].tolist() if lane != NONE]
 
     def clear(self) -> None:
-        """All are asked again."""
+        """Forget all names; they are read again."""
         self._names, self._by_name = [], []
 
 
-# Which lane each record is of, by its source and stream.
+# The lane of each record, by its source and stream.
 
 
 _EVENT: Final = int(r.Kind.EVENT)
@@ -74,9 +74,12 @@ def look_up(
     source: np.ndarray, stream: np.ndarray, default: int, kind: np.ndarray, slots: np.ndarray,
     keys: np.ndarray, lanes: np.ndarray, fresh: np.ndarray,
 ) -> int:  # fmt: skip
-    """Write each row's lane, or none; events of none are listed in ``fresh``. Gives their number.
+    """Write each row's lane, or NONE; events without a lane are listed in ``fresh``.
 
-    ``stream``, ``kind``: empty when every record is of stream ``default``, is an event.
+    ``stream``, ``kind``: empty if every record is of stream ``default``, or an event.
+
+    Returns:
+        the number of events without a lane.
     """
     missed = 0
     for row in range(len(source)):
@@ -89,27 +92,29 @@ def look_up(
     return missed
 
 
-# What is still known of sources that were forgotten: how many they were, and their counters.
+# Totals of forgotten sources: their number, and their counters.
 
 
 class Forgotten(Restorable, Struct):
-    """How many sources were forgotten, and what became of their events."""
+    """The number of forgotten sources, and the outcomes of their events."""
 
     state_fields = ("sources", "may_have_returned", "_sums")
 
     sources: int = 0
     may_have_returned: int = 0
-    """Sources that began without an announcement, and not at number 0, since the first went."""
+    """Sources that began without an announcement, and not at number 0, after the first was
+    forgotten.
+    """
     _sums: Counter[str] = field(default_factory=Counter)
 
     def add(self, sources: int, lanes: np.ndarray) -> None:
-        """So many sources, whose lanes were these, are forgotten."""
+        """Add ``sources`` forgotten sources with their lanes."""
         self.sources += sources
         for name in (*COUNTERS, *PROGRESS):
             self._sums[name] += int(lanes[name].sum())
 
     def lanes(self, names: tuple[str, ...], others: tuple[str, ...]) -> list[dict[str, Any]]:
-        """As one lane of no source, so that events add up."""
+        """The totals as one lane without a source, so that the sums over lanes are complete."""
         sums = {name: self._sums[name] for name in names} | dict.fromkeys(others, 0)
         return [
             {
@@ -121,18 +126,18 @@ class Forgotten(Restorable, Struct):
 
 # The table of lanes, one per (source, stream), in order of their first record.
 #
-# Sources come and go: those beyond the ones heard last are forgotten (``forget``).
+# Beyond a limit, the sources heard least recently are forgotten (``forget``).
 
 
 _NO_STREAMS: Final = np.empty(0, np.int32)
 _NO_KINDS: Final = np.empty(0, np.int8)
 _ROOMY: Final = 8
-"""The store has room for so many times its lanes at most: to give memory back takes time."""
+"""The largest ratio of the store's room to its lanes, as returning memory takes time."""
 _CODEC: Final = pa.Codec("lz4_raw")
 
 
 _FIRST: Final = numbers_of(one(LANE, **LANE_FIRST))
-"""A lane that has seen nothing."""
+"""A lane without records."""
 
 
 class LaneTable:
@@ -141,10 +146,10 @@ class LaneTable:
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
         self.memories = np.zeros(1, MEMORY)
-        """At the lanes' ``memory``; place 0 is of all lanes that learn nothing."""
+        """At the lanes' ``memory``; place 0 is shared by lanes that learn nothing."""
         self._free: list[int] = []
         self.runs = np.empty(0, RUN)
-        """Of each lane ``missing_n``, lane by lane."""
+        """RUN, ``missing_n`` of each lane, lane by lane."""
         self._store = np.empty(0, LANE)  # grown in steps; ``tables`` is the part in use
         self.tables = self._store
         self._slots = empty_slots(0)
@@ -155,7 +160,7 @@ class LaneTable:
         self.forgotten = Forgotten()
 
     def announce(self, sync: SyncPoint, state: np.ndarray) -> None:
-        """A lane's incarnation ``sync.incarnation`` will start at number ``sync.first_seq``."""
+        """Announce that incarnation ``sync.incarnation`` starts at number ``sync.first_seq``."""
         source = self._strings.code(sync.source)
         lane = self._lane(source, self._strings.code(sync.stream), state)
         ln = self.tables
@@ -166,7 +171,7 @@ class LaneTable:
             ln["inc"][lane] = sync.incarnation
             ln["expected"][lane] = sync.first_seq
             ln["last_arrival"][lane] = sync.arrival
-            if sync.ts is not None:  # what is missing at the front lies behind this
+            if sync.ts is not None:  # numbers missing at the front are later than this
                 ln["last_low"][lane] = sync.ts + sync.offset - sync.uncertainty
             ln["idle"][lane] = 0
             run = np.array((sync.incarnation, INT_MIN, sync.first_seq, 0), RUN)
@@ -174,7 +179,7 @@ class LaneTable:
             ln["missing_n"][lane] = 1
 
     def of(self, columns: Columns, rows: int, state: np.ndarray) -> np.ndarray:
-        """Lane of every record; new lanes only for events. -1: a record of no lane yet."""
+        """The lane of every record; -1: none. Events create lanes, other records do not."""
         source = columns[r.SOURCE]
         stream = columns.get(r.STREAM, _NO_STREAMS)
         kind = columns.get(r.KIND, _NO_KINDS)
@@ -190,7 +195,7 @@ class LaneTable:
         return lanes
 
     def _give_memories(self, lanes: np.ndarray, state: np.ndarray) -> None:
-        """A memory for each lane that has enough events, with those of these rows, to learn."""
+        """Give a memory to each lane that has enough events to learn, with those of these rows."""
         least = LEARNS_FROM if state["mode"][0] == MODE_QUANTILE else 1
         ln = self.tables
         most = ln["arrived"] + np.bincount(lanes[lanes != NONE], minlength=len(ln))
@@ -198,7 +203,7 @@ class LaneTable:
         ln["memory"][learning] = self._memories(len(learning))
 
     def _begin(self, columns: Columns, rows: np.ndarray, state: np.ndarray) -> None:
-        """New lanes, for events at ``rows`` that have none; several may be of one lane."""
+        """Create the lanes of events at ``rows``; several may be of one lane."""
         source, stream = columns[r.SOURCE][rows].astype(np.int64), np.zeros(len(rows), np.int64)
         stream += columns[r.STREAM][rows] if r.STREAM in columns else DEFAULT_STREAM_CODE
         _, first = np.unique(source << 32 | stream, return_index=True)
@@ -209,7 +214,7 @@ class LaneTable:
             self.forgotten.may_have_returned += int(begun.sum())
 
     def _lane(self, source: int, stream: int, state: np.ndarray) -> int:
-        """The lane of (source, stream), made when it is new."""
+        """The lane of (source, stream), created if it is new."""
         lane = entry_of(self._slots, self._keys, (source, stream))
         if lane != NONE:
             return lane
@@ -217,7 +222,7 @@ class LaneTable:
         return len(self.tables) - 1
 
     def _make(self, source: np.ndarray, stream: np.ndarray, state: np.ndarray) -> None:
-        """Lanes of sources and streams that have none."""
+        """Create lanes for new pairs of source and stream."""
         first, end = len(self.tables), len(self.tables) + len(source)
         if end > len(self._store):
             store = np.empty(max(end, 2 * first), LANE)
@@ -234,12 +239,12 @@ class LaneTable:
         self._fill_slots(first)
 
     def _memories(self, count: int) -> list[int]:
-        """Places of so many cleared memories."""
+        """The places of ``count`` cleared memories."""
         lacking = count - len(self._free)
         if lacking > 0:
             size = len(self.memories)
             end = size + max(lacking, size // 4)
-            # In place: there is not the room for two of a large one. What is new is 0.
+            # In place, as there may be no memory for two copies; new places are 0.
             self.memories.resize(end, refcheck=False)
             self._free = [*range(end - 1, size - 1, -1), *self._free]
         start = len(self._free) - count
@@ -248,7 +253,7 @@ class LaneTable:
         return taken
 
     def _fill_slots(self, first: int) -> None:
-        """Enter the lanes from ``first`` on into the hash table, or all when it must grow."""
+        """Insert the lanes from ``first`` on into the hash table, or all if it must grow."""
         if 2 * len(self.tables) > len(self._slots):
             self._slots = empty_slots(2 * len(self.tables))
             first = 0
@@ -256,9 +261,10 @@ class LaneTable:
         enter(self._slots, self._keys, first)
 
     def link(self, clocks: SourceClocks, codes: int) -> np.ndarray:
-        """Ranks by name and the list of each source's lanes, after new ones were made.
+        """Update the ranks by name and the lists of each source's lanes.
 
-        The clocks it gives have room for codes below ``codes``, and for every lane's source.
+        Returns:
+            the site's clocks, with room for codes below ``codes`` and for every lane's source.
         """
         least = max(codes, int(self.tables["source"].max(initial=NONE)) + 1)
         if least > len(clocks.clocks):
@@ -268,7 +274,7 @@ class LaneTable:
             return ck
         ln = self.tables
         ln["rank"][self._names.by_name(ln, self._strings)] = np.arange(len(self.tables))
-        # Each source's lanes, one after the other by number.
+        # The lanes of each source, by number.
         by_source = np.argsort(ln["source"], kind="stable")
         sorted_source = ln["source"][by_source]
         is_first = np.diff(sorted_source, prepend=NONE) != 0
@@ -280,14 +286,14 @@ class LaneTable:
         return ck
 
     def known(self, least: int) -> np.ndarray:
-        """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
+        """Whether each source is known, by code, for ``least`` codes or more; then one False."""
         of = self.tables["source"]
         known = np.zeros(max(least, int(of.max(initial=NONE)) + 1) + 1, bool)
         known[of] = True
         return known
 
     def _inert(self, rows: np.ndarray, state: np.ndarray) -> np.ndarray:
-        """Lanes without pending rows and markers, for which the merge does not wait."""
+        """Whether each lane has no pending rows or markers, and does not block the merge."""
         ln = self.tables
         # Whether a silent one is marked as idle yet depends on how the records were cut.
         silent = are_silent(ln, int(state["clock"][0]))
@@ -300,9 +306,11 @@ class LaneTable:
         return inert
 
     def forget(self, kept: int, rows: np.ndarray, state: np.ndarray) -> list[int]:
-        """Of more than ``kept`` sources those heard least recently go, if nothing of them is held.
+        """Forget the sources heard least recently beyond ``kept``, if none of their events is
+        buffered. A pure function of the records so far.
 
-        Which they are depends on the records up to here alone. Gives their codes.
+        Returns:
+            their codes.
         """
         known = self.known(0)
         excess = int(known.sum()) - kept
@@ -313,7 +321,7 @@ class LaneTable:
         excess = min(excess, len(heard))
         if not excess:
             return []
-        # Those before the last one to go are found without a look at names.
+        # Those before the last one to forget are found without names.
         last = np.partition(heard, excess - 1)[excess - 1]
         gone: list[int] = sources[heard < last].tolist()
         tied = sources[heard == last].tolist()
@@ -327,7 +335,7 @@ class LaneTable:
         return gone
 
     def _remove(self, going: np.ndarray, rows: np.ndarray, state: np.ndarray) -> None:
-        """These lanes, of which nothing is held, go; ``rows`` and ``state`` name the others."""
+        """Remove lanes without buffered events; renumbers the others in ``rows`` and ``state``."""
         ln = self.tables
         freed = ln["memory"][going & (ln["memory"] > 0)]
         numbers_of(self.memories)[freed] = 0
@@ -349,17 +357,17 @@ class LaneTable:
             state["blocker"] = place[state["blocker"]]
 
     def _close_up(self) -> None:
-        """No more room than these lanes need."""
+        """Reduce the room to that of the lanes."""
         self.tables = self._store = self.tables.copy()
         has_memory = np.flatnonzero(self.tables["memory"])
         self._restore_memories(has_memory, self._used_memories(has_memory))
 
     def _used_memories(self, lanes: np.ndarray) -> np.ndarray:
-        """Of ``lanes``, as words."""
+        """The memories of ``lanes``, as words."""
         return np.asarray(numbers_of(self.memories)[self.tables["memory"][lanes]])
 
     def _restore_memories(self, lanes: np.ndarray, words: np.ndarray) -> None:
-        """Of ``lanes``; there are no others."""
+        """Restore the memories of ``lanes``; there are no others."""
         self.memories, self._free = np.zeros(1 + len(lanes), MEMORY), []
         numbers_of(self.memories)[1:] = words
         self.tables["memory"][lanes] = 1 + np.arange(len(lanes))
@@ -377,11 +385,11 @@ class LaneTable:
         return sources, newest[sources]
 
     def counters(self, names: tuple[str, ...], now: int) -> list[dict[str, Any]]:
-        """Per lane: its source and stream, its counters and its present timeouts [ns].
+        """Per lane: its source and stream, its counters and its current timeouts [ns].
 
-        ``newest_ts``, ``last_arrival``: how far it has got, None before its first event (record).
-        ``ended``: its end of stream came. ``idle``: it did not, and ``now`` the lane has been
-        silent for longer than its idle timeout. What is forgotten is one lane of no source.
+        ``newest_ts``, ``last_arrival``: its progress; None before its first event (record).
+        ``ended``: its end of stream arrived. ``idle``: it did not, and at ``now`` the lane has been
+        silent for longer than its idle timeout. Forgotten sources are one lane without a source.
         """
         tables = self.tables
         timeouts = ("gap_timeout", "idle_timeout")
@@ -412,11 +420,11 @@ class LaneTable:
         return np.concatenate([self.tables["source"], self.tables["stream"]])
 
     def adopt(self, strings: Strings) -> None:
-        """``strings`` has what is in use, at the same codes."""
+        """Replace the table of texts by ``strings``, which has the same codes for texts in use."""
         self._strings = strings
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
+        """State as plain data."""
         words = self._used_memories(np.flatnonzero(self.tables["memory"]))
         return {
             "lanes": self.tables.copy(),
@@ -426,7 +434,7 @@ class LaneTable:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
+        """Restore a snapshot."""
         self.tables = self._store = state["lanes"].copy()
         self.runs = state["runs"]
         has_memory = np.flatnonzero(self.tables["memory"])
@@ -442,7 +450,7 @@ class LaneTable:
 
 @kernel
 def _move_down(lanes: np.ndarray, kept: np.ndarray) -> None:
-    """Lane ``kept[i]``, as words, becomes lane i; ``kept`` ascends."""
+    """Move lane ``kept[i]``, as words, to place i; ``kept`` ascends."""
     for i in range(len(kept)):
         if kept[i] != i:
             for place in range(lanes.shape[1]):
@@ -450,6 +458,6 @@ def _move_down(lanes: np.ndarray, kept: np.ndarray) -> None:
 
 
 def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
-    """Whether the last record of each lane is further back than its idle timeout."""
+    """Whether each lane has been silent for longer than its idle timeout at ``now``."""
     last = lanes["last_arrival"]
     return np.asarray((last > INT_MIN) & (now - last > lanes["idle_timeout"]))

@@ -315,8 +315,7 @@ def read_spill(
 
     Raises:
         UserError: a folder on Spark, no folder elsewhere, or one that is not empty; the query
-        cannot
-            spill with these settings; or as ``parse_spill``.
+            cannot spill with these settings; or as ``parse_spill``.
     """
     if text is None:
         return None
