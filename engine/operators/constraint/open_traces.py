@@ -1,4 +1,4 @@
-"""The memory of open traces: it grows with them, and what is over leaves."""
+"""The store of open traces and their events; traces that are over are dropped."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from slackwater.engine.operators.constraint.traces import (
 )
 
 _LEAST: Final = 64
-"""Traces, and events, for which there is room at first."""
+"""The initial room for traces, and for events."""
 
 
 class Memory(NamedTuple):
-    """Bytes of traces, of the table of their keys, and of buffered events but traces' last."""
+    """Bytes of traces, of the table of their keys, and of buffered events, without last events."""
 
     traces: int
     keys: int
@@ -38,16 +38,16 @@ class Memory(NamedTuple):
 
 
 class OpenTraces:
-    """Traces by key, and the events that are buffered of them.
+    """Traces by key, and their buffered events.
 
     Attributes:
-        traces: TRACE, the first ``open`` of them in use.
+        traces: TRACE, the first ``open`` ones are in use.
         pool: the events.
-        recent: what was confirmed and may still be denied.
-        kept: what late events can rewrite; None: nothing.
+        recent: confirmed results that may still be retracted.
+        kept: the state that late events can rewrite.
 
     Args:
-        rewrites: whether late events do.
+        rewrites: whether late events rewrite traces.
     """
 
     def __init__(self, *, rewrites: bool) -> None:
@@ -56,41 +56,41 @@ class OpenTraces:
         self._beyond = np.zeros(1, np.int64)
         self._settled, self._tails = np.zeros(0, TRACE), np.zeros(0, np.int32)
         self._left = 0
-        """Events that the last tidying up left."""
+        """Number of events after the last ``_tidy``."""
         self.pool = TracePool(np.zeros(_LEAST, NODE), np.zeros(1, np.int64))
         self.recent = Recent(np.zeros(0, EMITTED), np.zeros(1, np.int64))
         self._take(np.zeros(0, TRACE), _room(0))
 
     @property
     def beyond(self) -> int:
-        """Events that came later than the horizon."""
+        """Number of events later than the horizon."""
         return int(self._beyond[0])
 
     @property
     def open(self) -> int:
-        """How many traces there are."""
+        """Number of traces."""
         return int(self._tally[0])
 
     @property
     def memory(self) -> Memory:
-        """What there is room for, a sixth more traces than are open at most."""
+        """The memory in use; there is room for at most a sixth more traces than are open."""
         kept = self._settled.nbytes + self._tails.nbytes
         return Memory(self.traces.nbytes + kept, self._slots.nbytes, self.pool.nodes.nbytes)
 
     def keyed(self, keys: np.ndarray, entry: np.ndarray) -> Keyed:
-        """For events with these keys; ``entry`` is filled. There is room for some new traces."""
+        """The traces for events with ``keys``; ``entry`` is filled. Has room for new traces."""
         if self.open + AT_ONCE > len(self.traces):
             self._take(self.traces[: self.open], _room(self.open))
         return Keyed(self.traces, self._slots, self._tally, keys, entry)
 
     def _take(self, traces: np.ndarray, room: int) -> None:
-        """``traces``, and room for so many in all."""
+        """Store ``traces``, with room for ``room`` of them."""
         n, old = len(traces), (self._settled, self._tails)
         self._tally[0], self.traces = n, longer(traces, room)
         self._slots = slots_for(room)
         enter_all(self._slots, self.traces, n)
         if self._rewrites:
-            # A trace of which no event has settled begins with the next one, as a new one does.
+            # A trace without a settled event begins with the next one, like a new trace.
             self._settled, self._tails = np.zeros(room, TRACE), np.full(room, NONE, np.int32)
             self._settled["path"] = NONE
             self._settled["flags"] = FRESH
@@ -98,11 +98,11 @@ class OpenTraces:
             self._settled[:kept], self._tails[:kept] = old[0][:kept], old[1][:kept]
 
     def kept(self) -> Rewritable:
-        """What is kept for late events."""
+        """The state that late events can rewrite."""
         return kept_of(self._settled, self._tails, self.pool, self._beyond)
 
     def make_room(self, events: int) -> None:
-        """Room for so many events more, once those that nobody refers to have left."""
+        """Make room for ``events`` more events, after dropping unreferenced ones."""
         n = int(self.pool.used[0])
         if n + events <= len(self.pool.nodes):
             return
@@ -116,14 +116,14 @@ class OpenTraces:
         return self.recent.results[: int(self.recent.used[0])]
 
     def make_recent_room(self, results: int) -> None:
-        """Room for so many confirmed results more."""
+        """Make room for ``results`` more confirmed results."""
         n = int(self.recent.used[0])
         if n + results > len(self.recent.results):
             room = longer(self._recent(), 2 * (n + results))
             self.recent = Recent(room, self.recent.used)
 
     def settle_recent(self, limit: int) -> None:
-        """Results of what was before ``limit`` under every error of the clocks stay confirmed."""
+        """Drop recent results that are before ``limit`` under every clock error: they are final."""
         before = self._recent()
         if len(before):
             kept = before[(before["due"] >= limit) & (before["certainty"] == 0)]
@@ -131,7 +131,7 @@ class OpenTraces:
             self._take_recent(kept)
 
     def widen_recent(self, by: int) -> None:
-        """Clocks err by so much more than was known."""
+        """Widen the recent results by an additional clock error ``by`` [ns]."""
         of = self._recent()
         of["due"] += by
         of["most"] += by
@@ -142,7 +142,7 @@ class OpenTraces:
 
     def _tidy(self) -> int:
         n = int(self.pool.used[0])
-        nodes, in_use = self.pool.nodes, np.zeros(n + 1, np.bool_)  # the last is NONE's
+        nodes, in_use = self.pool.nodes, np.zeros(n + 1, np.bool_)  # the last one is for NONE
         lists = [self.traces["path"][: self.open], self._recent()["path"]]
         if self._rewrites:
             lists += [self._settled["path"][: self.open], self._tails[: self.open]]
@@ -159,7 +159,7 @@ class OpenTraces:
         return len(kept)
 
     def settle(self, limit: int, timeout: int, tables: TraceTables) -> None:
-        """Events before ``limit`` are kept no longer, once they are many."""
+        """Drop events before ``limit``, once they are many."""
         n = int(self.pool.used[0])
         if self._rewrites and n > max(_LEAST, 2 * self._left):
             self.make_room(n)
@@ -168,10 +168,10 @@ class OpenTraces:
             self._tidy()
 
     def forget(self, limit: int, timeout: int, tables: TraceTables) -> int:
-        """Traces that are over leave once they are half of all; gives how many left.
+        """Drop traces that are over once they are half of all; returns the number of dropped ones.
 
         Args:
-            limit: no event rewrites a trace that ended before it, or lies before its end.
+            limit: no event rewrites a trace that ended before it, or is before its end.
             timeout: as of ``engine.operators.constraint.step``.
             tables: likewise.
         """
@@ -186,7 +186,7 @@ class OpenTraces:
         return count
 
     def over(self) -> int:
-        """Traces that are over and have not left."""
+        """Number of traces that are over and not dropped."""
         return int(np.count_nonzero(self.traces["flags"][: self.open] & (FRESH | RUN_OUT)))
 
     def codes(self) -> np.ndarray:
@@ -198,7 +198,7 @@ class OpenTraces:
         return np.asarray(codes[codes != NONE])
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
+        """State as plain data."""
         self._tidy()
         n = self.open if self._rewrites else 0
         return {
@@ -211,7 +211,7 @@ class OpenTraces:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        """Restore a snapshot."""
         n = len(state["traces"])
         self._settled, self._tails = state["settled"].copy(), state["tails"].copy()
         self._take(state["traces"], _room(n))
@@ -223,13 +223,13 @@ class OpenTraces:
 
 
 def _room(traces: int) -> int:
-    """For how many traces there is room where there are so many: a sixth more."""
+    """The room for ``traces`` traces: a sixth more."""
     return traces + traces // 6 + 2 * AT_ONCE
 
 
 @kernel
 def _mark(ends: np.ndarray, link: np.ndarray, in_use: np.ndarray) -> None:
-    """Marks the events of the lists that end at ``ends``."""
+    """Mark the events of the lists that end at ``ends``."""
     for end in ends:
         place = end
         while place != NONE and not in_use[place]:

@@ -1,4 +1,4 @@
-"""Windowed grouping: a sorted bucket per key, its tuples, and what items change (K18 V.B, V.C)."""
+"""Windowed grouping: a sorted bucket per key, its tuples, and their changes (K18 V.B, V.C)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.kernels.tables import slot_of
 
-# Which bucket an item goes to: the bucket of its key, or of what a hash makes of the key.
+# The bucket of an item: that of its key, or of the hash of its key.
 
 
 Key = str | tuple[str, ...] | Callable[[Any], Any]
 """Fields of a structured payload, or a function: of the whole structured array to an array (a value
 or a row of values per item), or of one Python object to anything that can be a key of a dict."""
 Hash = Callable[[Any], Any]
-"""Of a key, or of an array of keys, as ``Key``; items whose keys have the same hash share a bucket.
-"""
+"""A hash of a key, or of an array of keys, as ``Key``; items of equal hashes share a bucket."""
 
 
 class BucketKeys(Restorable):
-    """Makes the keys of one grouping's items.
+    """Computes the keys of one grouping's items.
 
     Args:
-        key: of an item; None: all items have the same.
-        hashed: of its key; None: the key itself.
+        key: of an item; None: all items have the same key.
+        hashed: the hash of its key; None: the key itself.
     """
 
     state_fields = ("_codes", "_next")
@@ -39,7 +38,7 @@ class BucketKeys(Restorable):
         self._next = 0
 
     def of(self, payload: np.ndarray) -> np.ndarray:
-        """(n, columns) int64, equal where the keys are."""
+        """(n, columns) int64: equal rows for equal keys."""
         if self._key is None:
             return np.zeros((len(payload), 1), np.int64)
         if payload.dtype == object:
@@ -69,39 +68,38 @@ class BucketKeys(Restorable):
         return found
 
     def forget(self, used: np.ndarray) -> None:
-        """Keys whose codes are not ``used`` any more."""
+        """Forget the keys whose codes are not in ``used``."""
         if self._codes:
             left = set(used.reshape(-1).tolist())
             self._codes = {key: code for key, code in self._codes.items() if code in left}
 
 
 def _as_int64(values: np.ndarray) -> np.ndarray:
-    """Equal where ``values`` are (0.0 and -0.0 are)."""
+    """int64, equal for equal ``values`` (0.0 and -0.0 are equal)."""
     if values.dtype.kind == "f":
         return (values.astype(np.float64) + 0.0).view(np.int64)
     return values.astype(np.int64)
 
 
-# Windowed grouping's memory: a sorted bucket per key, and the tuples that end in it (K18 V.B).
+# The state of windowed grouping: a sorted bucket per key, and the tuples of its items (K18 V.B).
 #
-# A bucket is a list that is searched from its last item backwards, so an item in order costs one
-# comparison, and a late one as many as there are items of its bucket behind it.
+# A bucket is a list that is searched backwards from its last item, so an item in order costs one
+# comparison, and a late one as many as there are later items in its bucket.
 
 
 ENTRY: Final = record(
     "ref", "source", "seq", "origin", "child", "number", "made", "earlier", "later", "bucket"
 )
-"""An item in its ``bucket`` (NONE: it was taken away); ``made``: number of the tuple that it ends,
-NONE while there is none. The first place is nobody's: it is before a bucket's first item.
+"""An item in its ``bucket`` (NONE: it is removed); ``made``: number of the tuple that it ends, or
+NONE. The first place is no item: it represents the place before a bucket's first item.
 """
 BUCKET: Final = record("first", "last", "changed")
-"""``changed``: the first entry whose tuple changes, where changes are emitted together."""
+"""``changed``: the first entry whose tuple changes, if changes are emitted together."""
 TALLY: Final = record("entries", "buckets", "made", "changes", "removed")
-"""How many there are; ``made``: the next tuple's number; ``removed``: entries that were taken away.
-"""
+"""Numbers of each; ``made``: the next tuple's number; ``removed``: removed entries."""
 NOBODY: Final = 0
 LOST: Final = -1
-"""Instead of a row: a tombstone of an item that is not there."""
+"""Instead of a row: a tombstone refers to an unknown item."""
 
 
 class Buckets(NamedTuple):
@@ -129,10 +127,10 @@ class Arriving(NamedTuple):
 
 
 class TupleChanges(NamedTuple):
-    """Tuples made and taken back, in order. ``ends``: ENTRY, a copy of the one that ends the tuple,
-    which is at the place ``entry``; ``tombstone``, ``row``: as of
-    ``engine.operators.grouping.items.Items``; ``members``: (n, window) entries, of tuples made;
-    NOBODY where the bucket has no more.
+    """Insertions and retractions of tuples, in order. ``ends``: ENTRY, a copy of the entry that
+    ends the tuple, at the place ``entry``; ``tombstone``, ``row``: as in
+    ``engine.operators.grouping.items.Items``; ``members``: (n, window) entries of inserted tuples;
+    NOBODY: the bucket has no more.
     """
 
     ends: np.ndarray
@@ -143,7 +141,7 @@ class TupleChanges(NamedTuple):
 
 
 def room_for(changes: int, window: int) -> TupleChanges:
-    """Room for so many."""
+    """Room for ``changes`` changes of tuples of ``window`` items."""
     return TupleChanges(
         np.empty(changes, ENTRY), np.empty(changes, np.bool_), np.empty(changes, np.int64),
         np.empty(changes, np.int64), np.empty((changes, window), np.int64),
@@ -152,7 +150,7 @@ def room_for(changes: int, window: int) -> TupleChanges:
 
 @inline
 def is_behind(entry: Record, a: Arriving, i: int) -> bool:
-    """Whether ``entry`` comes after item ``i``; of equal ones the one that was there is first."""
+    """Whether ``entry`` is after item ``i``; of equal ones the older entry is first."""
     if entry.ref != a.ref[i]:
         return bool(entry.ref > a.ref[i])
     if entry.source != a.source[i]:
@@ -166,9 +164,7 @@ def is_behind(entry: Record, a: Arriving, i: int) -> bool:
 
 @inline
 def take_back(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
-    """The tuple that the entry at ``place`` ends is not valid any more; gives its place in
-    ``out``.
-    """
+    """Retract the tuple that the entry at ``place`` ends; returns its place in ``out``."""
     at = b.tally[0].changes
     b.tally[0].changes = at + 1
     out.ends[at] = b.entries[place]
@@ -178,7 +174,7 @@ def take_back(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
 
 @inline
 def make(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
-    """The tuple that the entry at ``place`` ends, as the bucket is now."""
+    """Insert the tuple that the entry at ``place`` ends, by the current bucket."""
     b.entries[place].made = b.tally[0].made
     b.tally[0].made += 1
     at = take_back(b, row, place, out)
@@ -192,7 +188,7 @@ def make(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
 
 @inline
 def bucket_of(b: Buckets, a: Arriving, i: int) -> int:
-    """The bucket of item ``i``, a new one if there is none."""
+    """The bucket of item ``i``, created if there is none."""
     slot = slot_of(b.slots, b.keys, a.key[i])
     if b.slots[slot] == NONE:
         new = b.tally[0].buckets
@@ -208,7 +204,7 @@ def bucket_of(b: Buckets, a: Arriving, i: int) -> int:
 
 @inline
 def put(b: Buckets, a: Arriving, i: int, bucket: int, earlier: int, later: int) -> int:
-    """Item ``i`` between two entries of its bucket; gives its place."""
+    """Insert item ``i`` between two entries of its bucket; returns its place."""
     place = b.tally[0].entries
     b.tally[0].entries = place + 1
     entry = b.entries[place]
@@ -235,7 +231,7 @@ def put(b: Buckets, a: Arriving, i: int, bucket: int, earlier: int, later: int) 
 
 @inline
 def remove(b: Buckets, place: int, bucket: int) -> None:
-    """The entry at ``place`` leaves its bucket; its place is used no more."""
+    """Remove the entry at ``place`` from its bucket; its place is not reused."""
     entry = b.entries[place]
     if entry.earlier == NOBODY:
         b.buckets[bucket].first = entry.later
@@ -251,7 +247,7 @@ def remove(b: Buckets, place: int, bucket: int) -> None:
 
 @inline
 def _is_needed(b: Buckets, place: int, floor: int, final: int) -> bool:
-    """Whether an entry may still matter, if so many before each later item do."""
+    """Whether later items may need an entry: ``final`` entries before each one are needed."""
     entry = b.entries[place]
     if entry.bucket == NONE:
         return False
@@ -268,19 +264,19 @@ def keep(
     b: Buckets, floor: int, final: int, fresh: np.ndarray, kept: np.ndarray, place_of: np.ndarray,
     used: np.ndarray,
 ) -> int:  # fmt: skip
-    """What may still matter, in ``fresh``, in the order in which it came.
+    """Copy the entries that later items may need to ``fresh``, in order of arrival.
 
     Args:
-        b: its entries are left as they are, its buckets are those of ``fresh`` afterwards.
+        b: its entries are unchanged; its buckets refer to ``fresh`` afterwards.
         floor: no later item has a ref below it.
-        final: so many of a bucket's items below ``floor`` are needed by later ones.
+        final: the number of a bucket's items below ``floor`` that later ones need.
         fresh: room for all entries.
-        kept: filled with the places that entries had.
-        place_of: by place that they had, filled with the new one, NOBODY if there is none.
-        used: false; true for buckets with entries afterwards.
+        kept: filled with the old places of entries.
+        place_of: filled: by old place the new one, or NOBODY.
+        used: false; set to true for buckets with entries.
 
     Returns:
-        The number of entries, nobody's included.
+        the number of entries, the first place included.
     """
     size = 1
     kept[0] = NOBODY
@@ -306,9 +302,9 @@ def keep(
 
 @kernel
 def close_ranks(b: Buckets, used: np.ndarray, number_of: np.ndarray) -> int:
-    """Buckets that are not ``used`` go; gives how many are left.
+    """Remove the buckets that are not ``used``; returns the number of the others.
 
-    ``number_of``: room for the new number of each. The slots must be filled again.
+    ``number_of``: filled with the new number of each. The slots must be filled again.
     """
     left = 0
     for bucket in range(b.tally[0].buckets):
@@ -324,28 +320,28 @@ def close_ranks(b: Buckets, used: np.ndarray, number_of: np.ndarray) -> int:
     return left
 
 
-# Each item's changes at once, item by item: what K18 sends down the stream.
+# The changes of each item, item by item: the output of K18.
 #
-# Source: K18 Algorithm 2. Tuples that no longer are what the bucket says leave as tombstones, then
-# those that have come up instead. In the cycle (K18 V.C) a tuple is an item and the state behind
-# the item before it; a new state takes back all that were made from the old one, so
-# everything behind a changed place is made again there. States do not go round the cycle one by
-# one, with a search in the bucket for each: one item emits all its changes in the bucket's order.
+# Source: K18 Algorithm 2. Tuples that the bucket no longer has are retracted by tombstones, then
+# the new ones are inserted. In the cycle (K18 V.C) a tuple is an item and the state after the
+# previous item; a new state retracts all tuples made from the old one, so everything after a
+# changed place is computed again. States do not pass through the cycle one by one, with a search in
+# the bucket for each: one item emits all its changes in the order of the bucket.
 
 
 @kernel
 def take_in(b: Buckets, a: Arriving, first: int, reach: int, out: TupleChanges) -> int:
-    """Take items from row ``first`` on to their buckets.
+    """Insert items from row ``first`` on into their buckets.
 
     Args:
         b: has room for all rows.
         a: the items.
-        first: the first row that was not taken yet.
-        reach: how many items behind it an item changes the tuples of.
+        first: the first row to insert.
+        reach: the number of later items whose tuples an item changes.
         out: filled from ``b.tally.changes`` on.
 
     Returns:
-        The first row for whose changes there is no room, or the number of rows; LOST.
+        the first row without room for its changes, or the number of rows; LOST.
     """
     for i in range(first, len(a.ref)):
         bucket = bucket_of(b, a, i)
@@ -380,18 +376,17 @@ def take_in(b: Buckets, a: Arriving, first: int, reach: int, out: TupleChanges) 
     return len(a.ref)
 
 
-# The changes of many items emitted together: an item that is taken back at once never was.
+# The changes of many items, emitted together: an item that is retracted at once is never emitted.
 #
-# All items go to their buckets, those that are late without more ado; then the buckets where such
-# are emit the changes of their tuples. What a valid item is stays the same; there are fewer
-# tombstones than by K18's Algorithm 2, as a tuple that many late items change is made again once.
-# How much fewer depends on how many items come at once, so this is for dataflows of which only what
-# passes the barrier is looked at.
+# All items are inserted into their buckets; then the buckets with late items emit the changes of
+# their tuples. The valid items are the same; there are fewer tombstones than by K18's Algorithm 2,
+# as a tuple that many late items change is computed once. The number of tombstones depends on the
+# items per call, so this is for dataflows whose only output is that of the barrier.
 
 
 @kernel
 def take_all_in(b: Buckets, a: Arriving, out: TupleChanges, touched: np.ndarray) -> int:
-    """Take all items to their buckets; those in order make their tuples at once.
+    """Insert all items into their buckets; those in order make their tuples at once.
 
     Args:
         b: has room for all rows.
@@ -400,7 +395,7 @@ def take_all_in(b: Buckets, a: Arriving, out: TupleChanges, touched: np.ndarray)
         touched: filled with the buckets that have changes to emit, each once.
 
     Returns:
-        How many are touched; LOST: a tombstone's item is not there.
+        the number of these buckets; LOST: a tombstone refers to an unknown item.
     """
     found = 0
     for i in range(len(a.ref)):
@@ -438,18 +433,18 @@ def take_all_in(b: Buckets, a: Arriving, out: TupleChanges, touched: np.ndarray)
 def emit(
     b: Buckets, touched: np.ndarray, first: int, row: int, reach: int, out: TupleChanges
 ) -> int:
-    """What has become of the tuples of ``touched`` buckets from ``first`` on, as of ``row``.
+    """Emit the changes of the tuples of ``touched`` buckets from ``first`` on.
 
     Args:
         b: after ``take_all_in``.
         touched: buckets.
-        first: the first one that has emitted nothing yet.
+        first: the first one to emit.
         row: the cause of the changes.
-        reach: how many items behind it an item changes the tuples of.
+        reach: the number of later items whose tuples an item changes.
         out: filled from ``b.tally.changes`` on.
 
     Returns:
-        The first bucket for whose changes there is no room, or the number of them.
+        the first bucket without room for its changes, or their number.
     """
     for number in range(first, len(touched)):
         bucket = touched[number]

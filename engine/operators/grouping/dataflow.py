@@ -1,4 +1,4 @@
-"""A dataflow at work: operations one after another, and one barrier behind them."""
+"""A running dataflow: operations one after another, and one barrier at the end."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from slackwater.engine.operators.grouping.items import COLUMNS, Items, joined, r
 from slackwater.engine.operators.grouping.maps import Fields, dtype_of
 from slackwater.engine.operators.grouping.operations import Map, Operation
 
-# The one barrier, at the sink: what a watermark has passed can be taken back no more (K18 V.D).
+# The barrier at the sink: items below the watermark are final (K18 V.D).
 #
-# Source: K18 Algorithm 3. Instead of a place in a sorted buffer for each item, items wait in
-# pieces, as they came: numbers are given out in order, so those of a piece ascend, and from one
-# piece to the next. What passes is put in order then. A piece has less than half as many items as
-# the one before it, else both become one: so there are few.
+# Source: K18 Algorithm 3. Items do not wait in a sorted buffer but in pieces, in order of arrival:
+# numbers ascend within a piece and from one piece to the next. Items that pass are sorted then. A
+# piece has less than half as many items as the previous one, else both are merged: so there are
+# few.
 
 
 @dataclass(slots=True)
 class WaitingItems:
-    """Items that came together, of which some ``stands``: neither taken back nor let go."""
+    """Items that arrived together; ``stands``: neither retracted nor released."""
 
     items: Items
     stands: np.ndarray
@@ -35,22 +35,22 @@ class WaitingItems:
 
 
 class SinkBarrier:
-    """Holds items until the watermark passes them, and forgets those that are taken back."""
+    """Holds items until the watermark passes them, and drops those that are retracted."""
 
     def __init__(self) -> None:
         self._pieces: list[WaitingItems] = []
         self.buffered = 0
-        """Valid items that wait."""
+        """Number of valid items that wait."""
         self.arrived = 0
-        """Items so far, tombstones among them."""
+        """Number of items so far, tombstones included."""
         self.let_go = 0
-        """Valid items so far."""
+        """Number of released items so far."""
 
     def insert(self, items: Items) -> None:
-        """Take ``items``, tombstones among them, in the order in which they were made.
+        """Add ``items``, tombstones included, in the order in which they were made.
 
         Raises:
-            ContractViolation: a tombstone of an item that is not there.
+            ContractViolation: a tombstone refers to an unknown item.
         """
         self.arrived += len(items)
         back = items.number[items.tombstone]
@@ -74,10 +74,10 @@ class SinkBarrier:
             self._join(len(pieces) - 2)
 
     def punctuation(self, floor: int, rank: np.ndarray) -> Items | None:
-        """No item or tombstone with a ref below ``floor`` comes any more: those go out, in order.
+        """Release the items below the watermark, in order; None: there are none.
 
         Args:
-            floor: the watermark [ns].
+            floor: the watermark [ns]: no later item or tombstone has a ref below it.
             rank: places of the sources in their order.
         """
         gone = []
@@ -96,7 +96,7 @@ class SinkBarrier:
         return _in_order(joined(gone), rank) if passed_n else None
 
     def _join(self, start: int) -> None:
-        """What stands of the pieces from ``start`` on is one."""
+        """Merge the pieces from ``start`` on, without retracted and released items."""
         some = self._pieces[start:]
         items = joined([piece.items.take(piece.stands) for piece in some])
         least = min(piece.least for piece in some)
@@ -113,14 +113,14 @@ class SinkBarrier:
         return {"held": columns, "counts": (self.arrived, self.let_go)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        """Restore a snapshot."""
         if state["held"] is not None:
             self._put(Items(*state["held"]))
         self.arrived, self.let_go = state["counts"]
 
 
 def _found(ascending: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places of those of ``values`` that are there, and the others."""
+    """The places of the ``values`` that are in ``ascending``, and the other values."""
     if not len(ascending):
         return np.empty(0, np.int64), values
     place = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
@@ -141,22 +141,22 @@ def _in_order(items: Items, rank: np.ndarray) -> Items:
 
 
 def _ascend(times: np.ndarray) -> bool:
-    """Whether each is later than the one before it."""
+    """Whether each time is later than the previous one."""
     return bool((times[1:] > times[:-1]).all())
 
 
-# A dataflow: operations one after another, and what is sent through them at work.
+# A dataflow: operations one after another, and its run.
 #
-# Nothing waits before an operation. What a late item makes wrong is taken back by tombstones, which
-# go the same way as the items, so that only the end of the way needs a buffer (K18 V).
+# No item waits before an operation. Results that a late item invalidates are retracted by
+# tombstones, which take the same way as the items, so that only the sink needs a buffer (K18 V).
 
 
 _FAR: Final = 1 << 40
-"""Places among the items of one that no chain of maps may need more of."""
+"""The most places among the items of one input item, over all maps of a dataflow."""
 
 
 class Stage(Protocol):
-    """An operation at work."""
+    """A running operation."""
 
     @property
     def buffered(self) -> int: ...
@@ -169,28 +169,28 @@ class Stage(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataflow:
-    """What is done with items, in order.
+    """Operations on items, in order.
 
     Args:
         operations: ``Map``, ``Grouping``, ``Stateful``; at least one.
-        item: fields of the items that come in; None: Python objects.
+        item: fields of the input items; None: Python objects.
     """
 
     operations: tuple[Operation, ...]
     item: Fields | None = None
 
     def start(self, *, together: bool = False) -> RunningDataflow:
-        """A dataflow that nothing was sent through yet.
+        """A new run of the dataflow.
 
-        ``together``: the items of one ``send`` emit their changes together, which is faster where
-        many are late. Then what ``send`` gives depends on how many are sent at once; what passes
-        the barrier does not.
+        ``together``: the items of one ``send`` emit their changes together, which is faster if many
+        are late. Then the output of ``send`` depends on the number of items per call; the items
+        that pass the barrier do not.
         """
         return RunningDataflow(self, together=together)
 
 
 class MapStage:
-    """A ``Map`` at work."""
+    """A running ``Map``."""
 
     buffered = 0
 
@@ -198,7 +198,7 @@ class MapStage:
         self._map = operation
 
     def process(self, items: Items, rank: np.ndarray) -> Iterator[Items]:  # noqa: ARG002
-        """``items``, mapped; tombstones go the way of what they take back."""
+        """The mapped ``items``; tombstones are mapped like the items that they retract."""
         if not len(items):
             return
         if items.payload.dtype != object:
@@ -215,7 +215,7 @@ class MapStage:
             yield self._placed(items, payload, np.asarray(of, np.int64))
 
     def _placed(self, items: Items, payload: np.ndarray, of: np.ndarray) -> Items:
-        """``payload``, of which item ``of`` each is."""
+        """Items with ``payload``; ``of``: the input item of each."""
         first = np.flatnonzero(np.concatenate(([True], of[1:] != of[:-1])))
         child = np.arange(len(of)) - np.repeat(first, np.diff(np.append(first, len(of))))
         most = self._map.most
@@ -228,7 +228,7 @@ class MapStage:
         )  # fmt: skip
 
     def passed(self, floor: int) -> None:
-        """A map remembers nothing."""
+        """Do nothing: a map has no state."""
 
     def sources(self) -> np.ndarray:
         return np.empty(0, np.int64)
@@ -237,14 +237,14 @@ class MapStage:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As ``passed``."""
+        """Do nothing: a map has no state."""
 
 
 class RunningDataflow(Restorable):
-    """A dataflow at work: ``send`` items as they come, ``watermark`` when a time is passed.
+    """A running dataflow: ``send`` items as they arrive, ``watermark`` when a time has passed.
 
     Args:
-        flow: what it does.
+        flow: the dataflow.
         together: as in ``Dataflow.start``.
     """
 
@@ -285,16 +285,16 @@ class RunningDataflow(Restorable):
         seq: Sequence[int] | np.ndarray | None = None,
         rank: np.ndarray | None = None,
     ) -> Items:
-        """Events in the order in which they arrive; gives all that reaches the sink, at once.
+        """Send events in order of arrival; returns the items that reach the sink.
 
-        What comes after its time was passed is left out and counted (``late``).
+        Events below the watermark are ignored and counted (``late``).
 
         Args:
             ref: event times [ns].
             payload: records, or objects.
-            source: number of each one's source; all of one.
+            source: number of each event's source; None: all are of one.
             seq: the source's numbers of the events; ties keep the order of arrival.
-            rank: by number of a source its place in the order of sources; the number itself.
+            rank: by number of a source its place in the order of sources; None: the number itself.
         """
         times = np.asarray(ref, np.int64)
         n = len(times)
@@ -326,7 +326,7 @@ class RunningDataflow(Restorable):
     _ranks: np.ndarray = np.arange(1)
 
     def _hand_on(self, items: Items, stage: int, rank: np.ndarray, pieces: list[Items]) -> None:
-        """Piece by piece through all that is left of the way."""
+        """Send items through the stages from ``stage`` on, piece by piece."""
         if stage == len(self._stages):
             self.sink.insert(items)
             pieces.append(items)
@@ -339,9 +339,9 @@ class RunningDataflow(Restorable):
         return regular(none, none, none, np.empty(0, self.output))
 
     def watermark(self, floor: int) -> Items:
-        """No event with a ref below ``floor`` comes any more; gives what is valid below, in order.
+        """Advance the watermark to ``floor`` [ns]; returns the valid items below it, in order.
 
-        What comes nevertheless is late. A watermark does not go back.
+        Later events below it are late. A watermark never decreases.
         """
         if floor <= self.floor:
             return self._nothing()
@@ -353,17 +353,17 @@ class RunningDataflow(Restorable):
 
     @property
     def overhead(self) -> float:
-        """Items that reached the barrier per valid one (K18 VI.B); 1: nothing was in vain."""
+        """Items that reached the barrier per valid one (K18 VI.B); 1: no overhead."""
         valid = self.sink.let_go + self.sink.buffered
         return self.sink.arrived / valid if valid else 1.0
 
     @property
     def buffered(self) -> int:
-        """Items and states in the buckets."""
+        """Number of items and states in the buckets."""
         return sum(stage.buffered for stage in self._stages)
 
     def sources(self) -> np.ndarray:
-        """Codes of sources that the state holds."""
+        """Codes of sources in the state."""
         waiting = self.sink.waiting()
         parts = [] if waiting is None else [waiting.source]
         return np.concatenate([np.empty(0, np.int64), *parts, *(s.sources() for s in self._stages)])
