@@ -26,7 +26,7 @@ from slackwater.engine.operators.window.uncertainty.missing import (
     become_known,
     filled_by,
     missing_between,
-    take_off,
+    split_gap,
 )
 
 SMALL = st.integers(0, 6)
@@ -85,7 +85,7 @@ def filled(missing: Missing, known: int, row: int) -> bool:
     gaps = missing.table
     j, part = filled_by(gaps, known, row)
     if j >= 0:
-        take_off(gaps, j, part)
+        split_gap(gaps, j, part)
     return bool(j >= 0)
 
 
