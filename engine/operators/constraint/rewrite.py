@@ -1,9 +1,9 @@
-"""A late event rewrites its trace, and so does a clock that errs by more than was known: false
-results are taken back, new ones are emitted.
+"""Rewriting of traces by late events and by larger clock errors than known before: wrong results
+are retracted, new ones are emitted.
 
-The events of the last ``horizon`` of each key are kept in order of time; what came before them is
-settled, a trace's record as of then. The results without the late event and those with it
-follow from these two alone, so both are found by going through the kept events.
+The events of the last ``horizon`` of each key are kept in order of time; the state before them is
+settled, as a trace's record. The results without and with the late event follow from these two
+alone, so both are computed by replaying the kept events.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from slackwater.engine.operators.constraint.traces import (
 
 
 class Rewritable(NamedTuple):
-    """What is kept of each trace.
+    """The rewritable state of traces.
 
     Attributes:
-        settled: TRACE, as of all events but those in its list.
-        tails: int32: the last event of its list in the pool, each linked to the one before; NONE.
+        settled: TRACE, the state before the events in the trace's list.
+        tails: int32: the last event of the list in the pool, linked to the previous ones; NONE.
         buffered: the pool's events as columns, in the same memory.
         order: int32, as long as the pool: scratch.
         scratch: TRACE, one.
-        beyond: int64 (1,): events that came after the horizon.
+        beyond: int64 (1,): number of events later than the horizon.
     """
 
     settled: np.ndarray
@@ -75,14 +75,14 @@ class Rewritable(NamedTuple):
 def kept_of(
     settled: np.ndarray, tails: np.ndarray, pool: TracePool, beyond: np.ndarray
 ) -> Rewritable:
-    """With scratch for a pool of this size."""
+    """The rewritable state, with scratch for the pool."""
     order = np.empty(len(pool.nodes), np.int32)
     return Rewritable(settled, tails, events_of(pool.nodes), order, np.zeros(1, TRACE), beyond)
 
 
 @inline
 def _listed(entry: int, pool: TracePool, kept: Rewritable) -> int:
-    """Fills ``order``, the last event first; gives their number."""
+    """Write the events of a trace to ``order``, the last one first; returns their number."""
     n, place = 0, kept.tails[entry]
     while place != NONE:
         kept.order[n] = place
@@ -96,10 +96,9 @@ def settle(
     entry: int, limit: int, timeout: int, tables: TraceTables, pool: TracePool,
     kept: Rewritable, emitted: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
-    """Events before ``limit`` leave the list; gives how many are left, which ``order`` has.
+    """Settle the events before ``limit``; returns the number of the others, which are in ``order``.
 
-    ``emitted`` has room for ``MOST_RESULTS`` rows, which are not used, ``pool`` for a node of each
-    event.
+    ``emitted`` has room for ``MOST_RESULTS`` rows, as scratch; ``pool`` for a node of each event.
     """
     n = _listed(entry, pool, kept)
     while n > 0 and pool.nodes[kept.order[n - 1]].ref < limit:
@@ -118,7 +117,7 @@ def _replay(
     entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: TraceTables,
     pool: TracePool, kept: Rewritable, emitted: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
-    """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
+    """Replay the ``n`` events of ``order``; ``scratch`` is the trace after them."""
     kept.scratch[0] = kept.settled[entry]
     trace, first = kept.scratch[0], rows
     trace.key = key
@@ -139,7 +138,7 @@ def _replay(
 
 @inline
 def _alike(one: Record, other: Record, allowed: np.ndarray, pool: TracePool) -> bool:
-    """Whether results are the same: of one event, of one kind, with the same events before it."""
+    """Whether two results are equal: of one event and kind, with the same events before it."""
     if (
         one.kind != other.kind or one.type != other.type or one.ref != other.ref
         or one.certainty != other.certainty
@@ -158,8 +157,8 @@ def _alike(one: Record, other: Record, allowed: np.ndarray, pool: TracePool) -> 
 def _difference(
     before: int, middle: int, end: int, allowed: np.ndarray, pool: TracePool, emitted: np.ndarray
 ) -> int:
-    """Rows ``before`` to ``middle`` are the results until now, those up to ``end`` the right ones.
-    Keeps what is taken back and what is new; gives how many rows there are then.
+    """Reduce rows to the difference: those from ``before`` to ``middle`` are the old results, those
+    up to ``end`` the new ones. Keeps retractions and insertions; returns the number of rows.
     """
     for old in range(before, middle):
         emitted[old].plus = False
@@ -178,7 +177,7 @@ def _difference(
 
 @inline
 def _no_room(n: int, rows: int, pool: TracePool, recent: Recent, emitted: np.ndarray) -> bool:
-    """Whether results of a trace with ``n`` events may find no place, old and new."""
+    """Whether there may be no room for the old and new results of a trace with ``n`` events."""
     most = MOST_RESULTS * (n + 2)
     return bool(
         rows + 2 * most > len(emitted)
@@ -191,7 +190,7 @@ def _no_room(n: int, rows: int, pool: TracePool, recent: Recent, emitted: np.nda
 def _insert(
     entry: int, n: int, i: int, events: TraceEvents, pool: TracePool, kept: Rewritable
 ) -> None:
-    """Event ``i`` comes among the ``n`` of ``order``, behind those of its time."""
+    """Insert event ``i`` into the ``n`` events of ``order``, after those of equal time."""
     place = n
     while place > 0 and pool.nodes[kept.order[place - 1]].ref <= events.ref[i]:
         place -= 1
@@ -204,7 +203,7 @@ def _insert(
 
 @inline
 def _renew_recent(key: int, first: int, end: int, recent: Recent, emitted: np.ndarray) -> None:
-    """The results of this key are those of the rows from ``first`` to ``end``."""
+    """Replace the recent results of a key by the rows from ``first`` to ``end``."""
     for place in range(recent.used[0]):
         if recent.results[place].key == key:
             recent.results[place].certainty = 1
@@ -217,12 +216,13 @@ def follow_and_rewrite(
     since: np.ndarray, timeout: int, tables: TraceTables,
     events: TraceEvents, pool: TracePool, recent: Recent, kept: Rewritable, emitted: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """As ``constraint.step.follow``, but events may come late; ``limits`` are the times
-    from which on they rewrite their traces, at each. Events are kept from ``since`` on,
-    which is not later.
+    """As ``constraint.step.follow``, with late events.
+
+    ``limits``: per event, the time from which on events rewrite their traces. Events are kept from
+    ``since`` on, which is not later.
 
     Returns:
-        As ``follow``, and of how many events a trace needs room.
+        as ``follow``, and the number of events for which a trace needs room.
     """
     rows, entered, traces = 0, first, keyed.traces
     for i in range(first, len(keyed.entry)):
@@ -276,8 +276,8 @@ def follow_and_rewrite(
 
 
 class WiderErrors(NamedTuple):
-    """``engine.core.released.Refuted`` as kernels read it: of which clocks and offsets, by how much
-    events err more, and between which times.
+    """``engine.core.released.Refuted`` as arrays: clocks and offsets, the additional error of their
+    events, and the bounds of their times.
     """
 
     clock: np.ndarray
@@ -307,8 +307,8 @@ def _wider_event(node: Record, wider: WiderErrors) -> None:
 
 @inline
 def _wider_trace(trace: Record, wider: WiderErrors) -> None:
-    """Its events are gone: where several clocks may have put them into another order than was
-    known, nothing is sure of it any more.
+    """Widen a trace without kept events: if several clocks may change the order of its events, the
+    trace is uncertain.
     """
     if trace.last_ref == INT_MIN:
         return
@@ -325,7 +325,7 @@ def _wider_trace(trace: Record, wider: WiderErrors) -> None:
 
 @kernel
 def widen(traces: np.ndarray, known: int, wider: WiderErrors) -> None:
-    """Traces of which no events are kept go on with wider errors."""
+    """Widen the traces without kept events."""
     for entry in range(known):
         _wider_trace(traces[entry], wider)
 
@@ -336,10 +336,10 @@ def judge_again(
     timeout: int, tables: TraceTables, pool: TracePool, recent: Recent, kept: Rewritable,
     emitted: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Goes through the traces from ``first`` on with wider errors; ``now`` is how far progress is.
+    """Replay the traces from ``first`` on with wider errors; ``now``: progress.
 
     Returns:
-        As ``follow_and_rewrite``, of traces.
+        as ``follow_and_rewrite``, for traces.
     """
     rows = 0
     for entry in range(first, known):
@@ -363,9 +363,7 @@ def judge_again(
 def mark_over(
     traces: np.ndarray, known: int, limit: int, timeout: int, tables: TraceTables, over: np.ndarray,
 ) -> int:  # fmt: skip
-    """Marks the traces that are over, and of which no event can come that rewrites them; gives how
-    many.
-    """
+    """Mark the traces that are over and cannot be rewritten by an event; returns their number."""
     count = 0
     for entry in range(known):
         trace = traces[entry]

@@ -1,4 +1,4 @@
-"""Events of a batch followed in their traces: a look-up in the table of automata each."""
+"""Following the events of a batch in their traces: one look-up in the table of automata each."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from slackwater.engine.operators.constraint.traces import (
 from slackwater.engine.operators.window.settings import workdays_later
 from slackwater.engine.query.automata import OPEN, SATISFIABLE, START, UNSATISFIABLE
 
-# How far time has come at each event of a batch, and with what a given instant was passed.
+# Progress at each event of a batch, and the move that passes a given instant.
 
 
 PLACES: Final = 4
-"""Places of an event: its own results, what it moved, what moved after it."""
+"""Places of an event: its results, the moves by it, the moves after it."""
 
 
 class Moves(NamedTuple):
-    """What progress came to, less what clocks may err: ``to`` (ascending), at arrival-clock instant
-    ``at``, in ``place`` among a batch's results; and how far it was ``before`` each event.
+    """Moves of progress, less clock errors: ``to`` (ascending) at arrival-clock instant ``at``,
+    with ``place`` among the batch's results; and progress ``before`` each event.
     """
 
     to: np.ndarray
@@ -56,20 +56,20 @@ class Moves(NamedTuple):
     before: np.ndarray
 
     def progress(self, until: np.ndarray) -> TraceProgress:
-        """``until``: as there, at each row and (last) before the first."""
+        """The progress of traces; ``until``: at each row, then (last) before the first."""
         return TraceProgress(self.to, np.append(until[self.place // PLACES], until[-1]))
 
     def passing(self, deadlines: np.ndarray) -> np.ndarray:
-        """The move with which each of the ``deadlines`` was passed."""
+        """The move that passes each of the ``deadlines``."""
         return np.searchsorted(self.to, deadlines, side="right")
 
 
 def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
-    """Of a batch; ``begun``: how far time was before it. ``widest``: the largest error of a clock
-    that was known before each row, and after the last.
+    """The moves of a batch; ``begun``: progress before it. ``widest``: the largest clock error
+    known before each row, and after the last.
 
-    Events in order, punctuations, and the slack of an order that goes by one move it, as they do
-    for windows (SPEC 4.4).
+    Progress moves by events in order, by punctuations, and by the slack of an order, as for windows
+    (SPEC 4.4).
     """
     columns, steps, slack = released.columns, released.progress, released.slack
     rows = np.arange(released.n)
@@ -92,7 +92,7 @@ def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
     return Moves(to, at[order], place, before)
 
 
-# Events of a batch, in the order in which they are released: each to its trace.
+# The events of a batch, in release order, each to its trace.
 
 
 @kernel
@@ -102,15 +102,14 @@ def follow(
     timeout: int, tables: TraceTables,
     events: TraceEvents, pool: TracePool, recent: Recent, emitted: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
-    """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
-    ``settled``: before when no clock's error can take it, ``kept``: before when no result is taken
-    back.
+    """Process the events from ``first`` on in their traces.
 
-    ``emitted`` has room for twice the results that ``recent`` has room for.
+    ``now``: progress before each. ``settled``: no clock error moves an event before that time.
+    ``kept``: no result before that time is retracted. ``emitted`` has room for twice the results of
+    ``recent``.
 
     Returns:
-        The first event that was not taken, as there was no room (their number: all were), and how
-        many results there are.
+        the first event without room (their number: all are processed), and the number of results.
     """
     i, rows, n = first, 0, len(keyed.entry)
     while i < n:
@@ -144,22 +143,22 @@ def follow(
 
 # One event of a trace: a look-up in the table of automata (L10 Algorithm 2, or 1 by choice).
 #
-# What L10 leaves out, as its events are points in order and its clocks right: an alert is uncertain
-# if its trace's events may have been the other way round, and that way it would not be given. The
-# last two events are exchanged where their clocks allow it, and both states are followed from there
-# on, past the end of a trace, too. Intervals that overlap are in no order (L10 6.1), so they may
-# have been either way round, whatever their clocks. Where three or more may all change places, or
-# more than two states are possible, the trace is in doubt. A trace that is over counts as over
-# under every error once progress has passed it by more than clocks err.
+# Extensions of L10, whose events are ordered points with exact clocks: an alert is uncertain if
+# another possible order of its trace's events would not give it. The last two events are exchanged
+# if their clocks allow it, and both states are followed from there on, also past the end of a
+# trace. Overlapping intervals are not ordered (L10 6.1), so both orders are possible under any
+# clocks. If three or more events may change places, or more than two states are possible, the trace
+# is uncertain. A trace is certainly over once progress has passed its end by more than clock
+# errors.
 
 
 MOST_RESULTS: Final = 3
-"""Results of one event at most: the last trace's time has run out, a violation, a verdict."""
+"""The most results of one event: the previous trace's timeout, a violation, a verdict."""
 
 
 @inline
 def begin(trace: Record) -> None:
-    """The next event of this key is the first of its trace."""
+    """Reset a trace: the next event of this key is its first one."""
     trace.state = START
     trace.other = START
     trace.until = INT_MIN
@@ -169,8 +168,8 @@ def begin(trace: Record) -> None:
 
 @inline
 def _go_on(trace: Record, tables: TraceTables) -> None:
-    """The trace is over, or would be in another order, and clocks may take the next event before
-    its end: it begins another one, and what other orders lead to is followed.
+    """Begin another trace after one that is over, or would be in another order of its events, if
+    clock errors may move the next event before its end; the other orders are followed.
     """
     trace.state = START
     trace.other = _open_state(tables, trace.other)
@@ -180,7 +179,7 @@ def _go_on(trace: Record, tables: TraceTables) -> None:
 
 @inline
 def _open_state(tables: TraceTables, state: int) -> int:
-    """Where the next event finds a trace: behind its end another begins."""
+    """The state before the next event: after the end of a trace another one begins."""
     return START if tables.ended[state] else int(state)
 
 
@@ -197,20 +196,20 @@ def _known(trace: Record) -> int:
 
 @inline
 def _certainty(trace: Record, doubtful: bool) -> int:
-    """Of a result, as its place in ``engine.operators.constraint.alerts.CERTAINTIES``."""
+    """The certainty of a result, as place in ``engine.operators.constraint.alerts.CERTAINTIES``."""
     return 2 if trace.flags & UNKNOWN else int(doubtful)
 
 
 @inline
 def _until_before(trace: Record) -> int:
-    """No event before the last one can have been later; INT_MIN: there is none."""
+    """The latest possible time of the events before the last one [ns]; INT_MIN: there is none."""
     gap = np.int64(trace.gap) | np.int64(trace.gap_high) << 32
     return INT_MIN if gap == NO_GAP else int(trace.until - gap)
 
 
 @inline
 def _last_until(trace: Record, until: int) -> None:
-    """The last event can have been as late as ``until``."""
+    """Set the latest possible time of the last event to ``until`` [ns]."""
     before = trace.until
     trace.until = max(before, until)
     gap = NO_GAP
@@ -222,7 +221,7 @@ def _last_until(trace: Record, until: int) -> None:
 
 @inline
 def deadline(time: int, timeout: int, tables: TraceTables) -> int:
-    """The last instant at which what has been silent since ``time`` is not over."""
+    """The last instant [ns] at which a trace without events since ``time`` is not over."""
     if len(tables.day_starts) == 0:
         return time + timeout
     return workdays_later(tables.day_starts, tables.day_ends, time, timeout)
@@ -231,7 +230,7 @@ def deadline(time: int, timeout: int, tables: TraceTables) -> int:
 @inline
 def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted: np.ndarray,
             rows: int) -> int:  # fmt: skip
-    """No event came in time: the trace ends where it is. Gives how many results there are."""
+    """End a trace by its timeout; returns the number of results."""
     state = trace.state
     trace.flags |= RUN_OUT
     if tables.broken[state] or (tables.complete[state] and _known(trace) != OPEN):
@@ -243,7 +242,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted:
     out.ref = deadline(trace.last_end, timeout, tables)
     out.end = out.ref + 1
     out.due = deadline(trace.until, timeout, tables)
-    moved = len(tables.day_starts) > 0  # an error of its clock may have other workdays ahead
+    moved = len(tables.day_starts) > 0  # its clock error may change the workdays
     out.clock = NONE if moved else trace.clock
     out.epoch = NO_EPOCH if moved else trace.epoch
     out.seq = -1
@@ -260,7 +259,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted:
 @inline
 def run_out_later(trace: Record, progress: TraceProgress, timeout: int, tables: TraceTables,
                   emitted: np.ndarray, rows: int) -> int:  # fmt: skip
-    """As ``run_out``, found by progress."""
+    """As ``run_out``, by progress."""
     after = run_out(trace, LATER, timeout, tables, emitted, rows)
     if after > rows:
         passing = np.searchsorted(progress.to, emitted[rows].due, side="right")
@@ -291,13 +290,13 @@ def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, 
     out.certainty = _certainty(trace, doubtful)
 
 
-# What was confirmed is so of the events so far. One that comes later may have happened before it:
-# where its trace would not say the same then, the result is taken back and is uncertain.
+# A confirmed result holds for the events so far. A later one may have happened before it: if the
+# trace then has another verdict, the result is retracted and emitted as uncertain.
 
 
 @inline
 def no_room(rows: int, recent: Recent, emitted: np.ndarray) -> bool:
-    """Whether results of one event more may find no place."""
+    """Whether there may be no room for the results of one more event."""
     used = recent.used[0]
     return bool(
         used + MOST_RESULTS + 2 > len(recent.results)
@@ -307,7 +306,7 @@ def no_room(rows: int, recent: Recent, emitted: np.ndarray) -> bool:
 
 @inline
 def keep_recent(emitted: np.ndarray, first: int, rows: int, recent: Recent) -> None:
-    """Adds what is confirmed among the rows from ``first`` on."""
+    """Add the confirmed results among the rows from ``first`` on to ``recent``."""
     for row in range(first, rows):
         if emitted[row].plus and emitted[row].certainty == 0:
             used = recent.used[0]
@@ -319,7 +318,7 @@ def keep_recent(emitted: np.ndarray, first: int, rows: int, recent: Recent) -> N
 
 @inline
 def _of_one_clock(clock: int, epoch: int, exact: bool, i: int, events: TraceEvents) -> bool:
-    """Whether event ``i`` is by this clock, so that their times are in order."""
+    """Whether event ``i`` is of this clock and epoch, so that times are comparable exactly."""
     return bool(
         clock == events.clock[i]
         and epoch == events.epoch[i]
@@ -329,7 +328,7 @@ def _of_one_clock(clock: int, epoch: int, exact: bool, i: int, events: TraceEven
 
 @inline
 def may_deny(trace: Record, i: int, events: TraceEvents) -> bool:
-    """Whether event ``i`` may have come before another one of its trace."""
+    """Whether event ``i`` may have happened before another one of its trace."""
     anywhere = UNKNOWN_EPOCH in (trace.epoch, events.epoch[i])
     if trace.until == INT_MIN or not (anywhere or events.ref[i] - events.unc[i] <= trace.until):
         return False
@@ -341,7 +340,7 @@ def may_deny(trace: Record, i: int, events: TraceEvents) -> bool:
 def certainty_with(
     trace: Record, i: int, result: Record, timeout: int, tables: TraceTables, events: TraceEvents
 ) -> int:
-    """Of a confirmed result of ``trace``, once event ``i`` is the next one."""
+    """The certainty of a confirmed result of ``trace`` with event ``i`` as the next one."""
     ref, unc = events.ref[i], events.unc[i]
     one_clock = _of_one_clock(result.clock, result.epoch, result.due == result.end, i, events)
     if one_clock and ref >= result.end:
@@ -354,11 +353,11 @@ def certainty_with(
     last = result.type != NONE and trace.number == np.uint32(result.number)
     if not last or trace.flags & (FORKED | DOUBTFUL | RUN_OUT) != 0 or low <= before:
         return 1
-    # Only the two last events may have changed places.
+    # Only the last two events may change places.
     one_clock = _of_one_clock(trace.clock, trace.epoch, trace.until == trace.last_end, i, events)
     if one_clock and ref >= trace.last_end:
         return 0
-    first = before == INT_MIN  # what was before it may be less than a timeout away
+    first = before == INT_MIN  # earlier events may be less than a timeout away
     if timeout > 0 and (
         first or ref + unc > deadline(2 * trace.last_end - trace.until, timeout, tables)
     ):
@@ -398,8 +397,8 @@ def take_back(
     trace: Record, i: int, timeout: int, kept: int, tables: TraceTables, events: TraceEvents,
     recent: Recent, emitted: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
-    """Takes back what event ``i`` may deny and gives it with the certainty that it has now; gives
-    how many rows there are then.
+    """Retract the results that event ``i`` may deny, and emit them with their new certainty;
+    returns the number of rows.
     """
     place = denied(trace, i, timeout, kept, tables, events, recent, recent.used[0])
     while place != NONE:
@@ -417,7 +416,7 @@ def take_back(
 
 @inline
 def put(pool: TracePool, i: int, events: TraceEvents, link: int, state: int) -> int:
-    """Buffer an event; gives its place."""
+    """Buffer an event; returns its place."""
     place = pool.used[0]
     pool.used[0] = place + 1
     node = pool.nodes[place]
@@ -440,8 +439,8 @@ def put(pool: TracePool, i: int, events: TraceEvents, link: int, state: int) -> 
 
 @inline
 def _bring_on(trace: Record, i: int, to: int, events: TraceEvents, pool: TracePool) -> None:
-    """The pattern is in state ``to`` now. Where it has been there before, what came since then has
-    brought nothing.
+    """Advance the pattern to state ``to`` by event ``i``. If it was there before, the events since
+    then are dropped from the path.
     """
     place = trace.path
     while place != NONE and pool.nodes[place].state != to:
@@ -457,8 +456,8 @@ def _bring_on(trace: Record, i: int, to: int, events: TraceEvents, pool: TracePo
 @inline
 def _doubt(trace: Record, new: int, other: int, may_swap: bool, symbol: int, same_clock: bool,
            tables: TraceTables) -> int:  # fmt: skip
-    """Where another order would have led, having led to ``other`` if the last two events are as
-    they came; sets the flags.
+    """Set the state of the other possible order (``other``: without an exchange of the last two
+    events), and the flags.
     """
     forked = trace.flags & FORKED != 0
     trace.flags &= ~FORKED
@@ -478,7 +477,7 @@ def _doubt(trace: Record, new: int, other: int, may_swap: bool, symbol: int, sam
 
 @inline
 def _may_be_another(trace: Record, state: int) -> None:
-    """Other errors of the clocks may have led to ``state``, too."""
+    """Note ``state`` as possible under other clock errors."""
     if trace.other == trace.state:
         trace.other = state
     elif state not in (trace.state, trace.other):
@@ -488,15 +487,15 @@ def _may_be_another(trace: Record, state: int) -> None:
 @inline
 def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
             events: TraceEvents, emitted: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
-    """Begins a trace if need be; gives how many results there are, and whether event ``i`` is
-    surely after the one before it, as one clock says.
+    """Begin a trace if necessary; returns the number of results, and whether event ``i`` is
+    certainly after the previous one, by their common clock.
     """
     one_clock = _of_one_clock(trace.clock, trace.epoch, trace.until == trace.last_end, i, events)
     same_clock = one_clock and events.ref[i] >= trace.last_end
     over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
     first = over and not tables.ended[trace.state]  # of its key
     silent, ref, last = timeout > 0 and not first, events.ref[i], trace.last_end
-    mine, its = 0, 0  # of one clock an error moves both; what moves may have other workdays ahead
+    mine, its = 0, 0  # a common clock error moves both, perhaps to other workdays
     if not first and (not same_clock or len(tables.day_starts) > 0):
         mine, its = events.unc[i], trace.until - last
     in_time = not silent or ref <= deadline(last, timeout, tables)
@@ -530,7 +529,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
 @inline
 def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: TraceEvents,
            ended: bool) -> None:  # fmt: skip
-    """The trace is in state ``new`` after event ``i``."""
+    """Set the trace to state ``new`` after event ``i``."""
     trace.before = trace.state
     trace.symbol = events.symbol[i]
     trace.clock = events.clock[i]
@@ -551,12 +550,12 @@ def step(
     trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
     events: TraceEvents, pool: TracePool, emitted: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
-    """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many
-    results there are then; ``rows`` were there before it. A trace that ended before ``settled`` is
-    over under every error of the clocks.
+    """Process event ``i`` of ``trace``, known with ``row`` of a batch; returns the number of
+    results.
 
-    ``emitted`` has room for ``MOST_RESULTS`` more rows, ``pool`` for one more node. A trace is over
-    after ``timeout`` ns or workdays without an event (0: never).
+    ``rows``: number of results before. ``settled``: a trace that ended before it is over under
+    every clock error. ``timeout``: a trace is over after that many ns or workdays without an event
+    (0: never). ``emitted`` has room for ``MOST_RESULTS`` more rows, ``pool`` for one more node.
     """
     rows, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, emitted, rows)
     if events.doubt[i] & NOBODY_KNOWS:
@@ -594,8 +593,8 @@ def step(
 
 @inline
 def due(trace: Record, now: int, timeout: int, tables: TraceTables) -> bool:
-    """Whether progress has passed what the trace was given under every error of the clocks, and
-    nothing was emitted for it.
+    """Whether progress has passed the deadline of the trace under every clock error, and no result
+    was emitted for that.
     """
     return bool(
         timeout > 0
@@ -609,8 +608,8 @@ def sweep(
     traces: np.ndarray, known: int, now: int, progress: TraceProgress, timeout: int,
     tables: TraceTables, recent: Recent, emitted: np.ndarray, first: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """End the traces from ``first`` on whose time has run out; gives where there was no more room
-    (``known``: nowhere), and how many results there are.
+    """End the traces from ``first`` on whose timeouts have passed; returns the first one without
+    room (``known``: none), and the number of results.
     """
     rows = 0
     for entry in range(first, known):
