@@ -17,7 +17,7 @@ from slackwater.engine.apps.report.numbers import plain, versions
 from slackwater.engine.core.clocks.choice import read_clock
 from slackwater.engine.core.errors import need
 from slackwater.engine.hosts.options import read_guards
-from slackwater.engine.hosts.warnings import of_counted
+from slackwater.engine.hosts.warnings import numbering_warnings
 from slackwater.frames import AsFrames
 from slackwater.inputs import Input, Source, opened
 from slackwater.translate_options import translate_options
@@ -121,7 +121,7 @@ def compare(
             given.time_unit,
             complete,
         )
-        warnings = of_counted(given.counted)
+        warnings = numbering_warnings(given.counted_lanes)
     found = measured.arrivals
     unknown_arrivals = [] if measured.arrival_given else [NO_ARRIVALS]
     warn([*found.excluded, *warnings, *found.warnings, *unknown_arrivals])

@@ -66,7 +66,7 @@ class Input(ClosesItself, AsFrames):
         is_dated = prepared.dated and time_unit is None
         self.dates = Dates(timezone or "UTC", self.arrival_given) if is_dated else None
         self.bad_count = prepared.bad_count
-        self.counted = prepared.counted
+        self.counted_lanes = prepared.counted_lanes
         self.numbered = prepared.numbered
         self._prepared = prepared
         self._folder = folder

@@ -49,7 +49,7 @@ from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.clock_faults import behind_excluded
 from slackwater.engine.hosts.options import Clock, Guard, read_guards
 from slackwater.engine.hosts.pipeline import prepare, work_folder
-from slackwater.engine.hosts.warnings import of_counted
+from slackwater.engine.hosts.warnings import numbering_warnings
 from slackwater.engine.log.input.input_log import files_of
 from slackwater.engine.scenario import Claim
 
@@ -128,7 +128,7 @@ def compare_orders(
         )
     name = ", ".join(files)
     write_summaries(summary or (), name, "", _checks(found))
-    for line in (*of_counted(given.counted), *found.arrivals.warnings):
+    for line in (*numbering_warnings(given.counted_lanes), *found.arrivals.warnings):
         sys.stderr.write(f"warning: {line}\n")
     if not found.arrival_given:
         sys.stderr.write(f"{NO_ARRIVALS}\n")

@@ -29,7 +29,7 @@ from slackwater.engine.cli.terminal import PlainConsole, copying, watched
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.core.units import duration, parse_duration, unit_ns
-from slackwater.engine.hosts.warnings import of_counted
+from slackwater.engine.hosts.warnings import numbering_warnings
 from slackwater.engine.log.arrival_log import LogReader, LogWriter
 from slackwater.engine.log.describe import describe, summary_tables
 from slackwater.engine.log.input.input_log import files_of, open_input
@@ -80,7 +80,7 @@ def import_log(
     with ending_with_a_command(files, read.form(), may_skip=True):
         frames, records = _write_log(log, out, quiet=quiet)
     _print_bad(name, log.bad_count, letters)
-    for line in of_counted(log.counted):
+    for line in numbering_warnings(log.counted_lanes):
         print_stderr(f"warning: {line}\n")
     if as_json:
         made: dict[str, Any] = {"input": name, "kind": str(log.kind), "log": str(out)}

@@ -76,13 +76,14 @@ class Strings:
     """A site's string table: text <-> int32 code.
 
     A code never changes while it is in use, so columns of codes may be kept in state. A code no
-    longer in use is given to another text in a new table (``without``); the old table stays valid.
+    longer in use is assigned to another text in a new table (``without_unused``); the old table
+    stays valid.
 
     Attributes:
-        texts: by code.
+        texts: by code; "" where the code is not in use.
         codes: of the texts in use.
-        given: codes given so far, again ones too: tells whether there are new texts.
-        generation: how often codes were reused; look up again what was found by text.
+        assignments: codes assigned so far, reused ones too; it grows with each new text.
+        generation: how often unused codes were freed; what ``find`` returned holds for one only.
     """
 
     def __init__(self, texts: Sequence[str] = (), spare: Sequence[int] = ()) -> None:
@@ -98,10 +99,10 @@ class Strings:
         if self._spare:
             unused = set(self._spare)
             self.codes = {t: code for code, t in enumerate(self.texts) if code not in unused}
-        self.given = len(self.texts)
+        self.assignments = len(self.texts)
 
     def code(self, text: str) -> int:
-        """The code of ``text``, given one if it is new."""
+        """The code of ``text``; a new text gets one."""
         found = self.codes.get(text)
         if found is None:
             if self._spare:
@@ -111,7 +112,7 @@ class Strings:
                 found = len(self.texts)
                 self.texts.append(text)
             self.codes[text] = found
-            self.given += 1
+            self.assignments += 1
         return found
 
     def find(self, text: str) -> int:
@@ -122,21 +123,21 @@ class Strings:
         """The text of ``code``; None for -1, which stands for null."""
         return None if code < 0 else self.texts[code]
 
-    def without_unused(self, held: Sequence[np.ndarray | None]) -> Strings | None:
-        """A table of the texts whose codes are among ``held``, and of the default stream.
+    def without_unused(self, used: Sequence[np.ndarray | None]) -> Strings | None:
+        """A table of the texts whose codes are among ``used``, and of the default stream.
 
-        None if some holder cannot tell which it holds. Texts keep their codes.
+        Texts keep their codes. None if an array of ``used`` is: its operator cannot list its codes.
         """
-        used = np.zeros(len(self.texts), bool)
-        used[0] = True
-        for codes in held:
+        live = np.zeros(len(self.texts), bool)
+        live[0] = True
+        for codes in used:
             if codes is None:
                 return None
-            used[codes[codes >= 0]] = True
-        spare = np.flatnonzero(~used)[::-1].tolist()
-        kept = [text if use else "" for text, use in zip(self.texts, used.tolist(), strict=True)]
-        table = Strings(kept, spare)
-        table.given, table.generation = self.given, self.generation + 1
+            live[codes[codes >= 0]] = True
+        spare = np.flatnonzero(~live)[::-1].tolist()
+        texts = [text if use else "" for text, use in zip(self.texts, live.tolist(), strict=True)]
+        table = Strings(texts, spare)
+        table.assignments, table.generation = self.assignments, self.generation + 1
         return table
 
     def snapshot(self) -> tuple[list[str], list[int]]:

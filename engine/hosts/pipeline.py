@@ -36,13 +36,13 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.options import SEQUENCE
 from slackwater.engine.hosts.warnings import (
+    numbering_warnings,
     of_clocks,
-    of_counted,
     of_numbers,
     of_refuted_clocks,
     of_tasks,
     of_windows,
-    with_counted,
+    with_lane_counts,
 )
 from slackwater.engine.kernels.jit import for_rows, loading, may_run_uncompiled
 from slackwater.engine.log.arrival_log import (
@@ -306,14 +306,14 @@ def work_folder(work: Path | None) -> Iterator[Path]:
 
 class Prepared(Struct, frozen=True):
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
-    ``counted``: what was found of the numbers of an input that was no log yet; ``numbered``:
+    ``counted_lanes``: what was found of the numbers of an input that was no log yet; ``numbered``:
     whether it has any, as far as is known. ``ends``: nothing will be added to it. ``dated``:
     some of its times were dates, no numbers. ``nulls``: as an ``InputRead`` has them.
     """
 
     log: Log
     bad_count: int
-    counted: tuple[CountedLane, ...] = ()
+    counted_lanes: tuple[CountedLane, ...] = ()
     numbered: bool = True
     ends: bool = True
     dated: bool = False
@@ -360,7 +360,7 @@ def prepare(
         if found is not None:
             log_held = HeldLog(found, given.arrival_given)
             return Prepared(
-                log_held, given.bad_count, given.counted, given.numbered, dated=given.dated,
+                log_held, given.bad_count, given.counted_lanes, given.numbered, dated=given.dated,
                 nulls=+given.nulls,
             )  # fmt: skip
     log = work / "log"
@@ -375,7 +375,7 @@ def prepare(
         elif _content(log) != _content(unfinished):
             raise UserError(f"{log}: is the log of another input; choose another --work")
     return Prepared(
-        LogReader(log), given.bad_count, given.counted, given.numbered, dated=given.dated,
+        LogReader(log), given.bad_count, given.counted_lanes, given.numbered, dated=given.dated,
         nulls=+given.nulls,
     )  # fmt: skip
 
@@ -421,7 +421,7 @@ def run_pass(
     if not given.log.arrival_given:
         settings = replace(settings, guards=Guards(None))
     settings = with_upcoming_clocks(given.log, settings)
-    return with_counted(host.run(given.log, settings, out, advanced), given.counted)
+    return with_lane_counts(host.run(given.log, settings, out, advanced), given.counted_lanes)
 
 
 def warnings_after(
@@ -438,7 +438,7 @@ def warnings_after(
     return [
         *excluded,
         *of_clocks(counters),
-        *of_counted(given.counted),
+        *numbering_warnings(given.counted_lanes),
         *of_numbers(counters, see, given.log, numbered=given.numbered),
         *of_refuted_clocks(counters),
         *of_windows(counters),

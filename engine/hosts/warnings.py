@@ -357,7 +357,7 @@ _TOO_MUCH: Final = {
 }
 
 
-def of_counted(lanes: Sequence[CountedLane]) -> list[str]:
+def numbering_warnings(lanes: Sequence[CountedLane]) -> list[str]:
     """Numbers that were taken otherwise than they stand in the input."""
     found = [(lane, _source(lane)) for lane in lanes]
     wrapped = [
@@ -383,9 +383,9 @@ def of_counted(lanes: Sequence[CountedLane]) -> list[str]:
     return [*_few(wrapped), *_few(restarted), *_few(reused)]
 
 
-def with_counted(counters: dict[str, Any], counted: Sequence[CountedLane]) -> dict[str, Any]:
+def with_lane_counts(counters: dict[str, Any], lanes: Sequence[CountedLane]) -> dict[str, Any]:
     """``counters`` whose lanes have ``reused``, ``unnumbered`` and ``restarts``, where any are."""
-    for of in counted:
+    for of in lanes:
         for lane in counters["sites"].get(of.site, {"lanes": ()})["lanes"]:
             if (lane["source"], lane["stream"]) == (of.source, of.stream):
                 for name in ("reused", "unnumbered", "restarts"):

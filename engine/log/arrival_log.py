@@ -41,13 +41,13 @@ from slackwater.engine.log.log_files import (
     facts_in,
     found_instead,
     frame_of,
-    held,
     is_log_file,
+    lock_for_reading,
     log_files,
     pieces,
     read_ahead,
     read_file,
-    reading,
+    reading_lock,
 )
 from slackwater.engine.log.log_folder import (
     MARK,
@@ -249,7 +249,7 @@ class LogReader:
 
     kind: Final = "log"
     bad_count: Final = 0
-    counted: Final = ()
+    counted_lanes: Final = ()
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
@@ -258,7 +258,7 @@ class LogReader:
             if self.directory.exists():
                 what, how = "is a file, not a folder", ", which slackwater log import makes of it"
             raise UserError(f"{self.directory}: {what}; an arrival log is a folder{how}")
-        lock = held(self.directory)
+        lock = lock_for_reading(self.directory)
         if lock is not None:
             weakref.finalize(self, os.close, lock)
         self.files = log_files(self.directory)
@@ -338,7 +338,7 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
     Raises:
         UserError: a damaged file.
     """
-    with reading(directory):
+    with reading_lock(directory):
         found: dict[Path, list[int]] = {}
         for name, rows in places.items():  # some may have been merged since they were named
             path, before = _place_of(directory, name)
@@ -445,7 +445,7 @@ def frames_after(log: Path, done: int, number: int) -> Iterator[tuple[list[Frame
         UserError: a file is missing or damaged.
     """
     while done < number:
-        with reading(log):  # not while the frames are worked on, which may take long
+        with reading_lock(log):  # not while the frames are worked on, which may take long
             piece = piece_after(log, done)
             frames = frames_in(piece.path)[piece.start :]
         done = piece.last
@@ -515,17 +515,17 @@ def held_frames(frames: Iterable[Frame]) -> tuple[list[Frame] | None, Iterator[F
 def gathered(frames: Iterable[Frame]) -> Iterator[Frame]:
     """The same records in fewer frames; each site's are in the same order."""
     waiting: dict[str, list[Frame]] = {}
-    rows = held = 0
+    rows = parts = 0
     for frame in frames:
         many = frame.batch.num_rows
         if many >= SMALL and frame.site not in waiting:
             yield frame
             continue
         waiting.setdefault(frame.site, []).append(frame)
-        rows, held = rows + many, held + 1
-        if rows >= ROWS_PER_FILE or held >= _FRAMES_HELD:
+        rows, parts = rows + many, parts + 1
+        if rows >= ROWS_PER_FILE or parts >= _FRAMES_HELD:
             yield from _joined(waiting)
-            waiting, rows, held = {}, 0, 0
+            waiting, rows, parts = {}, 0, 0
     yield from _joined(waiting)
 
 

@@ -85,19 +85,20 @@ def write_behind(write: Callable[[T], object]) -> Iterator[Callable[[T], None]]:
             last.result()
 
 
-# Readers and the removal of files keep clear of each other: a lock that readers share.
+# Readers and the removal of files exclude each other by a file lock (flock) that readers share.
 #
-# Who removes files takes it alone, and does without while somebody reads: so whatever a reader has
-# found in the folder stays until it is done. A process that is killed lets go of it.
+# The writer takes the lock exclusively to remove files, and skips the removal while somebody reads:
+# so the files that a reader has listed exist until it ends. The kernel frees the lock of a process
+# that is killed.
 
 
 LOCK: Final = ".reading"
 
 
-def held(directory: Path) -> int | None:
-    """Takes the lock as a reader, until the descriptor is closed.
+def lock_for_reading(directory: Path) -> int | None:
+    """Takes the shared lock; closing the returned descriptor frees it.
 
-    None: nobody removes files there, as no writer has made the lock.
+    None: the folder has no lock file, so no writer removes files there.
     """
     try:
         descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
@@ -108,9 +109,9 @@ def held(directory: Path) -> int | None:
 
 
 @contextmanager
-def reading(directory: Path) -> Iterator[None]:
-    """Nothing is removed meanwhile."""
-    descriptor = held(directory)
+def reading_lock(directory: Path) -> Iterator[None]:
+    """Holds the shared lock: no file of the log is removed meanwhile."""
+    descriptor = lock_for_reading(directory)
     try:
         yield
     finally:

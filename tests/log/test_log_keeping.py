@@ -35,7 +35,7 @@ from slackwater.engine.log.arrival_log import (
     piece_after,
     streamed_frames,
 )
-from slackwater.engine.log.log_files import file_mark, reading
+from slackwater.engine.log.log_files import file_mark, reading_lock
 from slackwater.engine.log.log_folder import RETIRED, numbered_files, retired
 from slackwater.engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
 
@@ -165,7 +165,7 @@ class Model:
         begun = done = max(self.paged, retired(self.folder).upto)
         places: dict[str, list[int]] = {}
         while done < self.last:
-            with reading(self.folder):
+            with reading_lock(self.folder):
                 piece = piece_after(self.folder, done)
             places[piece.path.name] = list(range(piece.start, len(frames_in(piece.path))))
             self.paged = done = piece.last

@@ -43,7 +43,7 @@ def numbers(rows: Events, parts: int = 1, **form: Any) -> tuple[list[Any], tuple
             found += _read(part)
         return found, intake.numbering.found()
     found += _read(read)
-    return found, read.counted
+    return found, read.counted_lanes
 
 
 def _read(read: TableRead) -> list[Any]:

@@ -24,8 +24,8 @@ from slackwater.engine.core.clocks.prediction import (
     bounded,
     explained,
     fitted,
-    held,
     stepped,
+    zero_order_hold,
 )
 from slackwater.engine.core.clocks.reference import SourceClocks
 from slackwater.engine.core.released import NO_EPOCH, Strings
@@ -204,7 +204,7 @@ def test_a_line_is_never_wrong_by_more_than_it_says_nor_less_certain_than_its_la
         ts = samples[-1].ts + age
         error = line.offset_at(ts) - truth.offset(ts)
         assert abs(error) <= line.unc_after(age, line.skew_error_ppb)
-    alone = held(samples[-1], stated)
+    alone = zero_order_hold(samples[-1], stated)
     assert line == fitted(samples, stated)
     assert line.unc <= alone.unc + 2
     assert line.skew_error_ppb <= (alone.skew_error_ppb or SKEW_MAX_PPB)
@@ -244,7 +244,7 @@ def test_the_oldest_syncs_go_when_no_line_explains_all() -> None:
     assert line.skew_ppb == -50_000
     kept, line = explained([*up, down[0]], 100_000)
     assert kept == [up[3], down[0]]
-    assert line == held(down[0], 100_000)
+    assert line == zero_order_hold(down[0], 100_000)
 
 
 def test_a_clock_faster_than_any_crystal_keeps_the_order_of_its_events() -> None:

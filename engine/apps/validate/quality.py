@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from slackwater.engine.core.clocks.prediction import SYNCS_KEPT, Sample, bounded, held
+from slackwater.engine.core.clocks.prediction import SYNCS_KEPT, Sample, bounded, zero_order_hold
 from slackwater.engine.kernels.records import NS_PER_S
 
 # Overlapping Allan deviation of a clock, from its offset at even distances.
@@ -270,7 +270,7 @@ class ClockQuality:
     @property
     def held_ns(self) -> int:
         """How wrong it may become until the next sync, if it is held (R19 3.2.2)."""
-        line = held(Sample(0, 0, self.fresh_ns), self.skew_error_ppb)
+        line = zero_order_hold(Sample(0, 0, self.fresh_ns), self.skew_error_ppb)
         return line.unc_after(self.age_ns, line.skew_error_ppb)
 
     def bound_ns(self, age_ns: int | None = None) -> int:

@@ -219,8 +219,8 @@ def in_doubt(
     return first, min(max(found), TIME_MAX_NS), (*before, late, *after)
 
 
-def held(sample: Sample, stated_ppb: int | None) -> Line:
-    """The offset of one sync, held until the next (R19 3.2.2)."""
+def zero_order_hold(sample: Sample, stated_ppb: int | None) -> Line:
+    """The offset of one sync, constant until the next (R19 3.2.2)."""
     return Line(sample.ts, sample.offset, sample.unc, 0, growth_ppb(stated_ppb))
 
 
@@ -257,7 +257,7 @@ def explained(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[S
         line = fitted(kept, stated_ppb)
         if line is not None:
             return list(kept), line
-    return list(samples[1 - SYNCS_MIN :]), held(samples[-1], stated_ppb)
+    return list(samples[1 - SYNCS_MIN :]), zero_order_hold(samples[-1], stated_ppb)
 
 
 def fitted(samples: Sequence[Sample], stated_ppb: int | None) -> Line | None:

@@ -40,9 +40,9 @@ from slackwater.engine.core.clocks.prediction import (
     bounded,
     explained,
     growth_ppb,
-    held,
     in_doubt,
     stepped,
+    zero_order_hold,
 )
 from slackwater.engine.core.clocks.seen import (
     CLOCK,
@@ -231,7 +231,9 @@ class SourceClocks:
             line = Line(anchor, sync.offset, sync.uncertainty, 0, growth)
         else:
             start = sync.ts
-            line = held(Sample(sync.ts, sync.offset, sync.uncertainty), sync.skew_error_ppb)
+            line = zero_order_hold(
+                Sample(sync.ts, sync.offset, sync.uncertainty), sync.skew_error_ppb
+            )
         known = self._known.get(sync.clock_name)
         if known is None:
             known = self._known[sync.clock_name] = _Known(sync.delay, report, line)

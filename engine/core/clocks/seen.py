@@ -238,8 +238,8 @@ class ClocksSeen(Restorable):
         """Those that were unknown at an event, too."""
         self._until = -LATEST
         self._mixed = self._is_mixed()
-        self.held = [*self._clocks, *self._declared]
-        """Codes of texts in use, whatever comes."""
+        self.fixed_codes = [*self._clocks, *self._declared]
+        """Codes that stay in use: of the configured clocks."""
 
     def mark(self, columns: Columns, known_at: np.ndarray, *, causal: bool) -> None:
         """Adds the column ``mixed``.
@@ -549,8 +549,8 @@ class ComparedClocks(Restorable):
 
     def codes(self) -> np.ndarray:
         """Of clocks and sources."""
-        held = {code for pair in self._clocks for code in pair} | {self._first}
-        return np.array(sorted(held - {NO_CLOCK}), np.int64)
+        codes = {code for pair in self._clocks for code in pair} | {self._first}
+        return np.array(sorted(codes - {NO_CLOCK}), np.int64)
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)

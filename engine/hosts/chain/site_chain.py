@@ -337,13 +337,13 @@ class Chain(Restorable):
 
         Which text has which code shows nowhere, so this may depend on how the log is cut.
         """
-        held = [self._order.codes(), self.clocks.codes()]
-        held += [operator.codes() for operator in self._operators]
-        held += [] if self.judging is None else self.judging.codes()
-        held += [np.array(seen.held, np.int64) for seen in self._clocks_seen.values()]
+        used = [self._order.codes(), self.clocks.codes()]
+        used += [operator.codes() for operator in self._operators]
+        used += [] if self.judging is None else self.judging.codes()
+        used += [np.array(seen.fixed_codes, np.int64) for seen in self._clocks_seen.values()]
         if self._site_code >= 0:
-            held.append(np.array([self._site_code]))
-        table = self.strings.without_unused(held)
+            used.append(np.array([self._site_code]))
+        table = self.strings.without_unused(used)
         if table is not None:
             self.strings = self.clocks.strings = table
             self._order.adopt(table)

@@ -32,7 +32,7 @@ from slackwater.engine.hosts.spark.host import (
 )
 from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
 from slackwater.engine.log.arrival_log import Piece, piece_after
-from slackwater.engine.log.log_files import reading
+from slackwater.engine.log.log_files import reading_lock
 from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
 from slackwater.engine.output.run_writer import CHECKPOINT, READING, LiveAnswers, skipped
 
@@ -148,7 +148,7 @@ class SparkEngine:
             # A page of a life that was killed may be in Spark's list of files and in no batch yet:
             # the next batch would be of that page and of the one that is added now.
             self._wait_for(self._all_done)
-            with reading(self._log):
+            with reading_lock(self._log):
                 self._list.add(*self._next_pieces(number))
         self._wait_for(self._all_done)
         if not self._caught_up:

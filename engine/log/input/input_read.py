@@ -392,7 +392,7 @@ class InputRead(ABC):
         return self._intake.numbering.some
 
     @property
-    def counted(self) -> tuple[CountedLane, ...]:
+    def counted_lanes(self) -> tuple[CountedLane, ...]:
         """What was found of the numbers so far, of each lane where anything was."""
         return self._intake.numbering.found()
 

@@ -114,7 +114,7 @@ class KernelHost(Restorable):
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
         """The programs of the conditions; compiled again if kinds or texts have changed."""
         predicates = self._layout.predicates
-        grown = strings.given != self._texts
+        grown = strings.assignments != self._texts
         changed = self._programs is None or bool((kinds != self._kinds).any())
         changed |= strings.generation != self._generation
         if self._programs is None or changed or (grown and self._awaits):
@@ -125,7 +125,7 @@ class KernelHost(Restorable):
             self._kinds, self._awaits = kinds.copy(), awaits_text(predicates, strings)
             grown = True
         if grown:
-            self._texts, self._generation = strings.given, strings.generation
+            self._texts, self._generation = strings.assignments, strings.generation
             if uses_text_order(self._programs):
                 self._ranks = text_ranks(strings, text_constants(predicates))
         return self._programs
