@@ -19,7 +19,7 @@ from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import read_results
 from slackwater.engine.query import query as parse_query
 from slackwater.engine.query.analysis.cascade import StatementError, parse_queries, statement_names
-from slackwater.engine.query.plan import Plan, asked_plan
+from slackwater.engine.query.plan import Plan, statement_plan
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.results_as_events import check_attributes, sources_of, time_columns
 from slackwater.engine.scenario import (
@@ -55,7 +55,6 @@ __all__ = [
     "Timeline",
     "Unit",
     "UserError",
-    "asked_plan",
     "check_attributes",
     "did_you_mean",
     "number",
@@ -70,5 +69,6 @@ __all__ = [
     "read_tables",
     "sources_of",
     "statement_names",
+    "statement_plan",
     "time_columns",
 ]

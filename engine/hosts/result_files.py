@@ -20,7 +20,7 @@ from slackwater.engine.output.ordered import (
     export_ordered_table,
 )
 from slackwater.engine.output.part_store import PartStore
-from slackwater.engine.query.plan import Plan, asked_plan
+from slackwater.engine.query.plan import Plan, statement_plan
 from slackwater.engine.query.results_as_events import time_labels, time_values
 from slackwater.engine.query.shape import most_events
 
@@ -56,7 +56,7 @@ class Answers(Struct, frozen=True):
     @property
     def events_max(self) -> int:
         """The most events that a match may have."""
-        return max(most_events(asked_plan(plan)) for plan in self.plans)
+        return max(most_events(statement_plan(plan)) for plan in self.plans)
 
     def lines(self, out: Path | TextIO) -> int:
         """Writes them as JSON lines; gives their number."""

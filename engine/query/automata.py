@@ -23,13 +23,13 @@ from slackwater.engine.query.dfa import (
     MAX_STATES,
     Dfa,
     TooLargeError,
-    classes,
-    counted,
-    minimal,
-    reached,
-    reaching,
-    renumbered,
-    trimmed,
+    equivalence_classes,
+    minimize,
+    number_classes,
+    reachable_states,
+    renumber,
+    states_reaching,
+    trim,
 )
 from slackwater.engine.query.expression import View, view_mask
 from slackwater.engine.query.fields import bare
@@ -158,8 +158,8 @@ def _possible(guards: list[Predicate], truths: tuple[bool, ...]) -> bool:
 def _name(event_type: str, truths: tuple[bool, ...]) -> str:
     if not truths:
         return event_type
-    shown = (str(n) if true else f"not {n}" for n, true in enumerate(truths, 1))
-    return f"{event_type}[{', '.join(shown)}]"
+    labels = (str(n) if true else f"not {n}" for n, true in enumerate(truths, 1))
+    return f"{event_type}[{', '.join(labels)}]"
 
 
 # The languages of a constraint and of a pattern (L10 3.2.1, 3.2.2), and their automata.
@@ -304,7 +304,7 @@ def determined(asks: Regular, alphabet: Alphabet, *, among: bool = False) -> Dfa
         rows.append([states.get(ahead, DEAD) for ahead in row])
     accepts = [any(of.ends(left[state]) for state in _bits(subset)) for subset in waiting]
     table = np.array(rows, np.int32).reshape(len(rows), alphabet.size)
-    return minimal(trimmed(Dfa(table, np.array(accepts))))
+    return minimize(trim(Dfa(table, np.array(accepts))))
 
 
 def _bits(number: int) -> Iterator[int]:
@@ -385,12 +385,12 @@ def dfa_product(constraint: Dfa, pattern: Dfa) -> tuple[Dfa, np.ndarray]:
     c, q = np.divmod(np.arange(len(ways) * len(found)), len(found))
     # DEAD is the last state of each.
     table = ways[c] % len(ways) * len(found) + found[q] % len(found)
-    kept = reached(table, np.ones(len(table), bool))
+    kept = reachable_states(table, np.ones(len(table), bool))
     pairs = np.stack((c, q), axis=1)[kept].astype(np.int32)
     pairs[pairs[:, 0] == constraint.size, 0] = DEAD
     pairs[pairs[:, 1] == pattern.size, 1] = DEAD
     both = _of_each(constraint.accepts, pairs[:, 0]) & _of_each(pattern.accepts, pairs[:, 1])
-    return Dfa(renumbered(table, kept), both), pairs
+    return Dfa(renumber(table, kept), both), pairs
 
 
 def _of_each(known: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -411,15 +411,17 @@ def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:
     both, pairs = dfa_product(constraint, pattern)
     c, q = pairs[:, 0], pairs[:, 1]
     whole, matched = _of_each(constraint.accepts, c), _of_each(pattern.accepts, q)
-    can_match = reaching(both.table, whole & matched)
-    can_miss = reaching(both.table, whole & ~matched)
+    can_match = states_reaching(both.table, whole & matched)
+    can_miss = states_reaching(both.table, whole & ~matched)
     verdict = np.where(can_match, np.where(can_miss, OPEN, SATISFIABLE), UNSATISFIABLE)
     broken = c == DEAD
     verdict[broken] = np.where(matched[broken], SATISFIABLE, OPEN)
     # Theorem 3.3, and no two verdicts in one state. What a broken trace is asked keeps states apart
     # of which the pattern makes something else; before a verdict, how far a match has come does.
     kinds = np.stack((c, verdict, np.where(verdict == OPEN, q, DEAD)), axis=1)
-    number, chosen = counted(classes(both, np.unique(kinds, axis=0, return_inverse=True)[1]))
+    number, chosen = number_classes(
+        equivalence_classes(both, np.unique(kinds, axis=0, return_inverse=True)[1])
+    )
     if len(chosen) > MAX_STATES:
         raise TooLargeError
     c, q = c[chosen], q[chosen]

@@ -30,7 +30,7 @@ from slackwater.engine.query.plan import (
     Predicate,
     Presence,
     Step,
-    asked_plan,
+    statement_plan,
 )
 
 CLOCKED: Final = frozenset({"ts", "te", "ref"})
@@ -128,7 +128,7 @@ def _times(found: Coefficients, by: Constant, *, inverse: bool = False) -> Coeff
     factor = float(by.value)
     if inverse:
         factor = 1.0 / factor if factor else 0.0
-    return {time: own * factor for time, own in found.items() if own * factor}
+    return {time: weight * factor for time, weight in found.items() if weight * factor}
 
 
 # Which clocks may stamp what a statement reads.
@@ -138,7 +138,7 @@ _LANE: Final = (r.CLOCK, r.SOURCE, r.STREAM, r.TYPE)
 
 
 def lanes_read(plan: Any, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
-    """Those of ``lanes`` of which ``plan``, which reads events, may read one."""
+    """The ``lanes`` whose events ``plan`` may read; ``plan`` reads the log."""
     streams = plan.streams or getattr(plan, "sources", ())
     types, where = getattr(plan, "types", ()), getattr(plan, "where", None)
     steps: list[Step] = [step for branch in plan.branches for step in branch.steps] or [
@@ -154,16 +154,24 @@ def lanes_read(plan: Any, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
     return tuple(found)
 
 
-def lanes_asked(plan: DerivedPlan, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
-    """The lanes of the results that ``plan`` reads; ``lanes``: of the log's events."""
+def result_lanes(plan: DerivedPlan, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
+    """The lanes of the results that ``plan`` reads as events; ``lanes``: of the log's events."""
     found = dict[Lane, None]()
     for each in plan.sources:
-        own = asked_plan(each)
-        read = lanes_read(own, lanes_asked(each, lanes) if isinstance(each, DerivedPlan) else lanes)
-        keys = {key.name for window in own.windows for key in window.group_by}
+        statement = statement_plan(each)
+        read = lanes_read(
+            statement, result_lanes(each, lanes) if isinstance(each, DerivedPlan) else lanes
+        )
+        keys = {key.name for window in statement.windows for key in window.group_by}
         for clock, (_, source, *_) in read:
-            name = source if r.SOURCE in keys else None if own.result_kind == "alerts" else own.name
-            found[clock, (name, name, own.name, own.name)] = None
+            name = (
+                source
+                if r.SOURCE in keys
+                else None
+                if statement.result_kind == "alerts"
+                else statement.name
+            )
+            found[clock, (name, name, statement.name, statement.name)] = None
     return tuple(found)
 
 

@@ -7,11 +7,8 @@ from typing import Final
 
 import numpy as np
 
-# The bound of all automata here.
-
-
 MAX_STATES: Final = 20_000
-"""Of any automaton on the way; bounds time and memory before the first event."""
+"""Limit of every automaton, intermediate ones too; bounds time and memory of compilation."""
 
 
 class TooLargeError(Exception):
@@ -22,7 +19,7 @@ class TooLargeError(Exception):
 
 
 DEAD: Final = -1
-"""Where a symbol leads that nothing accepted has."""
+"""The next state of a symbol after which no trace is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +37,9 @@ class Dfa:
         return len(self.table)
 
 
-def reaching(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which states can come to one of the ``wanted``, themselves among them; bool (states,)."""
-    found = wanted.copy()
+def states_reaching(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Which states lead to one of the ``targets``, these among them; bool (states,)."""
+    found = targets.copy()
     while True:
         ahead = (found[table] & (table != DEAD)).any(axis=1) if table.size else found
         more = found | ahead
@@ -51,20 +48,20 @@ def reaching(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         found = more
 
 
-def trimmed(dfa: Dfa) -> Dfa:
-    """``dfa`` with those states alone from which it can accept and to which it can come."""
-    kept = reached(dfa.table, reaching(dfa.table, dfa.accepts))
-    return Dfa(renumbered(dfa.table, kept), dfa.accepts[kept])
+def trim(dfa: Dfa) -> Dfa:
+    """``dfa`` with only the states that are reachable and lead to an accepting one."""
+    kept = reachable_states(dfa.table, states_reaching(dfa.table, dfa.accepts))
+    return Dfa(renumber(dfa.table, kept), dfa.accepts[kept])
 
 
-def renumbered(table: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """``table`` of the ``kept`` states alone, renumbered; every other state becomes DEAD."""
+def renumber(table: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """``table`` of the ``kept`` states only, renumbered; every other state becomes DEAD."""
     number = np.append(np.where(kept, np.cumsum(kept) - 1, DEAD), DEAD)  # DEAD is the last place
     return np.asarray(number[table[kept]], np.int32)
 
 
-def reached(table: np.ndarray, live: np.ndarray) -> np.ndarray:
-    """Which states state 0 comes to by way of ``live`` ones, all ``live``; bool (states,)."""
+def reachable_states(table: np.ndarray, live: np.ndarray) -> np.ndarray:
+    """Which states state 0 reaches through ``live`` states; a subset of these; bool (states,)."""
     found = np.zeros(len(table), bool)
     found[:1] = live[:1]
     border = np.flatnonzero(found)
@@ -76,17 +73,17 @@ def reached(table: np.ndarray, live: np.ndarray) -> np.ndarray:
     return found
 
 
-def minimal(dfa: Dfa) -> Dfa:
+def minimize(dfa: Dfa) -> Dfa:
     """``dfa`` with states merged that accept the same; the start stays state 0."""
     if not dfa.size:
         return dfa
-    number, chosen = counted(classes(dfa))
+    number, chosen = number_classes(equivalence_classes(dfa))
     table = dfa.table[chosen]
     merged = np.where(table == DEAD, DEAD, number[table]).astype(np.int32)
     return Dfa(merged, dfa.accepts[chosen])
 
 
-def counted(classes_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def number_classes(classes_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The class of each state, numbered by its first state, and those first states."""
     found, firsts = np.unique(classes_, return_index=True)
     order = np.argsort(firsts)
@@ -95,9 +92,10 @@ def counted(classes_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rank[classes_], firsts[order]
 
 
-def classes(dfa: Dfa, apart: np.ndarray | None = None) -> np.ndarray:
-    """Int (states,): equal where states accept the same continuations (their derivatives are
-    equal) and ``apart`` (states,) is equal: others are never merged (L10 Theorem 3.3).
+def equivalence_classes(dfa: Dfa, apart: np.ndarray | None = None) -> np.ndarray:
+    """Int (states,): equal where states accept the same continuations and have equal ``apart``.
+
+    ``apart``: (states,); states that differ in it are never merged (L10 Theorem 3.3).
     """
     by = [dfa.accepts.astype(np.int64)] + ([] if apart is None else [apart.reshape(-1)])
     found = np.unique(np.stack(by, axis=1), axis=0, return_inverse=True)[1].reshape(-1)

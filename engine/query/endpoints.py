@@ -115,7 +115,7 @@ SHORT: Final = {
 """Z10's words for some of them."""
 
 
-def relation_named(word: str) -> tuple[Restricted, ...]:
+def allen_relation(word: str) -> tuple[Restricted, ...]:
     """The relation that the query language calls ``word``, in any case.
 
     >>> relation_named("met_by")
@@ -129,21 +129,24 @@ def relation_named(word: str) -> tuple[Restricted, ...]:
 #
 # An end point is ``2 k`` (the start of step k) or ``2 k + 1`` (its end). A restriction says that
 # one is below another (``LESS``) or at most it (``UPTO``); every interval starts no later than it
-# ends. Chains of restrictions imply others; a chain that leads below its own start is a
+# ends. Chains of restrictions imply others; a chain that leads below its start is a
 # contradiction.
 
 
 NOTHING: Final = 0
 UPTO: Final = 1
 LESS: Final = 2
-OWN: Final = -1
-"""The place of what nobody wrote: an interval starts no later than it ends."""
-KNOWN: Final = -2
-"""The place of what follows from other restrictions."""
+IMPLICIT: Final = -1
+"""The place of an edge that no query states: an interval starts no later than it ends."""
+DERIVED: Final = -2
+"""The place of an edge that follows from other restrictions."""
 
 
 class Edge(NamedTuple):
-    """``below`` is ``label`` (UPTO, LESS) ``above``; ``place``: of the restriction, or OWN."""
+    """``below`` is ``label`` (UPTO, LESS) ``above``.
+
+    ``place``: of the restriction in the query, or IMPLICIT or DERIVED.
+    """
 
     below: int
     above: int
@@ -151,9 +154,9 @@ class Edge(NamedTuple):
     place: int
 
 
-def own_edges(steps: int) -> list[Edge]:
-    """Of each interval its start and its end."""
-    return [Edge(2 * step, 2 * step + 1, UPTO, OWN) for step in range(steps)]
+def interval_edges(steps: int) -> list[Edge]:
+    """The edge from each interval's start to its end."""
+    return [Edge(2 * step, 2 * step + 1, UPTO, IMPLICIT) for step in range(steps)]
 
 
 def edges_of(left: int, op: str, right: int, place: int) -> list[Edge]:
@@ -166,9 +169,9 @@ def edges_of(left: int, op: str, right: int, place: int) -> list[Edge]:
 
 
 def closure(steps: int, edges: Iterable[Edge]) -> np.ndarray:
-    """(end points, end points): NOTHING, UPTO or LESS, whichever chains of edges imply."""
+    """(end points, end points): the strongest of NOTHING, UPTO and LESS that chains imply."""
     reach = np.zeros((2 * steps, 2 * steps), np.int8)
-    for edge in (*own_edges(steps), *edges):
+    for edge in (*interval_edges(steps), *edges):
         reach[edge.below, edge.above] = max(reach[edge.below, edge.above], edge.label)
     for via in range(2 * steps):
         into, out = reach[:, via : via + 1], reach[via : via + 1]
@@ -176,18 +179,18 @@ def closure(steps: int, edges: Iterable[Edge]) -> np.ndarray:
     return reach
 
 
-def entail(reach: np.ndarray, edge: Edge) -> None:
-    """Adds ``edge``, and what follows of it, to a closure that does not contradict it."""
+def add_to_closure(reach: np.ndarray, edge: Edge) -> None:
+    """Adds ``edge`` and its consequences to the closure ``reach``, which must not contradict it."""
     into, out = reach[:, edge.below].copy(), reach[edge.above].copy()
     into[edge.below] = out[edge.above] = UPTO
     chains = np.maximum(np.maximum.outer(into, out), edge.label)
     np.maximum(reach, np.where(np.logical_and.outer(into, out), chains, NOTHING), out=reach)
 
 
-def cycle(steps: int, edges: Sequence[Edge]) -> list[Edge]:
-    """A shortest chain that leads below its own start; empty if there is none."""
+def contradiction_cycle(steps: int, edges: Sequence[Edge]) -> list[Edge]:
+    """A shortest chain that leads below its start; empty if there is none."""
     out: dict[int, list[Edge]] = {}
-    for edge in (*edges, *own_edges(steps)):
+    for edge in (*edges, *interval_edges(steps)):
         out.setdefault(edge.below, []).append(edge)
     found: list[Edge] = []
     for edge in edges:
@@ -225,11 +228,12 @@ class Restriction(NamedTuple):
     right: int
 
 
-def reduced(reach: np.ndarray) -> list[Restriction]:
-    """The fewest restrictions that imply all of ``reach``, which contradicts nothing.
+def reduction(reach: np.ndarray) -> list[Restriction]:
+    """The fewest restrictions that imply the closure ``reach`` (its transitive reduction).
 
-    The same for equal closures. Of equal end points each is related to the first, or to one of
-    another step; of each set of them one is related to the next ones.
+    Equal closures give equal restrictions. ``reach`` has no contradiction. Each of several equal
+    end points is related to the first, or to one of another step; one of them is related to the
+    next set.
     """
     chains = _equal_ones(reach)
     found = [each for chain in chains for each in _joined(chain)]
@@ -257,7 +261,7 @@ def _equal_ones(reach: np.ndarray) -> list[list[int]]:
 
 
 def _joined(equal: list[int]) -> Iterator[Restriction]:
-    """What makes end points equal: relations of two steps, where there are two."""
+    """Equalities of the end points in ``equal``, between different steps where possible."""
     for point in equal[1:]:
         others = [other for other in equal if other // 2 != point // 2]
         one, two = sorted((others[0] if others else equal[0], point))
@@ -265,14 +269,15 @@ def _joined(equal: list[int]) -> Iterator[Restriction]:
 
 
 def _of_one_step(lower: list[int], upper: list[int]) -> bool:
-    """Whether one has the start and the other the end of one interval."""
+    """Whether ``lower`` has the start and ``upper`` the end of one interval."""
     starts = {point // 2 for point in lower if point % 2 == 0}
     return any(point % 2 == 1 and point // 2 in starts for point in upper)
 
 
 def _apart(lower: list[int], upper: list[int]) -> tuple[int, int]:
-    """A member of each, of different steps if there are such; of an instant its end is below what
-    is above it, and its start above, as that says the same of both.
+    """A member of each, of different steps where possible.
+
+    An instant has two equal end points: its end is chosen as the lower one, its start as the upper.
     """
     for left in lower:
         for right in upper:
@@ -281,14 +286,14 @@ def _apart(lower: list[int], upper: list[int]) -> tuple[int, int]:
     return lower[0], upper[0]
 
 
-def weakest(reaches: Sequence[np.ndarray]) -> np.ndarray:
-    """What all of some closures say."""
+def common_closure(reaches: Sequence[np.ndarray]) -> np.ndarray:
+    """What all of some closures imply."""
     return np.asarray(np.minimum.reduce(reaches))
 
 
-def not_implied(reach: np.ndarray, asked: Iterable[Restriction]) -> Iterator[Restriction]:
-    """Those of ``asked`` that ``reach`` does not say."""
-    for one in asked:
+def not_implied(reach: np.ndarray, restrictions: Iterable[Restriction]) -> Iterator[Restriction]:
+    """Those of ``restrictions`` that ``reach`` does not imply."""
+    for one in restrictions:
         label = LESS if one.op == "<" else UPTO
         back = one.op == "=" and reach[one.right, one.left] < UPTO
         if reach[one.left, one.right] < label or back:

@@ -39,9 +39,9 @@ from slackwater.engine.query.plan import (
     TreePlan,
     WindowKind,
     WindowPlan,
-    asked_plan,
     checks_of,
     lookups_of,
+    statement_plan,
 )
 from slackwater.engine.query.reference_tables import TableLookup
 from slackwater.engine.query.render import (
@@ -85,7 +85,7 @@ def explain(
         intervals: how an ISEQ is searched (``engine.query.joins``).
         joins: of a SEQ/PAL tree (``engine.query.joins``).
     """
-    sections: list[Section] = [("query", [render(plan := asked_plan(plan))])]
+    sections: list[Section] = [("query", [render(plan := statement_plan(plan))])]
     if isinstance(plan, WindowPlan):
         return _text(plan, [*sections, *window_sections(plan, barrier)])
     if isinstance(plan, MonitorPlan):
@@ -96,7 +96,7 @@ def explain(
     force = barrier_in_force(barrier, plan.realtime)
     sections += [
         ("within", [_within(branches[0])]),
-        ("barrier", _barrier(plan, branches, force, given=barrier is not None)),
+        ("barrier", _barrier(plan, branches, force, explicit=barrier is not None)),
         ("purge", [_purge(branches, purge or PurgeSettings())]),
     ]
     if isinstance(plan, RepeatPlan):
@@ -129,8 +129,8 @@ def explain(
 def _text(plan: Plan, sections: list[Section]) -> str:
     lookups = ("lookup", [*map(_looked_up, lookups_of(plan))])
     every = [*sections, lookups, *check_sections(plan)]
-    shown = [each for each in every if each[1] or not each[0]]
-    return f"{plan.name}\n{''.join(_set(label, lines) for label, lines in shown)}"
+    nonempty = [each for each in every if each[1] or not each[0]]
+    return f"{plan.name}\n{''.join(_set(label, lines) for label, lines in nonempty)}"
 
 
 def _looked_up(lookup: TableLookup) -> str:
@@ -206,9 +206,9 @@ def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[
             yield f"!{step.alias}: no such {render_type(step)} {_scope(between, plan, shape)};"
         if never_counts(_conditions(plan), step.alias, plan):
             yield "  none ever counts: what is asked of it excludes itself;"
-        asked = [render_predicate(o) for o in plan.others if step.alias in _names(o)]
-        if asked:
-            yield f"  it counts only if {listed(asked)};"
+        conditions = [render_predicate(o) for o in plan.others if step.alias in _names(o)]
+        if conditions:
+            yield f"  it counts only if {listed(conditions)};"
         yield f"  {_closed(between, plan, shape, barrier)}"
 
 
@@ -282,17 +282,17 @@ def _within(plan: SeqPlan) -> str:
 
 
 def _barrier(
-    plan: SeqPlan | OrPlan, branches: tuple[SeqPlan, ...], force: BarrierSettings, *, given: bool
+    plan: SeqPlan | OrPlan, branches: tuple[SeqPlan, ...], force: BarrierSettings, *, explicit: bool
 ) -> list[str]:
     span = f":{render_duration(force.span_ns).replace(' ', '')}" if force.span_ns else ""
     name = f"{force.name}{span}{',ordered' if force.ordered else ''}"
     origin = "as given"
-    if not given:
+    if not explicit:
         origin = "no REALTIME" if plan.realtime is None else f"REALTIME {plan.realtime}"
     kind = BARRIERS[force.name]
     lets_go = f": {kind.says.format(span=render_duration(force.span_ns))}"
     if isinstance(plan, JoinPlan):
-        origin, lets_go = origin if given else "as joins have it", ""  # ``final`` says it
+        origin, lets_go = origin if explicit else "as joins have it", ""  # ``final`` says it
     found = [f"{name} ({origin}){lets_go}"]
     if kind.closes is Closes.PROMISE and any(s.negated for each in branches for s in each.steps):
         found.append("promises are the order's progress; behind order none, the POGs of the stream")
@@ -349,7 +349,9 @@ def cascade_lines(plans: Sequence[Plan]) -> list[str]:
         of = listed(sources) if sources else "the log"
         lines.append(f"{plan.name:<12}reads {of}")
         if plan.name in read:
-            lines += _wrapped(f"its results are events of {plan.name}: {_time(asked_plan(plan))}")
+            lines += _wrapped(
+                f"its results are events of {plan.name}: {_time(statement_plan(plan))}"
+            )
             lines += _wrapped(f"columns {', '.join(sorted(returned_columns(plan)))}")
     lines += _wrapped(
         "Results are read in the order of their times, once progress has passed them; one that is "

@@ -382,10 +382,12 @@ _ENDS = ("ts", "te")
 def interval_sections(plan: SeqPlan, index: str, *, promises: bool) -> Iterator[Section]:
     """Of the plan of an ISEQ. ``promises``: what these leave without a partner is purged."""
     negated = {step.alias for step in plan.steps if step.negated}
-    asked = [each for each in plan.relations if not negated & {each.left.alias, each.right.alias}]
-    yield "related", [", ".join(map(render_relation, asked)) or "in no way: any combination"]
+    relations = [
+        each for each in plan.relations if not negated & {each.left.alias, each.right.alias}
+    ]
+    yield "related", [", ".join(map(render_relation, relations)) or "in no way: any combination"]
     reach = endpoint_order(plan)
-    inferred = list(_inferred(plan, reach, asked))
+    inferred = list(_inferred(plan, reach, relations))
     if inferred:
         yield "inferred", [", ".join(inferred)]
     path = indexed_path(plan, index)
@@ -405,9 +407,9 @@ def counts_when(plan: SeqPlan, alias: str) -> str:
     return " and ".join([*conditions, near] if near else conditions)
 
 
-def _inferred(plan: SeqPlan, reach: np.ndarray, asked: list[PointRelation]) -> Iterator[str]:
+def _inferred(plan: SeqPlan, reach: np.ndarray, relations: list[PointRelation]) -> Iterator[str]:
     """Orders of two steps' end points that follow, beside those asked."""
-    known = {frozenset((_name(each, left=True), _name(each, left=False))) for each in asked}
+    known = {frozenset((_name(each, left=True), _name(each, left=False))) for each in relations}
     for below, above in np.argwhere(reach > 0).tolist():
         one, two = _point(plan, below), _point(plan, above)
         if below // 2 != above // 2 and frozenset((one, two)) not in known:

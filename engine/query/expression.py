@@ -34,7 +34,7 @@ from slackwater.engine.query.values import (
     NULL,
     Value,
     arithmetic,
-    called,
+    call_function,
     choose,
     compare,
     is_in,
@@ -110,7 +110,7 @@ def released_mask(predicate: Predicate, released: Released) -> Bools:
 def view_mask(predicate: Predicate, view: View, rows: int) -> Bools:
     """``mask`` on a view of ``rows`` events; bool array of shape (rows,)."""
     with np.errstate(all="ignore"):
-        found = _where(predicate, _Given(lambda _alias: view, view.strings))
+        found = _where(predicate, _Views(lambda _alias: view, view.strings))
     return found if found.shape == (rows,) else np.broadcast_to(found, (rows,)).copy()
 
 
@@ -136,9 +136,9 @@ def _perhaps(
     """Where clocks may have made ``predicate``, which joins no conditions, ``truth``."""
     read = [each.name.removeprefix(ATTR_PREFIX) for each in attributes_in(predicate)]
     varies = np.zeros(rows, np.bool_)
-    for own in read:
-        if VARIES_PREFIX + own in columns:
-            varies = varies | columns[VARIES_PREFIX + own]
+    for name in read:
+        if VARIES_PREFIX + name in columns:
+            varies = varies | columns[VARIES_PREFIX + name]
     match predicate:
         case Comparison(op=op, left=Attribute(), right=Constant(value=int() | float() as value)):
             pass
@@ -149,12 +149,12 @@ def _perhaps(
     if not varies.any():
         return varies
     least, most = (columns[prefix + read[0]] for prefix in (LEAST_PREFIX, MOST_PREFIX))
-    reached = {
+    outcomes = {
         "<": least < value, "<=": least <= value, ">": most > value, ">=": most >= value,
         "=": (least <= value) & (most >= value), "!=": (least != value) | (most != value),
     }  # fmt: skip
-    held = reached[op if truth else OPPOSITE[op]]
-    return np.asarray(varies & (held | np.isnan(least) | np.isnan(most)))
+    possible = outcomes[op if truth else OPPOSITE[op]]
+    return np.asarray(varies & (possible | np.isnan(least) | np.isnan(most)))
 
 
 def join_mask(predicate: Predicate, views: Mapping[str, View]) -> Bools:
@@ -179,68 +179,68 @@ def join_value(expression: Expression, views: Mapping[str, View]) -> Value:
 def view_value(expression: Expression, view: View) -> Value:
     """The values of ``expression``, which names no aliases, of the rows of ``view``."""
     with np.errstate(all="ignore"):
-        return _value(expression, _Given(lambda _alias: view, view.strings))
+        return _value(expression, _Views(lambda _alias: view, view.strings))
 
 
-class _Given(NamedTuple):
-    """The columns of each alias, and the string table of all."""
+class _Views(NamedTuple):
+    """The columns by alias (None: of a predicate without aliases), and their string table."""
 
     view_of: Callable[[str | None], View]
     strings: Strings
 
 
-def _by_alias(views: Mapping[str, View]) -> _Given:
+def _by_alias(views: Mapping[str, View]) -> _Views:
     def view_of(alias: str | None) -> View:
         if alias is None or alias not in views:
             raise ContractViolation(f"alias {alias!r} is named, which has no columns")
         return views[alias]
 
-    return _Given(view_of, next((view.strings for view in views.values()), Strings()))
+    return _Views(view_of, next((view.strings for view in views.values()), Strings()))
 
 
-def _where(predicate: Predicate, given: _Given, *, truth: bool = True) -> Bools:
+def _where(predicate: Predicate, env: _Views, *, truth: bool = True) -> Bools:
     """Where ``predicate`` is ``truth``."""
     match predicate:
         case Logic(op="not", terms=(term,)):
-            return _where(term, given, truth=not truth)
+            return _where(term, env, truth=not truth)
         case Logic(op=op, terms=terms):
-            found = _where(terms[0], given, truth=truth)
+            found = _where(terms[0], env, truth=truth)
             for term in terms[1:]:
-                other = _where(term, given, truth=truth)
+                other = _where(term, env, truth=truth)
                 found = found & other if (op == "and") == truth else found | other
             return found
         case Comparison(op=op, left=left, right=right):
-            first, second = _value(left, given), _value(right, given)
+            first, second = _value(left, env), _value(right, env)
             op = op if truth else OPPOSITE[op]
-            return compare(op, first, second, given.strings)
+            return compare(op, first, second, env.strings)
         case Membership(item=item, options=options):
             constants = [option.value for option in options]
-            return is_in(_value(item, given), constants, given.strings, truth=truth)
+            return is_in(_value(item, env), constants, env.strings, truth=truth)
         case Presence(item=item):
-            there = present(_value(item, given))
+            there = present(_value(item, env))
             return there if truth else np.asarray(~there)
         case Likeness(item=item, pattern=pattern, regular=regular):
-            fits = likeness(_value(item, given), pattern, given.strings, regular=regular)
-            return compare("=", fits, Value.constant(truth), given.strings)
+            fits = likeness(_value(item, env), pattern, env.strings, regular=regular)
+            return compare("=", fits, Value.constant(truth), env.strings)
 
 
-def _value(expression: Expression, given: _Given) -> Value:
+def _value(expression: Expression, env: _Views) -> Value:
     match expression:
         case Constant(value=constant):
             return Value.constant(constant)
         case Attribute(name=name, alias=alias):
-            return column(name, given.view_of(alias))
+            return column(name, env.view_of(alias))
         case Arithmetic(op=op, left=left, right=right):
-            return arithmetic(op, _value(left, given), _value(right, given))
+            return arithmetic(op, _value(left, env), _value(right, env))
         case FunctionCall(function=function, arguments=arguments):
-            return called(function, [_value(each, given) for each in arguments], given.strings)
+            return call_function(function, [_value(each, env) for each in arguments], env.strings)
         case Case(whens=whens, otherwise=otherwise):
-            cases = [(_where(when, given), _or_null(then, given)) for when, then in whens]
-            return choose(cases, _or_null(otherwise, given), given.strings)
+            cases = [(_where(when, env), _or_null(then, env)) for when, then in whens]
+            return choose(cases, _or_null(otherwise, env), env.strings)
 
 
-def _or_null(expression: Expression | None, given: _Given) -> Value:
-    return NULL if expression is None else _value(expression, given)
+def _or_null(expression: Expression | None, env: _Views) -> Value:
+    return NULL if expression is None else _value(expression, env)
 
 
 def column(name: str, view: View) -> Value:
@@ -265,12 +265,12 @@ def column(name: str, view: View) -> Value:
             return Value("int", columns["seq"], columns["seq"] >= 0)
         case "source" | "stream" | "type" | "site":
             return Value("str", columns[name], columns[name] >= 0)
-    own = name.removeprefix(ATTR_PREFIX)
-    values = columns.get(ATTR_PREFIX + own)
+    attribute = name.removeprefix(ATTR_PREFIX)
+    values = columns.get(ATTR_PREFIX + attribute)
     if values is None:
         return NULL
-    valid = view.valid_of(own)
-    if view.attr_types[own] == "str":
+    valid = view.valid_of(attribute)
+    if view.attr_types[attribute] == "str":
         present = values >= 0
         return Value("str", values, present if valid is None else present & valid)
     if values.dtype == np.bool_:

@@ -76,7 +76,7 @@ FIELDS: Final[dict[str, ValueKind]] = {
 }
 """Record fields: names that win over an event's own attribute of that name."""
 
-OWN: Final = "attrs"
+ATTRS: Final = "attrs"
 _COLUMNS_OF: Final[dict[str, tuple[str, ...]]] = {
     "ts": ("ref",),
     "te": ("te", "ref", "ts"),
@@ -93,15 +93,15 @@ KIND_OF_TYPE: Final = {
 _NUMERIC: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 
 
-def attribute_name(word: str, *, own: bool) -> str:
-    """The plan's spelling of ``word`` (``own``: written ``attrs.word``).
+def attribute_name(word: str, *, qualified: bool) -> str:
+    """The plan's spelling of ``word`` (``qualified``: written ``attrs.word``).
 
     >>> attribute_name("ts", own=False), attribute_name("ts", own=True)
     ('ts', 'attrs.ts')
     >>> attribute_name("v", own=False), attribute_name("v", own=True)
     ('v', 'v')
     """
-    if (own and word in FIELDS) or word.startswith(ATTR_PREFIX):
+    if (qualified and word in FIELDS) or word.startswith(ATTR_PREFIX):
         return ATTR_PREFIX + word
     return word
 
@@ -173,7 +173,7 @@ def with_attributes(node: _P, of: Callable[[Attribute], Expression]) -> _P:
     return node
 
 
-def asked_of_results(checks: Checks | None) -> Iterator[Attribute]:
+def result_attributes(checks: Checks | None) -> Iterator[Attribute]:
     """Every attribute that ``checks`` name, repeats included; what is looked up is one, too."""
     if checks is not None:
         limited = () if checks.limit is None else checks.limit.key
@@ -182,7 +182,7 @@ def asked_of_results(checks: Checks | None) -> Iterator[Attribute]:
 
 
 def _of_events(checks: Checks) -> Iterator[Attribute]:
-    for attribute in asked_of_results(checks):
+    for attribute in result_attributes(checks):
         if attribute.alias not in APART:
             yield attribute
 
@@ -359,6 +359,6 @@ def released_columns(attributes: Iterable[Attribute]) -> set[str]:
         if name in FIELDS:
             columns.update(_COLUMNS_OF.get(name, (name,)))
         else:
-            own = name.removeprefix(ATTR_PREFIX)
-            columns.update((ATTR_PREFIX + own, "valid." + own))
+            plain_name = name.removeprefix(ATTR_PREFIX)
+            columns.update((ATTR_PREFIX + plain_name, "valid." + plain_name))
     return columns

@@ -143,7 +143,7 @@ class DerivedPlan(Struct, frozen=True):
     of the same pass, perhaps a derived one, too.
     """
 
-    plan: OwnPlan
+    plan: StatementPlan
     sources: tuple[Plan, ...]
 
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -178,8 +178,8 @@ class DerivedPlan(Struct, frozen=True):
         return self.plan.result_kind
 
 
-def asked_plan(plan: Plan) -> OwnPlan:
-    """What a statement asks, whatever it reads."""
+def statement_plan(plan: Plan) -> StatementPlan:
+    """The plan of the statement itself, without its sources."""
     return plan.plan if isinstance(plan, DerivedPlan) else plan
 
 
@@ -620,9 +620,9 @@ class WindowPlan(Struct, frozen=True):
         return (self,)
 
 
-OwnPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
+StatementPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
 """What one statement asks, whatever it reads."""
-Plan = OwnPlan | DerivedPlan
+Plan = StatementPlan | DerivedPlan
 """A query; only the language and the registry of operators look at its class:
 ``result_kind`` (``engine.output.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""

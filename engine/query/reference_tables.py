@@ -22,7 +22,7 @@ from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame, attribute_type
 from slackwater.engine.query.analysis.typed import attribute_of
-from slackwater.engine.query.fields import FIELDS, OWN
+from slackwater.engine.query.fields import ATTRS, FIELDS
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, closest, listed, or_meant
 
@@ -182,10 +182,10 @@ class TableLookup(Struct, frozen=True):
         types = self.table.types
         return {f"{self.alias}.{column}": types[column] for column in self.columns}
 
-    def reads(self, frame: Frame) -> pa.Array | None:
-        """What the frame's records have of ``attribute``; None: nothing."""
-        own, names = self.attribute not in _KEYS, frame.batch.schema.names
-        name = ATTR_PREFIX + self.attribute.removeprefix(ATTR_PREFIX) if own else self.attribute
+    def event_keys(self, frame: Frame) -> pa.Array | None:
+        """The values of ``attribute`` of the frame's records; None: they have none."""
+        is_attr, names = self.attribute not in _KEYS, frame.batch.schema.names
+        name = ATTR_PREFIX + self.attribute.removeprefix(ATTR_PREFIX) if is_attr else self.attribute
         fixed = {r.SITE: frame.site, r.STREAM: r.DEFAULT_STREAM}
         if name in names:
             values = frame.batch.column(name)
@@ -195,7 +195,7 @@ class TableLookup(Struct, frozen=True):
         return pa.repeat(fixed[name], frame.rows) if name in fixed else None
 
 
-def together(lookups: Mapping[str, Sequence[TableLookup]]) -> tuple[TableLookup, ...]:
+def merge_lookups(lookups: Mapping[str, Sequence[TableLookup]]) -> tuple[TableLookup, ...]:
     """All that the queries, by name, look up in one pass.
 
     Raises:
@@ -216,20 +216,23 @@ def together(lookups: Mapping[str, Sequence[TableLookup]]) -> tuple[TableLookup,
 
 
 def with_lookups(
-    frame: Frame, lookups: Sequence[TableLookup], wanted: set[str] | None, missed: Counter[str]
+    frame: Frame,
+    lookups: Sequence[TableLookup],
+    columns_read: set[str] | None,
+    missed: Counter[str],
 ) -> Frame:
     """The frame with columns of tables.
 
     Args:
         frame: of a log.
         lookups: of a pass.
-        wanted: columns that are read; None: all.
+        columns_read: names of the columns that the pass reads; None: all.
         missed: counts, by alias, the events whose key no row has.
     """
     batch = frame.batch
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for lookup in lookups:
-        values = lookup.reads(frame)
+        values = lookup.event_keys(frame)
         if values is None:
             continue
         rows = lookup.table.rows_of(lookup.key, values)
@@ -241,7 +244,7 @@ def with_lookups(
         places = pa.array(rows, mask=rows < 0)
         for column in lookup.columns:
             name = f"{ATTR_PREFIX}{lookup.alias}.{column}"
-            if wanted is None or name in wanted:
+            if columns_read is None or name in columns_read:
                 columns[name] = lookup.table.columns[column].take(places)
     return Frame(frame.site, pa.RecordBatch.from_pydict(columns))
 
@@ -249,7 +252,7 @@ def with_lookups(
 # From LOOKUP in a query's text to what its plan looks up.
 
 
-_GIVEN: Final = (
+_TABLE_HINT: Final = (
     "say where it is: --table {0}={0}.csv; [[table]] of a server, [tables] of a scenario file"
 )
 
@@ -295,45 +298,49 @@ class _Lookups(QueryReader):
         if name not in self.tables:
             near = closest(name, self.tables)
             there = f"there is {listed(sorted(self.tables))}; {near}" if self.tables else ""
-            hint = there if near else _GIVEN.format(name)
+            hint = there if near else _TABLE_HINT.format(name)
             raise self.refuse(clause.table.at, f"there is no table {name!r}", hint)
-        if alias.text in (*self.owners, *self.found, OWN):
+        if alias.text in (*self.owners, *self.found, ATTRS):
             hint = f"give it another name: LOOKUP {name} AS {name}2 ON ... = {name}2.key"
             raise self.refuse(alias.at, f"{alias.text!r} is the name of something else", hint)
         table = self.tables[name]
-        own, key = self._sides(clause, alias.text)
+        event, key = self._sides(clause, alias.text)
         column = self._column(key.parts[1:], table)
         if table.types[column] == "bool":
             hint = "a key is text or a number"
             raise self.refuse(key.at, f"{column!r} is a truth value", hint)
-        before, attribute = attribute_of(own.parts)
-        self._check_owner(own, before)
+        before, attribute = attribute_of(event.parts)
+        self._check_owner(event, before)
         if attribute in FIELDS and attribute not in _KEYS:
             what = FIELDS[attribute]
             hint = f"look up an attribute, or {listed(_KEYS)}; of an attribute of this name, attrs."
-            raise self.refuse(own.at, f"{attribute!r} is {what} of every event, no key", hint)
+            raise self.refuse(event.at, f"{attribute!r} is {what} of every event, no key", hint)
         table.by_key(column)
         by_step = before and not any(isinstance(c, s.From) for c in self.parsed.clauses)
         step = before[0].text if by_step else None
         columns = tuple(table.columns)
-        return TableLookup(alias.text, table, column, attribute, step, columns, own.at)
+        return TableLookup(alias.text, table, column, attribute, step, columns, event.at)
 
     def _sides(self, clause: s.LookupClause, alias: str) -> tuple[s.Reference, s.Reference]:
         """The event's side of ON, and the table's."""
         node = clause.on
         if isinstance(node, s.Operation) and node.op == "=":
             first, second = node.parts
-            for own, key in ((first, second), (second, first)):
-                if _is_of(key, alias) and isinstance(own, s.Reference) and not _is_of(own, alias):
-                    return own, key
+            for event, key in ((first, second), (second, first)):
+                if (
+                    _is_of(key, alias)
+                    and isinstance(event, s.Reference)
+                    and not _is_of(event, alias)
+                ):
+                    return event, key
         owner = f"{self.owners[0]}." if len(self.owners) > 1 else ""
         hint = f"as in ON {owner}tag = {alias}.{next(iter(self.tables[clause.table.text].columns))}"
         message = "ON says which attribute equals which column of the table, and no more"
         raise self.refuse(node.at, message, hint)
 
-    def _check_owner(self, own: s.Reference, before: Sequence[s.Name]) -> None:
+    def _check_owner(self, event: s.Reference, before: Sequence[s.Name]) -> None:
         if len(before) > 1:
-            raise self.refuse(own.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
+            raise self.refuse(event.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
         if before and before[0].text not in self.owners:
             near = closest(before[0].text, self.owners)
             known = f"there is {listed(self.owners)}" if self.owners else "leave it out"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX
-from slackwater.engine.query.fields import OWN, bare, with_attributes
+from slackwater.engine.query.fields import ATTRS, bare, with_attributes
 from slackwater.engine.query.language.mistakes import RESERVED
 from slackwater.engine.query.monitor_plan import (
     MonitorPlan,
@@ -42,7 +42,6 @@ from slackwater.engine.query.plan import (
     Lookup,
     Membership,
     OrPlan,
-    OwnPlan,
     Part,
     Plan,
     PointRelation,
@@ -50,13 +49,14 @@ from slackwater.engine.query.plan import (
     Presence,
     Ranking,
     SeqPlan,
+    StatementPlan,
     Step,
     TreePart,
     TreePlan,
     WindowKind,
     WindowPlan,
-    asked_plan,
     lookups_of,
+    statement_plan,
 )
 from slackwater.engine.query.repeat_plan import (
     BEFORE,
@@ -105,7 +105,7 @@ _SOFT: Final = frozenset({
     "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
     "tumbling", "drift", "each", "together", "sliding", "every",
     "rows", "session", "inner", "left", "right", "full", "outer", "anti", "history", "check",
-    "hold", "drop", "lookup", OWN,
+    "hold", "drop", "lookup", ATTRS,
 })  # fmt: skip
 
 
@@ -150,11 +150,14 @@ def render_expression(expression: Expression, tightness: int = 0) -> str:
         case Attribute():
             return render_attribute(expression)
         case Arithmetic(op=op, left=left, right=right):
-            own = 1 if op in "+-" else 2
+            rank = 1 if op in "+-" else 2
             # Operators of one rank group to the left.
-            first, second = render_expression(left, own), render_expression(right, own + 1)
+            first, second = (
+                render_expression(left, rank),
+                render_expression(right, rank + 1),
+            )
             text = f"{first} {op} {second}"
-            return f"({text})" if own < tightness else text
+            return f"({text})" if rank < tightness else text
         case FunctionCall(function=function, arguments=arguments):
             return f"{function}({', '.join(map(render_expression, arguments))})"
         case Case(whens=whens, otherwise=otherwise):
@@ -180,8 +183,8 @@ def render_attribute(attribute: Attribute) -> str:
     if attribute.alias == RESULT:
         return attribute.name
     name = attribute.name
-    own = name.startswith(ATTR_PREFIX)
-    text = f"{OWN}.{quote(name.removeprefix(ATTR_PREFIX))}" if own else quote(name)
+    is_attribute = name.startswith(ATTR_PREFIX)
+    text = f"{ATTRS}.{quote(name.removeprefix(ATTR_PREFIX))}" if is_attribute else quote(name)
     if attribute.alias is None:
         return text
     alias, role = step_and_role(attribute.alias)
@@ -242,9 +245,9 @@ _P = TypeVar("_P", Expression, Predicate)
 def render_table_lookup(lookup: TableLookup) -> str:
     """``LOOKUP tags ON e.tag = tags.tag``."""
     name, alias = quote(lookup.table.name), quote(lookup.alias)
-    own = render_attribute(Attribute(lookup.attribute, lookup.step))
+    event_key = render_attribute(Attribute(lookup.attribute, lookup.step))
     called = "" if name == alias else f" AS {alias}"
-    return f"LOOKUP {name}{called} ON {own} = {alias}.{quote(lookup.key)}"
+    return f"LOOKUP {name}{called} ON {event_key} = {alias}.{quote(lookup.key)}"
 
 
 def render(plan: Plan) -> str:
@@ -254,11 +257,11 @@ def render(plan: Plan) -> str:
     >>> render(query("event seq(A a, B b) where a.id=b.id within 5000 ms"))
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
-    plan = asked_plan(plan)
+    plan = statement_plan(plan)
     return " ".join([_without_tables(plan), *map(render_table_lookup, lookups_of(plan))])
 
 
-def _without_tables(plan: OwnPlan) -> str:
+def _without_tables(plan: StatementPlan) -> str:
     match plan:
         case RepeatPlan():
             return _repeated(plan)
@@ -506,8 +509,8 @@ def _call(
     function, distinct = aggregate.function, ""
     if function == "count_distinct":
         function, distinct = "count", "DISTINCT "
-    given = [one for one in (aggregate.argument, aggregate.by) if one is not None]
-    arguments = [named(one) or render_expression(one) for one in given] or ["*"]
+    operands = [one for one in (aggregate.argument, aggregate.by) if one is not None]
+    arguments = [named(one) or render_expression(one) for one in operands] or ["*"]
     if aggregate.parameter is not None:
         arguments.append(repr(aggregate.parameter))
     return f"{function}({distinct}{', '.join(arguments)})"

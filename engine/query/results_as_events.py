@@ -14,12 +14,12 @@ from slackwater.engine.query.clocked import CLOCKED
 from slackwater.engine.query.fields import (
     FIELDS,
     TimeValue,
-    asked_of_results,
     attributes_in,
     attributes_of,
     is_time,
     named_attributes,
     own_attribute,
+    result_attributes,
     time_value,
     with_attributes,
 )
@@ -38,8 +38,8 @@ from slackwater.engine.query.plan import (
     SeqPlan,
     WindowKind,
     WindowPlan,
-    asked_plan,
     lookups_of,
+    statement_plan,
 )
 from slackwater.engine.query.render import default_label, render_expression
 from slackwater.engine.query.repeat_plan import Contiguity, RepeatPlan, partitioned
@@ -89,7 +89,7 @@ def _value_of(window: WindowPlan, one: Aggregate) -> TimeValue | None:
 def time_values(plans: Iterable[Plan]) -> dict[str, TimeValue]:
     """By name, the aggregates and computed values that are times for every plan that has them."""
     found: dict[str, set[TimeValue | None]] = {}
-    for plan in map(asked_plan, plans):
+    for plan in map(statement_plan, plans):
         for window in plan.windows:
             for one in window.aggregates:
                 found.setdefault(one.label, set()).add(_value_of(window, one))
@@ -140,30 +140,30 @@ def whole_text(plan: Plan) -> str:
 
 def facts_of(plan: Plan) -> ResultFacts:
     """Of the results of ``plan``."""
-    asked = asked_plan(plan)
-    if isinstance(asked, WindowPlan):
-        on_clock = asked.kind is WindowKind.TIME
-        return ResultFacts(asked.size_ns, on_clock, None, False, False, None, False)
+    statement = statement_plan(plan)
+    if isinstance(statement, WindowPlan):
+        on_clock = statement.kind is WindowKind.TIME
+        return ResultFacts(statement.size_ns, on_clock, None, False, False, None, False)
     sources = sources_of(plan)
     times_err = not sources or any(facts_of(source).times_err for source in sources)
-    if isinstance(asked, MonitorPlan):
+    if isinstance(statement, MonitorPlan):
         return ResultFacts(None, False, None, False, False, None, times_err)
-    assert isinstance(asked, SeqPlan | OrPlan)
-    negated = any(step.negated for branch in asked.branches for step in branch.steps)
-    within = asked.branches[0].within_ns
-    return ResultFacts(None, False, within, True, negated, asked.realtime, times_err)
+    assert isinstance(statement, SeqPlan | OrPlan)
+    negated = any(step.negated for branch in statement.branches for step in branch.steps)
+    within = statement.branches[0].within_ns
+    return ResultFacts(None, False, within, True, negated, statement.realtime, times_err)
 
 
 def quantum_of(plan: Plan) -> int:
     """Progress of what ``plan`` reads is reported when it passes a multiple of this [ns]: windows
     close exactly on time; other operators look a few times within their shortest span.
     """
-    asked = asked_plan(plan)
-    if isinstance(asked, WindowPlan) and asked.kind is WindowKind.TIME:
-        return gcd(gcd(asked.size_ns, asked.step_ns), _SECOND)
-    spans = [one.step_ns for source in sources_of(plan) for one in asked_plan(source).windows]
-    spans += [branch.within_ns for branch in asked.branches if branch.within_ns]
-    spans += [window.size_ns for window in asked.windows]
+    statement = statement_plan(plan)
+    if isinstance(statement, WindowPlan) and statement.kind is WindowKind.TIME:
+        return gcd(gcd(statement.size_ns, statement.step_ns), _SECOND)
+    spans = [one.step_ns for source in sources_of(plan) for one in statement_plan(source).windows]
+    spans += [branch.within_ns for branch in statement.branches if branch.within_ns]
+    spans += [window.size_ns for window in statement.windows]
     return max(1, min([_SECOND, *(span // _FINE for span in spans if span > 0)]))
 
 
@@ -202,7 +202,7 @@ def _columns_of(
     plan: Plan,
 ) -> Iterator[tuple[str, str | tuple[WindowPlan, Aggregate] | Expression]]:
     """The columns of ``plan``'s results by name: what each is of, or its type if it is fixed."""
-    plan = asked_plan(plan)
+    plan = statement_plan(plan)
     if isinstance(plan, WindowPlan):
         yield from OF_WINDOWS.items()
         yield from ((key.name, key) for key in plan.group_by if key.name not in FIELDS)
@@ -240,20 +240,20 @@ def moved_columns(plan: Plan) -> frozenset[str]:
     """Those of ``returned_columns`` whose values clocks' errors move: made of ``ts``, ``te`` and
     ``ref``, or of which event is the first or the last.
     """
-    return _moved_in(asked_plan(plan), sources_of(plan))
+    return _moved_in(statement_plan(plan), sources_of(plan))
 
 
-def _moved_in(asked: Plan, sources: Iterable[Plan]) -> frozenset[str]:
-    """``moved_columns`` of ``asked``, which reads the results of ``sources``."""
+def _moved_in(statement: Plan, sources: Iterable[Plan]) -> frozenset[str]:
+    """``moved_columns`` of ``statement``, which reads the results of ``sources``."""
     read = frozenset[str]().union(*map(moved_columns, sources))
     found = {
         name
-        for name, of in returned_columns(asked).items()
+        for name, of in returned_columns(statement).items()
         if any(one.name in CLOCKED or own_attribute(one.name) in read for one in attributes_in(of))
     }
-    if isinstance(asked, WindowPlan):
-        found -= {one.label for one in asked.aggregates if one.function in _COUNTS}
-        found |= ordered_columns(asked)
+    if isinstance(statement, WindowPlan):
+        found -= {one.label for one in statement.aggregates if one.function in _COUNTS}
+        found |= ordered_columns(statement)
     return frozenset(found)
 
 
@@ -261,10 +261,10 @@ def varying_columns(plan: Plan) -> frozenset[str]:
     """Those of ``returned_columns`` whose values may be others where clocks err: ``moved_columns``,
     aggregates, as a window may have more events or fewer, and what is made of these.
     """
-    asked = asked_plan(plan)
-    if isinstance(asked, WindowPlan):
-        return frozenset(one.label for one in asked.aggregates)
-    read, columns = read_varying(plan), returned_columns(asked).items()
+    statement = statement_plan(plan)
+    if isinstance(statement, WindowPlan):
+        return frozenset(one.label for one in statement.aggregates)
+    read, columns = read_varying(plan), returned_columns(statement).items()
     return moved_columns(plan) | {name for name, of in columns if _reads(attributes_in(of), read)}
 
 
@@ -285,26 +285,26 @@ def deciding_columns(plan: Plan) -> frozenset[str]:
     those that it only shows or counts. Windows of time say nothing of whether they are certain, so
     of them HAVING and CHECK decide nothing.
     """
-    asked = asked_plan(plan)
-    if isinstance(asked, WindowPlan):
-        named = [*attributes_in(asked.where), *asked.group_by]
-        if asked.kind is not WindowKind.TIME:
-            named += _judged_by(asked)
-    elif isinstance(asked, MonitorPlan):
-        named = list(attributes_of(asked))
+    statement = statement_plan(plan)
+    if isinstance(statement, WindowPlan):
+        named = [*attributes_in(statement.where), *statement.group_by]
+        if statement.kind is not WindowKind.TIME:
+            named += _judged_by(statement)
+    elif isinstance(statement, MonitorPlan):
+        named = list(attributes_of(statement))
     else:
         named = [
             each
-            for branch in asked.branches
+            for branch in statement.branches
             for each in attributes_of(replace(branch, returns=(), computed=()))
         ]
-        named += [Attribute(name) for name in getattr(asked, "partition", ())]
-    return frozenset(own for each in named if (own := own_attribute(each.name)) is not None)
+        named += [Attribute(name) for name in getattr(statement, "partition", ())]
+    return frozenset(column for each in named if (column := own_attribute(each.name)) is not None)
 
 
 def _judged_by(window: WindowPlan) -> Iterator[Attribute]:
     """What the aggregates are of that HAVING and CHECK name."""
-    judges = (*attributes_in(window.having), *asked_of_results(window.checks))
+    judges = (*attributes_in(window.having), *result_attributes(window.checks))
     names = {each.name for each in judges}
     for one in (*window.aggregates, *window.hidden):
         if one.label in names:
@@ -316,15 +316,15 @@ def chooses(plan: Plan) -> bool:
     say so: another one would take their place (SKIP, LIMIT, EMIT AT MOST), or HAVING goes by a
     value that clocks move.
     """
-    asked = asked_plan(plan)
-    checks = getattr(asked, "checks", None)
+    statement = statement_plan(plan)
+    checks = getattr(statement, "checks", None)
     if checks is not None and checks.limit is not None:
         return True
-    if isinstance(asked, WindowPlan):
-        every = replace(asked, aggregates=(*asked.aggregates, *asked.hidden))
+    if isinstance(statement, WindowPlan):
+        every = replace(statement, aggregates=(*statement.aggregates, *statement.hidden))
         moved = _moved_in(every, sources_of(plan))
-        return asked.ranking is not None or _reads(attributes_in(asked.having), moved)
-    return any(one.chooses for one in asked.branches if isinstance(one, RepeatPlan))
+        return statement.ranking is not None or _reads(attributes_in(statement.having), moved)
+    return any(one.chooses for one in statement.branches if isinstance(one, RepeatPlan))
 
 
 def hides(plan: Plan) -> bool:
@@ -332,17 +332,17 @@ def hides(plan: Plan) -> bool:
     what decides goes by values as measured: HAVING, a choice among results, GROUP BY, conditions
     between steps, and what partitions events.
     """
-    asked, varying = asked_plan(plan), read_varying(plan)
+    statement, varying = statement_plan(plan), read_varying(plan)
     if chooses(plan) or any(map(hides, sources_of(plan))):
         return True
-    if isinstance(asked, WindowPlan):
-        return asked.having is not None or _reads(asked.group_by, varying)
+    if isinstance(statement, WindowPlan):
+        return statement.having is not None or _reads(statement.group_by, varying)
     between = [
         each
-        for branch in asked.branches
+        for branch in statement.branches
         for each in (*chain(*branch.equalities), *chain(*map(attributes_in, branch.others)))
     ]
-    return _reads(between, varying) or _parts_by(asked, varying)
+    return _reads(between, varying) or _parts_by(statement, varying)
 
 
 def read_varying(plan: Plan) -> frozenset[str]:
@@ -362,7 +362,7 @@ def _parts_by(plan: Plan, columns: frozenset[str]) -> bool:
     return not columns.isdisjoint(parts)
 
 
-def _counted_by(plan: Plan) -> tuple[Attribute, ...] | None:
+def _count_key(plan: Plan) -> tuple[Attribute, ...] | None:
     """What tells the results of ``plan`` apart that are counted together, by rules of its CHECK or
     by EMIT AT MOST; None: none are.
     """
@@ -373,63 +373,69 @@ def _counted_by(plan: Plan) -> tuple[Attribute, ...] | None:
     return tuple(chain(*map(attributes_in, (*checks.key, *limited))))
 
 
-def _is_of_one(asked: Plan) -> bool:
+def _matches_one_event(statement: Plan) -> bool:
     """Whether its results are matches of one event."""
-    of_one = isinstance(asked, SeqPlan) and len(asked.steps) == 1
-    return of_one and not isinstance(asked, RepeatPlan)
+    of_one = isinstance(statement, SeqPlan) and len(statement.steps) == 1
+    return of_one and not isinstance(statement, RepeatPlan)
 
 
 def span_of(plan: Plan) -> int | None:
     """How far apart results that ``plan`` reads may be and bear on each other [ns]; None: as far as
     may be.
     """
-    asked, facts = asked_plan(plan), facts_of(plan)
-    span = facts.match_ns if facts.is_pattern and not _is_of_one(asked) else facts.window_ns or 0
-    checks: Checks | None = getattr(asked, "checks", None)
+    statement, facts = statement_plan(plan), facts_of(plan)
+    span = (
+        facts.match_ns
+        if facts.is_pattern and not _matches_one_event(statement)
+        else facts.window_ns or 0
+    )
+    checks: Checks | None = getattr(statement, "checks", None)
     if span is None or checks is None:
         return span
-    counted = [one.within_ns for one in checks.lookups]
-    return span + max(*counted, checks.limit.every_ns if checks.limit else 0, 0)
+    spans = [one.within_ns for one in checks.lookups]
+    return span + max(*spans, checks.limit.every_ns if checks.limit else 0, 0)
 
 
 def _ends_move(plan: Plan) -> bool:
     """Whether the times of results of ``plan`` err by more than they say: borders of sessions and
     ROWS are events, and say nothing of their clocks.
     """
-    asked = asked_plan(plan)
-    if isinstance(asked, WindowPlan):
-        return asked.kind is not WindowKind.TIME
+    statement = statement_plan(plan)
+    if isinstance(statement, WindowPlan):
+        return statement.kind is not WindowKind.TIME
     return any(map(_ends_move, sources_of(plan)))
 
 
-def doubted_sources(plan: DerivedPlan) -> frozenset[str]:
+def uncertain_sources(plan: DerivedPlan) -> frozenset[str]:
     """The sources by name no result of which is sure to ``plan`` once clocks err: it may have taken
     the place of another one, or come at another time, or another one may be hidden that would
     count beside it, or rule out what it makes.
     """
-    asked, varying = plan.plan, read_varying(plan)
-    alone = _is_of_one(asked)
+    statement, varying = plan.plan, read_varying(plan)
+    alone = _matches_one_event(statement)
     moving = frozenset(one.name for one in plan.sources if not alone and _ends_move(one))
     hidden = bool(moving) or any(map(hides, plan.sources))
     choosing = moving.union(one.name for one in plan.sources if chooses(one))
-    if isinstance(asked, WindowPlan):
-        doubted = hidden or _reads(asked.group_by, varying)
+    if isinstance(statement, WindowPlan):
+        doubted = hidden or _reads(statement.group_by, varying)
         return frozenset(one.name for one in plan.sources) if doubted else frozenset()
-    counted = _counted_by(asked)
+    count_key = _count_key(statement)
     excludes = (
         facts_of(plan).negated
-        or counted is not None
+        or count_key is not None
         or any(
             one.chooses
             or one.contiguity is not Contiguity.ANY
             or any(each.until for each in one.often)
-            for one in asked.branches
+            for one in statement.branches
             if isinstance(one, RepeatPlan)
         )
     )
-    if not excludes or not (hidden or _parts_by(asked, varying) or _reads(counted or (), varying)):
+    if not excludes or not (
+        hidden or _parts_by(statement, varying) or _reads(count_key or (), varying)
+    ):
         return choosing
-    steps = [step for branch in asked.branches for step in branch.steps if not step.negated]
+    steps = [step for branch in statement.branches for step in branch.steps if not step.negated]
     return choosing.union(*(step.reads for step in steps))
 
 
@@ -531,9 +537,9 @@ def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
     """Per SELECT but joins, by name, the aggregates or columns whose values are times."""
     found = {}
     for plan in plans:
-        asked = asked_plan(plan)
-        for window in asked.windows:
+        statement = statement_plan(plan)
+        for window in statement.windows:
             found[plan.name] = times_of(window)
-        if isinstance(asked, SeqPlan) and asked.computed and of_rows(asked):
-            found[plan.name] = {one.label for one in asked.computed if is_time(one.expression)}
+        if isinstance(statement, SeqPlan) and statement.computed and of_rows(statement):
+            found[plan.name] = {one.label for one in statement.computed if is_time(one.expression)}
     return found

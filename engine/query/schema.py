@@ -35,10 +35,10 @@ from slackwater.engine.query.plan import (
     Likeness,
     Membership,
     OrPlan,
-    OwnPlan,
     Plan,
     Predicate,
     SeqPlan,
+    StatementPlan,
     WindowPlan,
     lookups_of,
 )
@@ -50,7 +50,7 @@ _NUMBERS: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 _TYPES: Final = {ValueKind.TEXT: "str", ValueKind.TRUTH: "bool"}
 
 
-def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
+def check_attributes(plan: StatementPlan, known: Mapping[str, str]) -> None:
     """Refuses a plan whose attributes are not in the data, or of a type that cannot be meant.
 
     Args:
@@ -67,10 +67,10 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
     if isinstance(plan, JoinPlan):
         plan = plan.pair
     for attribute in attributes_of(plan):
-        own = own_attribute(attribute.name)
-        if own is not None and own not in known:
-            hint = _remedy(plan, own, known)
-            raise refuse_named(plan, attribute, f"no event has an attribute {own!r}", hint)
+        name = own_attribute(attribute.name)
+        if name is not None and name not in known:
+            hint = _remedy(plan, name, known)
+            raise refuse_named(plan, attribute, f"no event has an attribute {name!r}", hint)
     pattern = plan
     if isinstance(plan, MonitorPlan):
         pattern = plan.pattern
@@ -97,15 +97,15 @@ def _check_window(plan: WindowPlan, known: Mapping[str, str]) -> None:
                 raise refuse_named(plan, named, message, hint)
 
 
-def _with_tables(plan: OwnPlan, known: Mapping[str, str]) -> Mapping[str, str]:
+def _with_tables(plan: StatementPlan, known: Mapping[str, str]) -> Mapping[str, str]:
     """``known`` with what events get of tables, by attributes that they have."""
     found = dict(known)
     for lookup in lookups_of(plan):
-        own, at = own_attribute(lookup.attribute), lookup.at
+        name, at = own_attribute(lookup.attribute), lookup.at
         attribute = Attribute(lookup.attribute, lookup.step, at)
-        if own is not None and own not in known:
-            hint = _remedy(plan, own, known)
-            raise refuse_named(plan, attribute, f"no event has an attribute {own!r}", hint)
+        if name is not None and name not in known:
+            hint = _remedy(plan, name, known)
+            raise refuse_named(plan, attribute, f"no event has an attribute {name!r}", hint)
         taken = lookup.types.keys() & known.keys()
         if taken:
             hint = f"give the table another name here: LOOKUP {lookup.table.name} AS other ON ..."
@@ -115,7 +115,7 @@ def _with_tables(plan: OwnPlan, known: Mapping[str, str]) -> Mapping[str, str]:
         kinds = _kind(attribute, known), KIND_OF_TYPE[table.types[lookup.key]]
         if not comparable(*kinds):
             there = f"{table.source} has {kinds[1]} in {lookup.key!r}"
-            message = f"{own or lookup.attribute!r} is {kinds[0]}, and {there}"
+            message = f"{name or lookup.attribute!r} is {kinds[0]}, and {there}"
             hint = "write both alike: as numbers, or as text (in JSON with quotes)"
             raise refuse_named(plan, attribute, message, hint)
         found |= lookup.types
@@ -132,7 +132,7 @@ def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
         _check(plan, one.expression, known)
 
 
-def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
+def _remedy(plan: StatementPlan, wrong: str, known: Mapping[str, str]) -> str:
     if wrong.replace(".", "_") in known:
         return f"of an object within, the names are joined: {wrong.replace('.', '_')}"
     if f'"{wrong}"' in plan.text:
@@ -149,8 +149,8 @@ def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
 def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:
     match expression:
         case Attribute(name=name):
-            own = own_attribute(name)
-            return FIELDS[name] if own is None else KIND_OF_TYPE[known[own]]
+            attribute = own_attribute(name)
+            return FIELDS[name] if attribute is None else KIND_OF_TYPE[known[attribute]]
         case Constant(value=str()):
             return ValueKind.TEXT
         case Constant(value=bool()):
@@ -181,16 +181,18 @@ def _check(plan: Plan, node: Expression | Predicate | None, known: Mapping[str, 
                 for option in options:
                     _check_pair(plan, item, option, known)
             case Likeness(item=item):
-                _check_taken(plan, item, "LIKE and regexp_like take text", {ValueKind.TEXT}, known)
+                _check_operand(
+                    plan, item, "LIKE and regexp_like take text", {ValueKind.TEXT}, known
+                )
             case Arithmetic(left=left, right=right):
                 for side in (left, right):
-                    _check_taken(plan, side, "+ - * / % take numbers", _NUMBERS, known)
+                    _check_operand(plan, side, "+ - * / % take numbers", _NUMBERS, known)
             case FunctionCall(function=function, arguments=arguments):
                 takes = FUNCTIONS[function].takes
-                wanted = {"text": {ValueKind.TEXT}, "any": set(ValueKind)}.get(takes, _NUMBERS)
+                kinds = {"text": {ValueKind.TEXT}, "any": set(ValueKind)}.get(takes, _NUMBERS)
                 noun = "text" if takes == "text" else "numbers"
                 for argument in arguments:
-                    _check_taken(plan, argument, f"{function} takes {noun}", wanted, known)
+                    _check_operand(plan, argument, f"{function} takes {noun}", kinds, known)
                 _check_alike(plan, arguments, known)
             case Case(values=values):
                 _check_alike(plan, values, known)
@@ -219,13 +221,13 @@ def _check_alike(plan: Plan, values: Sequence[Expression], known: Mapping[str, s
         raise _about(plan, values[0], "this chooses among texts of several events", hint)
 
 
-def _check_taken(
-    plan: Plan, value: Expression, rule: str, wanted: set[ValueKind], known: Mapping[str, str]
+def _check_operand(
+    plan: Plan, value: Expression, rule: str, kinds: set[ValueKind], known: Mapping[str, str]
 ) -> None:
     kind = _kind(value, known)
-    if kind not in {*wanted, ValueKind.ANY}:
+    if kind not in {*kinds, ValueKind.ANY}:
         what = repr(value.name) if isinstance(value, Attribute) else "this"
-        raise _about(plan, value, f"{what} is {kind}, and {rule}", to_take(kind, wanted, value))
+        raise _about(plan, value, f"{what} is {kind}, and {rule}", to_take(kind, kinds, value))
 
 
 def _about(plan: Plan, value: Expression, message: str, hint: str) -> UserError:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.endpoints import KNOWN, Edge, closure, edges_of
+from slackwater.engine.query.endpoints import DERIVED, Edge, closure, edges_of
 from slackwater.engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart, TreePlan
 
 INTERVALS: Final = "ISEQ"
@@ -196,7 +196,7 @@ def endpoint_order(plan: SeqPlan, negated: int | None = None) -> np.ndarray:
         left, right = places.get(str(each.left.alias)), places.get(str(each.right.alias))
         if left is not None and right is not None and each.bound_ns == 0:
             one, two = left + (each.left.name == "te"), right + (each.right.name == "te")
-            edges += edges_of(one, each.op, two, KNOWN)
+            edges += edges_of(one, each.op, two, DERIVED)
     return closure(len(plan.steps), edges)
 
 

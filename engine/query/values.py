@@ -78,8 +78,8 @@ def is_in(
 ) -> np.ndarray:
     """Where ``item IN constants``, or where it is not; nowhere if the item is null."""
     if item.kind == "int" and all(isinstance(constant, int) for constant in constants):
-        wanted = np.array([int(constant) for constant in constants], np.int64)
-        found = np.isin(item.data, wanted, invert=not truth)
+        numbers = np.array([int(constant) for constant in constants], np.int64)
+        found = np.isin(item.data, numbers, invert=not truth)
         return np.asarray(found if item.valid is None else found & item.valid)
     texts = [constant for constant in constants if isinstance(constant, str)]
     if item.kind == "str" and not isinstance(item.data, str) and len(texts) == len(constants):
@@ -116,8 +116,8 @@ def choose(
         return NULL
     data, valid = _as_kind(otherwise, kind, strings)
     for where, value in reversed(cases):
-        own, there = _as_kind(value, kind, strings)
-        data, valid = np.where(where, own, data), np.where(where, there, valid)
+        case_data, case_valid = _as_kind(value, kind, strings)
+        data, valid = np.where(where, case_data, data), np.where(where, case_valid, valid)
     return Value(kind, data, valid)
 
 
@@ -246,9 +246,9 @@ def _ranks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Places of both sides' texts in their common order; sorts distinct texts, not events."""
     sides = [_distinct(left, strings), _distinct(right, strings)]
-    texts = sorted({text for own, _ in sides for text in own})
+    texts = sorted({text for words, _ in sides for text in words})
     place = {text: rank for rank, text in enumerate(texts)}
-    first, second = (np.array([place[text] for text in own])[inverse] for own, inverse in sides)
+    first, second = (np.array([place[text] for text in words])[inverse] for words, inverse in sides)
     return first, second
 
 
@@ -443,11 +443,11 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 """By name; ``day_of_week``: 1 is Monday (ISO 8601)."""
 
 
-def called(name: str, arguments: Sequence[Value], strings: Strings) -> Value:
+def call_function(name: str, arguments: Sequence[Value], strings: Strings) -> Value:
     """The values of ``name(arguments)``; null where an argument is of a kind it does not take."""
     function = FUNCTIONS[name]
     kinds = {value.kind for value in arguments} - {"null"}
-    wanted = {"text": {"str"}, "number": {"int", "float"}, "time": {"int"}}.get(function.takes)
-    if not kinds or (wanted is not None and not kinds <= wanted):
+    accepted = {"text": {"str"}, "number": {"int", "float"}, "time": {"int"}}.get(function.takes)
+    if not kinds or (accepted is not None and not kinds <= accepted):
         return NULL
     return function.columns(arguments, strings)

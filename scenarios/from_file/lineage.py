@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, Final
 
-from slackwater.scenario import Plan, asked_plan, sources_of, time_columns
+from slackwater.scenario import Plan, sources_of, statement_plan, time_columns
 
 Result = Mapping[str, Any]
 OF_RESULTS: Final = frozenset(
@@ -119,7 +119,7 @@ class Lineage:
         shown, source = dict(result.get("value") or {}), name
         if "window" in result:
             start, end = result["window"]["start"], result["window"]["end"]
-            by_rows = any(window.rows for window in asked_plan(self._plans[name]).windows)
+            by_rows = any(window.rows for window in statement_plan(self._plans[name]).windows)
             last = end if by_rows else max(end - 1, start)
             shown |= result["key"]
             source = result["key"].get("source", source)

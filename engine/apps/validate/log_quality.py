@@ -37,7 +37,7 @@ from slackwater.engine.hosts.pipeline import run_in_process
 from slackwater.engine.kernels.records import NS_PER_S
 from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore
-from slackwater.engine.query.plan import asked_plan
+from slackwater.engine.query.plan import statement_plan
 
 # What a log's own answers say: its queries are answered, and the uncertain results counted.
 
@@ -62,7 +62,7 @@ def measured_answers(
     store = PartStore(folder, hold=HELD_BYTES)
     run_in_process(log, settings, store, advanced)
     found: dict[str, Measured] = {}
-    for plan in map(asked_plan, settings.plans):
+    for plan in map(statement_plan, settings.plans):
         name = "windows" if plan.windows else "matches"
         results = uncertain = 0
         batches = store.open(name)

@@ -28,7 +28,7 @@ from slackwater.engine.operators.grouping.operations import GroupingPlan
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.base import Guards, OrderSettings
-from slackwater.engine.query.clocked import lanes_asked, lanes_read
+from slackwater.engine.query.clocked import lanes_read, result_lanes
 from slackwater.engine.query.failures import QueryFailure, QueryFailures
 from slackwater.engine.query.monitor_plan import MonitorPlan, MonitorSettings
 from slackwater.engine.query.pattern_settings import MATCHES_TOGETHER, PatternSettings, Rule
@@ -47,7 +47,7 @@ from slackwater.engine.query.plan import (
     lookups_of,
     of_log,
 )
-from slackwater.engine.query.reference_tables import TableLookup, together
+from slackwater.engine.query.reference_tables import TableLookup, merge_lookups
 from slackwater.engine.query.repeat_plan import RepeatPlan
 from slackwater.engine.query.results_as_events import facts_of
 from slackwater.engine.query.shape import of_intervals
@@ -120,7 +120,7 @@ class ChainSettings:
         asks = any(window.drift is not Drift.NONE for window in windows)
         object.__setattr__(self, "asks_delays", asks)
         by_query = {plan.name: found for plan in readers if (found := lookups_of(plan))}
-        lookups = together(by_query) if by_query else ()
+        lookups = merge_lookups(by_query) if by_query else ()
         object.__setattr__(self, "lookups", lookups)
         looked_at = self.order.attributes(readers)
         if lookups:
@@ -261,7 +261,7 @@ def _derived(
     from slackwater.engine.operators.cascade.stage import DerivedStage
 
     # What the log's order and sources say of events says nothing of results.
-    lanes = lanes_asked(plan, _lanes(settings, site))
+    lanes = result_lanes(plan, _lanes(settings, site))
     upcoming = [each._replace(lanes=lanes) for each in settings.clock.upcoming if each.site == site]
     own = replace(
         settings, certainty="pairwise", spill=None,

@@ -50,8 +50,8 @@ from slackwater.engine.query.plan import (
     Drift,
     Expression,
     Plan,
-    asked_plan,
     checks_of,
+    statement_plan,
 )
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.results_as_events import DerivedTypes
@@ -373,7 +373,7 @@ class TypedOutput:
             monitored |= each.result_kind == ALERTS
             derived |= each.result_kind == ITEMS
             checked |= checks_of(each) is not None
-            plan, known = asked_plan(each), types.read_by(each)
+            plan, known = statement_plan(each), types.read_by(each)
             if plan is not each:
                 for name, of in (known or {}).items():
                     _put(read, name, _SPARK_TYPES[of])

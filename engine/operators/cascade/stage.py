@@ -10,7 +10,7 @@ as they were read before; the difference of their results is emitted (``-`` and 
 Hence whatever the operator is, its net results are those of a run over the net results upstream.
 Corrections further back than an upstream result may change are counted, and change nothing.
 
-Once a clock errs, a source may hide results (``doubted_sources``): its own become uncertain then,
+Once a clock errs, a source may hide results (``uncertain_sources``): its own become uncertain then,
 also those that were read before, which is a correction as others are.
 """
 
@@ -50,10 +50,10 @@ from slackwater.engine.output.kinds import partners
 from slackwater.engine.query.plan import DerivedPlan
 from slackwater.engine.query.results_as_events import (
     deciding_columns,
-    doubted_sources,
     facts_of,
     quantum_of,
     span_of,
+    uncertain_sources,
 )
 
 # When results become events, and which of them are corrections.
@@ -259,7 +259,7 @@ class DerivedStage(Restorable):
         backs = [each.back_ns for each in reach]
         self._back = None if None in backs else max(back for back in backs if back is not None)
         self._quantum = quantum_of(plan)
-        self._doubted = doubted_sources(plan)
+        self._doubted = uncertain_sources(plan)
         self._errs_from = INT_MAX
         self._span = span_of(plan)
         self._deciding = [VARIES_PREFIX + name for name in sorted(deciding_columns(plan))]

@@ -46,10 +46,10 @@ from slackwater.engine.output.schema import (
 from slackwater.engine.query.expression import View, computed_values, join_value, python_values
 from slackwater.engine.query.fields import (
     FIELDS,
-    asked_of_results,
     attributes_in,
     own_attribute,
     released_columns,
+    result_attributes,
     shows_everything,
 )
 from slackwater.engine.query.plan import APART, RESULT, Attribute, Expression, SeqPlan
@@ -85,7 +85,7 @@ def _computed_columns(layout: Layout) -> set[str]:
     """Columns that RETURN's expressions read, besides own attributes."""
     used = [a for plan in layout.branches for one in plan.computed
             for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
-    attributes = [a for plan in layout.branches for a in asked_of_results(plan.checks)]
+    attributes = [a for plan in layout.branches for a in result_attributes(plan.checks)]
     return released_columns(
         used + [a for a in attributes if a.alias not in APART and a.name in FIELDS]
     )

@@ -14,7 +14,7 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import Period, period_starts
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.query.monitor_plan import parse_horizon
-from slackwater.engine.query.plan import Drift, Plan, WindowPlan, asked_plan
+from slackwater.engine.query.plan import Drift, Plan, WindowPlan, statement_plan
 
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9
 
@@ -67,7 +67,7 @@ def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> Wind
     """
     if text is None:
         return WindowSettings()
-    if not any(asked_plan(plan).windows for plan in plans):
+    if not any(statement_plan(plan).windows for plan in plans):
         raise UserError("--window is for SELECT ... WINDOW; a pattern's is --purge late:D")
     return parse_window(text, time_unit)
 

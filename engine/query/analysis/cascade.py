@@ -27,17 +27,17 @@ from slackwater.engine.query.plan import (
     Plan,
     SeqPlan,
     WindowPlan,
-    asked_plan,
     checks_of,
     lookups_of,
+    statement_plan,
 )
 from slackwater.engine.query.reference_tables import NO_TABLES, Tables
 from slackwater.engine.query.render import render
 from slackwater.engine.query.results_as_events import (
-    doubted_sources,
     moved_columns,
     read_varying,
     returned_columns,
+    uncertain_sources,
 )
 from slackwater.engine.query.schema import refuse_named
 
@@ -193,13 +193,13 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         each, sources = by_name[name], tuple(plans[source] for source in reads[name])
         with _at(each.place):
             _check_derived(each, sources)
-        own = asked_plan(each.plan)
+        own = statement_plan(each.plan)
         derived = DerivedPlan(own, sources)
         varying = read_varying(derived)
         if isinstance(own, WindowPlan):
             own = replace(
                 own, moved=frozenset().union(*map(moved_columns, sources)), varying=varying,
-                lacks=bool(doubted_sources(derived)),
+                lacks=bool(uncertain_sources(derived)),
             )  # fmt: skip
         elif isinstance(own, SeqPlan):
             own = _unkeyed(own, varying)

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from slackwater.engine.query.analysis.pattern import Pattern, Term, placed
 from slackwater.engine.query.analysis.typed import unsupported
 from slackwater.engine.query.endpoints import (
-    KNOWN,
+    DERIVED,
     LESS,
     SHORT,
     UPTO,
     Edge,
+    add_to_closure,
+    allen_relation,
     closure,
-    entail,
-    relation_named,
 )
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
@@ -181,7 +181,7 @@ class Fact(NamedTuple):
     @property
     def edge(self) -> Edge:
         """As a closure has it."""
-        return Edge(self.low, self.high, LESS if self.strict else UPTO, KNOWN)
+        return Edge(self.low, self.high, LESS if self.strict else UPTO, DERIVED)
 
     @property
     def opposite(self) -> Fact:
@@ -254,7 +254,7 @@ def related(
 ) -> list[Clause]:
     """The relation ``word`` of the parts with the steps ``left`` and ``right`` (L10 Table 5.1)."""
     found: list[Clause] = []
-    for mine, op, other in relation_named("BEFORE" if word == "," else word):
+    for mine, op, other in allen_relation("BEFORE" if word == "," else word):
         one, two = _side(left, mine), _side(right, other)
         if op == ">":
             one, two = two, one
@@ -448,7 +448,7 @@ def _settled(asked: list[Clause], facts: np.ndarray) -> list[Clause]:
             if not possible:
                 raise ContradictionError(clause.link, "this can never be, beside the rest")
             if len(possible) == 1 and not knows(facts, possible[0]):
-                entail(facts, possible[0].edge)
+                add_to_closure(facts, possible[0].edge)
                 again = True
             kept.append(Clause(possible, clause.link))
         left = kept
@@ -484,7 +484,7 @@ def _possible(wanted: tuple[Fact, ...], facts: np.ndarray) -> bool:
     for fact in wanted:
         if knows(tried, fact.opposite):
             return False
-        entail(tried, fact.edge)
+        add_to_closure(tried, fact.edge)
     return True
 
 

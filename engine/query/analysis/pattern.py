@@ -23,7 +23,7 @@ from slackwater.engine.query.analysis.typed import (
     unsupported,
 )
 from slackwater.engine.query.clocked import is_clocked
-from slackwater.engine.query.fields import FIELDS, OWN, ValueKind, attributes_in
+from slackwater.engine.query.fields import ATTRS, FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, refuse
 from slackwater.engine.query.plan import (
@@ -180,8 +180,8 @@ class Pattern(QueryReader):
 
     def _add(self, node: s.StepNode, *, negated: bool) -> int:
         named = node.alias or node.type
-        if named.text == OWN:
-            message = f"{OWN!r} cannot name a step: it stands for an event's own attributes"
+        if named.text == ATTRS:
+            message = f"{ATTRS!r} cannot name a step: it stands for an event's own attributes"
             raise self.refuse(named.at, message, "give the step another alias")
         if named.text in self.steps:
             hint = f"give each an alias of its own, as in {node.type.text} first"

@@ -217,7 +217,7 @@ class RepeatedNames(QueryReader):
         alias = reference.parts[0]
         if alias.text not in self.steps:
             if len(reference.parts) == 1 and len(self.steps) == 1:
-                return next(iter(self.steps)), attribute_name(alias.text, own=False)
+                return next(iter(self.steps)), attribute_name(alias.text, qualified=False)
             hint = or_meant(f"the steps are {listed(self.steps)}", alias.text, self.steps)
             raise self.refuse(alias.at, f"there is no step named {alias.text!r}", hint)
         return alias.text, member_of(reference, self.text, "a step")

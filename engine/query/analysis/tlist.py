@@ -76,16 +76,16 @@ class Restrictions(QueryReader):
         for restriction in self._conjuncts(self.node.restrictions):
             asked.setdefault(self._negated_in(restriction), []).append(restriction)
         positive = self._alternatives(asked.pop(None), [])
-        common = o.weakest([each.reach for each in positive])
-        relations = list(o.reduced(common))
+        common = o.common_closure([each.reach for each in positive])
+        relations = list(o.reduction(common))
         terms = self._conditions(positive, common)
         for number, step in enumerate(self.steps):
             if step.negated:
                 found = self._alternatives(asked.get(number, []), self._known(common))
-                shared = o.weakest([each.reach for each in found])
+                shared = o.common_closure([each.reach for each in found])
                 self._check_scope(number, shared, bounded=bounded)
                 relations += [
-                    each for each in o.reduced(shared)
+                    each for each in o.reduction(shared)
                     if number in (each.left // 2, each.right // 2)
                 ]  # fmt: skip
                 terms += self._conditions(found, shared, number, common)
@@ -181,7 +181,7 @@ class Restrictions(QueryReader):
             if left == right:
                 message = f"this relates {literal.left.text} to itself"
                 raise self.refuse(literal.at, message, "a relation is between two steps")
-            for mine, op, other in o.relation_named(literal.word):
+            for mine, op, other in o.allen_relation(literal.word):
                 self._written.append((literal.at, op))
                 one, two = 2 * left + _ENDS.index(mine), 2 * right + _ENDS.index(other)
                 yield from o.edges_of(one, op, two, len(self._written) - 1)
@@ -202,13 +202,13 @@ class Restrictions(QueryReader):
     def _known(self, reach: np.ndarray) -> list[o.Edge]:
         """Edges that the positive steps imply; they may close a cycle."""
         return [
-            o.Edge(below, above, int(reach[below, above]), o.KNOWN)
+            o.Edge(below, above, int(reach[below, above]), o.DERIVED)
             for below, above in np.argwhere(reach > 0).tolist()
             if below != above
         ]
 
     def _contradiction(self, alternative: _Alternative) -> UserError:
-        found = o.cycle(len(self.steps), alternative.edges)
+        found = o.contradiction_cycle(len(self.steps), alternative.edges)
         words = [self._point(found[0].below)]
         for edge in found:
             sign = _SIGNS[edge.label]
@@ -219,7 +219,7 @@ class Restrictions(QueryReader):
         at = self._written[places[-1]][0]
         others = dict.fromkeys(self.text[slice(*self._written[p][0])] for p in places[:-1])
         hint = f"excluded by {listed(' '.join(each.split()) for each in others)}" if others else ""
-        if any(edge.place == o.OWN for edge in found):
+        if any(edge.place == o.IMPLICIT for edge in found):
             hint += f"{'; ' if hint else ''}an interval starts no later than it ends"
         message = f"these end points go round in a circle: {' '.join(words)}"
         return self.refuse(at, message, hint)
@@ -239,11 +239,11 @@ class Restrictions(QueryReader):
         # Where clocks err, what is written of one interval's ends says more than what follows of
         # it for two.
         owns = [_own_ends(one.edges) for one in alternatives]
-        found = {each for each in o.reduced(common) if each.left // 2 == each.right // 2}
+        found = {each for each in o.reduction(common) if each.left // 2 == each.right // 2}
         found |= set[o.Restriction].intersection(*owns)
         asked: list[Predicate] = []
         if negated is not None and positive is not None:
-            asked = self._of_positive_steps(negated, positive, {*o.reduced(common), *found})
+            asked = self._of_positive_steps(negated, positive, {*o.reduction(common), *found})
         asked += [
             self._comparison(each)
             for each in sorted(found)
@@ -253,7 +253,9 @@ class Restrictions(QueryReader):
             more = [
                 [
                     self._comparison(each)
-                    for each in sorted({*o.not_implied(common, o.reduced(one.reach)), *own} - found)
+                    for each in sorted(
+                        {*o.not_implied(common, o.reduction(one.reach)), *own} - found
+                    )
                 ]
                 for one, own in zip(alternatives, owns, strict=True)
             ]

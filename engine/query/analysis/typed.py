@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import INT64_MAX, unit_ns
-from slackwater.engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, comparable
+from slackwater.engine.query.fields import ATTRS, FIELDS, ValueKind, attribute_name, comparable
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span, refuse
 from slackwater.engine.query.plan import Arithmetic, Attribute, Constant, Expression
@@ -151,14 +151,14 @@ def _is_number(text: str) -> bool:
 
 def is_own(name: s.Name) -> bool:
     """Whether it is the word that stands for an event's own attributes."""
-    return name.text == OWN and not name.quoted
+    return name.text == ATTRS and not name.quoted
 
 
 def attribute_of(parts: Sequence[s.Name]) -> tuple[list[s.Name], str]:
     """What is before an attribute, and its name in a plan."""
     *before, last = parts
     own = bool(before) and is_own(before[-1])
-    return before[: len(before) - own], attribute_name(last.text, own=own)
+    return before[: len(before) - own], attribute_name(last.text, qualified=own)
 
 
 def member_of(reference: s.Reference, text: str, owner: str) -> str:

@@ -181,8 +181,8 @@ def _statement(text: str, start: int, end: int) -> Statement:
         return Statement(_blank(text[:start]) + body, None, (start, start), explains is not None)
     name = _unquoted(head.group("name"))
     at = start + head.start("name"), start + head.end("name")
-    asked = _blank(text[:start] + body[: head.end()]) + body[head.end() :]
-    return Statement(asked, name, at, explains is not None)
+    query_text = _blank(text[:start] + body[: head.end()]) + body[head.end() :]
+    return Statement(query_text, name, at, explains is not None)
 
 
 def _unquoted(word: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.compiler.records import BY_END, BY_START, UNSORTED
-from slackwater.engine.query.endpoints import LESS, NOTHING, UPTO, reduced
+from slackwater.engine.query.endpoints import LESS, NOTHING, UPTO, reduction
 from slackwater.engine.query.joins import INDEXED, NAIVE, indexed_path
 from slackwater.engine.query.plan import PointRelation, SeqPlan
 from slackwater.engine.query.shape import Shape, endpoint_order, of_intervals, of_streams
@@ -204,7 +204,9 @@ class Joins:
         self._plan, self._shape, self._index = plan, shape, index
         self._reach = endpoint_order(plan)
         self._probed = _probed(self._reach)
-        self._next = {frozenset((each.left // 2, each.right // 2)) for each in reduced(self._reach)}
+        self._next = {
+            frozenset((each.left // 2, each.right // 2)) for each in reduction(self._reach)
+        }
         self.path = indexed_path(plan, index)
 
     def order(self, start: int) -> list[int]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from slackwater.engine.kernels.jit import inline
 from slackwater.engine.query.automata import OPEN, SATISFIABLE, UNSATISFIABLE, Encoded
-from slackwater.engine.query.dfa import DEAD, Dfa, classes, reaching
+from slackwater.engine.query.dfa import DEAD, Dfa, equivalence_classes, states_reaching
 
 
 class Basic(NamedTuple):
@@ -42,13 +42,13 @@ def not_basic() -> Basic:
 
 def basic_of(constraint: Dfa, both: Encoded) -> Basic:
     """Algorithm 1's automata."""
-    kept = reaching(both.table, both.matched)
+    kept = states_reaching(both.table, both.matched)
     first, dead = len(both.table), len(both.table) + constraint.size
     mine = np.where(kept[both.table] & kept[:, None], both.table, dead)
     other = np.where(constraint.table == DEAD, dead, constraint.table + first)
     table = np.concatenate((mine, other, np.full((1, mine.shape[1]), dead))).astype(np.int32)
     accepts = np.concatenate((both.matched, constraint.accepts, [False]))
-    derivative = classes(Dfa(table, accepts)).astype(np.int64)
+    derivative = equivalence_classes(Dfa(table, accepts)).astype(np.int64)
     return Basic(table, derivative, np.array([first]), both.constraint_state.astype(np.int32))
 
 
