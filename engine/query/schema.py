@@ -7,7 +7,7 @@ from typing import Final
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.query.analysis.typed import attribute_of, to_compare, to_take
+from slackwater.engine.query.analysis.typed import argument_hint, attribute_of, comparison_hint
 from slackwater.engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
@@ -201,7 +201,10 @@ def _check(plan: Plan, node: Expression | Predicate | None, known: Mapping[str, 
 def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[str, str]) -> None:
     first, second = _kind(left, known), _kind(right, known)
     if not comparable(first, second):
-        message, hint = f"{first} is compared with {second}", to_compare(first, second, left, right)
+        message, hint = (
+            f"{first} is compared with {second}",
+            comparison_hint(first, second, left, right),
+        )
         named = [f"{each.name!r} is {_kind(each, known)}" for each in (left, right)
                  if isinstance(each, Attribute)]  # fmt: skip
         remedy = "; ".join([*named, hint])
@@ -213,7 +216,7 @@ def _check_alike(plan: Plan, values: Sequence[Expression], known: Mapping[str, s
     first, *others = (_kind(value, known) for value in values)
     for value, kind in zip(values[1:], others, strict=True):
         if not comparable(first, kind):
-            hint = to_compare(first, kind, values[0], value)
+            hint = comparison_hint(first, kind, values[0], value)
             raise _about(plan, value, f"this is {kind} where another is {first}", hint)
     named = [each for value in values for each in attributes_in(value)]
     if first == ValueKind.TEXT and len({each.alias for each in named}) > 1:
@@ -227,7 +230,9 @@ def _check_operand(
     kind = _kind(value, known)
     if kind not in {*kinds, ValueKind.ANY}:
         what = repr(value.name) if isinstance(value, Attribute) else "this"
-        raise _about(plan, value, f"{what} is {kind}, and {rule}", to_take(kind, kinds, value))
+        raise _about(
+            plan, value, f"{what} is {kind}, and {rule}", argument_hint(kind, kinds, value)
+        )
 
 
 def _about(plan: Plan, value: Expression, message: str, hint: str) -> UserError:

@@ -33,7 +33,7 @@ from slackwater.engine.query.analysis.pattern import (
 from slackwater.engine.query.analysis.repetition import asks_for_repetition, repeat_plan
 from slackwater.engine.query.analysis.selection import select_plan
 from slackwater.engine.query.analysis.tlist import Restrictions
-from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
+from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only_clause
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, refuse
 from slackwater.engine.query.language.other_dialects import in_our_words
@@ -144,7 +144,7 @@ def _unchecked(
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     pattern = _Event(parsed, text, time_unit).plan(name)
-    under = only(parsed.clauses, s.Under, text)
+    under = only_clause(parsed.clauses, s.Under, text)
     if under is None:
         return pattern
     return monitor_plan(pattern, parsed, under, text, time_unit)
@@ -167,13 +167,13 @@ class _Event(QueryReader):
     def plan(self, name: str) -> SeqPlan | OrPlan:
         """Checks names before conditions: a wrong alias is the commoner mistake."""
         clauses = self.parsed.clauses
-        where = only(clauses, s.Where, self.text)
-        within = only(clauses, s.Within, self.text)
-        realtime = only(clauses, s.Realtime, self.text)
+        where = only_clause(clauses, s.Where, self.text)
+        within = only_clause(clauses, s.Within, self.text)
+        realtime = only_clause(clauses, s.Realtime, self.text)
         if asks_for_repetition(self.parsed):
             real = self._realtime(realtime)
             return repeat_plan(self.parsed, self.text, self.context.time_unit, name, real)
-        returning = only(clauses, s.Returns, self.text)
+        returning = only_clause(clauses, s.Returns, self.text)
         if is_tree(self.parsed.pattern):
             pattern: Pattern = TreePattern(self.parsed.pattern, self.text)
         else:

@@ -121,7 +121,7 @@ def read_statements(
     if len({*firsts.values()}) > 1:
         raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
     _check_names(read_all)
-    return _in_order(read_all, taken), explained[0]
+    return _plans_in_order(read_all, taken), explained[0]
 
 
 def _streams(found: Sequence[tuple[Statement, str, int]]) -> set[str]:
@@ -166,7 +166,7 @@ def _named(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for step in steps for name in step.reads))
 
 
-def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
+def _plans_in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
     by_name = {each.plan.name: each for each in read}
     reads: dict[str, list[str]] = {}
     for each in read:
@@ -193,23 +193,26 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         each, sources = by_name[name], tuple(plans[source] for source in reads[name])
         with _at(each.place):
             _check_derived(each, sources)
-        own = statement_plan(each.plan)
-        derived = DerivedPlan(own, sources)
+        statement = statement_plan(each.plan)
+        derived = DerivedPlan(statement, sources)
         varying = read_varying(derived)
-        if isinstance(own, WindowPlan):
-            own = replace(
-                own, moved=frozenset().union(*map(moved_columns, sources)), varying=varying,
+        if isinstance(statement, WindowPlan):
+            statement = replace(
+                statement, moved=frozenset().union(*map(moved_columns, sources)), varying=varying,
                 lacks=bool(uncertain_sources(derived)),
             )  # fmt: skip
-        elif isinstance(own, SeqPlan):
-            own = _unkeyed(own, varying)
-        elif isinstance(own, OrPlan):
-            own = replace(own, branches=tuple(_unkeyed(one, varying) for one in own.branches))
-        plans[name] = DerivedPlan(own, sources)
+        elif isinstance(statement, SeqPlan):
+            statement = _keys_to_conditions(statement, varying)
+        elif isinstance(statement, OrPlan):
+            statement = replace(
+                statement,
+                branches=tuple(_keys_to_conditions(one, varying) for one in statement.branches),
+            )
+        plans[name] = DerivedPlan(statement, sources)
     return tuple(plans.values())
 
 
-def _unkeyed(plan: SeqPlan, varying: frozenset[str]) -> SeqPlan:
+def _keys_to_conditions(plan: SeqPlan, varying: frozenset[str]) -> SeqPlan:
     """``plan`` with equalities of negated steps on ``varying`` columns among the other conditions:
     as a key, one would keep an event away whose value may be another.
     """
@@ -294,25 +297,27 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
         steps = [*pattern.steps, *(step for branch in pattern.branches for step in branch.steps)]
         of_alias = {step.alias: step.reads for step in steps}
     for attribute in attributes_of(plan):
-        own = own_attribute(attribute.name)
-        if own is None:
+        column = own_attribute(attribute.name)
+        if column is None:
             continue
         named = of_alias.get(attribute.alias or "") or tuple(columns)
-        if not any(own in columns[name] for name in named):
+        if not any(column in columns[name] for name in named):
             read = named[0]
             clause = render(next(one for one in sources if one.name == read)).split()[0]
-            raise _unreturned(plan, attribute, own, read, columns[read], clause)
+            raise _missing_column(plan, attribute, column, read, columns[read], clause)
 
 
-def _unreturned(
-    plan: Plan, attribute: Attribute, own: str, source: str, columns: Mapping[str, object],
+def _missing_column(
+    plan: Plan, attribute: Attribute, column: str, source: str, columns: Mapping[str, object],
     clause: str,
 ) -> UserError:  # fmt: skip
-    near = closest(own, [*columns, *FIELDS])
+    near = closest(column, [*columns, *FIELDS])
     names = listed(sorted(columns))
     add = f"name it in its {'SELECT' if clause == 'SELECT' else 'RETURN'}"
     hint = f"it has {names}; {near or add}"
-    return refuse_named(plan, attribute, f"the results of {source!r} have no column {own!r}", hint)
+    return refuse_named(
+        plan, attribute, f"the results of {source!r} have no column {column!r}", hint
+    )
 
 
 def _place(each: _Read, name: str) -> Span:

@@ -21,8 +21,8 @@ from slackwater.engine.query.analysis.repetition import ROLES_OF_ALL, RepeatedNa
 from slackwater.engine.query.analysis.typed import (
     Context,
     attribute_of,
-    only,
-    times_of,
+    only_clause,
+    repetition_bounds,
     whole_number,
 )
 from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
@@ -148,7 +148,7 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
                 raise refuse(context.text, where.at, message, AS_STAMPED)
             return Occurrence(event_type.text, guard)
         case s.RepetitionNode(part=part, times=times, times_at=at):
-            least, most = times_of(times, MAX_TIMES, at, context.text)
+            least, most = repetition_bounds(times, MAX_TIMES, at, context.text)
             return Repetition(_expression(part, context), least, most)
         case s.Operation(op=op, parts=parts):
             return RegularGroup(op, tuple(_expression(part, context) for part in parts))
@@ -169,8 +169,8 @@ def checked_plan(
         UserError: a rule names what a result has not, or stands there twice, or nothing is held.
     """
     nodes = [clause for clause in clauses if isinstance(clause, s.CheckNode)]
-    history = only(clauses, s.HistoryBy, text)
-    limit = only(clauses, s.EmitLimitClause, text)
+    history = only_clause(clauses, s.HistoryBy, text)
+    limit = only_clause(clauses, s.EmitLimitClause, text)
     if not nodes and history is None and limit is None:
         return plan
     reading = _Reading(plan, text, time_unit)

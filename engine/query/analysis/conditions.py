@@ -17,7 +17,14 @@ from slackwater.engine.core.units import (
     parse_duration,
     unit_ns,
 )
-from slackwater.engine.query.analysis.typed import Context, Typed, alike, bounded, paired, to_take
+from slackwater.engine.query.analysis.typed import (
+    Context,
+    Typed,
+    argument_hint,
+    int64_constant,
+    unify_kinds,
+    unify_pair,
+)
 from slackwater.engine.query.clocked import clocked_aliases, coefficients
 from slackwater.engine.query.expression import join_value
 from slackwater.engine.query.fields import ValueKind, attributes_in, inside, parts_of
@@ -49,7 +56,7 @@ ROUND_DIGITS_MAX: Final = 15
 """That ``round`` keeps behind the point."""
 MAX_CALLS: Final = 8
 """Of functions inside one another; bounds the programs that conditions become."""
-_WANTED: Final = {
+_ARGUMENT_KINDS: Final = {
     "number": {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE, ValueKind.ANY},
     "time": {ValueKind.TIME, ValueKind.ANY},
     "text": {ValueKind.TEXT, ValueKind.ANY},
@@ -74,12 +81,12 @@ def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context)
         count = "one value" if function.most == 1 else f"{function.least} values or more"
         raise context.refuse(node.at, f"{name} takes {count}")
     for typed, at in arguments:
-        if typed.kind not in _WANTED[function.takes]:
-            hint = to_take(typed.kind, _WANTED[function.takes], typed.expression)
+        if typed.kind not in _ARGUMENT_KINDS[function.takes]:
+            hint = argument_hint(typed.kind, _ARGUMENT_KINDS[function.takes], typed.expression)
             raise context.refuse(
                 at, f"this is {typed.kind}, and {name} takes {_NAMED[function.takes]}", hint
             )
-    taken, kind = alike(arguments, context)
+    taken, kind = unify_kinds(arguments, context)
     if function.gives != "same":
         kind = ValueKind.TEXT if function.gives == "text" else ValueKind.NUMBER
     elif function.takes == "number" and kind == ValueKind.ANY:
@@ -138,8 +145,8 @@ def likeness_of(node: s.Call, item: Typed, pattern: Expression, context: Context
 
 
 def _text(item: Typed, at: Span, context: Context) -> Expression:
-    if item.kind not in _WANTED["text"]:
-        hint = to_take(item.kind, _WANTED["text"], item.expression)
+    if item.kind not in _ARGUMENT_KINDS["text"]:
+        hint = argument_hint(item.kind, _ARGUMENT_KINDS["text"], item.expression)
         raise context.refuse(at, f"this is {item.kind}, and LIKE and regexp_like take text", hint)
     return item.expression
 
@@ -262,7 +269,7 @@ def _checked(predicate: Predicate, node: s.Node, context: Context) -> Predicate:
 
 def _comparison(node: s.Operation[s.Node], context: Context) -> Predicate:
     left, right = (value_of(part, context) for part in node.parts)
-    left, right = paired(left, right, node.at, context)
+    left, right = unify_pair(left, right, node.at, context)
     op, one, other = node.op, left.expression, right.expression
     if isinstance(other, FunctionCall) and other.function == "abs":
         op, one, other = MIRRORED[op], other, one
@@ -398,7 +405,7 @@ def _membership(node: s.Operation[s.Node], context: Context) -> Membership:
     item = value_of(node.parts[0], context)
     options: list[Constant] = []
     for option in node.parts[1:]:
-        right = paired(item, value_of(option, context), option.at, context)[1]
+        right = unify_pair(item, value_of(option, context), option.at, context)[1]
         if not isinstance(right.expression, Constant):
             raise context.refuse(option.at, "IN takes constants only", "as in x IN (4, 8)")
         options.append(right.expression)
@@ -452,12 +459,12 @@ def _case(node: s.Operation[s.Node], context: Context) -> Typed:
         else (value_of(then, context), then.at)
         for then in (*pairs[1::2], otherwise)
     ]  # fmt: skip
-    given = [each for each in values if each is not None]
-    if not given:
+    choices = [each for each in values if each is not None]
+    if not choices:
         message = "every value of this CASE is NULL"
         raise context.refuse(node.at, message, "give one of them a value")
-    alike_ones, kind = alike(given, context)
-    rest = iter(alike_ones)
+    results, kind = unify_kinds(choices, context)
+    rest = iter(results)
     *thens, last = (None if each is None else next(rest) for each in values)
     case = Case(tuple(zip(whens, thens, strict=True)), last)
     if _nested(case) > MAX_CALLS:
@@ -467,11 +474,11 @@ def _case(node: s.Operation[s.Node], context: Context) -> Typed:
 
 def _number(node: s.Number, sign: int, at: Span, context: Context) -> Typed:
     if node.unit is not None:
-        return Typed(bounded(sign * _length(node, context), at, context), ValueKind.TIME)
+        return Typed(int64_constant(sign * _length(node, context), at, context), ValueKind.TIME)
     if len(node.text) > MAX_DIGITS:
         raise context.refuse(at, "this number has too many digits")
     if node.text.isdecimal():
-        return Typed(bounded(sign * int(node.text), at, context), ValueKind.BARE)
+        return Typed(int64_constant(sign * int(node.text), at, context), ValueKind.BARE)
     number = sign * float(node.text)
     if isinf(number):
         raise context.refuse(at, "this number is too large")
@@ -487,7 +494,7 @@ def _negative(node: s.Node, of: s.Node, context: Context) -> Typed:
         assert isinstance(term.expression.value, int | float)
         number = -term.expression.value
         if isinstance(number, int):
-            bounded(number, node.at, context)
+            int64_constant(number, node.at, context)
         return Typed(Constant(number), term.kind)
     kind = ValueKind.NUMBER if term.kind == ValueKind.ANY else term.kind
     return Typed(Arithmetic("-", Constant(0), term.expression), kind)
@@ -495,7 +502,7 @@ def _negative(node: s.Node, of: s.Node, context: Context) -> Typed:
 
 def _check_operand(operand: Typed, at: Span, context: Context) -> None:
     if operand.kind in {ValueKind.TEXT, ValueKind.TRUTH}:
-        hint = to_take(operand.kind, {ValueKind.NUMBER}, operand.expression)
+        hint = argument_hint(operand.kind, {ValueKind.NUMBER}, operand.expression)
         raise context.refuse(at, f"this is {operand.kind}, and + - * / % take numbers", hint)
 
 
@@ -508,7 +515,7 @@ def _arithmetic(node: s.Operation[s.Node], context: Context) -> Typed:
         raise context.refuse(node.parts[1].at, "division by zero")
     kinds = {left.kind, right.kind}
     if node.op in "+-%":
-        left, right = paired(left, right, node.at, context)
+        left, right = unify_pair(left, right, node.at, context)
         kind = ValueKind.TIME if ValueKind.TIME in kinds else ValueKind.NUMBER
     else:
         # Twice a time is a time, a time by a time is a number, and so is one over a time.

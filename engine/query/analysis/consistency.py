@@ -1,10 +1,9 @@
 """Refuses a WHERE that can never be true, and names the conditions that exclude each other.
 
-Looks at comparisons with constants joined by AND, value by value: an attribute, an expression by
-its form, or by how much one step's time is later than another's. What it finds is certain; what it
-does not find may still be contradictory. A comparison with null is neither true nor false, so every
-value compared is there. What is merely not true (``untrue``) says something only of values that
-others show to be there.
+Compares the constants that conjuncts compare one value with: an attribute, an expression by its
+form, or the time between two steps. Each conflict that it finds is real; it does not find all. A
+comparison with null is neither true nor false, so every compared value is present. A condition that
+is only not true (``untrue``) restricts a value only if another condition shows it to be present.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ Term = tuple[Predicate, Span]
 _Limit = tuple[Expression, str, tuple[int | float | str | bool, ...]]
 """A value, how it compares, and with which constants: ``=`` with one of several."""
 _Known = tuple[_Limit, str]
-"""What holds without being written, and its reason for a message."""
+"""A limit that the pattern implies, and its reason for a message."""
 _TIMES: Final = {"ts", "ref"}
 _SHOWN_CHARS: Final = 60
 
 
 class Conflict(Struct, frozen=True):
-    """``place`` of the first condition that the ones before it exclude, ``others`` of those that
-    do so, none of them to spare. ``mixed``: a value that is text in one and a number in another.
+    """``place``: of the first condition that earlier ones exclude; ``others``: a minimal set of
+    these. ``mixed``: a value that is text in one condition and a number in another.
     """
 
     place: int
@@ -60,8 +59,9 @@ def find_conflict(
     conditions: Sequence[Predicate], untrue: Sequence[Predicate] = (),
     known: Sequence[_Limit] = (),
 ) -> Conflict | None:  # fmt: skip
-    """The first of ``known``, ``conditions`` and ``untrue``, counted through, that cannot hold
-    together with those before it. ``untrue``: false or unknown.
+    """The first of ``known``, ``conditions`` and ``untrue`` that contradicts those before it.
+
+    Places count through all three. ``untrue``: conditions that are false or unknown.
     """
     groups = [[each] for each in known] + [[*_limits(each, truth=True)] for each in conditions]
     there = {value for group in groups for value, _, _ in group}
@@ -73,34 +73,34 @@ def find_conflict(
         ]
         for each in untrue
     ]
-    asked: dict[Expression, list[tuple[int, _Limit]]] = defaultdict(list)
+    limits: dict[Expression, list[tuple[int, _Limit]]] = defaultdict(list)
     for place, group in enumerate(groups):
         for limit in group:
-            mine = asked[limit[0]]
+            mine = limits[limit[0]]
             mine.append((place, limit))
             mixed = len({isinstance(each, str) for _, (*_, some) in mine for each in some}) > 1
             if mixed:
                 is_text = isinstance(limit[2][0], str)
                 other = next(at for at, (*_, some) in mine if isinstance(some[0], str) != is_text)
                 return Conflict(place, (other,) if other != place else (), limit[0])
-            if not _possible(mine):
-                return Conflict(place, _core(mine, place), None)
+            if not _is_satisfiable(mine):
+                return Conflict(place, _minimal_conflict(mine, place), None)
     return None
 
 
-def _core(asked: list[tuple[int, _Limit]], place: int) -> tuple[int, ...]:
-    """The places beside ``place`` without which ``asked`` is possible."""
-    others = sorted({at for at, _ in asked} - {place}, reverse=True)
+def _minimal_conflict(limits: list[tuple[int, _Limit]], place: int) -> tuple[int, ...]:
+    """A minimal set of places that, with ``place``, makes ``limits`` unsatisfiable."""
+    others = sorted({at for at, _ in limits} - {place}, reverse=True)
     for other in reversed(others):
-        rest = [each for each in asked if each[0] != other]
-        if not _possible(rest):
-            asked = rest
-    return tuple(sorted({at for at, _ in asked} - {place}))
+        rest = [each for each in limits if each[0] != other]
+        if not _is_satisfiable(rest):
+            limits = rest
+    return tuple(sorted({at for at, _ in limits} - {place}))
 
 
-def _possible(asked: list[tuple[int, _Limit]]) -> bool:
-    """Whether some value, all text or all numbers, keeps within every limit."""
-    limits = [(op, constants) for _, (_, op, constants) in asked]
+def _is_satisfiable(placed_limits: list[tuple[int, _Limit]]) -> bool:
+    """Whether one value fulfils every limit; the limits are all text or all numbers."""
+    limits = [(op, constants) for _, (_, op, constants) in placed_limits]
 
     def fits(value: Any) -> bool:
         return all(any(COMPARE[op](value, each) for each in some) for op, some in limits)
@@ -117,7 +117,7 @@ def _possible(asked: list[tuple[int, _Limit]]) -> bool:
 
 
 def _limits(condition: Predicate, *, truth: bool) -> Iterator[_Limit]:
-    """What follows of ``condition`` being ``truth``, as far as it is looked at."""
+    """The limits that follow if ``condition`` is ``truth``; other forms than these are ignored."""
     match condition:
         case Comparison(op=op, left=left, right=right):
             op = op if truth else OPPOSITE[op]
@@ -142,7 +142,7 @@ def _limits(condition: Predicate, *, truth: bool) -> Iterator[_Limit]:
 
 
 def _limit(value: Expression, op: str, constants: tuple[int | float | str | bool, ...]) -> _Limit:
-    """In one form for one value: ``ref`` is another name of ``ts``, b - a the opposite of a - b."""
+    """The normal form: ``ref`` is another name of ``ts``, b - a is the opposite of a - b."""
     match value:
         case Attribute(name="ref", alias=alias):
             return Attribute("ts", alias), op, constants
@@ -188,7 +188,7 @@ def check_pattern(terms: Sequence[Term], plan: SeqPlan, context: Context) -> Non
 
 
 def never_counts(predicates: Sequence[Predicate], alias: str, plan: SeqPlan) -> bool:
-    """Whether what ``predicates`` ask of the negated step ``alias`` excludes itself."""
+    """Whether ``predicates`` on the negated step ``alias`` contradict each other."""
     return _conflict([(each, (0, 0)) for each in predicates], alias, plan)[0] is not None
 
 
@@ -210,7 +210,7 @@ def _conflict(
 
 
 def _known(conditions: Sequence[Predicate], plan: SeqPlan, shape: Shape) -> Iterator[_Known]:
-    """What the pattern says of the values that ``conditions`` compare with constants."""
+    """The limits that the pattern implies for the values in ``conditions``, with reasons."""
     places = {step.alias: place for place, step in enumerate(plan.steps)}
     before = set(shape.before)
     for between in shape.between:
@@ -244,7 +244,7 @@ def _refusal(
         hint = f"{name} is compared with text here and with a number elsewhere"
         return context.refuse(at, "this can never be true", hint)
     places = [each - len(known) for each in conflict.others]
-    phrases = [_shown(context.text, terms[place][1]) for place in places if place >= 0]
+    phrases = [_quotation(context.text, terms[place][1]) for place in places if place >= 0]
     phrases += [known[place][1] for place in conflict.others if place < len(known)]
     hint = "no value can do this"
     if phrases:
@@ -252,7 +252,7 @@ def _refusal(
     return context.refuse(at, "this can never be true", hint)
 
 
-def _shown(text: str, at: Span) -> str:
+def _quotation(text: str, at: Span) -> str:
     end = at[1]
     # The place of IN ends with its last value.
     while text.count("(", at[0], end) > text.count(")", at[0], end) and text[end:][:1] in (

@@ -167,7 +167,7 @@ class TreePattern(Pattern):
             words = []
 
 
-# What is known of the order of end points (``engine.query.endpoints``). A point is
+# Facts about the order of end points (``engine.query.endpoints``). A point is
 # ``2 * step`` (its start) or ``2 * step + 1`` (its end).
 
 
@@ -180,12 +180,12 @@ class Fact(NamedTuple):
 
     @property
     def edge(self) -> Edge:
-        """As a closure has it."""
+        """The fact as an edge of a closure."""
         return Edge(self.low, self.high, LESS if self.strict else UPTO, DERIVED)
 
     @property
     def opposite(self) -> Fact:
-        """What contradicts it."""
+        """The fact that contradicts this one."""
         return Fact(self.high, self.low, not self.strict)
 
 
@@ -199,17 +199,17 @@ def end(step: int) -> int:
     return 2 * step + 1
 
 
-def knows(facts: np.ndarray, fact: Fact) -> bool:
-    """Whether ``fact`` follows of ``facts``, a closure."""
+def implies(facts: np.ndarray, fact: Fact) -> bool:
+    """Whether the closure ``facts`` implies ``fact``."""
     return bool(facts[fact.low, fact.high] >= fact.edge.label)
 
 
-# What a tree asks of end points, as relations, conditions and scopes (SPEC 4.8).
+# From a tree to relations, conditions and scopes of its steps (SPEC 4.8).
 #
 # A part of several steps spans from the first of their starts to the last of their ends. So each
-# relation of two parts compares a first or last of some points with one of others, and is a list of
-# *clauses*, all of which must hold, each of facts, of which one must. A clause of one fact is a
-# relation that the kernel searches by; others are conditions.
+# relation of two parts compares the minimum or maximum of some points with that of others. It is a
+# conjunction of *clauses*, and a clause is a disjunction of facts. A clause of one fact becomes a
+# relation, which the kernel searches by; others become conditions.
 
 
 ASSIGNMENTS_MAX: Final = 720
@@ -223,14 +223,14 @@ class Side(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """One of ``facts`` holds. ``link``: what asks for it."""
+    """At least one of ``facts`` holds. ``link``: the relation of the tree that implies it."""
 
     facts: tuple[Fact, ...]
     link: IntervalLink
 
 
 class ContradictionError(Exception):
-    """``link`` asks for what the others exclude, or for more than can be."""
+    """The relation ``link`` contradicts the others, or cannot hold by itself."""
 
     def __init__(self, link: IntervalLink, message: str) -> None:
         super().__init__(message)
@@ -238,10 +238,10 @@ class ContradictionError(Exception):
 
 
 def clauses_of(left: Side, right: Side, link: IntervalLink, *, strict: bool) -> Iterator[Clause]:
-    """What it takes that ``left`` is before ``right`` (not ``strict``: not after it).
+    """The clauses for ``left`` before ``right`` (not ``strict``: not after it).
 
-    All points of a last of the left must be, and of a first one of them; at the right it is the
-    other way round.
+    Of a latest ``left`` every point must be before, of an earliest one some point; of ``right`` it
+    is the other way round.
     """
     lows = [(point,) for point in left.points] if left.latest else [left.points]
     highs = [right.points] if right.latest else [(point,) for point in right.points]
@@ -249,10 +249,10 @@ def clauses_of(left: Side, right: Side, link: IntervalLink, *, strict: bool) -> 
         yield Clause(tuple(Fact(low, high, strict) for low in some for high in others), link)
 
 
-def related(
+def relation_clauses(
     word: str, left: tuple[int, ...], right: tuple[int, ...], link: IntervalLink
 ) -> list[Clause]:
-    """The relation ``word`` of the parts with the steps ``left`` and ``right`` (L10 Table 5.1)."""
+    """The clauses of Allen's relation ``word`` of parts with these steps (L10 Table 5.1)."""
     found: list[Clause] = []
     for mine, op, other in allen_relation("BEFORE" if word == "," else word):
         one, two = _side(left, mine), _side(right, other)
@@ -265,14 +265,15 @@ def related(
 
 
 def _side(steps: tuple[int, ...], point: str) -> Side:
-    """Where a part of these ``steps`` begins or ends (``ts``, ``te``)."""
+    """The beginning (``ts``) or the end (``te``) of a part of these ``steps``."""
     latest = point == "te"
     return Side(tuple(map(end if latest else start, steps)), latest)
 
 
-def _counted(x: int, y: int) -> tuple[tuple[Fact, ...], ...]:
-    """Of two steps, x on the left: that it contains y, is finished by, meets, overlaps, or is
-    started with y; and last that it is before y. Zero-length intervals are none of them.
+def _counted_relations(x: int, y: int) -> tuple[tuple[Fact, ...], ...]:
+    """The facts of each of the five counted relations of x, on the left, to y (Z10 Eq 1):
+    contains, is finished by, meets, overlaps, starts with; and last, before. Zero-length
+    intervals have none of these.
     """
     xs, xe, ys, ye = start(x), end(x), start(y), end(y)
 
@@ -291,9 +292,9 @@ def _counted(x: int, y: int) -> tuple[tuple[Fact, ...], ...]:
 
 @dataclass(slots=True)
 class Meaning:
-    """Of one tree without OR. ``relations`` and ``conditions``: on positive steps. ``scopes``: of
-    the negated ones. ``starts``, ``ends``: aliases of steps of which the start (the end) is enough,
-    as far as the tree goes.
+    """The constraints of one tree without OR. ``relations`` and ``conditions``: on positive steps.
+    ``scopes``: of the negated ones. ``starts``, ``ends``: aliases of steps whose start (end) alone
+    is enough for the tree.
     """
 
     steps: Sequence[Step]
@@ -309,36 +310,36 @@ class Meaning:
 
 
 def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
-    """What ``tree``, whose places are those of ``steps``, asks for.
+    """The constraints of ``tree``, whose places are those of ``steps``.
 
     Raises:
-        ContradictionError: no events can be so.
+        ContradictionError: no events can fulfil them.
     """
     found = Meaning(steps)
-    asked: list[Clause] = []
-    counted: list[tuple[tuple[int, ...], int, IntervalLink]] = []
-    _walk(tree, found, asked, counted, outermost=True)
+    clauses: list[Clause] = []
+    count_links: list[tuple[tuple[int, ...], int, IntervalLink]] = []
+    _collect(tree, found, clauses, count_links, outermost=True)
     facts = closure(len(steps), ())
-    asked = _settled(asked, facts)
-    options = [_assignments(left, right, link, facts) for left, right, link in counted]
-    for each, (_, _, link) in zip(options, counted, strict=True):
+    clauses = _propagate(clauses, facts)
+    options = [_assignments(left, right, link, facts) for left, right, link in count_links]
+    for each, (_, _, link) in zip(options, count_links, strict=True):
         if len(each) == 1:
-            asked += [Clause((fact,), link) for fact in each[0]]
-    asked = _settled(asked, facts)
+            clauses += [Clause((fact,), link) for fact in each[0]]
+    clauses = _propagate(clauses, facts)
     name = _namer(steps)
-    single = [fact for (fact, *rest), _ in asked if not rest]
-    # Of two facts about one pair of points the strict one says more.
+    single = [fact for (fact, *rest), _ in clauses if not rest]
+    # Of two facts about one pair of points the strict one is stronger.
     stated = {(fact.low, fact.high): fact for fact in sorted(single, key=lambda f: f.strict)}
-    found.scopes = [_narrowed(scope, facts) for scope in found.scopes]
+    found.scopes = [_narrow_scope(scope, facts) for scope in found.scopes]
     needed = list(stated.values()) + [
-        fact for of in asked if len(of.facts) > 1 for fact in of.facts
+        fact for of in clauses if len(of.facts) > 1 for fact in of.facts
     ]
     stated |= _implied(found.positive, stated, facts)
     found.relations = [
         PointRelation(name(fact.low), "<" if fact.strict else "<=", name(fact.high))
         for fact in stated.values()
     ]
-    several = [of.facts for of in asked if len(of.facts) > 1]
+    several = [of.facts for of in clauses if len(of.facts) > 1]
     found.conditions = [
         combined("or", [_compared(fact, name) for fact in facts]) for facts in several
     ]
@@ -351,11 +352,11 @@ def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
     return found
 
 
-def _walk(
-    tree: Tree, found: Meaning, asked: list[Clause],
-    counted: list[tuple[tuple[int, ...], int, IntervalLink]], *, outermost: bool = False,
+def _collect(
+    tree: Tree, found: Meaning, clauses: list[Clause],
+    count_links: list[tuple[tuple[int, ...], int, IntervalLink]], *, outermost: bool = False,
 ) -> tuple[int, ...]:  # fmt: skip
-    """The positive steps below ``tree``; adds what it asks for."""
+    """The positive steps below ``tree``; adds its clauses, counted relations and scopes."""
     spans: list[tuple[int, ...]] = []
     words: list[IntervalLink] = []
     waiting: list[tuple[int, int]] = []
@@ -366,16 +367,16 @@ def _walk(
         if isinstance(part, int) and found.steps[part].negated:
             waiting.append((part, len(spans)))
             continue
-        mine = (part,) if isinstance(part, int) else _walk(part, found, asked, counted)
+        mine = (part,) if isinstance(part, int) else _collect(part, found, clauses, count_links)
         if spans:
             words.append(link)
             if link.word != "," or tree.op == "SEQ":
-                asked += related(link.word, spans[-1], mine, link)
+                clauses += relation_clauses(link.word, spans[-1], mine, link)
             if link.counts is not None:
                 if len(mine) > 1:
                     message = "the five counts are of one event at their right, not of several"
                     raise ContradictionError(link, message)
-                counted.append((tuple(x for span in spans for x in span), mine[0], link))
+                count_links.append((tuple(x for span in spans for x in span), mine[0], link))
         link = IntervalLink(",")
         spans.append(mine)
     for step, number in waiting:
@@ -391,10 +392,10 @@ def _scope(
     *,
     outermost: bool,
 ) -> Scope:
-    """Of a negated step before ``spans[number]``.
+    """The scope of a negated step before ``spans[number]``.
 
-    Parts that a relation other than BEFORE joins stand there together. At an end of the pattern it
-    is the whole match that counts (SPEC 4.1).
+    Parts that are joined by a relation other than BEFORE belong together. At an end of the pattern
+    the scope is bounded by the whole match (SPEC 4.1).
     """
     everything = tuple(sorted(place for span in spans for place in span))
     if not number or number == len(spans):
@@ -412,9 +413,10 @@ def _scope(
     )  # fmt: skip
 
 
-def _narrowed(scope: Scope, facts: np.ndarray) -> Scope:
-    """Without the steps that never begin first: between two of a scope's ends these do not count.
-    At an end of the pattern, where all of ``after`` do, they are those that never begin last.
+def _narrow_scope(scope: Scope, facts: np.ndarray) -> Scope:
+    """``scope`` without the steps that never begin first, as these do not bound it.
+
+    At the end of the pattern, where all of ``after`` bound it: without those that never begin last.
     """
 
     def firsts(places: tuple[int, ...], *, latest: bool = False) -> tuple[int, ...]:
@@ -426,7 +428,7 @@ def _narrowed(scope: Scope, facts: np.ndarray) -> Scope:
                 else Fact(start(x), start(place), False)
                 for x in others
             )  # fmt: skip
-            if not any(knows(facts, fact) for fact in known):
+            if not any(implies(facts, fact) for fact in known):
                 kept.append(place)
         return tuple(kept)
 
@@ -434,31 +436,31 @@ def _narrowed(scope: Scope, facts: np.ndarray) -> Scope:
     return Scope(scope.step, after, firsts(scope.before))
 
 
-def _settled(asked: list[Clause], facts: np.ndarray) -> list[Clause]:
-    """The clauses that are left once those of one fact are known; adds these to ``facts``."""
-    left, again = asked, True
-    while again:
-        again = False
+def _propagate(clauses: list[Clause], facts: np.ndarray) -> list[Clause]:
+    """Unit propagation: the remaining clauses; facts of single-fact clauses go to ``facts``."""
+    pending, changed = clauses, True
+    while changed:
+        changed = False
         kept = list[Clause]()
-        for clause in left:
+        for clause in pending:
             single = len(clause.facts) == 1
-            if any(knows(facts, fact) for fact in clause.facts) and not single:
+            if any(implies(facts, fact) for fact in clause.facts) and not single:
                 continue
-            possible = tuple(fact for fact in clause.facts if not knows(facts, fact.opposite))
+            possible = tuple(fact for fact in clause.facts if not implies(facts, fact.opposite))
             if not possible:
                 raise ContradictionError(clause.link, "this can never be, beside the rest")
-            if len(possible) == 1 and not knows(facts, possible[0]):
+            if len(possible) == 1 and not implies(facts, possible[0]):
                 add_to_closure(facts, possible[0].edge)
-                again = True
+                changed = True
             kept.append(Clause(possible, clause.link))
-        left = kept
-    return left
+        pending = kept
+    return pending
 
 
 def _assignments(
     left: tuple[int, ...], right: int, link: IntervalLink, facts: np.ndarray
 ) -> list[tuple[Fact, ...]]:
-    """Which steps may be how related to the right one for the five counts to hold."""
+    """The combinations of facts under which the five counts of ``link`` hold (Z10 5.1)."""
     assert link.counts is not None
     if sum(link.counts) > len(left):
         message = f"{sum(link.counts)} events are counted, and {len(left)} are at the left"
@@ -469,20 +471,22 @@ def _assignments(
     for tried, kind in enumerate(dict.fromkeys(permutations(kinds))):
         if tried == ASSIGNMENTS_MAX:
             raise ContradictionError(link, "too many events at the left: write them in groups")
-        wanted = tuple(
-            fact for x, k in zip(left, kind, strict=True) for fact in _counted(x, right)[k]
+        combination = tuple(
+            fact
+            for x, k in zip(left, kind, strict=True)
+            for fact in _counted_relations(x, right)[k]
         )
-        if _possible(wanted, facts):
-            found.append(wanted)
+        if _possible(combination, facts):
+            found.append(combination)
     if not found:
         raise ContradictionError(link, "no events are so related, beside the rest")
     return found
 
 
-def _possible(wanted: tuple[Fact, ...], facts: np.ndarray) -> bool:
+def _possible(combination: tuple[Fact, ...], facts: np.ndarray) -> bool:
     tried = facts.copy()
-    for fact in wanted:
-        if knows(tried, fact.opposite):
+    for fact in combination:
+        if implies(tried, fact.opposite):
             return False
         add_to_closure(tried, fact.edge)
     return True
@@ -491,15 +495,15 @@ def _possible(wanted: tuple[Fact, ...], facts: np.ndarray) -> bool:
 def _implied(
     places: tuple[int, ...], stated: dict[tuple[int, int], Fact], facts: np.ndarray
 ) -> dict[tuple[int, int], Fact]:
-    """What follows for steps without a stated relation; it narrows the search."""
-    related = {frozenset((low >> 1, high >> 1)) for low, high in stated}
+    """Implied facts of steps without a stated relation; they narrow the search."""
+    pairs = {frozenset((low >> 1, high >> 1)) for low, high in stated}
     found = {}
     for x, y in permutations(places, 2):
-        if frozenset((x, y)) in related:
+        if frozenset((x, y)) in pairs:
             continue
         for low in (end(x), start(x)):
             fact = Fact(low, start(y), True)
-            if knows(facts, fact):
+            if implies(facts, fact):
                 found[low, start(y)] = fact
                 break
     return found

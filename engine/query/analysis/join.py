@@ -21,7 +21,7 @@ from slackwater.engine.query.analysis.selection import (
     labelled,
     size_and_slide,
 )
-from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only
+from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only_clause
 from slackwater.engine.query.clocked import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
 from slackwater.engine.query.language import syntax as s
@@ -100,8 +100,8 @@ class _Join(QueryReader):
                 raise self.refuse(clause.at, message, f"leave {word} out; {_OF_ROWS}")
         within_ns, window_ns, every_ns = self._extent()
         on = read_terms(self.join.condition, (), self.context)
-        asked = only(clauses, s.Where, self.text)
-        where = read_terms(None if asked is None else asked.condition, (), self.context)
+        where_node = only_clause(clauses, s.Where, self.text)
+        where = read_terms(None if where_node is None else where_node.condition, (), self.context)
         self._check_where(where)
         computed = self._selected()
         left, right = (
@@ -122,7 +122,7 @@ class _Join(QueryReader):
         branches: tuple[SeqPlan, ...] = () if self.kind is JoinKind.ANTI else (pair,)
         for side in (0, 1):
             if _KEPT[self.kind][side]:
-                branches += (self._alone(pair, side, on, same),)
+                branches += (self._without_partner(pair, side, on, same),)
         steps = {step.alias: step for branch in (pair, *branches) for step in branch.steps}
         if self.kind is JoinKind.ANTI:
             del steps[right.alias]
@@ -165,7 +165,7 @@ class _Join(QueryReader):
         no slide: they tumble.
         """
         clauses = self.parsed.clauses
-        within = only(clauses, s.Within, self.text)
+        within = only_clause(clauses, s.Within, self.text)
         windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
             raise self.refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
@@ -236,14 +236,14 @@ class _Join(QueryReader):
         self, bare: SeqPlan, on: list[Term], where: list[Term], same: list[Predicate]
     ) -> SeqPlan:
         """Of the pairs. What ON asks of a side that is kept is no condition on its events."""
-        own: tuple[list[Predicate], list[Predicate]] = ([], [])
+        side_conditions: tuple[list[Predicate], list[Predicate]] = ([], [])
         others: list[Predicate] = []
         equalities: list[tuple[Attribute, ...]] = []
         for term, filters in [*((t, False) for t in on), *((t, True) for t in where)]:
             if len(term.aliases) == 1:
                 side = self.aliases.index(next(iter(term.aliases)))
                 kept = _KEPT[self.kind][side] and not filters
-                (others if kept else own[side]).append(term.predicate)
+                (others if kept else side_conditions[side]).append(term.predicate)
                 continue
             key = self._key(term.predicate)
             if key is None:
@@ -251,8 +251,8 @@ class _Join(QueryReader):
             elif key not in equalities:
                 equalities.append(key)
         steps = tuple(
-            replace(step, where=conjunction(asked))
-            for step, asked in zip(bare.steps, own, strict=True)
+            replace(step, where=conjunction(conditions))
+            for step, conditions in zip(bare.steps, side_conditions, strict=True)
         )
         return replace(bare, steps=steps, equalities=tuple(equalities), others=(*others, *same))
 
@@ -265,14 +265,18 @@ class _Join(QueryReader):
                 return (one, two) if one.alias == self.aliases[0] else (two, one)
         return None
 
-    def _alone(self, pair: SeqPlan, side: int, on: list[Term], same: list[Predicate]) -> SeqPlan:
+    def _without_partner(
+        self, pair: SeqPlan, side: int, on: list[Term], same: list[Predicate]
+    ) -> SeqPlan:
         """The events of a side that have no partner."""
         mine, other = pair.steps[side], pair.steps[1 - side]
         absent = replace(other, alias=other.alias + _NO_PARTNER, negated=True)
         if _KEPT[self.kind][1 - side]:
             # As a partner it must be what ON asks of it, which else it need not.
-            asked = [t.predicate for t in on if t.aliases == {other.alias}]
-            absent = replace(absent, where=conjunction([_renamed(p, other, absent) for p in asked]))
+            conditions = [t.predicate for t in on if t.aliases == {other.alias}]
+            absent = replace(
+                absent, where=conjunction([_renamed(p, other, absent) for p in conditions])
+            )
         elif other.where is not None:
             absent = replace(absent, where=_renamed(other.where, other, absent))
         others: list[Predicate] = []

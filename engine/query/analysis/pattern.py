@@ -19,7 +19,7 @@ from slackwater.engine.query.analysis.typed import (
     Context,
     attribute_of,
     check_label,
-    only,
+    only_clause,
     unsupported,
 )
 from slackwater.engine.query.clocked import is_clocked
@@ -498,7 +498,10 @@ def terms_of_clauses(
     Raises:
         UserError: one is given twice, or PARTITION BY names what is no attribute of all events.
     """
-    sources, partition = only(clauses, s.From, text), only(clauses, s.PartitionBy, text)
+    sources, partition = (
+        only_clause(clauses, s.From, text),
+        only_clause(clauses, s.PartitionBy, text),
+    )
     known = {step.alias: step for steps in branches for step in steps}
     found: list[Term] = []
     if sources is not None:

@@ -27,8 +27,8 @@ from slackwater.engine.query.analysis.typed import (
     Context,
     Typed,
     member_of,
-    only,
-    times_of,
+    only_clause,
+    repetition_bounds,
     whole_number,
 )
 from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
@@ -183,8 +183,8 @@ class RepeatedNames(QueryReader):
             hint += "; a[i - 1].v is of the event before a[i]" if len(call.arguments) > 1 else ""
             raise self.refuse(call.at, f"{function} takes a step that repeats", hint)
         if function == COUNT:
-            counted = with_role(self._counted(argument), COUNT)
-            return Typed(Attribute("seq", counted, argument.at), ValueKind.NUMBER)
+            count_alias = with_role(self._repeating_step(argument), COUNT)
+            return Typed(Attribute("seq", count_alias, argument.at), ValueKind.NUMBER)
         alias, name = self._parts(argument)
         if not self.often[alias].repeats:
             message = f"{alias!r} does not repeat"
@@ -239,7 +239,7 @@ class RepeatedNames(QueryReader):
             raise self.refuse(index.at, "neighbours are compared, not events further apart", hint)
         return BEFORE if index.less else EACH
 
-    def _counted(self, argument: s.Reference) -> str:
+    def _repeating_step(self, argument: s.Reference) -> str:
         alias = argument.parts[0]
         if len(argument.parts) > 1 or alias.text not in self.steps:
             hint = f"the steps are {listed(self.steps)}, as in count({next(iter(self.steps))})"
@@ -302,7 +302,7 @@ class _RepeatPattern(Pattern):
         return place
 
     def _times(self, often: s.OftenNode) -> Often:
-        least, most = times_of(often.words, TIMES_MAX, often.at, self.text)
+        least, most = repetition_bounds(often.words, TIMES_MAX, often.at, self.text)
         if most == 0:
             hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
             raise self.refuse(often.at, "this step never occurs", hint)
@@ -325,18 +325,18 @@ class _RepeatQuery(QueryReader):
         names = RepeatedNames(self.text, self.steps, self.often)
         context = Context(self.text, self.time_unit, names.resolve, names.collected)
         self._read_until()
-        within = only(clauses, s.Within, self.text)
+        within = only_clause(clauses, s.Within, self.text)
         width = None if within is None else fixed_length(within, context, "a pattern that repeats")
         if width is None:
             self._check_ends()
         where, others = self._conditions(context)
         entries, everything = self._returned(names)
         returns, computed = selected(entries, {alias for one in entries for alias in one.aliases})
-        partition_by = only(clauses, s.PartitionBy, self.text)
+        partition_by = only_clause(clauses, s.PartitionBy, self.text)
         partition = names.partition(partition_by)
-        contiguity = only(clauses, s.ContiguityClause, self.text)
-        skip = only(clauses, s.SkipClause, self.text)
-        sources = only(clauses, s.From, self.text)
+        contiguity = only_clause(clauses, s.ContiguityClause, self.text)
+        skip = only_clause(clauses, s.SkipClause, self.text)
+        sources = only_clause(clauses, s.From, self.text)
         return RepeatPlan(
             name,
             self.text,
@@ -363,8 +363,8 @@ class _RepeatQuery(QueryReader):
             if not self.often[alias].repeats:
                 message = f"{alias!r} does not repeat, so nothing ends it"
                 raise self.refuse(often.until.at, message, "put the condition into WHERE")
-            own = RepeatedNames(self.text, {alias: self.steps[alias]}, {alias: Often()})
-            context = Context(self.text, self.time_unit, own.resolve, own.collected)
+            names = RepeatedNames(self.text, {alias: self.steps[alias]}, {alias: Often()})
+            context = Context(self.text, self.time_unit, names.resolve, names.collected)
             until = condition(often.until, context)
             if is_clocked(until):
                 message = "UNTIL asks of an event alone, and clocks may err in its time"
@@ -385,7 +385,7 @@ class _RepeatQuery(QueryReader):
     # ---- conditions --------------------------------------------------------------------------
     def _conditions(self, context: Context) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
         """Conditions on each step's events alone, and on several events."""
-        clause = only(self.parsed.clauses, s.Where, self.text)
+        clause = only_clause(self.parsed.clauses, s.Where, self.text)
         steps = list(self.steps.values())
         single: dict[str, list[Predicate]] = {}
         others: list[Predicate] = []
@@ -420,7 +420,7 @@ class _RepeatQuery(QueryReader):
 
     # ---- what is given -----------------------------------------------------------------------
     def _returned(self, names: RepeatedNames) -> tuple[list[Returned], bool]:
-        clause = only(self.parsed.clauses, s.Returns, self.text)
+        clause = only_clause(self.parsed.clauses, s.Returns, self.text)
         whole = Context(self.text, self.time_unit, names.returned, names.collected)
         known = {f"{alias}{role}": step for alias, step in self.steps.items()
                  for role in names.roles}  # fmt: skip
@@ -428,7 +428,7 @@ class _RepeatQuery(QueryReader):
         return entries, clause is not None and clause.everything is not None
 
     def _limit(self) -> int | None:
-        clause = only(self.parsed.clauses, s.LimitClause, self.text)
+        clause = only_clause(self.parsed.clauses, s.LimitClause, self.text)
         if clause is None:
             return None
         if any(isinstance(each, s.SkipClause) for each in self.parsed.clauses):

@@ -24,8 +24,8 @@ from slackwater.engine.query.analysis.typed import (
     Context,
     attribute_of,
     check_label,
-    is_own,
-    only,
+    is_attrs,
+    only_clause,
     whole_number,
 )
 from slackwater.engine.query.clocked import CLOCKED
@@ -238,16 +238,16 @@ class _Select(QueryReader):
     def plan(self, name: str) -> WindowPlan:
         """Of windows."""
         clauses = self.parsed.clauses
-        where = only(clauses, s.Where, self.text)
-        groups = only(clauses, s.GroupBy, self.text)
+        where = only_clause(clauses, s.Where, self.text)
+        groups = only_clause(clauses, s.GroupBy, self.text)
         self._read_from()
         window = self._window()
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
         extent = extent_of(window, self.context)
-        having = only(clauses, s.Having, self.text)
-        ranking = only(clauses, s.OrderBy, self.text)
-        emit = only(clauses, s.EmitClause, self.text)
+        having = only_clause(clauses, s.Having, self.text)
+        ranking = only_clause(clauses, s.OrderBy, self.text)
+        emit = only_clause(clauses, s.EmitClause, self.text)
 
         self.selected, self.hidden = aggregates, self._hidden(aggregates)
         judged = None if having is None else self._having(having)
@@ -281,7 +281,7 @@ class _Select(QueryReader):
             self.context,
             resolve=lambda reference: dataclasses.replace(self._resolve(reference), alias=alias),
         )
-        where = only(self.parsed.clauses, s.Where, self.text)
+        where = only_clause(self.parsed.clauses, s.Where, self.text)
         step = Step(alias, ANY_TYPE, streams=self.streams)
         terms = read_terms(None if where is None else where.condition, [step], self.context)
         plan = SeqPlan(
@@ -289,8 +289,8 @@ class _Select(QueryReader):
             everything=self.parsed.everything is not None,
         )  # fmt: skip
         check_pattern([(term.predicate, term.at) for term in terms], plan, self.context)
-        asked = conjunction([term.predicate for term in terms])
-        return replace(plan, steps=(replace(step, where=asked),))
+        condition = conjunction([term.predicate for term in terms])
+        return replace(plan, steps=(replace(step, where=condition),))
 
     def _columns(self) -> Iterator[tuple[s.Item, Computed]]:
         """What rows have, each named as it is written without AS."""
@@ -311,7 +311,7 @@ class _Select(QueryReader):
     def _read_from(self) -> None:
         """The streams, and the names that they are called by."""
         clauses = self.parsed.clauses
-        source = only(clauses, s.From, self.text)
+        source = only_clause(clauses, s.From, self.text)
         if source is not None:
             for place, stream in enumerate(source.streams):
                 if stream.text in [each.text for each in source.streams[:place]]:
@@ -321,7 +321,7 @@ class _Select(QueryReader):
                 (alias or each).text
                 for each, alias in zip(source.streams, source.aliases, strict=True)
             )
-        within = only(clauses, s.Within, self.text)
+        within = only_clause(clauses, s.Within, self.text)
         if within is not None:
             hint = "a window has its length: WINDOW TUMBLING 10 s"
             if len(self.streams) > 1:
@@ -340,7 +340,7 @@ class _Select(QueryReader):
 
     def _resolve(self, reference: s.Reference) -> Attribute:
         before, name = attribute_of(reference.parts)
-        if before and not is_own(before[0]):
+        if before and not is_attrs(before[0]):
             stream, *before = before
             if stream.text not in self.called:
                 message = f"there is no stream named {stream.text!r} in FROM"
@@ -405,7 +405,7 @@ class _Select(QueryReader):
         known = {default_label(one) for one in aggregates if one.function != COMPUTED}
         return [one for label, one in self.named.items() if label not in known]
 
-    def _judging(self, node: s.Call | s.Reference, clause: str) -> str:
+    def _aggregate_label(self, node: s.Call | s.Reference, clause: str) -> str:
         """The label of the aggregate that ``node`` names in HAVING or ORDER BY; a call that is not
         selected is hidden from now on.
         """
@@ -417,16 +417,16 @@ class _Select(QueryReader):
             if clause != "HAVING":
                 hint = f"{clause} takes aggregates, as in sum(v), or the names of selected ones"
             raise self.refuse(node.at, f"{name!r} is none of the aggregates", hint)
-        asked, known = self._aggregate(node), (*self.selected, *self.hidden)
+        aggregate, known = self._aggregate(node), (*self.selected, *self.hidden)
         for one in known:
-            if replace(one, label=asked.label) == asked:
+            if replace(one, label=aggregate.label) == aggregate:
                 return one.label
-        if asked.label in [one.label for one in known]:
-            message = f"another result is named {asked.label!r}, too"
+        if aggregate.label in [one.label for one in known]:
+            message = f"another result is named {aggregate.label!r}, too"
             hint = f"give it another name with AS, or {clause} could mean either"
             raise self.refuse(node.at, message, hint)
-        self.hidden.append(asked)
-        return asked.label
+        self.hidden.append(aggregate)
+        return aggregate.label
 
     def _having(self, clause: s.Having) -> Predicate:
         """A condition on aggregates by their labels."""
@@ -434,7 +434,7 @@ class _Select(QueryReader):
         def resolve(reference: s.Reference) -> Attribute:
             name = reference.parts[-1].text
             if name not in called or len(reference.parts) > 1:
-                name = self._judging(reference, "HAVING")
+                name = self._aggregate_label(reference, "HAVING")
             if name in FIELDS:
                 hint = "give it another name with AS"
                 raise self.refuse(reference.at, f"{name!r} is a field of events, too", hint)
@@ -443,7 +443,7 @@ class _Select(QueryReader):
         called: set[str] = set()
 
         def named(call: s.Call) -> s.Reference:
-            label = self._judging(call, "HAVING")
+            label = self._aggregate_label(call, "HAVING")
             called.add(label)
             return s.Reference((s.Name(label, call.at, quoted=True),), call.at)
 
@@ -474,7 +474,7 @@ class _Select(QueryReader):
             if not isinstance(node, s.Call | s.Reference):
                 message = "ORDER BY takes aggregates, and no arithmetic of them"
                 raise self.refuse(node.at, message, "select it under a name, and ORDER BY this")
-            label = self._judging(node, "ORDER BY")
+            label = self._aggregate_label(node, "ORDER BY")
             if label in labels:
                 raise self.refuse(node.at, "this is ordered by twice", "keep one of them")
             labels.append(label)

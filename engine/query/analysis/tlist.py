@@ -1,7 +1,7 @@
-"""The TList of an ISEQ: from its restrictions to relations of a plan, and what it cannot mean.
+"""The TList of an ISEQ: from its restrictions to relations of a plan.
 
-Source: L10 5.3.1. A disjunction is one condition; relations that all of its alternatives imply are
-added to it. So each combination is listed once, whichever alternatives it satisfies.
+Source: L10 5.3.1. A disjunction becomes one condition; relations that all of its alternatives imply
+are added. So each combination of events matches once, however many alternatives it satisfies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENDS: Final = ("ts", "te")
 
 @dataclass(slots=True)
 class _Alternative:
-    """One way to satisfy some restrictions: what it asks, and all that this implies."""
+    """One way to satisfy some restrictions: its edges, and their closure ``reach``."""
 
     literals: tuple[Literal, ...]
     edges: list[o.Edge]
@@ -65,23 +65,23 @@ class Restrictions(QueryReader):
         """Restrictions of two end points in written order, which edges name by place."""
 
     def read(self, *, bounded: bool) -> tuple[tuple[PointRelation, ...], list[Term]]:
-        """Relations between positive steps, and of negated ones with them; and what else is asked,
-        as if it stood in the WHERE. ``bounded``: the query has a WITHIN.
+        """Relations between positive steps and of negated ones with them, and further conditions,
+        which are treated as part of WHERE. ``bounded``: the query has a WITHIN.
 
         Raises:
             UserError: a name, a relation to itself, a contradiction, or a negated step of which
                 nothing says when it counts.
         """
-        asked: dict[int | None, list[s.TListNode]] = {None: []}
+        by_negated: dict[int | None, list[s.TListNode]] = {None: []}
         for restriction in self._conjuncts(self.node.restrictions):
-            asked.setdefault(self._negated_in(restriction), []).append(restriction)
-        positive = self._alternatives(asked.pop(None), [])
+            by_negated.setdefault(self._negated_in(restriction), []).append(restriction)
+        positive = self._alternatives(by_negated.pop(None), [])
         common = o.common_closure([each.reach for each in positive])
         relations = list(o.reduction(common))
         terms = self._conditions(positive, common)
         for number, step in enumerate(self.steps):
             if step.negated:
-                found = self._alternatives(asked.get(number, []), self._known(common))
+                found = self._alternatives(by_negated.get(number, []), self._known(common))
                 shared = o.common_closure([each.reach for each in found])
                 self._check_scope(number, shared, bounded=bounded)
                 relations += [
@@ -97,7 +97,7 @@ class Restrictions(QueryReader):
         return points, terms
 
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
-        """Each restriction for itself: a chain is several, of which each may name another step."""
+        """Single restrictions: a chain ``a < b < c`` becomes two of them."""
         for node in nodes:
             if isinstance(node, s.Operation) and node.op == "and":
                 yield from self._conjuncts(node.parts)
@@ -111,7 +111,7 @@ class Restrictions(QueryReader):
         return (each for each in s.inside(node) if not isinstance(each, s.Operation))
 
     def _negated_in(self, node: s.TListNode) -> int | None:
-        """The one negated step that a restriction names, if it names one."""
+        """The number of the negated step that a restriction names; None: it names none."""
         named: dict[int, None] = {}
         for literal in self._literals(node):
             if isinstance(literal, s.AllenNode):
@@ -127,7 +127,7 @@ class Restrictions(QueryReader):
         return negated[0] if negated else None
 
     def _step(self, name: s.Name) -> int:
-        """By alias, or by type where one step alone has it."""
+        """The number of a step by its alias, or by its type if only one step has this type."""
         number = self._number.get(name.text)
         if number is not None:
             return number
@@ -145,9 +145,7 @@ class Restrictions(QueryReader):
     def _alternatives(
         self, nodes: Sequence[s.TListNode], known: Sequence[o.Edge]
     ) -> list[_Alternative]:
-        """The ways to satisfy ``nodes`` beside what is ``known``, without those that say more than
-        another one.
-        """
+        """The ways to satisfy ``nodes`` and ``known``, without those that imply another one."""
         count = prod(_count(node) for node in nodes)
         if count > ALTERNATIVES_MAX:
             message = f"the ORs make {count} combinations; at most {ALTERNATIVES_MAX} are answered"
@@ -200,7 +198,7 @@ class Restrictions(QueryReader):
             yield from o.edges_of(points[number], sign, points[number + 1], place)
 
     def _known(self, reach: np.ndarray) -> list[o.Edge]:
-        """Edges that the positive steps imply; they may close a cycle."""
+        """The closure ``reach`` of the positive steps as edges; further edges may close a cycle."""
         return [
             o.Edge(below, above, int(reach[below, above]), o.DERIVED)
             for below, above in np.argwhere(reach > 0).tolist()
@@ -224,27 +222,28 @@ class Restrictions(QueryReader):
         message = f"these end points go round in a circle: {' '.join(words)}"
         return self.refuse(at, message, hint)
 
-    # ---- what comes of it ----------------------------------------------------------------------
+    # ---- relations and conditions --------------------------------------------------------------
 
     def _conditions(
         self, alternatives: list[_Alternative], common: np.ndarray, negated: int | None = None,
         positive: np.ndarray | None = None,
     ) -> list[Term]:  # fmt: skip
-        """What relations of two steps cannot say: one interval's own ends, and disjunctions.
+        """Conditions that relations of two steps cannot express: on the two ends of one interval,
+        and disjunctions.
 
-        ``negated``: the step of which it is asked; each condition names it, even where what was
-        written of it follows of the rest, as it is one of positive steps else. ``positive``: what
-        these say by themselves.
+        ``negated``: the negated step that the alternatives restrict. Each condition names it, also
+        where the rest implies the restriction; else it would be one on positive steps.
+        ``positive``: the closure of the positive steps alone.
         """
-        # Where clocks err, what is written of one interval's ends says more than what follows of
-        # it for two.
-        owns = [_own_ends(one.edges) for one in alternatives]
+        # Where clocks err, a restriction of one interval's ends is stronger than what it implies
+        # for two intervals.
+        end_orders = [_end_order(one.edges) for one in alternatives]
         found = {each for each in o.reduction(common) if each.left // 2 == each.right // 2}
-        found |= set[o.Restriction].intersection(*owns)
-        asked: list[Predicate] = []
+        found |= set[o.Restriction].intersection(*end_orders)
+        conditions: list[Predicate] = []
         if negated is not None and positive is not None:
-            asked = self._of_positive_steps(negated, positive, {*o.reduction(common), *found})
-        asked += [
+            conditions = self._of_positive_steps(negated, positive, {*o.reduction(common), *found})
+        conditions += [
             self._comparison(each)
             for each in sorted(found)
             if negated is None or negated == each.left // 2
@@ -254,24 +253,24 @@ class Restrictions(QueryReader):
                 [
                     self._comparison(each)
                     for each in sorted(
-                        {*o.not_implied(common, o.reduction(one.reach)), *own} - found
+                        {*o.not_implied(common, o.reduction(one.reach)), *end_order} - found
                     )
                 ]
-                for one, own in zip(alternatives, owns, strict=True)
+                for one, end_order in zip(alternatives, end_orders, strict=True)
             ]
             if negated is not None and self.steps[negated].alias not in _aliases(
                 Logic("and", tuple(each for way in more for each in way))
             ):
                 more[0].append(self._comparison(o.Restriction(2 * negated, "<=", 2 * negated + 1)))
-            asked.append(Logic("or", tuple(combined("and", each) for each in more)))
+            conditions.append(Logic("or", tuple(combined("and", each) for each in more)))
         at = self.node.at
-        return [Term(each, frozenset(_aliases(each)), at) for each in asked]
+        return [Term(each, frozenset(_aliases(each)), at) for each in conditions]
 
     def _of_positive_steps(
         self, negated: int, positive: np.ndarray, shared: set[o.Restriction]
     ) -> list[Predicate]:
-        """What every alternative of a negated step says of other steps alone, as one condition that
-        names the negated step and is not taken apart.
+        """What every alternative of a negated step implies for other steps alone, as one condition
+        that names the negated step and stays in one piece.
         """
         of_others = {each for each in shared if negated not in (each.left // 2, each.right // 2)}
         more = sorted(o.not_implied(positive, list(of_others)))
@@ -283,7 +282,7 @@ class Restrictions(QueryReader):
         return [Logic("not", (Logic("or", (*excluded, never)),))]
 
     def _check_scope(self, number: int, reach: np.ndarray, *, bounded: bool) -> None:
-        """Refuses a negated step of which nothing says when no more that counts can come."""
+        """Refuses a negated step without a latest time: it could never be known to be absent."""
         alias = self.steps[number].alias
         ends = [2 * n + 1 for n, step in enumerate(self.steps) if not step.negated]
         starts = [point - 1 for point in ends]
@@ -324,8 +323,8 @@ def _aliases(predicate: Predicate) -> Iterator[str]:
     return (str(attribute.alias) for attribute in attributes_in(predicate))
 
 
-def _own_ends(edges: Iterable[o.Edge]) -> set[o.Restriction]:
-    """What is written of one interval's start and end, but that it starts no later than it ends."""
+def _end_order(edges: Iterable[o.Edge]) -> set[o.Restriction]:
+    """The restrictions of one interval's start and end, without ``start <= end``."""
     found = set()
     for below, above, label, place in edges:
         if place >= 0 and below // 2 == above // 2 and (label == o.LESS or below > above):

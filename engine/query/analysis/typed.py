@@ -1,4 +1,4 @@
-"""Values of a condition and their kinds, and the checks that EVENT and SELECT queries share."""
+"""Values of a condition and their kinds; checks that EVENT and SELECT queries share."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from slackwater.engine.query.language.mistakes import Span, refuse
 from slackwater.engine.query.plan import Arithmetic, Attribute, Constant, Expression
 from slackwater.engine.query.repeat_plan import TIMES
 
-# Values of a condition with what is known of their kind, and how two of them go together.
+# Values of a condition with their kinds, and the kind that two of them have in common.
 #
-# A number without a unit beside a time is in the trace's time unit.
+# A number without a unit that is compared with a time is in the trace's time unit.
 
 
 class Context(Struct, frozen=True):
@@ -45,21 +45,21 @@ class Typed(Struct, frozen=True):
     kind: ValueKind
 
 
-def paired(left: Typed, right: Typed, at: Span, context: Context) -> tuple[Typed, Typed]:
-    """Both sides of a comparison, plain numbers beside a time brought to ns."""
+def unify_pair(left: Typed, right: Typed, at: Span, context: Context) -> tuple[Typed, Typed]:
+    """Both sides of a comparison; a plain number that is compared with a time is in ns."""
     if not comparable(left.kind, right.kind):
-        hint = to_compare(left.kind, right.kind, left.expression, right.expression)
+        hint = comparison_hint(left.kind, right.kind, left.expression, right.expression)
         raise context.refuse(at, f"{left.kind} is compared with {right.kind}", hint)
-    return _beside(left, right, at, context), _beside(right, left, at, context)
+    return _in_time_unit(left, right, at, context), _in_time_unit(right, left, at, context)
 
 
-def _beside(typed: Typed, other: Typed, at: Span, context: Context) -> Typed:
+def _in_time_unit(typed: Typed, other: Typed, at: Span, context: Context) -> Typed:
     if typed.kind == ValueKind.BARE and other.kind == ValueKind.TIME:
-        return Typed(_scaled(typed.expression, at, context), ValueKind.TIME)
+        return Typed(_to_ns(typed.expression, at, context), ValueKind.TIME)
     return typed
 
 
-def _scaled(expression: Expression, at: Span, context: Context) -> Expression:
+def _to_ns(expression: Expression, at: Span, context: Context) -> Expression:
     """A plain number, or a sum or multiple of such, from the trace's time unit to ns."""
     scale = unit_ns(context.time_unit)
     match expression:
@@ -67,47 +67,53 @@ def _scaled(expression: Expression, at: Span, context: Context) -> Expression:
             assert not isinstance(number, str)
             exact = Decimal(repr(number)) * scale
             if exact == exact.to_integral_value():
-                return bounded(int(exact), at, context)
+                return int64_constant(int(exact), at, context)
             return Constant(float(exact))
         case Arithmetic(op="*" | "/" as op, left=left, right=right):
-            return Arithmetic(op, _scaled(left, at, context), right)
+            return Arithmetic(op, _to_ns(left, at, context), right)
         case Arithmetic(op=op, left=left, right=right):
-            return Arithmetic(op, _scaled(left, at, context), _scaled(right, at, context))
+            return Arithmetic(op, _to_ns(left, at, context), _to_ns(right, at, context))
     return expression
 
 
-def bounded(number: int, at: Span, context: Context) -> Constant:
-    """The constant ``number``, if int64 has it."""
+def int64_constant(number: int, at: Span, context: Context) -> Constant:
+    """The constant ``number``.
+
+    Raises:
+        UserError: it does not fit into int64.
+    """
     if not -INT64_MAX - 1 <= number <= INT64_MAX:
         raise context.refuse(at, "this number does not fit into 64 bits")
     return Constant(number)
 
 
-def alike(values: list[tuple[Typed, Span]], context: Context) -> tuple[list[Expression], ValueKind]:
-    """Values of which one is chosen, as they go together, and the kind of all.
+def unify_kinds(
+    values: list[tuple[Typed, Span]], context: Context
+) -> tuple[list[Expression], ValueKind]:
+    """Alternative values (of CASE, ``coalesce``) in one kind, and that kind.
 
     Raises:
-        UserError: text among numbers, and the like.
+        UserError: their kinds differ, such as text and numbers.
     """
     first, _ = values[0]
     for other, at in values[1:]:
         kinds = {first.kind, other.kind}
         if not comparable(first.kind, other.kind):
-            hint = to_compare(first.kind, other.kind, first.expression, other.expression)
+            hint = comparison_hint(first.kind, other.kind, first.expression, other.expression)
             raise context.refuse(at, f"this is {other.kind} where another is {first.kind}", hint)
         if first.kind in {ValueKind.ANY, ValueKind.BARE} or kinds == {
             ValueKind.TIME, ValueKind.NUMBER,
         }:  # fmt: skip
             first = other if other.kind != ValueKind.ANY else first
-    scaled = [_beside(typed, first, at, context).expression for typed, at in values]
+    scaled = [_in_time_unit(typed, first, at, context).expression for typed, at in values]
     return scaled, ValueKind.NUMBER if first.kind == ValueKind.BARE else first.kind
 
 
-# What to do about a value of one kind where one of another is wanted: the remedies in messages.
+# Hints of messages about a value of the wrong kind.
 
 
-def to_compare(first: ValueKind, second: ValueKind, *values: Expression) -> str:
-    """Of two values that are compared, or chosen among; ``values``: what they are, if known."""
+def comparison_hint(first: ValueKind, second: ValueKind, *values: Expression) -> str:
+    """The hint for two values that cannot be compared; ``values``: the expressions, if known."""
     kinds = {first, second}
     texts = [each.value for each in values if isinstance(each, Constant)]
     if ValueKind.TRUTH in kinds:
@@ -123,9 +129,9 @@ def to_compare(first: ValueKind, second: ValueKind, *values: Expression) -> str:
     return "compare text with text, and numbers with numbers"
 
 
-def to_take(kind: ValueKind, wanted: set[ValueKind], value: Expression | None = None) -> str:
-    """Of a value that a function or an operator takes."""
-    if ValueKind.TEXT in wanted:
+def argument_hint(kind: ValueKind, kinds: set[ValueKind], value: Expression | None = None) -> str:
+    """The hint for an argument of ``kind`` where a function or an operator takes ``kinds``."""
+    if ValueKind.TEXT in kinds:
         if isinstance(value, Constant):
             return f"text goes in single quotes: '{value.value}'"
         return "it takes attributes that are text, such as source or type"
@@ -149,20 +155,20 @@ def _is_number(text: str) -> bool:
 # Names: ``v``, ``alias.v``, ``attrs.v``, ``alias.attrs.v``.
 
 
-def is_own(name: s.Name) -> bool:
-    """Whether it is the word that stands for an event's own attributes."""
+def is_attrs(name: s.Name) -> bool:
+    """Whether it is ``attrs``, which qualifies an event's own attributes."""
     return name.text == ATTRS and not name.quoted
 
 
 def attribute_of(parts: Sequence[s.Name]) -> tuple[list[s.Name], str]:
-    """What is before an attribute, and its name in a plan."""
+    """The qualifiers of an attribute, and its name in a plan."""
     *before, last = parts
-    own = bool(before) and is_own(before[-1])
-    return before[: len(before) - own], attribute_name(last.text, qualified=own)
+    qualified = bool(before) and is_attrs(before[-1])
+    return before[: len(before) - qualified], attribute_name(last.text, qualified=qualified)
 
 
 def member_of(reference: s.Reference, text: str, owner: str) -> str:
-    """The name of the attribute of what ``reference`` names first, which is ``owner``.
+    """The attribute that ``reference`` names behind its first part, which is ``owner``.
 
     Raises:
         UserError: it names no attribute, or one of an attribute.
@@ -178,14 +184,14 @@ def member_of(reference: s.Reference, text: str, owner: str) -> str:
     return name
 
 
-# Whole numbers, and labels that are there once.
+# Whole numbers, and unique labels.
 
 
 def whole_number(number: s.Number, most: int, text: str, message: str, hint: str) -> int:
     """From 1 to ``most``.
 
     Raises:
-        UserError: it is not; says ``message``.
+        UserError: the number is outside this range; says ``message``.
     """
     found = s.whole(number.text)
     if not 1 <= found <= most:
@@ -194,10 +200,10 @@ def whole_number(number: s.Number, most: int, text: str, message: str, hint: str
 
 
 def check_label(item: s.Item, label: str, taken: Iterable[str], text: str, noun: str) -> None:
-    """Refuses a ``label`` that another one of the list has ``taken``.
+    """Refuses a duplicate label.
 
     Raises:
-        UserError: it is so.
+        UserError: ``label`` is in ``taken``.
     """
     if label in taken:
         at = item.label.at if item.label else item.value.at
@@ -208,8 +214,10 @@ def check_label(item: s.Item, label: str, taken: Iterable[str], text: str, noun:
 # How often something occurs: ``*``, ``+``, ``?``, ``{3}``, ``{3,}``, ``{3,5}``.
 
 
-def times_of(words: tuple[str, ...], limit: int, at: Span, text: str) -> tuple[int, int | None]:
-    """At least and at most so many times (None: any number).
+def repetition_bounds(
+    words: tuple[str, ...], limit: int, at: Span, text: str
+) -> tuple[int, int | None]:
+    """The least and the most number of times (None: unbounded).
 
     Raises:
         UserError: no whole numbers up to ``limit``, or the second one is below the first.
@@ -228,13 +236,13 @@ def times_of(words: tuple[str, ...], limit: int, at: Span, text: str) -> tuple[i
     return least, most
 
 
-# Checks that EVENT and SELECT queries share: clauses given twice, and what is not built yet.
+# Checks that EVENT and SELECT queries share: duplicate clauses, unsupported syntax.
 
 
 C = TypeVar("C", bound=s.Clause)
 
 
-def only(clauses: tuple[s.Clause, ...], kind: type[C], text: str) -> C | None:
+def only_clause(clauses: tuple[s.Clause, ...], kind: type[C], text: str) -> C | None:
     """The one clause of ``kind``, if there is one.
 
     Raises:
@@ -249,5 +257,5 @@ def only(clauses: tuple[s.Clause, ...], kind: type[C], text: str) -> C | None:
 
 
 def unsupported(text: str, at: Span, what: str) -> UserError:
-    """The error for what the grammar reads and no operator of this version does."""
+    """The error for syntax that the grammar accepts and no operator implements."""
     return refuse(text, at, f"{what} is not supported by this version")
