@@ -101,15 +101,15 @@ class ServerMessages:
 
 
 def begin_child(kind: type[T]) -> tuple[T, Notices, ServerMessages] | None:
-    """The task of this program, of that kind, and both ways; None: the server was killed before it
-    said what is to be done.
+    """The task of this program, the notices from the server and the messages to it.
 
-    Signals that are meant for the server, which ends this process, are not heard from now on.
+    None: the server was killed before it wrote the task. SIGINT and SIGTERM are ignored from now
+    on: they are meant for the server, which ends this process by closing its standard input.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     outlet = ServerMessages(os.fdopen(os.dup(sys.stdout.fileno()), "wb"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
-    given = io.FileIO(sys.stdin.fileno(), closefd=False)
-    line = given.readline()
-    return (kind.of_line(line), Notices(given), outlet) if line else None
+    stdin = io.FileIO(sys.stdin.fileno(), closefd=False)
+    line = stdin.readline()
+    return (kind.of_line(line), Notices(stdin), outlet) if line else None

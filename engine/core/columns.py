@@ -168,14 +168,14 @@ def _attribute(array: pa.Array, strings: Strings) -> tuple[str, np.ndarray, np.n
 
 
 def decode(
-    frame: Frame, strings: Strings, wanted: set[str] | None
+    frame: Frame, strings: Strings, attributes: set[str] | None
 ) -> tuple[Columns, dict[str, str]]:
     """The frame's columns and its attributes' types.
 
     Args:
         frame: records in arrival order.
         strings: the site's table; new texts are added.
-        wanted: attribute columns to decode; None = all.
+        attributes: attribute columns to decode; None = all.
 
     Raises:
         UserError: an event without a source, a time or an arrival; names its row.
@@ -187,7 +187,7 @@ def decode(
             columns[name] = _codes(array, strings, _CODED[name])
         elif is_valued(name):
             # A column of nothing but untyped nulls says no more than one that is left out.
-            if (wanted is None or name in wanted) and not pa.types.is_null(array.type):
+            if (attributes is None or name in attributes) and not pa.types.is_null(array.type):
                 types[type_name(name)], columns[name], valid = _attribute(array, strings)
                 if valid is not None:
                     columns[mask_name(name)] = valid
@@ -197,8 +197,8 @@ def decode(
     if r.TE in columns:
         te = frame.batch.column(r.TE)
         if te.null_count:
-            given = te.is_valid().to_numpy(zero_copy_only=False)
-            columns[r.TE] = np.where(given, columns[r.TE], columns[r.TS])
+            valid_te = te.is_valid().to_numpy(zero_copy_only=False)
+            columns[r.TE] = np.where(valid_te, columns[r.TE], columns[r.TS])
     if r.CLOCK in columns:
         clock = columns.pop(r.CLOCK)
         if (clock >= 0).any():

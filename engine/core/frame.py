@@ -162,11 +162,11 @@ def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame
     the last may be empty.
     """
     waiting: dict[str, list[Frame]] = {}
-    held = many = 0
+    rows_waiting = frames_waiting = 0
     for frame in frames:
         waiting.setdefault(frame.site, []).append(frame)
-        held, many = held + frame.batch.num_rows, many + 1
-        if held >= rows or many >= FRAMES_AT_ONCE:
+        rows_waiting, frames_waiting = rows_waiting + frame.batch.num_rows, frames_waiting + 1
+        if rows_waiting >= rows or frames_waiting >= FRAMES_AT_ONCE:
             yield waiting
-            waiting, held, many = {}, 0, 0
+            waiting, rows_waiting, frames_waiting = {}, 0, 0
     yield waiting

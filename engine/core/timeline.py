@@ -118,8 +118,8 @@ def length_errors(released: Released, rows: np.ndarray | slice = slice(None)) ->
     columns = released.columns
     unc, epoch = columns["unc"][rows], columns["epoch"][rows]
     start, other = (
-        columns[name][rows] if name in columns else own
-        for name, own in ((UNC_START, unc), (EPOCH_START, epoch))
+        columns[name][rows] if name in columns else end_column
+        for name, end_column in ((UNC_START, unc), (EPOCH_START, epoch))
     )
     apart = np.abs(unc - start)
     of_one = (epoch == other) & ((epoch != NO_EPOCH) | (apart == 0))

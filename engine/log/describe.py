@@ -66,14 +66,14 @@ def _numbered(key: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def carry_forward(
-    groups: Groups, values: np.ndarray, given: np.ndarray, initial: np.ndarray
+    groups: Groups, values: np.ndarray, valid: np.ndarray, initial: np.ndarray
 ) -> np.ndarray:
     """Each row's last given value of its group so far; before any: ``initial[group]``.
 
-    ``values`` and ``given`` are in the groups' order, and so is the result.
+    ``values`` and ``valid`` are in the groups' order, and so is the result.
     """
     at = np.arange(len(values))
-    last = np.maximum.accumulate(np.where(given, at, -1))
+    last = np.maximum.accumulate(np.where(valid, at, -1))
     started = groups.starts[groups.code]
     return np.where(last >= started, values[np.maximum(last, 0)], initial[groups.code])
 
@@ -94,9 +94,9 @@ def column_codes(batch: pa.RecordBatch, name: str, absent: str) -> tuple[np.ndar
 
 
 def ints(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Values (int64, 0 = null) and whether each is given."""
-    given = column.is_valid().to_numpy(zero_copy_only=False)
-    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), given
+    """Values (int64, 0 = null) and their validity (bool)."""
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), valid
 
 
 # What is in a log: how much of what, from whom, when, and in how much disorder (SPEC §1).
@@ -224,8 +224,8 @@ def _add(frame: Frame, site: SiteSummary, summary: LogSummary) -> None:
     if site.first_arrival is None:
         site.first_arrival = frame.first_arrival
     site.last_arrival = frame.last_arrival
-    values, given = ints(batch.column(r.TS))
-    ts = values[given & (kinds == Kind.EVENT)]
+    values, valid = ints(batch.column(r.TS))
+    ts = values[valid & (kinds == Kind.EVENT)]
     if not len(ts):
         return
     site.events += len(ts)

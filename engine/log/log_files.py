@@ -349,8 +349,8 @@ def checksum_with(piece: pa.RecordBatch, before: int) -> int:
 def entries_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
     """The rows as dicts in the order of ``LOG_SCHEMA``; each payload is a buffer of its own."""
     *columns, payloads = (rows.column(name) for name in LOG_SCHEMA.names)
-    given = (each.as_buffer() for each in payloads)
-    for row in zip(*(column.to_pylist() for column in columns), given, strict=True):
+    payload_buffers = (each.as_buffer() for each in payloads)
+    for row in zip(*(column.to_pylist() for column in columns), payload_buffers, strict=True):
         yield dict(zip(LOG_SCHEMA.names, row, strict=True))
 
 

@@ -172,9 +172,9 @@ def slow_text(names: Sequence[str], most_ns: int) -> str:
     >>> slow_text(["mon"], 20_100_000_000)[:54]
     'all events of mon came 20.1 s or more after they can h'
     """
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    listing = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return (
-        f"all events of {shown} came {most_ns / NS_PER_S:.3g} s or more after they can have "
+        f"all events of {listing} came {most_ns / NS_PER_S:.3g} s or more after they can have "
         "happened: a slow clock, or a slow link"
     )
 

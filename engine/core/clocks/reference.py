@@ -168,16 +168,16 @@ class SourceClocks:
 
         So are the clocks that they alone have named. Gives the codes of all.
         """
-        unused = list[int]()
+        unused_clocks = list[int]()
         for clock, users in self._users.items():
             users.difference_update(sources)
-            unused += [] if users else [clock]
-        for clock in unused:
+            unused_clocks += [] if users else [clock]
+        for clock in unused_clocks:
             del self._users[clock]
-        own = [code for code in sources if code not in self._users]
-        gone = [*own, *(code for code in unused if code not in own)]
-        self._forget(gone)
-        return gone
+        unused_sources = [code for code in sources if code not in self._users]
+        codes = [*unused_sources, *(code for code in unused_clocks if code not in unused_sources)]
+        self._forget(codes)
+        return codes
 
     def forget_closed(self, name: str) -> list[int]:
         """A sync of the clock ``name`` came: those of epochs of its device that are over for long

@@ -149,12 +149,12 @@ def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> Converted:
         # Python refuses to convert thousands of digits, so they are cut: still beyond 64 bits.
         number = int(value.lstrip("0")[:_DIGITS_SHOWN] or "0") if whole else None
         if number is not None and not INT64_MIN <= number <= INT64_MAX:
-            shown = value if len(value) <= _DIGITS_SHOWN else value[:_DIGITS_SHOWN] + "..."
-            faults.append(Fault(int(line), f'column "{column}": {shown} is beyond 64 bits'))
+            excerpt = value if len(value) <= _DIGITS_SHOWN else value[:_DIGITS_SHOWN] + "..."
+            faults.append(Fault(int(line), f'column "{column}": {excerpt} is beyond 64 bits'))
             number = None
         elif value is not None and number is None:
-            said = f'column "{column}": "{value[:40]}" is not an integer'
-            faults.append(Fault(int(line), f"{said}; {as_attribute(column)}"))
+            reason = f'column "{column}": "{value[:40]}" is not an integer'
+            faults.append(Fault(int(line), f"{reason}; {as_attribute(column)}"))
         values.append(number)
     return pa.array(values, pa.int64()), faults
 
@@ -303,14 +303,14 @@ class Form:
     encoding: str | None = None
 
 
-def read_form(path: str, given: InputForm) -> Form:
+def read_form(path: str, options: InputForm) -> Form:
     """Looks at the first lines.
 
     Raises:
         UserError: the first line names no columns, or is none.
     """
-    top = _top_of(path, given)
-    header, first = given.header, top.skipped + (2 if given.header is None else 1)
+    top = _top_of(path, options)
+    header, first = options.header, top.skipped + (2 if options.header is None else 1)
     guessed = _names_of(top.cells) if header is None else None
     if guessed is not None and len(top.comment) == len(top.cells):
         header, guessed, first = top.comment, None, top.skipped + 1
@@ -327,18 +327,18 @@ def read_form(path: str, given: InputForm) -> Form:
     names = [name.strip() if top.padded else name for name in header or top.cells]
     keys = [name or f"{_MARK}{number}" for number, name in enumerate(names)]
     return Form(
-        names, keys, top.delimiter, first, top.padded, top.skipped, tuple(given.nulls),
-        given.on_short == "null", given.encoding,
+        names, keys, top.delimiter, first, top.padded, top.skipped, tuple(options.nulls),
+        options.on_short == "null", options.encoding,
     )  # fmt: skip
 
 
-def header_names(path: str, given: InputForm) -> list[str] | None:
+def header_names(path: str, options: InputForm) -> list[str] | None:
     """Names for the columns of a file whose first line names none; None: it does.
 
     Raises:
         UserError: as of ``read_form``.
     """
-    top = _top_of(path, given)
+    top = _top_of(path, options)
     return None if len(top.comment) == len(top.cells) else _names_of(top.cells)
 
 
@@ -369,11 +369,11 @@ class _Top:
     comment: list[str]
 
 
-def _top_of(path: str, given: InputForm) -> _Top:
+def _top_of(path: str, options: InputForm) -> _Top:
     """Passes over the lines that the user says, ``sep=;`` and comments (``#``, ``//``)."""
-    delimiter = given.delimiter or ("\t" if given.format == "tsv" else None)
-    comment, skipped = "", given.skip_lines
-    with open_bytes(path, given.encoding) as stream:
+    delimiter = options.delimiter or ("\t" if options.format == "tsv" else None)
+    comment, skipped = "", options.skip_lines
+    with open_bytes(path, options.encoding) as stream:
         for _ in range(skipped):
             stream.readline(_BLOCK_BYTES)
         line = _line_of(path, stream.readline(_BLOCK_BYTES), skipped)
@@ -539,8 +539,8 @@ def _filled(text: Text, broken: dict[int, tuple[str, str]], form: Form) -> Text:
     order = np.argsort(lines, kind="stable")
     columns = {}
     for place, name in enumerate(form.keys):
-        own = [cells[place] if place < len(cells) else None for cells in rows.values()]
-        whole = pa.concat_arrays([text.columns[name], pa.array(own, pa.string())])
+        texts = [cells[place] if place < len(cells) else None for cells in rows.values()]
+        whole = pa.concat_arrays([text.columns[name], pa.array(texts, pa.string())])
         columns[name] = whole.take(pa.array(order))
     return Text(columns, lines[order], left)
 

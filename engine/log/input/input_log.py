@@ -265,8 +265,8 @@ class SeveralRead(InputRead):
         if r.SOURCE in fields and not fields[r.SOURCE].null_count:
             return
         named = [fields[name].cast(pa.string()) for name in (r.CLOCK, r.SOURCE) if name in fields]
-        own = self._name(path, fields, rows).cast(pa.string())
-        fields[r.CLOCK] = pc.coalesce(*named, own).cast(STRING)
+        sources = self._name(path, fields, rows).cast(pa.string())
+        fields[r.CLOCK] = pc.coalesce(*named, sources).cast(STRING)
 
     def _name(self, path: str, fields: dict[str, pa.Array], rows: int) -> pa.Array:
         """The name of the file for each row; ticks have none."""

@@ -87,8 +87,8 @@ class Sorter:
         self._tables.append(pa.table(columns | {_PLACE: place, _EVENT_PLACE: later}))
 
     def _event_times(self, fields: dict[str, pa.Array], rows: int) -> np.ndarray:
-        values, given = ints(fields.get(r.TS, pa.nulls(rows, pa.int64())))
-        at = np.maximum.accumulate(np.where(given, np.arange(rows), -1))
+        values, valid = ints(fields.get(r.TS, pa.nulls(rows, pa.int64())))
+        at = np.maximum.accumulate(np.where(valid, np.arange(rows), -1))
         place = np.where(at >= 0, values[np.maximum(at, 0)], self._last_ts)
         self._last_ts = int(place[-1])
         return place
@@ -166,8 +166,8 @@ def agreeing(
         groups.setdefault(of_site[site], []).append(row)
     parts = []
     for rows in groups.values():
-        own = {name: column.take(pa.array(rows)) for name, column in columns.items()}
-        parts.append(([records[row] for row in rows], lines[rows], own))
+        taken_columns = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+        parts.append(([records[row] for row in rows], lines[rows], taken_columns))
     return parts
 
 
@@ -182,14 +182,14 @@ def _apart(
         for site, type_ in set(zip(sites, (type(each.get(name)) for each in attrs), strict=True)):
             if type_ is not _NONE:
                 types.setdefault(site, set()).add(type_)
-        kinds = {site: _kind(site, held, known.get((site, name))) for site, held in types.items()}
+        kinds = {site: _kind(site, of, known.get((site, name))) for site, of in types.items()}
         if len(set(kinds.values())) > 1:
             found.append(kinds)
     return found
 
 
-def _kind(site: str, held: set[type], known: KnownType | None) -> _Kind:
-    types = held if known is None else held | {known.type}
+def _kind(site: str, types: set[type], known: KnownType | None) -> _Kind:
+    types = types if known is None else types | {known.type}
     if types == {int, float}:
         return float
     return next(iter(types)) if len(types) == 1 else site
@@ -273,11 +273,11 @@ def named_by_file(source: str | None, stream: str | None) -> tuple[str, ...]:
     Raises:
         UserError: a word that is not ``name``.
     """
-    given = {r.SOURCE: source, r.STREAM: stream}
-    for name, word in given.items():
+    names = {r.SOURCE: source, r.STREAM: stream}
+    for name, word in names.items():
         if word not in (None, "name"):
             raise UserError(f"--{name}-from {word}: write --{name}-from name")
-    return tuple(name for name, word in given.items() if word is not None)
+    return tuple(name for name, word in names.items() if word is not None)
 
 
 class BadLines:

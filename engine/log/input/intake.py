@@ -55,11 +55,11 @@ class RowIntake(Struct):
         """
         found = row_faults(columns, _kinds(columns, len(lines)), self.unit_ns)
         if lines[-1] > TIME_MAX_NS // self.unit_ns:
-            given = np.zeros(len(lines), bool)
+            valid = np.zeros(len(lines), bool)
             if r.ARRIVAL in columns:
-                _, given = ints(columns[r.ARRIVAL])
+                _, valid = ints(columns[r.ARRIVAL])
             add_fault(
-                found, ~given & (lines > TIME_MAX_NS // self.unit_ns),
+                found, ~valid & (lines > TIME_MAX_NS // self.unit_ns),
                 "its line number, taken as arrival, is beyond 146 years in nanoseconds; "
                 'give "arrival" or a finer --time-unit',
             )  # fmt: skip
@@ -108,13 +108,13 @@ class RowIntake(Struct):
                 # The first row that reached the instant this one falls behind.
                 first = int(np.searchsorted(reached, reached[place]))
                 before = line if first == 0 else int(lines[at[first - 1]])
-                given = _own_arrival(columns, int(at[place]))
-                own, last = (
+                note = _arrival_note(columns, int(at[place]))
+                instant, last = (
                     exact_units(int(ns), self.unit_ns)
                     for ns in (arrival[at[place]], reached[place])
                 )
                 faults.append(Fault(int(lines[at[place]]), (
-                    f'"arrival" {own}{given} lies before {last} of line {before}; records are '
+                    f'"arrival" {instant}{note} lies before {last} of line {before}; records are '
                     "in order of arrival: --sort arrival puts them so"
                 )))  # fmt: skip
             first = int(np.searchsorted(reached, reached[-1]))
@@ -129,9 +129,9 @@ class RowIntake(Struct):
         numbers: np.ndarray = np.minimum(lines, TIME_MAX_NS // self.unit_ns) * self.unit_ns
         if r.ARRIVAL not in columns:
             return numbers
-        values, given = ints(columns[r.ARRIVAL])
-        self.arrival_given = self.arrival_given or bool(given.any())
-        return np.where(given, values, numbers)
+        values, valid = ints(columns[r.ARRIVAL])
+        self.arrival_given = self.arrival_given or bool(valid.any())
+        return np.where(valid, values, numbers)
 
     def frames(
         self, columns: dict[str, pa.Array], attrs: dict[str, pa.Array], lines: np.ndarray
@@ -174,36 +174,36 @@ class RowIntake(Struct):
         if r.INCARNATION in full or self._incarnation:
             of_site, of_source = (site_codes, sites), (source_codes, sources)
             incarnation = self._incarnations(full, kind, of_site, of_source)
-        own, given = ints(full.get(r.SEQ, pa.nulls(rows, pa.int64())))
-        seq = np.where(given, own, -1)
-        counted = np.flatnonzero(kind == Kind.EVENT)
-        if len(counted):
+        numbers, valid = ints(full.get(r.SEQ, pa.nulls(rows, pa.int64())))
+        seq = np.where(valid, numbers, -1)
+        events_at = np.flatnonzero(kind == Kind.EVENT)
+        if len(events_at):
             stream_codes, streams = string_codes(full[r.STREAM])
             keys = [site_codes, source_codes, stream_codes, incarnation]
-            groups = group_rows([key[counted] for key in keys])
+            groups = group_rows([key[events_at] for key in keys])
             named = [
                 (sites[site_codes[row]], sources[source_codes[row]],
                  streams[stream_codes[row]], int(incarnation[row]))
-                for row in counted[groups.first_row]
+                for row in events_at[groups.first_row]
             ]  # fmt: skip
             stated = np.zeros(len(named), np.bool_)
             if r.INCARNATION in columns or self._incarnation:
                 _, said = ints(columns.get(r.INCARNATION, pa.nulls(rows, pa.int64())))
-                stated = np.bincount(groups.code, said[counted][groups.order]) > 0
+                stated = np.bincount(groups.code, said[events_at][groups.order]) > 0
                 stated |= [(name[0], name[1]) in self._incarnation for name in named]
             fields, values = full, attrs
-            if len(counted) < rows:
-                events = pa.array(counted)
+            if len(events_at) < rows:
+                events = pa.array(events_at)
                 fields, values = (
                     {name: column.take(events) for name, column in each.items()}
                     for each in (full, attrs)
                 )
-            content = partial(digests, fields, values, len(counted))
+            content = partial(digests, fields, values, len(events_at))
             ts, _ = ints(full[r.TS])
-            seq[counted], restarts = self.numbering.count(
-                named, stated, groups, seq[counted], ts[counted], content
+            seq[events_at], restarts = self.numbering.count(
+                named, stated, groups, seq[events_at], ts[events_at], content
             )
-            incarnation[counted] += restarts
+            incarnation[events_at] += restarts
         full[r.INCARNATION] = pa.array(incarnation)
         full[r.SEQ] = pa.array(seq, mask=seq < 0)
 
@@ -217,15 +217,15 @@ class RowIntake(Struct):
         """A row's own incarnation, else the one its source's latest sync announced, else 0."""
         rows = len(kind)
         nothing = pa.nulls(rows, pa.int64())
-        own, given = ints(full.get(r.INCARNATION, nothing))
+        numbers, valid = ints(full.get(r.INCARNATION, nothing))
         groups = group_rows([site[0], source[0]])
         named = [  # a record of no source (None) has no incarnation of its own
             (site[1][site[0][row]], source[1][source[0][row]] if source[0][row] >= 0 else None)
             for row in groups.first_row
         ]
         initial = np.array([self._incarnation.get(key, 0) for key in named], np.int64)
-        announced = (given & (kind == Kind.SYNC))[groups.order]
-        latest = carry_forward(groups, own[groups.order], announced, initial)
+        announced = (valid & (kind == Kind.SYNC))[groups.order]
+        latest = carry_forward(groups, numbers[groups.order], announced, initial)
         ends = latest[_ends(groups)]
         self._incarnation |= {
             key: int(value)
@@ -234,7 +234,7 @@ class RowIntake(Struct):
         }
         filled = np.empty(rows, np.int64)
         filled[groups.order] = latest
-        return np.where(given, own, filled)
+        return np.where(valid, numbers, filled)
 
 
 def _ends(groups: Groups) -> np.ndarray:
@@ -249,7 +249,7 @@ def _kinds(columns: dict[str, pa.Array], rows: int) -> np.ndarray:
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
 
-def _own_arrival(columns: dict[str, pa.Array], row: int) -> str:
+def _arrival_note(columns: dict[str, pa.Array], row: int) -> str:
     if r.ARRIVAL in columns and columns[r.ARRIVAL][row].is_valid:
         return ""
     return " (its line number, as the line gives none)"
@@ -266,12 +266,12 @@ def _texts(
 
 def _default_source(column: pa.Array | None, kind: np.ndarray) -> pa.Array:
     """Punctuations without a source are of all sources, ticks of none; others of the default."""
-    own = pa.nulls(len(kind), pa.string()) if column is None else column
+    sources = pa.nulls(len(kind), pa.string()) if column is None else column
     default = pa.array(
         np.full(len(kind), r.DEFAULT_SOURCE, object),
         pa.string(), mask=(kind == Kind.POG) | (kind == Kind.TICK),
     )  # fmt: skip
-    return pc.coalesce(own.cast(pa.string()), default)
+    return pc.coalesce(sources.cast(pa.string()), default)
 
 
 def _by_site(batch: pa.RecordBatch, codes: np.ndarray, sites: list[str]) -> list[Frame]:

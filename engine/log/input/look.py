@@ -132,42 +132,42 @@ class Look(Struct):
     skipped: int = 0
 
 
-def look(sources: Sequence[str], given: InputForm, copying: Copying = silent) -> Look:
+def look(sources: Sequence[str], options: InputForm, copying: Copying = silent) -> Look:
     """What is in the inputs; columns are those of all files.
 
     Args:
         sources: paths of files, a folder of Parquet files or an arrival log; globs and folders.
-        given: what the user says of it; only the rest is guessed.
+        options: what the user says of it; only the rest is guessed.
         copying: as of ``files_of``.
 
     Raises:
         UserError: it cannot be read at all.
     """
     files = files_of(sources, copying)
-    source, kind = files[0], kind_of(files[0], given)
+    source, kind = files[0], kind_of(files[0], options)
     if kind is InputKind.LOG:
-        found = Look(str(kind), [], given)
-        found.summary = describe(open_input(files, given))
+        found = Look(str(kind), [], options)
+        found.summary = describe(open_input(files, options))
         return found
-    form = given if given.encoding else replace(given, encoding=_encoding_of(files, kind))
-    form = form if kind is not InputKind.CSV or given.header else _headed(source, form)
+    form = options if options.encoding else replace(options, encoding=_encoding_of(files, kind))
+    form = form if kind is not InputKind.CSV or options.header else _headed(source, form)
     samples = [_samples(source, kind, form), *_others(files[1:], form, SAMPLE_ROWS // len(files))]
     together = _together(samples)
     columns = [_column(name, together) for name in together.rows]
     shared = set[str](together.rows).intersection(*(each.rows for each in samples))
     found = Look(str(kind), columns, _guessed(columns, form, shared))
-    if len(files) > 1 and not given.named_by_file:
+    if len(files) > 1 and not options.named_by_file:
         by_file = _named_by_files(columns, alike=len(shared) == len(columns))
         found.form = replace(found.form, named_by_file=by_file)
     _try(found, files, lambda fault: _repaired(found.form, fault))
     if found.form.format != form.format:
-        again = look(sources, replace(given, format=found.form.format), copying)
+        again = look(sources, replace(options, format=found.form.format), copying)
         again.options[:0] = ["--format", str(found.form.format)]
         return again
-    found.options = options_of(given, found.form)
+    found.options = options_of(options, found.form)
     if found.fault and not _skip_bad(found, files):
         _try(found, files, lambda fault: _without(found, fault))
-        found.options = options_of(given, found.form)
+        found.options = options_of(options, found.form)
     return found
 
 
@@ -227,23 +227,23 @@ def _without(found: Look, fault: str) -> InputForm:
     return replace(found.form, attrs=attrs) if named else found.form
 
 
-def options_of(given: InputForm, form: InputForm) -> list[str]:
-    """The words of the command line that make ``form`` of ``given``."""
+def options_of(options: InputForm, form: InputForm) -> list[str]:
+    """The words of the command line that make ``form`` of ``options``."""
     words: list[str] = []
     for option in ("header", "attrs"):
         names = getattr(form, option)
-        if names is not None and names != getattr(given, option):
+        if names is not None and names != getattr(options, option):
             words += [f"--{option}", ",".join(names)]
     for target, column in form.mapping.items():
-        if given.mapping.get(target) != column:
+        if options.mapping.get(target) != column:
             words += ["--map", f"{target}={column}"]
     for stream, bits in form.seq_bits.items():
-        if given.seq_bits.get(stream) != bits:
+        if options.seq_bits.get(stream) != bits:
             words += ["--seq-bits", f"{stream}={bits}" if stream else str(bits)]
     for each in form.named_by_file:
-        if each not in given.named_by_file:
+        if each not in options.named_by_file:
             words += [f"--{each}-from", "name"]
-    if form.nulls != given.nulls:
+    if form.nulls != options.nulls:
         words += ["--null", ",".join(form.nulls)]
     plain = (
         "skip_lines",
@@ -258,7 +258,7 @@ def options_of(given: InputForm, form: InputForm) -> list[str]:
     )
     for name in plain:
         value = getattr(form, name)
-        if value is not None and value != getattr(given, name):
+        if value is not None and value != getattr(options, name):
             option = "time-unit" if name == "unit" else name.replace("_", "-")
             words += [f"--{option}", str(value)]
     return words
@@ -325,13 +325,13 @@ def _together(samples: Sequence[_Sample]) -> _Sample:
     )
 
 
-def _others(files: Sequence[str], given: InputForm, rows: int) -> Iterator[_Sample]:
+def _others(files: Sequence[str], options: InputForm, rows: int) -> Iterator[_Sample]:
     """So many rows, and at least one, of each of the other files."""
     for file in files:
-        kind = kind_of(file, given)
+        kind = kind_of(file, options)
         if kind is InputKind.LOG:
             return  # the reader says what to do
-        form = _headed(file, given) if kind is InputKind.CSV and not given.header else given
+        form = _headed(file, options) if kind is InputKind.CSV and not options.header else options
         found = _samples(file, kind, form)
         yield found._replace(rows={name: each[: rows or 1] for name, each in found.rows.items()})
 
@@ -389,7 +389,7 @@ def _objects(source: str, form: InputForm) -> Iterator[dict[str, Any]]:
 
 def _column(name: str, sample: _Sample) -> Column:
     some = [_sound(value) for value in sample.rows[name] if value is not None]
-    samples = list(dict.fromkeys(_shown(value) for value in some[:100]))[:SAMPLES]
+    samples = list(dict.fromkeys(_excerpt(value) for value in some[:100]))[:SAMPLES]
     type_, unit = _type_of(some, sample)
     nulls = _words_among(some) if type_ == "text" else ()
     if nulls:
@@ -425,7 +425,7 @@ def _sound(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= 32 else text[:31] + "\N{HORIZONTAL ELLIPSIS}"
 

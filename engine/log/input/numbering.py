@@ -446,18 +446,18 @@ def _nothing(slots: int) -> SeenNumbers:
     return SeenNumbers(np.zeros(slots, np.int64), np.zeros(slots, np.int64))
 
 
-def read_seq_bits(given: object) -> dict[str, int]:
+def read_seq_bits(value: object) -> dict[str, int]:
     """``seq_bits`` as a user writes it: bits of every stream, or by stream.
 
     Args:
-        given: None, 8, 16, 32, or these by name of the stream, or by ``SOURCE/STREAM``.
+        value: None, 8, 16, 32, or these by name of the stream, or by ``SOURCE/STREAM``.
 
     Raises:
         UserError: other bits.
     """
-    if given is None:
+    if value is None:
         return {}
-    named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {"": given}
+    named: dict[Any, Any] = dict(value) if isinstance(value, Mapping) else {"": value}
     for stream, bits in named.items():
         if bits not in BITS or isinstance(bits, bool):
             of = f" of stream {stream}" if stream else ""

@@ -93,14 +93,14 @@ class ParquetParts:
         Raises:
             OSError, pa.ArrowException: a damaged file (``DAMAGED``).
         """
-        wanted = pa.schema([self.schema.field(name) for name in columns])
+        schema = pa.schema([self.schema.field(name) for name in columns])
         for fragment in self._files.get_fragments():
-            given = ds.get_partition_keys(fragment.partition_expression)
+            partition_keys = ds.get_partition_keys(fragment.partition_expression)
             with pq.ParquetFile(fragment.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
-                own = set(_plain_schema(file.schema_arrow).names).difference(given)
-                there = [name for name in columns if name in own]
-                for batch in file.iter_batches(CHUNK_LINES, columns=there):
-                    yield _completed(_plain_batch(batch), wanted, given)
+                file_columns = set(_plain_schema(file.schema_arrow).names) - set(partition_keys)
+                columns_read = [name for name in columns if name in file_columns]
+                for batch in file.iter_batches(CHUNK_LINES, columns=columns_read):
+                    yield _with_all_columns(_plain_batch(batch), schema, partition_keys)
 
 
 def plain_table(table: pa.Table) -> pa.Table:
@@ -132,18 +132,18 @@ def _plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def _completed(
-    batch: pa.RecordBatch, wanted: pa.Schema, given: dict[str, Any]
-) -> pa.RecordBatch:  # fmt: skip
-    """``batch`` with the columns of ``wanted``: its own, those ``given`` for all rows, nulls."""
+def _with_all_columns(
+    batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any]
+) -> pa.RecordBatch:
+    """``batch`` with the columns of ``schema``: its own, ``constants`` by name, else nulls."""
     rows = batch.num_rows
     arrays = [
-        pa.repeat(pa.scalar(given[field.name], field.type), rows) if field.name in given
+        pa.repeat(pa.scalar(constants[field.name], field.type), rows) if field.name in constants
         else batch.column(field.name).cast(field.type) if field.name in batch.schema.names
         else pa.nulls(rows, field.type)
-        for field in wanted
+        for field in schema
     ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class ParquetRead(RowRead):
@@ -162,10 +162,10 @@ class ParquetRead(RowRead):
             self.path, names, self.form.mapping, self.form.attrs, foreign, table.within
         )
         self._check_types(plan, table.schema)
-        wanted = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
+        columns_read = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
         number = 1
         try:
-            for batch in table.parts(wanted):
+            for batch in table.parts(columns_read):
                 if batch.num_rows:
                     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                     lines = np.arange(number, number + batch.num_rows)
@@ -198,16 +198,16 @@ class ParquetRead(RowRead):
             if field in TIME_FIELDS:
                 fits = _is_number(type_) or _is_instant(type_) or _is_text(type_)
                 fits = fits or pa.types.is_decimal(type_)
-                wanted = "numbers, timestamps or text"
+                expected = "numbers, timestamps or text"
             elif field in INT_FIELDS:
-                fits, wanted = _is_whole(type_), "integers"
+                fits, expected = _is_whole(type_), "integers"
             elif field == r.KIND:
-                fits, wanted = _is_text(type_), "text"
+                fits, expected = _is_text(type_), "text"
             else:
-                fits, wanted = _is_text(type_) or _is_integer(type_), "text or integers"
+                fits, expected = _is_text(type_) or _is_integer(type_), "text or integers"
             if not fits and not pa.types.is_null(type_):
                 raise UserError(
-                    f'{self.path}: column "{column}" is {type_}, but {field} is {wanted}; '
+                    f'{self.path}: column "{column}" is {type_}, but {field} is {expected}; '
                     f"{as_attribute(column)}"
                 )
         for column in plan.attrs.values():

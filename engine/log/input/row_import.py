@@ -252,7 +252,7 @@ def time_faults(
     for row, why in reasons.items():
         said = why
         if not why.startswith('"'):
-            said = f'column "{column}": {_shown(values[row].as_py())} {why}'
+            said = f'column "{column}": {_excerpt(values[row].as_py())} {why}'
             if column != r.TS and why == NOT_TIME:
                 said += f"; {as_attribute(column)}"
         faults.append(Fault(int(lines[row]), said))
@@ -269,12 +269,12 @@ def column_faults(
 ) -> list[Fault]:
     """One fault per marked row, naming the column and the value; ``why`` follows the value."""
     return [
-        Fault(int(lines[row]), f'column "{column}": {_shown(values[int(row)].as_py())} {why}')
+        Fault(int(lines[row]), f'column "{column}": {_excerpt(values[int(row)].as_py())} {why}')
         for row in np.flatnonzero(rows)
     ]
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -338,7 +338,7 @@ class Flat:
         self._check_keys(objects, found, lines)
         return found
 
-    def record(self, given: dict[str, Any], line: int) -> dict[str, Any]:
+    def record(self, fields: dict[str, Any], line: int) -> dict[str, Any]:
         """One object, of a line, as a record.
 
         Raises:
@@ -346,19 +346,19 @@ class Flat:
         """
         record: dict[str, Any] = {}
         self._line = line
-        own = given.get(r.ATTRS)
-        attrs: dict[str, Any] = dict(own) if type(own) is dict else {}
-        for key, value in given.items():
+        attrs_value = fields.get(r.ATTRS)
+        attrs: dict[str, Any] = dict(attrs_value) if type(attrs_value) is dict else {}
+        for key, value in fields.items():
             if key in self._of_key:
                 self._assign(key, value, record, attrs)
             elif key == r.ATTRS:
-                if type(own) is not dict:
+                if type(attrs_value) is not dict:
                     record[key] = value
             elif key in _KNOWN and key not in self._targets:
                 record[key] = value
             elif type(value) is dict:
                 self._nested(key, key, value, record, attrs)
-            elif self._attrs is None and key not in _KNOWN and _misspelt(key, given):
+            elif self._attrs is None and key not in _KNOWN and _misspelt(key, fields):
                 record[key] = value
             elif self._attrs is None or key in self._attrs:
                 self._put(key, key, value, attrs)
@@ -440,9 +440,9 @@ def _without_words(value: Any, nulls: frozenset[str]) -> Any:
     return None if type(value) is str and value in nulls else value
 
 
-def values_by_path(given: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def values_by_path(fields: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Keys of an object and of those in it, with points, and their values; instants are whole."""
-    for key, value in given.items():
+    for key, value in fields.items():
         inner = _stamp(value) if type(value) is dict else value
         if type(inner) is dict:
             yield from values_by_path(inner, f"{path}{key}.")
@@ -450,8 +450,8 @@ def values_by_path(given: dict[str, Any], path: str = "") -> Iterator[tuple[str,
             yield path + key, inner
 
 
-def _keys(given: dict[str, Any]) -> Iterator[str]:
-    return (path for path, _ in values_by_path(given))
+def _keys(fields: dict[str, Any]) -> Iterator[str]:
+    return (path for path, _ in values_by_path(fields))
 
 
 def _stamp(value: dict[str, Any]) -> Any:
@@ -466,24 +466,24 @@ def _stamp(value: dict[str, Any]) -> Any:
     return value
 
 
-def _misspelt(key: str, given: dict[str, Any]) -> bool:
+def _misspelt(key: str, fields: dict[str, Any]) -> bool:
     """Whether an unknown key is a slip of the pen for a field that the object lacks."""
     plain = key.lower().replace("-", "_")
     if plain == r.TS or (len(key) <= _SHORT and _one_off(plain, r.TS)):
-        return r.TS not in given
+        return r.TS not in fields
     for field in (*FIELDS, r.ATTRS):
-        if field in given or len(field) <= _SHORT:
+        if field in fields or len(field) <= _SHORT:
             continue
         if plain.replace("_", "") == field.replace("_", "") or _one_off(plain, field):
             return True
     return False
 
 
-def _one_off(word: str, wanted: str) -> bool:
+def _one_off(word: str, target: str) -> bool:
     """One letter more, less, other, or two neighbours swapped."""
-    if word == wanted or abs(len(word) - len(wanted)) > 1:
+    if word == target or abs(len(word) - len(target)) > 1:
         return False
-    short, long = sorted((word, wanted), key=len)
+    short, long = sorted((word, target), key=len)
     at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
     if len(short) < len(long):
         return short[at:] == long[at + 1 :]

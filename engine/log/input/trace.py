@@ -497,11 +497,11 @@ def _typed_row(
     for name, text, type_, default in zip(names, row, types, defaults, strict=False):
         if name in _ABOUT:
             continue
-        given = text or default
+        value = text or default
         try:
-            values[name] = _TYPED.get(type_, str)(given) if given else None
+            values[name] = _TYPED.get(type_, str)(value) if value else None
         except ValueError:
-            return {**values, name: given}, f'column "{name}": {given} is no {type_}'
+            return {**values, name: value}, f'column "{name}": {value} is no {type_}'
     if "_field" in values and "_value" in values:
         values[values.pop("_field") or "_value"] = values.pop("_value")
     return values, ""

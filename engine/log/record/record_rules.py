@@ -59,14 +59,14 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
         unit_ns: ns of the unit in which messages say times.
     """
     found: dict[int, str] = {}
-    given = {name: each.is_valid().to_numpy(zero_copy_only=False) for name, each in columns.items()}
+    masks = {name: each.is_valid().to_numpy(zero_copy_only=False) for name, each in columns.items()}
     nothing = np.zeros(len(kind), bool)
     for each in Kind:
         of_kind = kind == each
         if not of_kind.any():
             continue
         name_of_kind = each.name.lower()
-        for field, mask in given.items():
+        for field, mask in masks.items():
             if field not in FIELDS_OF_KIND[each] and (of_kind & mask).any():
                 remedy = f"; --map attrs.{field}={field} makes it an attribute"
                 add_fault(
@@ -75,14 +75,14 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
                     f"{remedy if each == Kind.EVENT else ''}",
                 )  # fmt: skip
         for field, kinds in _NEEDED.items():
-            lacks = of_kind & ~given.get(field, nothing)
+            lacks = of_kind & ~masks.get(field, nothing)
             if each in kinds and lacks.any():
                 add_fault(found, lacks, f'a record of kind {name_of_kind} needs "{field}"')
     if (kind != Kind.EVENT).any():
-        named = given.get(r.TYPE, nothing) | given.get(r.SOURCE, nothing)
+        named = masks.get(r.TYPE, nothing) | masks.get(r.SOURCE, nothing)
         is_nameless = (kind == Kind.POG) & ~named
         add_fault(found, is_nameless, 'a record of kind pog needs "type" and/or "source"')
-        _sync_faults(found, given, kind == Kind.SYNC)
+        _sync_faults(found, masks, kind == Kind.SYNC)
     _value_faults(found, columns, unit_ns)
     return found
 
@@ -93,14 +93,14 @@ def add_fault(found: dict[int, str], rows: np.ndarray, reason: str) -> None:
         found.setdefault(row, reason)
 
 
-def _sync_faults(found: dict[int, str], given: dict[str, np.ndarray], is_sync: np.ndarray) -> None:
+def _sync_faults(found: dict[int, str], masks: dict[str, np.ndarray], is_sync: np.ndarray) -> None:
     nothing = np.zeros(len(is_sync), bool)
-    offset, delay = given.get(r.OFFSET, nothing), given.get(r.DELAY, nothing)
+    offset, delay = masks.get(r.OFFSET, nothing), masks.get(r.DELAY, nothing)
     needs = "a record of kind sync needs"
     add_fault(found, is_sync & offset & ~delay, f'{needs} "delay" beside "offset"')
     add_fault(found, is_sync & delay & ~offset, f'{needs} "offset" beside "delay"')
     # A source without a clock reading may still announce where its numbers start.
-    announced = given.get(r.FIRST_SEQ, nothing) | given.get(r.INCARNATION, nothing)
+    announced = masks.get(r.FIRST_SEQ, nothing) | masks.get(r.INCARNATION, nothing)
     add_fault(
         found, is_sync & ~offset & ~announced,
         f'{needs} "offset" and "delay" (or "first_seq", "incarnation")',
@@ -225,20 +225,20 @@ def _check_columns(schema: pa.Schema) -> None:
     if len(set(names)) < len(names):
         raise FrameError("two columns of one name")
     for field in schema:
-        wanted = FIXED_TYPES.get(field.name)
-        if wanted is None:
+        expected = FIXED_TYPES.get(field.name)
+        if expected is None:
             if field.name != r.ID and not field.name.startswith(ATTR_PREFIX):
                 raise FrameError(f"an unknown column {field.name!r}")
             if field.name == r.ID and _value_type(field.type) not in (None, "int", "str"):
                 raise FrameError(f"{field.name} is {field.type}")
             _value_type(field.type)
-        elif wanted == STRING:
+        elif expected == STRING:
             if _value_type(field.type) not in ("str", None):
                 raise FrameError(f"{field.name} is {field.type}, not text")
-        elif field.type != wanted and not (
+        elif field.type != expected and not (
             pa.types.is_null(field.type) and field.name not in (r.TS, r.ARRIVAL)
         ):
-            raise FrameError(f"{field.name} is {field.type}, not {wanted}")
+            raise FrameError(f"{field.name} is {field.type}, not {expected}")
 
 
 def _kinds(batch: pa.RecordBatch) -> np.ndarray:

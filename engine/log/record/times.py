@@ -293,16 +293,16 @@ class Times:
             return pa.nulls(len(column), pa.int64()), {}
         if pa.types.is_floating(column.type):
             values = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
-            odd = self._look_at(field, values, ~np.isnan(values), lines)
+            odd = self._check_unit(field, values, ~np.isnan(values), lines)
             ns, faults = _of_floats(field, values, self.unit_ns)
             return ns, faults | odd
         long = (pc.max(column).as_py() or 0) // 10**13 in range(1, 10)
         if field in self._in_digits or (long and self._are_digits(field, column)):
             return self._dates(column.cast(pa.string()))
-        given = column.is_valid().to_numpy(zero_copy_only=False)
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
         values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-        odd = self._look_at(field, values, given, lines)
-        ns, faults = _scaled(field, values, given, self.unit_ns)
+        odd = self._check_unit(field, values, valid, lines)
+        ns, faults = _scaled(field, values, valid, self.unit_ns)
         return ns, faults | odd
 
     def _are_digits(self, field: str, column: pa.Array) -> bool:
@@ -325,10 +325,10 @@ class Times:
         if pa.types.is_date(kind):
             kind = pa.timestamp("s" if pa.types.is_date32(kind) else "ms")
             column = column.cast(kind)
-        given = column.is_valid().to_numpy(zero_copy_only=False)
-        self.dated = self.dated or bool(given.any())
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        self.dated = self.dated or bool(valid.any())
         values = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-        ns, faults = _scaled(field, values, given, NS_PER[kind.unit])
+        ns, faults = _scaled(field, values, valid, NS_PER[kind.unit])
         if kind.tz is None and self.zone is not None:
             ns, doubted = utc_ns(ns.cast(pa.timestamp("ns")), self.zone)
             faults |= doubted
@@ -391,9 +391,9 @@ class Times:
         if column.null_count == len(column):
             return pa.nulls(len(column), pa.int64()), {}
         exact, faults = _decimals(column)
-        given = exact.is_valid().to_numpy(zero_copy_only=False)
+        valid = exact.is_valid().to_numpy(zero_copy_only=False)
         about = exact.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        faults |= self._look_at(field, about, given, lines)
+        faults |= self._check_unit(field, about, valid, lines)
         scaled = pc.multiply(exact, pa.scalar(self.unit_ns, _NS))
         ns = pc.round(scaled, 0, "half_towards_infinity")
         if self.unit_ns == 1:
@@ -405,8 +405,8 @@ class Times:
             ns = pc.if_else(large, pa.scalar(None, ns.type), ns)
         return ns.cast(pa.int64()), faults
 
-    def _look_at(
-        self, field: str, values: np.ndarray, given: np.ndarray, lines: np.ndarray
+    def _check_unit(
+        self, field: str, values: np.ndarray, valid: np.ndarray, lines: np.ndarray
     ) -> Faults:
         """Faults of dates in another unit than most are dates in, here or before.
 
@@ -414,32 +414,32 @@ class Times:
             UserError: no unit was named and the first values of ``field`` are dates in another; or
                 those before are.
         """
-        rows = np.flatnonzero(given)
+        rows = np.flatnonzero(valid)
         if field not in (r.TS, r.ARRIVAL) or not len(rows):
             return {}
         numbers = values[rows].astype(np.float64)
-        own = next(name for name, ns in NS_PER.items() if ns == self.unit_ns)
+        unit_name = next(name for name, ns in NS_PER.items() if ns == self.unit_ns)
         units = {unit: _are_dates(numbers, unit) for unit in _DATE_UNITS}
-        if own not in units:
+        if unit_name not in units:
             return {}
         most = next((unit for unit in units if 2 * units[unit].sum() >= len(rows)), None)
         before = self.units.get(field)
-        if most != own and not self._unit_given and field not in self.units:
+        if most != unit_name and not self._unit_given and field not in self.units:
             self._refuse_unit(field, values[rows], units, lines[rows])
         self.units[field] = before or most
-        if most == own and before not in (None, own):
+        if most == unit_name and before not in (None, unit_name):
             raise UserError(
                 f'{self.name}:{lines[rows[0]]}: "{field}" {values[rows[0]]} is '
-                f"{_date(values[rows[0]], own)} in {own}, but those before it are dates in "
-                f"{before}; write all times in one unit"
+                f"{_date(values[rows[0]], unit_name)} in {unit_name}, but those before it are "
+                f"dates in {before}; write all times in one unit"
             )
-        if own not in (before, most):
+        if unit_name not in (before, most):
             return {}
         return {
-            int(rows[place]): f"would be {_date(values[rows[place]], own)} in {own}, in which most "
-            f"are dates, and is {_date(values[rows[place]], unit)} in {unit}; write all times in "
-            "one unit, or leave it out with --on-bad skip"
-            for unit, dates in units.items() if unit != own
+            int(rows[place]): f"would be {_date(values[rows[place]], unit_name)} in {unit_name}, "
+            f"in which most are dates, and is {_date(values[rows[place]], unit)} in {unit}; write "
+            "all times in one unit, or leave it out with --on-bad skip"
+            for unit, dates in units.items() if unit != unit_name
             for place in np.flatnonzero(dates)
         }  # fmt: skip
 
@@ -495,8 +495,8 @@ def _decimals(texts: pa.Array) -> tuple[pa.Array, Faults]:
         number = Decimal(text or 0)
         if number and number.adjusted() >= _PLACES.stop:
             faults[row] = BEYOND
-        held = f"{number:f}" if number.adjusted() in _PLACES else "0"
-        known.append(None if text is None or row in faults else held)
+        digits = f"{number:f}" if number.adjusted() in _PLACES else "0"
+        known.append(None if text is None or row in faults else digits)
     cut = pc.replace_substring_regex(pa.array(known, pa.string()), _TOO_FINE, r"\1")
     return cut.cast(_EXACT), faults
 
@@ -528,9 +528,9 @@ def _no_time(text: str, orders: set[str]) -> str:
 
 
 def _lines(numbers: np.ndarray) -> str:
-    shown = ", ".join(str(number) for number in numbers[:_LINES_SHOWN])
+    listing = ", ".join(str(number) for number in numbers[:_LINES_SHOWN])
     more = f" and {len(numbers) - _LINES_SHOWN} more" if len(numbers) > _LINES_SHOWN else ""
-    return f"line{'s' * (len(numbers) > 1)} {shown}{more}"
+    return f"line{'s' * (len(numbers) > 1)} {listing}{more}"
 
 
 def dates_in(numbers: np.ndarray) -> str | None:
@@ -591,7 +591,7 @@ def _only(column: pa.Array, which: np.ndarray) -> pa.Array:
 
 
 def _scaled(
-    field: str, values: np.ndarray, given: np.ndarray, unit: int
+    field: str, values: np.ndarray, valid: np.ndarray, unit: int
 ) -> tuple[pa.Array, Faults]:
     """Whole numbers of ``unit`` [ns] as ns; beyond 64 bits is a fault."""
     if values.dtype == np.uint64:
@@ -601,23 +601,23 @@ def _scaled(
         values = values.astype(np.int64, copy=False)
         large = np.zeros(len(values), bool)
     limit = INT64_MAX // unit
-    beyond = given & (large | (values > limit) | (values < -limit))
+    beyond = valid & (large | (values > limit) | (values < -limit))
     faults = {}
     if beyond.any():
         values = np.where(beyond, 0, values)
         faults = dict.fromkeys(np.flatnonzero(beyond).tolist(), beyond_said(field))
-    return pa.array(values * unit, mask=~given | beyond), faults
+    return pa.array(values * unit, mask=~valid | beyond), faults
 
 
 def _of_floats(field: str, values: np.ndarray, unit: int) -> tuple[pa.Array, Faults]:
     """Floats of ``unit`` [ns], NaN for none, as ns: the shortest decimal that is the float. Half a
     ns goes away from 0, as in texts.
     """
-    given = ~np.isnan(values)
+    valid = ~np.isnan(values)
     limit = INT64_MAX // unit
-    beyond = given & ~(np.abs(values) < limit)
+    beyond = valid & ~(np.abs(values) < limit)
     faults = dict.fromkeys(map(int, np.flatnonzero(beyond)), beyond_said(field))
-    good = given & ~beyond
+    good = valid & ~beyond
     values = np.where(good, values, 0.0)
     sign, values = np.where(values < 0, -1, 1), np.abs(values)
     whole = np.floor(values)

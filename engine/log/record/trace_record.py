@@ -277,8 +277,8 @@ def _attrs_fault(value: Any) -> str | None:
 def _parted(name: str, item: Any) -> str:
     """How to write a value that has parts."""
     parts = item.items() if isinstance(item, dict) else enumerate(item)
-    shown = next((f"{quoted(f'{name}_{key}')}: {quoted(each)}" for key, each in parts), None)
-    example = "" if shown is None else f", as in {shown}"
+    quotation = next((f"{quoted(f'{name}_{key}')}: {quoted(each)}" for key, each in parts), None)
+    example = "" if quotation is None else f", as in {quotation}"
     return f"; make each of its values an attribute{example}, or leave it out"
 
 
@@ -355,8 +355,8 @@ class AttrTypes(Struct):
                 first = next((row for row, value in enumerate(values) if value is not None), 0)
                 known = KnownType(kind, int(lines[first]))
             for name in names:
-                own = self.known.get(name, known)
-                self.known[name] = KnownType(kind, own.line)
+                line = self.known.get(name, known).line
+                self.known[name] = KnownType(kind, line)
             if kind is float and int in types:  # Arrow takes none beyond 2**53, exact or not
                 values = [None if value is None else float(value) for value in values]
             return pa.array(values, type=_ARROW[kind]), []
