@@ -428,10 +428,12 @@ class FiledTables:
         """For the next life."""
         return self.end, self._durable.state()
 
-    def _behind(self, runs: list[TableRun], end: int, wanted: tuple[int, ...]) -> list[TableRun]:
-        """Those of ``runs`` that do not belong to the rows up to ``end``; these are as they were.
+    def _behind(
+        self, runs: list[TableRun], end: int, durable_state: tuple[int, ...]
+    ) -> list[TableRun]:
+        """The ``runs`` behind the durable rows, which end at ``end`` and must be unchanged.
 
-        Nothing is removed if they are not: the log may not have any more what they are made of.
+        If they are changed, no file is removed: the log may no longer have their events.
         """
         mine: list[TableRun] = []
         first = self.end
@@ -441,11 +443,11 @@ class FiledTables:
                 self.filed(run.path, run.end - run.first)
         if self.end != end:
             raise AnswersDamaged(f"{self._place}: the file of its rows from {self.end} on is gone")
-        if self._durable.state() == wanted:
+        if self._durable.state() == durable_state:
             return [run for run in runs if run not in mine]
         hurt = [run for run in mine if not is_whole(run.path, run.end - run.first)]
         if first and not hurt:  # the checksum is also of what was removed
-            self._durable = DurableBytes.of(wanted)
+            self._durable = DurableBytes.of(durable_state)
         else:
             # Of files that can be read none is known to be right.
             hurt = hurt or mine

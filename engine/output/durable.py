@@ -87,12 +87,12 @@ class DurableBytes:
             return f"ends at byte {size}, and had {self.length}"
         at = found = 0
         with path.open("rb") as stream:
-            for end, wanted in (*self._marks, (self.length, self._sum)):
+            for end, expected in (*self._marks, (self.length, self._sum)):
                 start = at
                 while at < end and (piece := stream.read(min(_PIECE, end - at))):
                     found = zlib.crc32(piece, found)
                     at += len(piece)
-                if found != wanted:
+                if found != expected:
                     return f"bytes {start} to {end} are not as they were written"
         return ""
 
@@ -140,5 +140,5 @@ class EngineProgress(Struct, frozen=True):
     def save(self, done: int, **more: Any) -> None:
         """The log's files up to ``done`` are read; raises OSError: it cannot be written."""
         mark = file_mark(self.log, done)
-        own = {"version": self.version, "settings": self.settings, "done": done, "mark": mark}
-        save(self.path, own | more)
+        content = {"version": self.version, "settings": self.settings, "done": done, "mark": mark}
+        save(self.path, content | more)

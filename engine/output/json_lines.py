@@ -360,12 +360,12 @@ def _members(
         elif name in optional and values.null_count == len(values):
             continue
         else:
-            shown, dates = values, texts.dates
+            column, dates = values, texts.dates
             if name in times and dates is None:
-                shown = in_unit(values, texts.unit)
+                column = in_unit(values, texts.unit)
             elif name in times and dates is not None:
-                shown = dates.texts(dates.known(name, values))
-            text = texts.objects(values) if name in JSON_FIELDS else texts.of(shown)
+                column = dates.texts(dates.known(name, values))
+            text = texts.objects(values) if name in JSON_FIELDS else texts.of(column)
             if name in optional:
                 parts.append(where_there(values, around(begin, text, "")))
             else:
@@ -383,14 +383,14 @@ def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -
     """
     if unit == 1 or not times:
         return table
-    asked = table.column("query").to_pylist()
-    labels = {query: frozenset(times.get(query, ())) for query in dict.fromkeys(asked)}
+    queries = table.column("query").to_pylist()
+    labels = {query: frozenset(times.get(query, ())) for query in dict.fromkeys(queries)}
     for name in [name for name in _NUMBERS if name in table.column_names]:
         values = in_one(table.column(name))
         if pa.types.is_struct(values.type):
-            divided = _fields_in_unit(values, unit, asked, labels)
+            divided = _fields_in_unit(values, unit, queries, labels)
         else:
-            texts = zip(values.to_pylist(), asked, strict=True)
+            texts = zip(values.to_pylist(), queries, strict=True)
             divided = pa.array(
                 [text and _text_in_unit(json.loads(text), unit, labels[q]) for text, q in texts],
                 pa.string(),
@@ -400,12 +400,12 @@ def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -
 
 
 def _fields_in_unit(
-    values: pa.StructArray, unit: int, asked: Sequence[str], labels: Mapping[str, Collection[str]]
+    values: pa.StructArray, unit: int, queries: Sequence[str], labels: Mapping[str, Collection[str]]
 ) -> pa.Array:
-    """Structs of the queries ``asked``, whose fields ``labels`` are times."""
+    """Structs of the queries ``queries``, whose fields ``labels`` are times."""
     rows = {
         label: None if all(label in of for of in labels.values())
-        else np.array([label in labels[query] for query in asked], bool)
+        else np.array([label in labels[query] for query in queries], bool)
         for label in set[str]().union(*labels.values())
     }  # fmt: skip
     names = [field.name for field in values.type]

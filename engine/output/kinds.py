@@ -304,12 +304,12 @@ def final_results(changes: PartStore) -> PartStore:
 
 def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[list[pa.Table]]]:
     """The rows that remain, some at a time, as a store takes them."""
-    wanted = [*_ROW_PLACE, *_TIMED_BY.get(kind, _plain_times(kind))]
+    columns = [*_ROW_PLACE, *_TIMED_BY.get(kind, _plain_times(kind))]
     count = sum(rows for site, rows in batches.rows().items() if site in set(sites))
     changes = np.zeros(count, _CHANGE)
     of_batch: list[int] = []
     first = 0
-    for number, (batch_id, table) in enumerate(batches.tables(sites, wanted)):
+    for number, (batch_id, table) in enumerate(batches.tables(sites, columns)):
         part = changes[first : first + table.num_rows]
         part["end"], part["start"] = result_times(kind, table)
         site = pc.index_in(table.column(SITE).cast(pa.string()), pa.array(sites))

@@ -76,14 +76,14 @@ class EventFiles(Struct, frozen=True):
     """Events that a sink wrote and an export reads.
 
     ``folders``: one after another, per site. ``fields``: of a record, in order; ``times``: those
-    that are in the export's unit. ``shown``: a file's columns -> the export's. ``empty``: columns
-    of an export without events.
+    that are in the export's unit. ``export_columns``: makes a file's table the export's.
+    ``empty``: schema of an export without events.
     """
 
     folders: tuple[str, ...]
     fields: tuple[str, ...]
     times: tuple[str, ...]
-    shown: Callable[[pa.Table], pa.Table]
+    export_columns: Callable[[pa.Table], pa.Table]
     empty: pa.Schema
 
 
@@ -134,17 +134,17 @@ def write_event_files(directory: Path) -> None:
     """
     if not (directory / BY_SPARK).is_dir():
         return
-    given, there = SparkParts(directory).open(ORDERED), BatchFiles(directory / ORDERED).batches
-    for batch in sorted({*given.batches, END}.difference(each for each in there if each != END)):
+    spark, there = SparkParts(directory).open(ORDERED), BatchFiles(directory / ORDERED).batches
+    for batch in sorted({*spark.batches, END}.difference(each for each in there if each != END)):
         tables = [
             table.slice(start, stop - start)
-            for _, table in given.tables(sorted(given.sites), batch_id=batch)
+            for _, table in spark.tables(sorted(spark.sites), batch_id=batch)
             for start, stop in pairwise(runs(table.column(SITE))[1].tolist())
         ]
         replace_batch(directory / ORDERED, batch, event_tables(tables))
 
 
-def _going_on(table: pa.Table) -> pa.Table:
+def _ordered_columns(table: pa.Table) -> pa.Table:
     """Without the dropped; ``late`` says that an event came after its place was given up."""
     status = table.column(STATUS)
     late = pc.not_equal(status, IN_ORDER)
@@ -154,7 +154,7 @@ def _going_on(table: pa.Table) -> pa.Table:
 
 
 ORDERED_STREAM: Final = EventFiles(
-    (ORDERED,), (*EVENT_FIELDS, LATE_FIELD), EVENT_TIMES, _going_on,
+    (ORDERED,), (*EVENT_FIELDS, LATE_FIELD), EVENT_TIMES, _ordered_columns,
     NO_EVENTS.append(pa.field(LATE_FIELD, pa.bool_())),
 )  # fmt: skip
 
@@ -188,16 +188,16 @@ def export_ordered_jsonl(
     return count
 
 
-def event_lines(site: str, shown: pa.Table, unit: int, files: EventFiles) -> Iterator[str]:
+def event_lines(site: str, events: pa.Table, unit: int, files: EventFiles) -> Iterator[str]:
     """Texts of lines, one for each event of a site.
 
     Args:
         site: its name.
-        shown: what ``files.shown`` gave.
+        events: rows of ``files.export_columns``.
         unit: of every time [ns].
         files: of which they are.
     """
-    for batch in shown.combine_chunks().to_batches(max_chunksize=RECORDS_AT_ONCE):
+    for batch in events.combine_chunks().to_batches(max_chunksize=RECORDS_AT_ONCE):
         columns = {r.SITE: pa.repeat(site, batch.num_rows)}
         for name in (*files.fields, r.CLOCK, r.ID):
             if name in batch.schema.names:
@@ -259,7 +259,9 @@ def _tables(store: PartStore, files: EventFiles) -> Iterator[tuple[str, pa.Table
     """Tables of one site each: its folders one after another, each in the order of writing."""
     batches = [store.open(folder) for folder in files.folders]
     for sites in site_groups(batches):
-        tables = (files.shown(table) for each in batches for _, table in each.tables(sites))
+        tables = (
+            files.export_columns(table) for each in batches for _, table in each.tables(sites)
+        )
         if len(sites) == 1:
             yield from ((sites[0], table) for table in tables)
             continue
@@ -376,7 +378,7 @@ def aside_table(site: str, released: Released) -> pa.Table:
     return table.append_column(DROPPED, pa.array(columns[DROPPED]))
 
 
-def _shown(table: pa.Table) -> pa.Table:
+def _side_columns(table: pa.Table) -> pa.Table:
     return table.drop_columns([STATUS, UNCERTAINTY])
 
 
@@ -384,7 +386,7 @@ SIDE_OUTPUT: Final = EventFiles(
     (LATE, QUARANTINED),
     (*EVENT_FIELDS, REASON, LATENESS, DROPPED),
     (*EVENT_TIMES, LATENESS),
-    _shown,
+    _side_columns,
     pa.schema([*NO_EVENTS, (REASON, pa.string()), (LATENESS, pa.int64()), (DROPPED, pa.bool_())]),
 )
 """Records of the events as in a trace, with ``ref release reason lateness dropped``."""

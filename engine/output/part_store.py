@@ -305,7 +305,7 @@ class PartStore:
         self.is_lasting = hold == 0
         """Whether the files are there for a later pass, too."""
         self._room = hold
-        self._held: dict[str, dict[int, list[list[pa.Table]]]] = {}
+        self._buffer: dict[str, dict[int, list[list[pa.Table]]]] = {}
 
     def replace(self, name: str, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
         """Makes ``parts`` the whole of a batch, as ``replace_batch``.
@@ -316,13 +316,13 @@ class PartStore:
         if self._room <= 0:
             replace_batch(self.directory / name, batch_id, parts)
             return
-        self._held.setdefault(name, {})[batch_id] = [list(part) for part in parts]
+        self._buffer.setdefault(name, {})[batch_id] = [list(part) for part in parts]
         self._room -= sum(table.nbytes + _TABLE_BYTES for part in parts for table in part)
         if self._room <= 0:
-            for of, batches in self._held.items():
-                for number, held in batches.items():
-                    replace_batch(self.directory / of, number, held)
-            self._held = {}
+            for of, batches in self._buffer.items():
+                for number, tables in batches.items():
+                    replace_batch(self.directory / of, number, tables)
+            self._buffer = {}
 
     def open(self, name: str) -> Batches:
         """The batches of ``name``; none if nothing was written.
@@ -336,15 +336,15 @@ class PartStore:
             if (self.directory / BY_SPARK).is_dir():
                 return SparkParts(self.directory).open(name)
             return BatchFiles(self.directory / name)
-        return _Held(self._held.get(name, {}))
+        return _MemoryBatches(self._buffer.get(name, {}))
 
 
-def store_of(given: str | Path | PartStore) -> PartStore:
+def store_of(place: str | Path | PartStore) -> PartStore:
     """A store itself, or that of a folder of files."""
-    return given if isinstance(given, PartStore) else PartStore(given)
+    return place if isinstance(place, PartStore) else PartStore(place)
 
 
-class _Held:
+class _MemoryBatches:
     """Batches in memory; each table in them has one site's rows."""
 
     def __init__(self, batches: dict[int, list[list[pa.Table]]]) -> None:
@@ -378,8 +378,8 @@ class _Held:
                     together.setdefault((batch, number), []).append(table)
         for (batch, _), tables in sorted(together.items(), key=itemgetter(0)):
             table = pa.concat_tables(tables)
-            wanted = {name.partition(".")[0] for name in columns or ()}
-            yield batch, table.select(sorted(wanted)) if wanted else table
+            selection = {name.partition(".")[0] for name in columns or ()}
+            yield batch, table.select(sorted(selection)) if selection else table
 
 
 def site_groups(kinds: Sequence[Batches]) -> Iterator[list[str]]:

@@ -491,8 +491,8 @@ class LiveAnswers:
         """(kind, site) and lines of the events among ``parts`` that did not go their way."""
         for part in parts:
             if part.kind in SIDE_OUTPUT.folders:
-                shown = SIDE_OUTPUT.shown(part.content())
-                lines = event_lines(part.site, shown, self._unit, SIDE_OUTPUT)
+                events = SIDE_OUTPUT.export_columns(part.content())
+                lines = event_lines(part.site, events, self._unit, SIDE_OUTPUT)
                 yield (part.kind, part.site), "".join(lines).encode()
 
 

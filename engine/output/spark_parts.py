@@ -206,8 +206,8 @@ class SparkBatches:
         for batch in rows["batch"].unique().to_pylist():
             if batch_id in (None, batch):
                 of_batch = rows.filter(pc.equal(rows["batch"], batch))
-                wanted = {name.partition(".")[0] for name in columns or ()}
-                for table in _together(self._contents(of_batch), wanted):
+                selection = {name.partition(".")[0] for name in columns or ()}
+                for table in _together(self._contents(of_batch), selection):
                     yield batch, table
 
     def _contents(self, rows: pa.Table) -> Iterator[tuple[str, bytes]]:
@@ -222,9 +222,9 @@ class SparkBatches:
         contents = [b""] * len(rows)
         for (file, group), places in of_group.items():
             with self._parts.opened(self._files[file]) as opened:
-                held = opened.read_row_group(group, columns=[_PAYLOAD])[_PAYLOAD]
+                payloads = opened.read_row_group(group, columns=[_PAYLOAD])[_PAYLOAD]
             for row, place in places:
-                contents[row] = held[place].as_py()
+                contents[row] = payloads[place].as_py()
         yield from zip(rows["site"].to_pylist(), contents, strict=True)
 
 

@@ -130,13 +130,13 @@ class TypedColumns:
         """Elements of the longest list."""
         self._times = {name: labels for name, labels in (times or {}).items() if labels}
         self._objects = {f.name: pa.schema([]) for f in self._fields if f.name in _OBJECTS}
-        self._counted = [
+        self._numeric_times = [
             field.name for field in self._fields
             if dates is None and unit_ns > 1 and field.name in (*_TIMES, _SPAN)
         ]  # fmt: skip
         """Times that are numbers, not of ns."""
         kind = fraction_type(unit_ns)
-        self._fractions = dict.fromkeys(self._counted if open_ended else (), kind)
+        self._fractions = dict.fromkeys(self._numeric_times if open_ended else (), kind)
         self._lists = {
             field.name: TypedColumns(
                 field.type.value_type, what, unit_ns, None, dates, open_ended=open_ended
@@ -156,7 +156,7 @@ class TypedColumns:
             for path in inner.needed
         ]
         query = ["query"] if self._times else []
-        return [*query, *self._counted, *self._objects, *within] or [self._fields[0].name]
+        return [*query, *self._numeric_times, *self._objects, *within] or [self._fields[0].name]
 
     def learn(self, table: pa.Table) -> None:
         """Takes note of the fields in the objects of ``table`` (the columns ``needed`` will do).
@@ -166,7 +166,7 @@ class TypedColumns:
         """
         table = self._in_units(table)
         kind = fraction_type(self._unit)
-        for name in self._counted:
+        for name in self._numeric_times:
             if name not in self._fractions:
                 values = in_one(table[name])
                 ends = values.flatten() if name == _SPAN else [values]
@@ -338,9 +338,9 @@ def _members(objects: pa.StructArray, within: pa.Schema) -> dict[str, pa.Array]:
         values = members.get(field.name, pa.nulls(len(objects), field.type))
         if pa.types.is_struct(values.type):
             values = _pairs(values)
-        own = field.type.value_type if pa.types.is_list(field.type) else field.type
+        value_type = field.type.value_type if pa.types.is_list(field.type) else field.type
         # As JSON's readers do: a whole number of many digits among fractions is rounded.
-        made[field.name] = values.cast(field.type, safe=not pa.types.is_floating(own))
+        made[field.name] = values.cast(field.type, safe=not pa.types.is_floating(value_type))
     return made
 
 
