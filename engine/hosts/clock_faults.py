@@ -100,16 +100,16 @@ def _add(found: dict[tuple[str, str], _Parts], frame: Frame) -> None:
     groups = group_rows([clock[rows], kind[rows]])
     ts, stamped = numbers(r.TS)
     arrival = numbers(r.ARRIVAL)[0]
-    for own in np.split(rows[groups.order], groups.starts[1:]):
-        name = clocks[int(clock[own[0]])]
+    for group in np.split(rows[groups.order], groups.starts[1:]):
+        name = clocks[int(clock[group[0]])]
         parts = found.setdefault((frame.site, name), _Parts({}, [], []))
-        if kind[own[0]] == Kind.EVENT:
-            parts.sources |= dict.fromkeys(sources[code] for code in np.unique(source[own]))
-            parts.events.append((ts[own], arrival[own]))
+        if kind[group[0]] == Kind.EVENT:
+            parts.sources |= dict.fromkeys(sources[code] for code in np.unique(source[group]))
+            parts.events.append((ts[group], arrival[group]))
         else:
             # A sync may lack its time: then it holds from its arrival on, as near as is known.
-            when = np.where(stamped[own], ts[own], arrival[own] - offset[own])
-            columns = {name: numbers(name)[0][own] for name in _OF_SYNC}
+            when = np.where(stamped[group], ts[group], arrival[group] - offset[group])
+            columns = {name: numbers(name)[0][group] for name in _OF_SYNC}
             parts.syncs.append(columns | {r.TS: when})
 
 

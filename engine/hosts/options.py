@@ -61,18 +61,18 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
 # Reference tables.
 
 
-def read_tables(given: Mapping[str, Any]) -> Tables:
+def read_tables(sources: Mapping[str, Any]) -> Tables:
     """The tables by name; each is a path, or a table in memory, or was read before.
 
     Raises:
         UserError: one cannot be read, with its line.
     """
-    if not given:
+    if not sources:
         return NO_TABLES
     from slackwater.engine.log.input.table_import import read_rows  # noqa: PLC0415 - of few calls
 
     found = {}
-    for name, source in given.items():
+    for name, source in sources.items():
         if isinstance(source, ReferenceTable):
             found[name] = source
             continue
@@ -81,19 +81,19 @@ def read_tables(given: Mapping[str, Any]) -> Tables:
     return found
 
 
-def named_tables(given: Sequence[str]) -> dict[str, str]:
+def named_tables(words: Sequence[str]) -> dict[str, str]:
     """``NAME=FILE`` words as a dict."""
-    return named_words(given, "--table", "NAME=FILE, as in --table tags=tags.csv")
+    return named_words(words, "--table", "NAME=FILE, as in --table tags=tags.csv")
 
 
-def named_words(given: Iterable[str], option: str, form: str) -> dict[str, str]:
+def named_words(words: Iterable[str], option: str, form: str) -> dict[str, str]:
     """``NAME=WORD`` of ``option`` as a dict; ``form``: how each is written.
 
     Raises:
         UserError: one is without ``=``, or a name is given twice.
     """
     found: dict[str, str] = {}
-    for each in given:
+    for each in words:
         name, _, word = each.partition("=")
         if not name or not word:
             raise UserError(f"{option} {each}: write {form}")

@@ -118,12 +118,12 @@ def run_in_process(
         rows = batch = 0
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
             some = sites[first : first + _SITES_AT_ONCE]
-            given = reader.of_sites(some if len(some) < len(sites) else None)
+            source_frames = reader.of_sites(some if len(some) < len(sites) else None)
             if slices:
-                given = _sliced(given, _ROWS_UNCOMPILED)
+                source_frames = _sliced(source_frames, _ROWS_UNCOMPILED)
             with for_rows(total):
                 chains = {site: Chain(settings, site) for site in some}
-                for frames in filter(None, by_site(given, rows_per_batch)):
+                for frames in filter(None, by_site(source_frames, rows_per_batch)):
                     for parts in _parts(chains, frames):
                         writer.write(batch, parts)
                         batch += 1
@@ -351,37 +351,37 @@ def prepare(
     Raises:
         UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
     """
-    given = open_input(source, form, on_bad, dead_letter)
-    if isinstance(given, LogReader):
-        return Prepared(given, 0, ends=False)
-    frames = gathered(given)
+    reader = open_input(source, form, on_bad, dead_letter)
+    if isinstance(reader, LogReader):
+        return Prepared(reader, 0, ends=False)
+    frames = gathered(reader)
     if hold:
         found, frames = held_frames(frames)
         if found is not None:
-            log_held = HeldLog(found, given.arrival_given)
+            memory_log = HeldLog(found, reader.arrival_given)
             return Prepared(
-                log_held, given.bad_count, given.counted_lanes, given.numbered, dated=given.dated,
-                nulls=+given.nulls,
+                memory_log, reader.bad_count, reader.counted_lanes, reader.numbered,
+                dated=reader.dated, nulls=+reader.nulls,
             )  # fmt: skip
     log = work / "log"
     with whole_folder(log) as unfinished:
         with LogWriter(unfinished, called=log) as writer:
             for frame in frames:
                 writer.append(frame)
-            writer.arrival_given = given.arrival_given
+            writer.arrival_given = reader.arrival_given
         if not log.exists():
             unfinished.rename(log)
             sync_folder(work)
         elif _content(log) != _content(unfinished):
             raise UserError(f"{log}: is the log of another input; choose another --work")
     return Prepared(
-        LogReader(log), given.bad_count, given.counted_lanes, given.numbered, dated=given.dated,
-        nulls=+given.nulls,
+        LogReader(log), reader.bad_count, reader.counted_lanes, reader.numbered, dated=reader.dated,
+        nulls=+reader.nulls,
     )  # fmt: skip
 
 
 def with_default_order(
-    given: Prepared, settings: ChainSettings, time_unit: str
+    prepared: Prepared, settings: ChainSettings, time_unit: str
 ) -> tuple[ChainSettings, str]:
     """The settings where no order is named, and its name: ``sequence``, or by event time for an
     input without numbers whose events are not in order of it, as the clocks that the user states
@@ -389,14 +389,14 @@ def with_default_order(
 
     It stays ``sequence`` where intervals come when they end, or promises between the events.
     """
-    if given.numbered:
+    if prepared.numbered:
         return settings, SEQUENCE
     intervals = False
     offsets = {name: offset for name, offset, _ in settings.clock.declared}
 
     def looked_through() -> Iterator[Frame]:
         nonlocal intervals
-        for frame in given.log.one_by_one():
+        for frame in prepared.log.one_by_one():
             intervals = intervals or r.TE in frame.batch.schema.names
             yield corrected(frame, offsets)
 
@@ -409,7 +409,7 @@ def with_default_order(
 
 
 def run_pass(
-    given: Prepared, settings: ChainSettings, host: Host, out: PartStore, advanced: Advanced
+    prepared: Prepared, settings: ChainSettings, host: Host, out: PartStore, advanced: Advanced
 ) -> dict[str, Any]:
     """One pass over an input; returns its counters.
 
@@ -418,19 +418,19 @@ def run_pass(
     Raises:
         UserError: as of ``Host.run``.
     """
-    if not given.log.arrival_given:
+    if not prepared.log.arrival_given:
         settings = replace(settings, guards=Guards(None))
-    settings = with_upcoming_clocks(given.log, settings)
-    return with_lane_counts(host.run(given.log, settings, out, advanced), given.counted_lanes)
+    settings = with_upcoming_clocks(prepared.log, settings)
+    return with_lane_counts(host.run(prepared.log, settings, out, advanced), prepared.counted_lanes)
 
 
 def warnings_after(
-    given: Prepared, counters: dict[str, Any], excluded: list[str], see: str
+    prepared: Prepared, counters: dict[str, Any], excluded: list[str], see: str
 ) -> list[str]:
     """What a pass has shown of clocks and numbers; events that are in no result come first.
 
     Args:
-        given: the input.
+        prepared: the input.
         counters: of the pass.
         excluded: what ``excluded_lines`` says of it.
         see: the command or function that finds another order.
@@ -438,8 +438,8 @@ def warnings_after(
     return [
         *excluded,
         *of_clocks(counters),
-        *numbering_warnings(given.counted_lanes),
-        *of_numbers(counters, see, given.log, numbered=given.numbered),
+        *numbering_warnings(prepared.counted_lanes),
+        *of_numbers(counters, see, prepared.log, numbered=prepared.numbered),
         *of_refuted_clocks(counters),
         *of_windows(counters),
         *of_tasks(counters),
@@ -466,10 +466,10 @@ def check_plans(
         UserError: an unknown attribute; names the ones there are, with a caret.
     """
     plans = list(plans)
-    wanted: set[str] = set()
+    attributes: set[str] = set()
     for plan in plans:
-        wanted |= named_attributes(plan)
-    known = {**(declared or {}), **attribute_types(log, wanted)}
+        attributes |= named_attributes(plan)
+    known = {**(declared or {}), **attribute_types(log, attributes)}
     for plan in plans:
         check_attributes(plan, known)
 
@@ -480,12 +480,12 @@ def check_order(log: Path | Log, settings: ChainSettings) -> None:
     Raises:
         UserError: names the attribute and the ones there are.
     """
-    wanted = settings.looked_at
-    if not wanted:
+    attributes = settings.looked_at
+    if not attributes:
         return
     from slackwater.engine.order.query_defaults import check_order_attributes  # noqa: PLC0415 - of few orders
 
-    check_order_attributes(wanted, attribute_types(log, set(wanted)))
+    check_order_attributes(attributes, attribute_types(log, set(attributes)))
 
 
 _TYPES: Final = (
@@ -496,8 +496,8 @@ _TYPES: Final = (
 )
 
 
-def attribute_types(log: Path | Log, wanted: set[str]) -> dict[str, str]:
-    """Attributes of the log's frames and their types; stops once all ``wanted`` are known."""
+def attribute_types(log: Path | Log, names: set[str]) -> dict[str, str]:
+    """Attributes of the log's frames and their types; stops once all ``names`` are known."""
     known: dict[str, str] = {}
     for frame in opened(log).one_by_one():
         for field in frame.batch.schema:
@@ -507,6 +507,6 @@ def attribute_types(log: Path | Log, wanted: set[str]) -> dict[str, str]:
                 before = known.get(name, NO_TYPE)
                 found = before if found == NO_TYPE else found
                 known[name] = "float" if {before, found} == {"int", "float"} else found
-        if all(known.get(name, NO_TYPE) != NO_TYPE for name in wanted):
+        if all(known.get(name, NO_TYPE) != NO_TYPE for name in names):
             break
     return known

@@ -61,14 +61,14 @@ def never_promised(
     return {name: types for name, types in found.items() if types}
 
 
-def _awaited(plan: Plan, given: BarrierSettings | None) -> set[str]:
+def _awaited(plan: Plan, option: BarrierSettings | None) -> set[str]:
     """Types whose promises decide when a match of ``plan`` leaves, or its windows close."""
     if plan.windows:
-        by_promise = given is not None and BARRIERS[given.name].closes is Closes.PROMISE
+        by_promise = option is not None and BARRIERS[option.name].closes is Closes.PROMISE
         return {ANY_TYPE} if by_promise else set()
     if not plan.steps:
         return set()
-    barrier = barrier_in_force(given, plan.realtime)
+    barrier = barrier_in_force(option, plan.realtime)
     closes = BARRIERS[barrier.name].closes
     by_promise = closes is Closes.PROMISE
     in_order = barrier.ordered and closes is not Closes.SLACK
@@ -448,8 +448,8 @@ def _clocks(batch: pa.RecordBatch) -> set[str]:
     """Those that stamped a frame's events, which have the source's name if they have none."""
     names = [batch.column(each) for each in (r.CLOCK, r.SOURCE) if each in batch.schema.names]
     plain = [each.cast(pa.string()) for each in names]
-    own = pc.coalesce(*plain, pa.scalar(r.DEFAULT_SOURCE))
-    return set(pc.unique(own).to_pylist()) if names else {r.DEFAULT_SOURCE}
+    clocks = pc.coalesce(*plain, pa.scalar(r.DEFAULT_SOURCE))
+    return set(pc.unique(clocks).to_pylist()) if names else {r.DEFAULT_SOURCE}
 
 
 def before_pass(
@@ -487,9 +487,9 @@ def of_clocks(counters: dict[str, Any], how: str = "--clock {}") -> list[str]:
                     for name in site.get("unknown_clocks", ())})  # fmt: skip
     if not names:
         return []
-    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" * (len(names) > _NAMED))
+    some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" * (len(names) > _NAMED))
     text = (
-        f"nothing is known of the {'clock' if len(names) == 1 else 'clocks'} of {shown}: what "
+        f"nothing is known of the {'clock' if len(names) == 1 else 'clocks'} of {some}: what "
         "compares their events with those of another clock is unknown, as if they were right. If "
         f"one clock stamped all, say {how.format('exact')}; if one is off, "
         f"{clock_option(f'{names[0]}=-3.2s±0.1s', how)}; or give sync rows"

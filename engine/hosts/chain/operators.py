@@ -226,11 +226,11 @@ def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
     declared = max((bound for _, _, bound in settings.clock.declared), default=0)
-    own = replace(
+    window_settings = replace(
         settings.window, barrier=settings.barrier, unknown=_unknown(plan, settings, site),
         declared=declared,
     )  # fmt: skip
-    return windows_of(plan, own, site)
+    return windows_of(plan, window_settings, site)
 
 
 def _monitor(
@@ -263,13 +263,13 @@ def _derived(
     # What the log's order and sources say of events says nothing of results.
     lanes = result_lanes(plan, _lanes(settings, site))
     upcoming = [each._replace(lanes=lanes) for each in settings.clock.upcoming if each.site == site]
-    own = replace(
+    stage_settings = replace(
         settings, certainty="pairwise", spill=None,
         pattern=replace(settings.pattern, purge="late", slack_ns=0),
         clock=replace(settings.clock, upcoming=tuple(upcoming)),
     )  # fmt: skip
     reach = [reaching(settings).reach(source) for source in plan.sources]
-    return DerivedStage(plan, lambda: build_operator(plan.plan, own, site), reach)
+    return DerivedStage(plan, lambda: build_operator(plan.plan, stage_settings, site), reach)
 
 
 def _unknown(

@@ -58,7 +58,7 @@ from slackwater.engine.hosts.chain.state_bytes import (
 )
 from slackwater.engine.hosts.chain.stream_readers import (
     AttributeChecks,
-    Halves,
+    PartialIntervals,
     StreamReaders,
     among,
     begun_in,
@@ -149,10 +149,10 @@ class Chain(Restorable):
         self._listeners = {
             number for number, each in enumerate(self._operators) if isinstance(each, Listener)
         }
-        self._attributes, wanted = self._projection()
+        self._attributes, columns = self._projection()
         self._looked_up = [name for each in settings.lookups for name in each.types]
         self._lookup_missed: Counter[str] = Counter()
-        at_site = OrderSite(self.clocks, settings.guards, wanted, settings.readers)
+        at_site = OrderSite(self.clocks, settings.guards, columns, settings.readers)
         self._order = settings.order.build(at_site)
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
@@ -166,16 +166,16 @@ class Chain(Restorable):
             self._operators, self._log_readers, settings, self._cascade, self._failures
         )
         takes = self._readers.take_halves
-        self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
+        self._halves = PartialIntervals(self.clocks, settings.guards, columns) if takes else None
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
         """(attribute columns to decode, columns to gather); None = all."""
-        asked = {self.settings.ordered, self.settings.aside}
-        if "full" in asked:
+        event_detail = {self.settings.ordered, self.settings.aside}
+        if "full" in event_detail:
             return None, None
         attributes = {ATTR_PREFIX + name for name in self.settings.looked_at}
         columns = set(_ALWAYS)
-        if "bare" in asked:
+        if "bare" in event_detail:
             carried = {ATTR_PREFIX + name for name in self.settings.carried}
             attributes |= carried
             columns |= _ORDERED_COLUMNS | carried
@@ -407,7 +407,7 @@ class Chain(Restorable):
                     self.clocks.seen(part)
                 halves = None if self._halves is None else self._halves.taken(part)
                 if r.KIND in part:
-                    part = Halves.hidden(part)
+                    part = PartialIntervals.hidden(part)
                 self._hand_on(order.process(part, end - start), output, halves)
                 gone = order.forget()
                 if len(gone):

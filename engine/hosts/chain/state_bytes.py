@@ -99,7 +99,9 @@ class _Writer:
             length = value.bit_length() // 8 + 1
             return msgpack.ExtType(_INTEGER, value.to_bytes(length, "big", signed=True))
         if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
-            return msgpack.ExtType(_SCALAR, self._packed([_said(value.dtype), value.tobytes()]))
+            return msgpack.ExtType(
+                _SCALAR, self._packed([_encode_dtype(value.dtype), value.tobytes()])
+            )
         if kind is pa.Table:
             return msgpack.ExtType(_TABLE, _of_table(value))
         raise NotPlainError(kind)
@@ -111,7 +113,7 @@ class _Writer:
         if array.dtype.kind not in _KINDS or array.dtype.hasobject:
             raise NotPlainError(array.dtype.type)
         self._arrays.append(np.ascontiguousarray(array))
-        facts = [_said(array.dtype), array.shape, self._bytes]
+        facts = [_encode_dtype(array.dtype), array.shape, self._bytes]
         self._bytes += array.nbytes
         return msgpack.ExtType(_ARRAY, msgpack.packb(facts))
 
@@ -125,13 +127,13 @@ def _of_table(table: pa.Table) -> bytes:
 
 def _read(arrays: memoryview, values: bytes) -> Any:
     return msgpack.unpackb(
-        values, ext_hook=partial(_of_ours, arrays), strict_map_key=False,
+        values, ext_hook=partial(_decode_extension, arrays), strict_map_key=False,
         unicode_errors="surrogatepass",
     )  # fmt: skip
 
 
-def _of_ours(arrays: memoryview, code: int, content: bytes) -> Any:
-    """What ``_Writer`` made of a value that msgpack does not know."""
+def _decode_extension(arrays: memoryview, code: int, content: bytes) -> Any:
+    """The value of a msgpack extension that ``_Writer`` made."""
     if code == _INTEGER:
         return int.from_bytes(content, "big", signed=True)
     if code == _TABLE:
@@ -140,17 +142,17 @@ def _of_ours(arrays: memoryview, code: int, content: bytes) -> Any:
         return table
     parts = _read(arrays, content)
     if code == _ARRAY:
-        said, shape, begin = parts
-        dtype = _dtype(said)
-        # An array of its own, so that it can be written, and lies where its type wants it.
-        own = bytearray(arrays[begin : begin + dtype.itemsize * _product(shape)])
-        return np.ndarray(shape, dtype, own)
+        dtype_code, shape, begin = parts
+        dtype = _decode_dtype(dtype_code)
+        # A copy, so that the array is writable and aligned.
+        buffer = bytearray(arrays[begin : begin + dtype.itemsize * _product(shape)])
+        return np.ndarray(shape, dtype, buffer)
     if code == _OBJECTS:
         shape, objects = parts
         return np.fromiter(objects, object, len(objects)).reshape(shape)
     if code == _SCALAR:
-        said, own = parts
-        return np.frombuffer(own, _dtype(said))[0]
+        dtype_code, buffer = parts
+        return np.frombuffer(buffer, _decode_dtype(dtype_code))[0]
     kinds: dict[int, Any] = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
     return kinds[code](parts)
 
@@ -163,42 +165,43 @@ def _product(numbers: Iterable[int]) -> int:
 
 
 @lru_cache(maxsize=256)
-def _said(dtype: np.dtype[Any]) -> str | list[Any]:
-    """A type as plain values. NumPy's own ``descr`` does not say what is aligned, and Numba
-    compiles again for a type that no longer is.
+def _encode_dtype(dtype: np.dtype[Any]) -> str | list[Any]:
+    """A type as plain values for msgpack.
+
+    NumPy's ``descr`` loses the alignment, and Numba compiles again for an unaligned type.
     """
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return [_said(base), list(shape)]
+        return [_encode_dtype(base), list(shape)]
     if dtype.names is None:
         return dtype.str
     fields = [dtype.fields[name] for name in dtype.names] if dtype.fields else []
-    formats, offsets = [_said(field[0]) for field in fields], [field[1] for field in fields]
+    formats, offsets = [_encode_dtype(field[0]) for field in fields], [field[1] for field in fields]
     return [list(dtype.names), formats, offsets, dtype.itemsize, dtype.isalignedstruct]
 
 
-def _dtype(said: str | list[Any]) -> np.dtype[Any]:
-    return _simple(said) if isinstance(said, str) else _structured(msgpack.packb(said))
+def _decode_dtype(code: str | list[Any]) -> np.dtype[Any]:
+    return _simple(code) if isinstance(code, str) else _structured(msgpack.packb(code))
 
 
 @lru_cache(maxsize=256)
-def _simple(said: str) -> np.dtype[Any]:
-    found = np.dtype(said)
+def _simple(code: str) -> np.dtype[Any]:
+    found = np.dtype(code)
     if found.kind not in _KINDS or found.hasobject:
-        raise ValueError(f"arrays of {said!r}")
+        raise ValueError(f"arrays of {code!r}")
     return found
 
 
 @lru_cache(maxsize=256)
 def _structured(packed: bytes) -> np.dtype[Any]:
-    said = msgpack.unpackb(packed)
-    if len(said) == 2:
-        base, shape = said
-        return np.dtype((_dtype(base), tuple(shape)))
-    names, formats, offsets, itemsize, aligned = said
+    description = msgpack.unpackb(packed)
+    if len(description) == 2:
+        base, shape = description
+        return np.dtype((_decode_dtype(base), tuple(shape)))
+    names, formats, offsets, itemsize, aligned = description
     if not isinstance(aligned, bool):
         raise TypeError(f"an array is aligned or not, not {aligned!r}")
-    formats = [_dtype(each) for each in formats]
+    formats = [_decode_dtype(each) for each in formats]
     fields: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize}
     found: np.dtype[Any] = np.dtype(fields, align=aligned)
     return found

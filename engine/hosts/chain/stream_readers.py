@@ -103,7 +103,7 @@ class StreamReaders(Restorable):
             bool(getattr(one, "takes_halves", False)) for one in operators[:readers]
         ]
         self.take_halves = any(self._with_halves)
-        """Whether one of them does."""
+        """Whether some query takes halves."""
         self._by_clock = settings.pattern.purge == "slack"
         self._certainty = settings.certainty
         self._looked_up = {
@@ -112,7 +112,7 @@ class StreamReaders(Restorable):
             if (found := lookups_of(plan))
         }
         self._clocks: dict[_Which, StreamClocks | None] = {}
-        """None: nobody asks for them."""
+        """None: no query needs them."""
 
     def process(
         self, queries: tuple[int, int], released: Released | None, more: Released | None,
@@ -131,31 +131,31 @@ class StreamReaders(Restorable):
                 ordered = replace(ordered, moved=clocks.advance(ordered))
             for number in mine:
                 operator = self._operators[number]
-                given = stream if operator.types is None else ordered
+                input_stream = stream if operator.types is None else ordered
                 if number in self._looked_up:
-                    given = self._with_tables(given, self._looked_up[number])
-                process = partial(operator.process, given)
+                    input_stream = self._with_tables(input_stream, self._looked_up[number])
+                process = partial(operator.process, input_stream)
                 results[number].extend(self._failures.run(number, process))
                 if self._cascade is not None:
-                    self._cascade.saw(number, given)
+                    self._cascade.saw(number, input_stream)
 
     @staticmethod
     def _with_tables(stream: Released, types: Mapping[str, str]) -> Released:
-        """``stream`` whose events have these attributes, too, as far as they are there."""
+        """``stream`` with those attributes of ``types`` that it has columns of."""
         there = {name: of for name, of in types.items() if ATTR_PREFIX + name in stream.columns}
         return replace(stream, attr_types={**stream.attr_types, **there})
 
     def _clocks_of(self, which: _Which) -> StreamClocks | None:
         if which not in self._clocks:
             first, end, with_halves = which
-            asked = [
+            types_read = [
                 named for n in range(first, end) if self._with_halves[n] == with_halves
                 and (named := self._operators[n].types) is not None
             ]  # fmt: skip
-            types = frozenset(chain.from_iterable(asked))
+            types = frozenset(chain.from_iterable(types_read))
             self._clocks[which] = (
                 StreamClocks(types, by_clock=self._by_clock, certainty=self._certainty)
-                if asked else None
+                if types_read else None
             )  # fmt: skip
         return self._clocks[which]
 
@@ -165,31 +165,31 @@ class StreamReaders(Restorable):
         super().restore(state)
 
 
-# Halves of intervals on their way past the order (Z10 5.3.2): queries get them at once.
+# Half intervals bypass the order (Z10 5.3.2).
 #
-# A half (``ibp``, ``ibe``) has no number and waits for nothing: queries that take halves get it
-# when it arrives, among what the order releases by then. To all others it does not exist. It moves
-# no progress, as it means no other record.
+# A half (``ibp``, ``ibe``) has no sequence number, so the order cannot place it. Queries that take
+# halves get it when it arrives, together with what the order releases by then; others ignore it. It
+# does not move progress.
 
 
 _KINDS: Final = (int(r.Kind.IBP), int(r.Kind.IBE))
 
 
-class Halves(Restorable):
-    """What becomes of them.
+class PartialIntervals(Restorable):
+    """Half intervals of one site: which are valid, and where they enter the released stream.
 
     Args:
         clocks: of the site's sources.
-        guards: what is checked before their time is believed.
-        wanted: columns to gather; None = all.
+        guards: checks of their times.
+        columns: columns to gather; None = all.
     """
 
     state_fields = ("refused",)
 
-    def __init__(self, clocks: SourceClocks, guards: Guards, wanted: set[str] | None) -> None:
-        self._clocks, self._guards, self._wanted = clocks, guards, wanted
+    def __init__(self, clocks: SourceClocks, guards: Guards, columns: set[str] | None) -> None:
+        self._clocks, self._guards, self._columns = clocks, guards, columns
         self.refused = 0
-        """From the future, by more than clocks may err."""
+        """Halves whose time is further in the future than the guard allows."""
 
     def cuts(self, columns: Columns, rows: int, ends: Sequence[int]) -> Sequence[int]:
         """``ends``, and the places behind halves that arrive at one instant with other records:
@@ -220,7 +220,7 @@ class Halves(Restorable):
             return None
         found = {
             name: column[places] for name, column in columns.items()
-            if self._wanted is None or name in self._wanted or name in _ALWAYS
+            if self._columns is None or name in self._columns or name in _ALWAYS
             or name.startswith(VALID_PREFIX)
         }  # fmt: skip
         clock = clock_codes(columns)[places]

@@ -90,10 +90,10 @@ class _OverError(Exception):
 
 def main() -> int:
     """Runs until standard input ends; gives the exit code."""
-    given = begin_child(Task)
-    if given is None:
+    connection = begin_child(Task)
+    if connection is None:
         return 0
-    task, notices, outlet = given
+    task, notices, outlet = connection
     when_compiling.append(
         lambda: outlet.tell(
             "answers: compiling, once for these queries: half a minute to three minutes"

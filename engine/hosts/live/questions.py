@@ -272,11 +272,11 @@ def query_groups(
     path, left, groups = folder / _GROUPS, set(questions.queries), list[QueryGroup]()
     for known in _read(path).get(kind, ()):
         group = QueryGroup(**{**known, "queries": tuple(map(tuple, known["queries"]))})
-        asked = left.intersection(group.answered)
-        if asked:
-            silent = tuple(pair[0] for pair in group.queries if pair not in asked)
+        still_asked = left.intersection(group.answered)
+        if still_asked:
+            silent = tuple(pair[0] for pair in group.queries if pair not in still_asked)
             groups.append(replace(group, silent=silent))
-            left -= asked
+            left -= still_asked
         else:
             for gone in (folder / group.state, folder / f"{group.state}.chunks"):
                 shutil.rmtree(gone) if gone.is_dir() else gone.unlink(missing_ok=True)

@@ -124,9 +124,9 @@ class LiveChains:
     def keep(self, run: str, chain: Chain, digest: bytes, size: int) -> None:
         """``chain`` was at a snapshot of ``size`` bytes and has not been fed since."""
         self.take(run, chain.site, digest)
-        counted = max(size, LEAST)
-        self._chains[run, chain.site] = (digest, counted, chain)
-        self._bytes += counted
+        charged_bytes = max(size, LEAST)
+        self._chains[run, chain.site] = (digest, charged_bytes, chain)
+        self._bytes += charged_bytes
         while self._bytes > self._limit:
             _, (_, gone, _) = self._chains.popitem(last=False)
             self._bytes -= gone
@@ -323,14 +323,14 @@ class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not 
     ) -> Iterator[Row]:
         due = self._rows.due(key[0], rows)
         chain, results = self._state.chain(key[0])
-        given = self._answers(key[0], due.batch, results)
+        answers = self._answers(key[0], due.batch, results)
         for frames in due.frames:
-            given.add(chain, frames)
+            answers.add(chain, frames)
         if due.lasts:
-            self._state.keep(chain, given.results)
+            self._state.keep(chain, answers.results)
         if due.ends:
-            given.end(self._state.apart(chain) if due.lasts else chain)
-        return iter(given.rows)
+            answers.end(self._state.apart(chain) if due.lasts else chain)
+        return iter(answers.rows)
 
     def close(self) -> None:
         """Nothing to release."""

@@ -138,11 +138,11 @@ def _plans(queries: Sequence[Any], time_unit: str, tables: Tables) -> tuple[Plan
     Raises:
         UserError: a text is at fault, asks for its plan, or is a cascade beside plans.
     """
-    texts = [asked for asked in queries if isinstance(asked, str)]
+    texts = [item for item in queries if isinstance(item, str)]
     if not any(map(is_cascade, texts)):
         return tuple(
-            parse_query(asked, time_unit, f"q{number}", tables) if isinstance(asked, str) else asked
-            for number, asked in enumerate(queries, 1)
+            parse_query(item, time_unit, f"q{number}", tables) if isinstance(item, str) else item
+            for number, item in enumerate(queries, 1)
         )
     if len(texts) < len(queries):
         raise UserError(
@@ -172,7 +172,9 @@ def _applied(
         df, known = _frames(df), attributes
     else:
         numbered = settings.order.asks_numbers
-        df, rows = plan_rows(df, _wanted(settings), time_unit, numbered=numbered, bits=bits)
+        df, rows = plan_rows(
+            df, _attributes_read(settings), time_unit, numbered=numbered, bits=bits
+        )
         known = rows.attributes
     if known is not None:
         check_order_attributes(settings.looked_at, known)
@@ -200,15 +202,15 @@ def _check_types(attributes: Mapping[str, str] | None) -> None:
             )
 
 
-def _wanted(settings: ChainSettings) -> set[str] | None:
+def _attributes_read(settings: ChainSettings) -> set[str] | None:
     """Attributes that the step reads; None = all."""
-    wanted = set(settings.looked_at)
+    names = set(settings.looked_at)
     for plan in settings.plans:
         needed = needed_attributes(plan)
         if needed is None:
             return None
-        wanted |= needed
-    return wanted
+        names |= needed
+    return names
 
 
 def _use_rocksdb(session: SparkSession) -> None:
@@ -229,9 +231,9 @@ def _frames(df: DataFrame) -> DataFrame:
             f"the DataFrame has a column payload, so it is one of frames, but no column "
             f"{', '.join(missing)}; it has {', '.join(types)}"
         )
-    for name, wanted in _OF_FRAMES.items():
-        if not isinstance(types[name], wanted):
-            what = f"{types[name].simpleString()}, not {wanted().simpleString()}"
+    for name, expected in _OF_FRAMES.items():
+        if not isinstance(types[name], expected):
+            what = f"{types[name].simpleString()}, not {expected().simpleString()}"
             raise UserError(f"column {name} of a DataFrame of frames is {what}")
     columns = [F.col(name) for name in _OF_FRAMES]
     try:
@@ -345,7 +347,7 @@ class TypedOutput:
         plans: of the queries.
         attributes: types (``int float bool str``) by name; None: not known.
         unit_ns: of the times in the rows, rounded down.
-        shown: the attributes that events show; None: all.
+        event_attributes: the attributes that events show; None: all.
 
     Raises:
         UserError: two queries give a value of one name different types.
@@ -356,7 +358,7 @@ class TypedOutput:
         plans: Iterable[Plan],
         attributes: Mapping[str, str] | None,
         unit_ns: int,
-        shown: frozenset[str] | None = None,
+        event_attributes: frozenset[str] | None = None,
     ) -> None:
         self._unit = unit_ns
         values: dict[str, DataType] = {}
@@ -390,7 +392,7 @@ class TypedOutput:
                     _put(values, computed.label, _of_value(computed.expression, known))
         attrs: DataType | None = _TEXTS
         if attributes is not None:
-            for name, of in _typed(attributes, shown).items():
+            for name, of in _typed(attributes, event_attributes).items():
                 _put(read, name, of)
             attrs = _struct({name: read[name] for name in sorted(read)})
         event = [*_fields(_OF_EVENT), *([StructField("attrs", attrs)] if attrs is not None else [])]
@@ -420,9 +422,9 @@ class TypedOutput:
         if value is None:
             return None
         if isinstance(kind, StructType):
-            own = name == "attrs"  # an attribute may have the name of a time
+            is_attrs = name == "attrs"  # an attribute may have the name of a time
             fields = {
-                f.name: self._shaped(value.get(f.name), f.dataType, "" if own else f.name)
+                f.name: self._shaped(value.get(f.name), f.dataType, "" if is_attrs else f.name)
                 for f in kind
             }
             return Row(*fields)(*fields.values())
@@ -443,8 +445,8 @@ def _fields(types: Mapping[str, str]) -> list[StructField]:
     return [StructField(name, _SPARK_TYPES[kind]) for name, kind in types.items()]
 
 
-def _typed(types: Mapping[str, str], shown: frozenset[str] | None) -> dict[str, DataType]:
-    return {name: _SPARK_TYPES[types[name]] for name in sorted(types if shown is None else shown)}
+def _typed(types: Mapping[str, str], names: frozenset[str] | None) -> dict[str, DataType]:
+    return {name: _SPARK_TYPES[types[name]] for name in sorted(types if names is None else names)}
 
 
 def _struct(types: Mapping[str, DataType]) -> StructType | None:
@@ -477,10 +479,10 @@ def _put(types: dict[str, DataType], label: str, kind: DataType) -> None:
 
 
 def _of_attribute(attribute: Attribute, known: Mapping[str, str] | None) -> DataType:
-    own = own_attribute(attribute.name)
-    if own is None:
+    name = own_attribute(attribute.name)
+    if name is None:
         return StringType() if FIELDS[attribute.name] is ValueKind.TEXT else LongType()
-    return StringType() if known is None else _SPARK_TYPES[known[own]]
+    return StringType() if known is None else _SPARK_TYPES[known[name]]
 
 
 def _of_aggregate(one: Aggregate, known: Mapping[str, str] | None) -> DataType:

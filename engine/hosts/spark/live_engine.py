@@ -206,10 +206,10 @@ class SparkEngine:
         with self._written:
             if batch > self._batch:
                 # Sorted here: a sort in Spark samples its input, and so runs the chains twice.
-                given = sorted(rows, key=lambda row: (row.site, row.number))
-                self._answers.take([part_of(row) for row in given if not row.last])
+                in_order = sorted(rows, key=lambda row: (row.site, row.number))
+                self._answers.take([part_of(row) for row in in_order if not row.last])
                 done = self._list.done_of.pop(batch)
-                last = [part_of(row) for row in given if row.last]
+                last = [part_of(row) for row in in_order if row.last]
                 if last:
                     self._answers.close(last)
                     self._ended = True

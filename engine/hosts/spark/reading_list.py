@@ -295,16 +295,16 @@ class _Marks:
 
     def _within(self, name: str) -> str | None:
         """Of what stands for the file of that name in a merged one: what both say of its rows."""
-        asked = numbered(Path(name))
-        at = bisect_right(self._firsts, asked.first) - 1 if asked is not None else -1
-        if asked is None or at < 0 or self._ours[at].last < asked.last:
+        old_file = numbered(Path(name))
+        at = bisect_right(self._firsts, old_file.first) - 1 if old_file is not None else -1
+        if old_file is None or at < 0 or self._ours[at].last < old_file.last:
             return None
         file = self._ours[at]
         facts = facts_in(file.path)
         if facts is None:
             return None
         return _parts_mark(
-            facts.each.pairs[asked.first - file.first :][: asked.last - asked.first + 1]
+            facts.each.pairs[old_file.first - file.first :][: old_file.last - old_file.first + 1]
         )
 
 

@@ -127,14 +127,14 @@ class RowPlan:
 
 
 def plan_rows(
-    df: DataFrame, wanted: set[str] | None, time_unit: str, *, numbered: bool,
+    df: DataFrame, attributes_read: set[str] | None, time_unit: str, *, numbered: bool,
     bits: Mapping[str, int] | None = None,
 ) -> tuple[DataFrame, RowPlan]:  # fmt: skip
     """The columns of ``df`` that matter, each of one type, and what they are.
 
     Args:
         df: with a column for each field of a record; every other column is an attribute.
-        wanted: attributes to take; None = all.
+        attributes_read: attributes to take; None = all.
         time_unit: of columns of whole numbers that are times.
         numbered: whether every event needs a number.
         bits: of counters that wrap around, by stream.
@@ -168,7 +168,7 @@ def plan_rows(
             _check(each.name, each.dataType, StringType, "texts", "string")
         else:
             name = each.name.removeprefix(ATTR_PREFIX)
-            is_wanted = wanted is None or name in wanted
+            is_wanted = attributes_read is None or name in attributes_read
             found = _attribute_type(each.dataType)
             if found is None and is_wanted:
                 raise _no_attribute(each.name, each.dataType)
@@ -203,8 +203,8 @@ def _time(name: str, column: Column, kind: DataType, time_unit: str) -> tuple[Co
     return column.cast("long"), unit_ns(time_unit)
 
 
-def _check(name: str, kind: DataType, wanted: type, what: str, cast: str) -> None:
-    if not isinstance(kind, wanted):
+def _check(name: str, kind: DataType, expected: type, what: str, cast: str) -> None:
+    if not isinstance(kind, expected):
         raise UserError(
             f"column {name} is {kind.simpleString()}, and {name} takes {what}: "
             f'df.withColumn("{name}", df["{name}"].cast("{cast}")) if that is what it says'
@@ -320,8 +320,8 @@ def _refuse(site: str, table: pa.Table, name: str, wrong: Any, what: str) -> Non
     if not pc.any(wrong).as_py():
         return
     row = pc.index(wrong, value=True).as_py()
-    shown = {n: table[n][row].as_py() for n in table.column_names if n in _FIELDS}
+    fields = {n: table[n][row].as_py() for n in table.column_names if n in _FIELDS}
     raise UserError(
-        f"site {site!r}: a row {what} {name}: {shown}; correct it, or leave such rows out before "
+        f"site {site!r}: a row {what} {name}: {fields}; correct it, or leave such rows out before "
         "the step, as in df.where(...)"
     )
