@@ -98,14 +98,14 @@ def order(
     Raises:
         UserError: the input or an option is at fault.
     """
-    with opened(source, mapping, time_unit) as given:
+    with opened(source, mapping, time_unit) as data:
         options = OrderOptions(order=order, guard=guard, clock=clock)
-        settings = options.ordering(given.time_unit, late=late)
-        warn(of_declared(given.log, settings))
-        folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
-        output = StoredEvents(parts, given.time_unit)
+        settings = options.ordering(data.time_unit, late=late)
+        warn(of_declared(data.log, settings))
+        folder, parts, counters = _pass(data, settings, Host(master), by_default=order is None)
+        output = StoredEvents(parts, data.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
-        warnings = _after(given, counters)
+        warnings = _warnings_after(data, counters)
     warn(warnings)
     return found
 
@@ -156,8 +156,8 @@ def query(
     Raises:
         UserError: the input, an option or a query (then shown with a caret) is at fault.
     """
-    with opened(source, mapping, time_unit) as given:
-        log, unit = given.log, given.time_unit
+    with opened(source, mapping, time_unit) as data:
+        log, unit = data.log, data.time_unit
         plans = plans_of(queries, unit, constraints, read_tables(tables))
         settings = QueryOptions(
             order=order, barrier=barrier, certainty=certainty, purge=purge, intervals=intervals,
@@ -165,14 +165,14 @@ def query(
             matches_max=matches_max,
         ).answering(plans, unit, late=late, on_spark=master is not None)  # fmt: skip
         check_plans(log, plans, attributes)
-        warn(before_pass(log, plans, settings, unit, arrival_given=given.arrival_given))
-        lacks = given.prepared.ends and attributes is None  # of a declared world any may be absent
+        warn(before_pass(log, plans, settings, unit, arrival_given=data.arrival_given))
+        lacks = data.prepared.ends and attributes is None  # of a declared world any may be absent
         warn((check_names if lacks else unseen_types)(log, plans))
-        folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
-        warn([*_after(given, counters), *of_streams(plans, counters)])
+        folder, parts, counters = _pass(data, settings, Host(master), by_default=order is None)
+        warn([*_warnings_after(data, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)
-        final = given.prepared.ends and master is None
-        output = Answers(parts, plans, unit, final, table_dates=given.dates)
+        final = data.prepared.ends and master is None
+        output = Answers(parts, plans, unit, final, table_dates=data.dates)
         return Results(output, counters, folder, aside)
 
 
@@ -226,19 +226,17 @@ def plans_of(
     else:
         several = isinstance(queries, Sequence) and not isinstance(queries, str)
         listed = cast("Sequence[Asking]", queries if several else [queries])
-        named = {f"q{number}": asked for number, asked in enumerate(listed, 1)}
+        named = {f"q{number}": item for number, item in enumerate(listed, 1)}
     if not named:
         raise UserError("no query is given")
     known = read_definitions(None if constraints is None else Path(constraints))
-    texts = {
-        name: expanded(asked, known) for name, asked in named.items() if isinstance(asked, str)
-    }
+    texts = {name: expanded(item, known) for name, item in named.items() if isinstance(item, str)}
     if len(texts) < len(named) or not any(map(is_cascade, texts.values())):
         return tuple(
             parse_query(texts[name], time_unit, name, tables)
             if name in texts
-            else cast("Plan", asked)
-            for name, asked in named.items()
+            else cast("Plan", item)
+            for name, item in named.items()
         )
     names = list(texts) if isinstance(queries, Mapping) else None
     plans, explained = read_statements(list(texts.values()), time_unit, names, tables)
@@ -248,18 +246,18 @@ def plans_of(
 
 
 def _pass(
-    given: Input, settings: ChainSettings, host: Host, *, by_default: bool
+    data: Input, settings: ChainSettings, host: Host, *, by_default: bool
 ) -> tuple[Folder, PartStore, dict[str, Any]]:
     """One pass: a new folder, what came out in files there, and the counters.
 
     ``by_default``: the input decides the order.
     """
     if by_default:
-        settings, _ = with_default_order(given.prepared, settings, given.time_unit)
+        settings, _ = with_default_order(data.prepared, settings, data.time_unit)
     folder = Folder()
     parts = PartStore(folder.path / "parts")
     try:
-        counters = run_pass(given.prepared, settings, host, parts, lambda _rows: None)
+        counters = run_pass(data.prepared, settings, host, parts, lambda _rows: None)
     except SparkFailure as failure:
         log = folder.path.with_name(f"{folder.path.name}.spark.log")
         kept = with_log_kept(failure, log)
@@ -271,9 +269,9 @@ def _pass(
     return folder, parts, counters
 
 
-def _after(given: Input, counters: dict[str, Any]) -> list[str]:
+def _warnings_after(data: Input, counters: dict[str, Any]) -> list[str]:
     """Warnings that need a pass."""
-    return warnings_after(given.prepared, counters, excluded_lines(counters, given.log), _SEE)
+    return warnings_after(data.prepared, counters, excluded_lines(counters, data.log), _SEE)
 
 
 def _set_aside(

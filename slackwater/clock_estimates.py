@@ -36,6 +36,6 @@ def clocks(source: Source | Input) -> list[dict[str, Any]]:
     Raises:
         UserError: the input is at fault.
     """
-    with opened(source) as given:
-        found = clock_reports(LogReader(given.log), arrival_given=given.arrival_given)
+    with opened(source) as data:
+        found = clock_reports(LogReader(data.log), arrival_given=data.arrival_given)
     return [plain(each) for each in found]

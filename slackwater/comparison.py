@@ -111,18 +111,18 @@ def compare(
     Raises:
         UserError: the input or an option is at fault.
     """
-    with opened(source) as given:
+    with opened(source) as data:
         measured = measure(
-            given.log,
+            data.log,
             [orders] if isinstance(orders, str) else orders,
             sweep,
-            Reading(truth, departed, read_clock(clock, given.time_unit)),
-            read_guards(guard, given.time_unit),
-            given.time_unit,
+            Reading(truth, departed, read_clock(clock, data.time_unit)),
+            read_guards(guard, data.time_unit),
+            data.time_unit,
             complete,
         )
-        warnings = numbering_warnings(given.counted_lanes)
+        warnings = numbering_warnings(data.counted_lanes)
     found = measured.arrivals
     unknown_arrivals = [] if measured.arrival_given else [NO_ARRIVALS]
     warn([*found.excluded, *warnings, *found.warnings, *unknown_arrivals])
-    return Comparison(measured, given.name)
+    return Comparison(measured, data.name)

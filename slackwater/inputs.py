@@ -203,8 +203,8 @@ def read(
     paths = _paths(source)
     folder = Folder()
     try:
-        given = as_arrow(source) if paths is None else paths
-        prepared = prepare(given, folder.path, form, on_bad, _optional_path(dead_letter))
+        data = as_arrow(source) if paths is None else paths
+        prepared = prepare(data, folder.path, form, on_bad, _optional_path(dead_letter))
     except BaseException:
         folder.close()
         raise

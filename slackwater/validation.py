@@ -55,21 +55,21 @@ def validate(
     Raises:
         UserError: the input, an option or a query is at fault.
     """
-    with opened(source) as given:
-        unit, settings, latency_ns = given.time_unit, None, LATENCY_NS
+    with opened(source) as data:
+        unit, settings, latency_ns = data.time_unit, None, LATENCY_NS
         if queries:
             plans = plans_of(queries, unit)
             options = QueryOptions(order=order, certainty=certainty, clock=clock)
             settings = options.answering(plans, unit)
             latency_ns = getattr(settings.order, "latency_ns", LATENCY_NS)
-            check_plans(given.log, plans)
-            warn(unseen_types(given.log, plans))
+            check_plans(data.log, plans)
+            warn(unseen_types(data.log, plans))
         gap_ns = None if gap is None else parse_duration(gap, unit)
-        wanted = ResultRequirements(
+        requirements = ResultRequirements(
             uncertain=uncertain, gap_ns=gap_ns, certainty=certainty, latency_ns=latency_ns
         )
         found = judged(
-            given.log, given.name, settings, wanted, read_clock(clock, unit),
+            data.log, data.name, settings, requirements, read_clock(clock, unit),
             lambda _doing: nullcontext(lambda _rows: None),
         )  # fmt: skip
     return as_plain(found, versions())
