@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_of_windows
-from slackwater.engine.query.endpoints import LESS, representation
 from slackwater.engine.query.fields import bare, shows_everything
+from slackwater.engine.query.interval_relations import LESS, representation
 from slackwater.engine.query.joins import IBP, in_order, indexed_path, series_of
 from slackwater.engine.query.language.mistakes import listed
 from slackwater.engine.query.plan import (

@@ -7,7 +7,7 @@ from typing import Final
 
 from slackwater.edge_agent.errors import near_miss
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.query.endpoints import LESS, longest_path
+from slackwater.engine.query.interval_relations import LESS, longest_path
 from slackwater.engine.query.plan import SeqPlan
 from slackwater.engine.query.shape import endpoint_order, shape_of
 
@@ -33,7 +33,7 @@ def check_index(text: str) -> str:
 
 
 def indexed_path(plan: SeqPlan, index: str) -> list[int]:
-    """The end points that an index serves (``engine.query.endpoints``), in order of time.
+    """The end points that an index serves (``engine.query.interval_relations``), in order of time.
 
     Intervals come in the order of their ends; only IBPs have their starts come in order too.
     """

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame, attribute_type
-from slackwater.engine.query.analysis.typed import attribute_of
+from slackwater.engine.query.analysis.value_kinds import attribute_of
 from slackwater.engine.query.fields import ATTRS, FIELDS
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, closest, listed, or_meant

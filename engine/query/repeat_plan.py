@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clock_sensitivity import is_clocked
 from slackwater.engine.query.fields import attributes_in, attributes_of
 from slackwater.engine.query.plan import Attribute, Comparison, Predicate, SeqPlan, Step
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from slackwater.engine.query.clocked import CLOCKED
+from slackwater.engine.query.clock_sensitivity import CLOCKED
 from slackwater.engine.query.fields import (
     FIELDS,
     TimeValue,

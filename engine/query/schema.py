@@ -7,7 +7,11 @@ from typing import Final
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.query.analysis.typed import argument_hint, attribute_of, comparison_hint
+from slackwater.engine.query.analysis.value_kinds import (
+    argument_hint,
+    attribute_of,
+    comparison_hint,
+)
 from slackwater.engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,

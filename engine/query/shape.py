@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.endpoints import DERIVED, Edge, closure, edges_of
+from slackwater.engine.query.interval_relations import DERIVED, Edge, closure, edges_of
 from slackwater.engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart, TreePlan
 
 INTERVALS: Final = "ISEQ"
@@ -186,7 +186,7 @@ def _extreme(places: tuple[int, ...], reach: np.ndarray) -> tuple[int, ...]:
 
 def endpoint_order(plan: SeqPlan, negated: int | None = None) -> np.ndarray:
     """What the relations of ``plan`` between positive steps, and of one ``negated`` one with them,
-    imply (``engine.query.endpoints.closure``).
+    imply (``engine.query.interval_relations.closure``).
     """
     places = {
         step.alias: 2 * n for n, step in enumerate(plan.steps) if not step.negated or n == negated

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from slackwater.engine.cli.app import run
 from slackwater.engine.core.released import Strings
 from slackwater.engine.query import query
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clock_sensitivity import is_clocked
 from slackwater.engine.query.expression import View, computed_values, python_values, view_value
 from slackwater.engine.query.plan import Attribute, FunctionCall, SeqPlan
 from slackwater.engine.query.render import render

@@ -28,7 +28,7 @@ from slackwater.engine.operators.grouping.operations import GroupingPlan
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.base import Guards, OrderSettings
-from slackwater.engine.query.clocked import lanes_read, result_lanes
+from slackwater.engine.query.clock_sensitivity import lanes_read, result_lanes
 from slackwater.engine.query.failures import QueryFailure, QueryFailures
 from slackwater.engine.query.monitor_plan import MonitorPlan, MonitorSettings
 from slackwater.engine.query.pattern_settings import MATCHES_TOGETHER, PatternSettings, Rule

@@ -46,7 +46,7 @@ from slackwater.engine.operators.window.state.accumulate import (
 )
 from slackwater.engine.operators.window.state.content import LEAST, MOST, VALUE
 from slackwater.engine.output.kinds import identities
-from slackwater.engine.query.clocked import CLOCKED
+from slackwater.engine.query.clock_sensitivity import CLOCKED
 from slackwater.engine.query.fields import TimeValue, attributes_in, time_value
 from slackwater.engine.query.plan import Expression, WindowKind
 from slackwater.engine.query.results_as_events import (

@@ -74,7 +74,7 @@ from slackwater.engine.operators.window.state.content import (
 )
 from slackwater.engine.operators.window.state.panes import new_entries
 from slackwater.engine.operators.window.uncertainty.missing import Missing
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clock_sensitivity import is_clocked
 from slackwater.engine.query.fields import attributes_of, released_columns
 from slackwater.engine.query.plan import Drift, Emit, WindowKind, WindowPlan
 

@@ -33,7 +33,12 @@ from slackwater.engine.query.analysis.pattern import (
 from slackwater.engine.query.analysis.repetition import asks_for_repetition, repeat_plan
 from slackwater.engine.query.analysis.selection import select_plan
 from slackwater.engine.query.analysis.tlist import Restrictions
-from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only_clause
+from slackwater.engine.query.analysis.value_kinds import (
+    Context,
+    attribute_of,
+    member_of,
+    only_clause,
+)
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, refuse
 from slackwater.engine.query.language.other_dialects import in_our_words

@@ -18,14 +18,14 @@ from slackwater.engine.query.analysis.conditions import (
     with_names,
 )
 from slackwater.engine.query.analysis.repetition import ROLES_OF_ALL, RepeatedNames
-from slackwater.engine.query.analysis.typed import (
+from slackwater.engine.query.analysis.value_kinds import (
     Context,
     attribute_of,
     only_clause,
     repetition_bounds,
     whole_number,
 )
-from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
+from slackwater.engine.query.clock_sensitivity import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import closest, listed, refuse

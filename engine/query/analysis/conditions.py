@@ -17,7 +17,7 @@ from slackwater.engine.core.units import (
     parse_duration,
     unit_ns,
 )
-from slackwater.engine.query.analysis.typed import (
+from slackwater.engine.query.analysis.value_kinds import (
     Context,
     Typed,
     argument_hint,
@@ -25,7 +25,7 @@ from slackwater.engine.query.analysis.typed import (
     unify_kinds,
     unify_pair,
 )
-from slackwater.engine.query.clocked import clocked_aliases, coefficients
+from slackwater.engine.query.clock_sensitivity import clocked_aliases, coefficients
 from slackwater.engine.query.expression import join_value
 from slackwater.engine.query.fields import ValueKind, attributes_in, inside, parts_of
 from slackwater.engine.query.language import syntax as s

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
-from slackwater.engine.query.analysis.typed import Context
+from slackwater.engine.query.analysis.value_kinds import Context
 from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language.mistakes import Span, listed, printable
 from slackwater.engine.query.plan import (

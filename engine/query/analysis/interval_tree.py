@@ -15,8 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from slackwater.engine.query.analysis.pattern import Pattern, Term, placed
-from slackwater.engine.query.analysis.typed import unsupported
-from slackwater.engine.query.endpoints import (
+from slackwater.engine.query.analysis.value_kinds import unsupported
+from slackwater.engine.query.fields import attributes_in
+from slackwater.engine.query.interval_relations import (
     DERIVED,
     LESS,
     SHORT,
@@ -26,7 +27,6 @@ from slackwater.engine.query.endpoints import (
     allen_relation,
     closure,
 )
-from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span
 from slackwater.engine.query.plan import (
@@ -167,7 +167,7 @@ class TreePattern(Pattern):
             words = []
 
 
-# Facts about the order of end points (``engine.query.endpoints``). A point is
+# Facts about the order of end points (``engine.query.interval_relations``). A point is
 # ``2 * step`` (its start) or ``2 * step + 1`` (its end).
 
 

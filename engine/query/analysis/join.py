@@ -21,8 +21,13 @@ from slackwater.engine.query.analysis.selection import (
     labelled,
     size_and_slide,
 )
-from slackwater.engine.query.analysis.typed import Context, attribute_of, member_of, only_clause
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.analysis.value_kinds import (
+    Context,
+    attribute_of,
+    member_of,
+    only_clause,
+)
+from slackwater.engine.query.clock_sensitivity import is_clocked
 from slackwater.engine.query.fields import attributes_in, with_attributes
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, or_meant

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.analysis.conditions import terms_of, value
-from slackwater.engine.query.analysis.typed import (
+from slackwater.engine.query.analysis.value_kinds import (
     Context,
     attribute_of,
     check_label,
     only_clause,
     unsupported,
 )
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clock_sensitivity import is_clocked
 from slackwater.engine.query.fields import ATTRS, FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, refuse

@@ -23,7 +23,7 @@ from slackwater.engine.query.analysis.pattern import (
     selected,
     whole_pattern_of,
 )
-from slackwater.engine.query.analysis.typed import (
+from slackwater.engine.query.analysis.value_kinds import (
     Context,
     Typed,
     member_of,
@@ -31,7 +31,7 @@ from slackwater.engine.query.analysis.typed import (
     repetition_bounds,
     whole_number,
 )
-from slackwater.engine.query.clocked import AS_STAMPED, is_clocked
+from slackwater.engine.query.clock_sensitivity import AS_STAMPED, is_clocked
 from slackwater.engine.query.fields import (
     FIELDS,
     ValueKind,

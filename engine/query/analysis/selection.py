@@ -20,7 +20,7 @@ from slackwater.engine.query.analysis.conditions import (
 )
 from slackwater.engine.query.analysis.consistency import check_pattern, check_select
 from slackwater.engine.query.analysis.pattern import read_terms
-from slackwater.engine.query.analysis.typed import (
+from slackwater.engine.query.analysis.value_kinds import (
     Context,
     attribute_of,
     check_label,
@@ -28,7 +28,7 @@ from slackwater.engine.query.analysis.typed import (
     only_clause,
     whole_number,
 )
-from slackwater.engine.query.clocked import CLOCKED
+from slackwater.engine.query.clock_sensitivity import CLOCKED
 from slackwater.engine.query.fields import FIELDS, ValueKind, attributes_in
 from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import QueryReader, Span, closest, listed, or_meant

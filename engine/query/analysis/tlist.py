@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.query import endpoints as o
+from slackwater.engine.query import interval_relations as o
 from slackwater.engine.query.analysis.pattern import Term
 from slackwater.engine.query.fields import attributes_in
 from slackwater.engine.query.language import syntax as s

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.query.endpoints import Interval, representation
+from slackwater.engine.query.interval_relations import Interval, representation
 
 _STEP: Final = re.compile(
     r" (?P<word>\w+) ?\[(?P<counts>\d+(?:,\d+){4})\] (?P<name>[^\W\d]\w*)(?P<close>\)?)"

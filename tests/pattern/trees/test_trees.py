@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.core.errors import UserError
-from slackwater.engine.query.endpoints import representation
+from slackwater.engine.query.interval_relations import representation
 from slackwater.engine.query.joins import JOINS
 from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.pattern.trees.by_clocks import CombinationFacts, judged

@@ -23,7 +23,7 @@ from slackwater.engine.operators.match.search.machine import (
     TEXT,
     Programs,
 )
-from slackwater.engine.query.clocked import (
+from slackwater.engine.query.clock_sensitivity import (
     Coefficients,
     by_event,
     clocked_aliases,

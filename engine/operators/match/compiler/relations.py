@@ -9,7 +9,7 @@ import numpy as np
 
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.operators.match.compiler.records import BY_END, BY_START, UNSORTED
-from slackwater.engine.query.endpoints import LESS, NOTHING, UPTO, reduction
+from slackwater.engine.query.interval_relations import LESS, NOTHING, UPTO, reduction
 from slackwater.engine.query.joins import INDEXED, NAIVE, indexed_path
 from slackwater.engine.query.plan import PointRelation, SeqPlan
 from slackwater.engine.query.shape import Shape, endpoint_order, of_intervals, of_streams

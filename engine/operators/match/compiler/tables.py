@@ -28,7 +28,7 @@ from slackwater.engine.operators.match.compiler.relations import (
     soon_after,
     starts_before,
 )
-from slackwater.engine.query.clocked import is_clocked
+from slackwater.engine.query.clock_sensitivity import is_clocked
 from slackwater.engine.query.fields import attributes_in, bare, parts_of
 from slackwater.engine.query.joins import IBP, check_index, in_order
 from slackwater.engine.query.plan import (

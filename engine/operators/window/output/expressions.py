@@ -33,7 +33,7 @@ from slackwater.engine.operators.window.state.content import (
     NUMBERS,
     VALUE,
 )
-from slackwater.engine.query.clocked import coefficients
+from slackwater.engine.query.clock_sensitivity import coefficients
 from slackwater.engine.query.expression import View, view_mask, view_value
 from slackwater.engine.query.fields import attributes_in, own_attribute
 from slackwater.engine.query.plan import (

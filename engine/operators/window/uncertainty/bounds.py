@@ -21,7 +21,7 @@ from slackwater.engine.operators.window.state.accumulate import (
     total_of,
 )
 from slackwater.engine.operators.window.state.cells import Kept
-from slackwater.engine.query.clocked import clocked_aliases, difference, is_clocked
+from slackwater.engine.query.clock_sensitivity import clocked_aliases, difference, is_clocked
 from slackwater.engine.query.expression import mask
 from slackwater.engine.query.fields import inside
 from slackwater.engine.query.plan import (
