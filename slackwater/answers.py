@@ -32,7 +32,7 @@ from slackwater.engine.hosts.warnings import (
     of_streams,
     unseen_types,
 )
-from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.ordered_stream import SIDE_OUTPUT
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query import check_attributes
 from slackwater.engine.query import explain as explanation

@@ -14,7 +14,7 @@ from pathlib import Path
 from slackwater.engine.barrier.registry import BARRIERS
 from slackwater.engine.hosts.chain.operators import OPERATORS
 from slackwater.engine.order.registry import ORDERS, settings_named
-from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.result_kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATOR_ROOMS = tuple(

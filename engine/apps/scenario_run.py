@@ -28,7 +28,7 @@ from slackwater.engine.hosts.pipeline import Advanced, Host, check_plans, with_u
 from slackwater.engine.hosts.warnings import of_clocks, of_promises
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
-from slackwater.engine.output.ordered import write_event_files
+from slackwater.engine.output.ordered_stream import write_event_files
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query.analysis.cascade import parse_queries
 from slackwater.engine.query.plan import Plan

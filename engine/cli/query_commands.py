@@ -70,7 +70,7 @@ from slackwater.engine.log.input.input_log import files_of, input_kind
 from slackwater.engine.log.input.input_read import InputKind
 from slackwater.engine.log.input.lines import STDIN
 from slackwater.engine.output.json_lines import Dates
-from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.ordered_stream import SIDE_OUTPUT
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.query import explain
 from slackwater.engine.query.analysis.cascade import read_statements

@@ -45,7 +45,7 @@ class ResultColumns(ReadOneByOne):
     """Results of one query and site as columns, which sinks take as they are."""
 
     kind: ClassVar[str]
-    """Of which kind they are (``engine.output.kinds``)."""
+    """Of which kind they are (``engine.output.result_kinds``)."""
 
     @classmethod
     @abstractmethod

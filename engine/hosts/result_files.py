@@ -12,14 +12,14 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.row_export import CSV, PARQUET
 from slackwater.engine.output.export import export_jsonl, export_table
 from slackwater.engine.output.json_lines import Dates
-from slackwater.engine.output.kinds import KINDS, final_results
-from slackwater.engine.output.ordered import (
+from slackwater.engine.output.ordered_stream import (
     ORDERED_STREAM,
     EventFiles,
     export_ordered_jsonl,
     export_ordered_table,
 )
 from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.result_kinds import KINDS, final_results
 from slackwater.engine.query.plan import Plan, statement_plan
 from slackwater.engine.query.results_as_events import time_labels, time_values
 from slackwater.engine.query.shape import most_events

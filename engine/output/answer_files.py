@@ -29,8 +29,8 @@ from slackwater.engine.output.answer_retention import (
     table_runs,
     whole_lines,
 )
-from slackwater.engine.output.durable import AnswersDamaged, DurableBytes
-from slackwater.engine.output.kinds import KINDS, ResultKind
+from slackwater.engine.output.durability import AnswersDamaged, DurableBytes
+from slackwater.engine.output.result_kinds import KINDS, ResultKind
 from slackwater.engine.output.table_files import is_whole, table_bytes, table_of_bytes
 from slackwater.engine.output.typed_columns import TypedColumns
 

@@ -24,8 +24,8 @@ from slackwater.engine.core.units import unit_ns
 from slackwater.engine.log.row_export import CSV, write_table
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.output.json_lines import Dates, in_one, in_one_text
-from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.part_store import Batches, PartStore, site_groups, store_of
+from slackwater.engine.output.result_kinds import KINDS
 from slackwater.engine.output.schema import POSITION
 from slackwater.engine.output.typed_columns import DateColumns, TypedColumns, flat
 from slackwater.engine.query.fields import TimeValue
@@ -95,7 +95,7 @@ def export_table(
     Args:
         directory: the store, or its folder; results of an empty run are no rows.
         out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
-        kind: what the table holds: a name in ``engine.output.kinds``.
+        kind: what the table holds: a name in ``engine.output.result_kinds``.
         time_unit: of every time.
         times: as of ``export_jsonl``.
         events: in CSV, the most that a match may have, so that the columns do not depend on which

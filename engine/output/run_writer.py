@@ -30,11 +30,17 @@ from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables, site_file
 from slackwater.engine.output.answer_retention import SUFFIX, closed_files
-from slackwater.engine.output.durable import AnswersDamaged
+from slackwater.engine.output.durability import AnswersDamaged
 from slackwater.engine.output.json_lines import in_one_text
-from slackwater.engine.output.kinds import KINDS, ResultKind, kind_of
-from slackwater.engine.output.ordered import LATE, ORDERED, QUARANTINED, SIDE_OUTPUT, event_lines
+from slackwater.engine.output.ordered_stream import (
+    LATE,
+    ORDERED,
+    QUARANTINED,
+    SIDE_OUTPUT,
+    event_lines,
+)
 from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.result_kinds import KINDS, ResultKind, kind_of
 from slackwater.engine.output.schema import POSITION
 from slackwater.engine.output.spark_parts import BY_SPARK, COUNTERS, SparkParts
 from slackwater.engine.output.table_files import (

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.engine.core.clocks.seen import CLOCK_STATUS, STATUSES
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Result
 
@@ -22,7 +22,7 @@ MATCHES: Final = "matches"
 WINDOWS: Final = "windows"
 ALERTS: Final = "alerts"
 ITEMS: Final = "items"
-"""Names of kinds (``engine.output.kinds``)."""
+"""Names of kinds (``engine.output.result_kinds``)."""
 EMISSION: Final = ("op", "at")
 """Fields that say when a result was emitted, and whether it is a retraction."""
 POSITION: Final = "position"

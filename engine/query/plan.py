@@ -69,7 +69,7 @@ RESULT_FIELDS: Final = {
     "matches": ("probability",),
     "windows": ("missing", "certain", "ambiguous"),
 }
-"""By kind of results (``engine.output.kinds``)."""
+"""By kind of results (``engine.output.result_kinds``)."""
 PAST_COUNT, NEAR_COUNT, SINCE_LAST = "past_count", "near_count", "since_last"
 LOOKUPS: Final = (PAST_COUNT, NEAR_COUNT, SINCE_LAST)
 
@@ -624,7 +624,7 @@ StatementPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
 """What one statement asks, whatever it reads."""
 Plan = StatementPlan | DerivedPlan
 """A query; only the language and the registry of operators look at its class:
-``result_kind`` (``engine.output.kinds``), ``windows`` (none of a pattern), ``branches`` and
+``result_kind`` (``engine.output.result_kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""
 
 

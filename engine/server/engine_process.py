@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.edge_agent.settings_file import Table
-from slackwater.engine.core.child import HEAD, TELL, ChildTask
+from slackwater.engine.core.child_process import HEAD, TELL, ChildTask
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.java import need_spark
 from slackwater.engine.hosts.live.program import (

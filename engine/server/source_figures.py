@@ -12,7 +12,7 @@ from slackwater.edge_agent import records as r
 from slackwater.edge_agent.device_clock import ARRIVAL, device_of, is_in_doubt
 from slackwater.edge_agent.records import Kind
 from slackwater.edge_agent.timesync import ClockStatus
-from slackwater.engine.core.clocks.seen import FREE_RUNNING_NS, REFUTES_NS
+from slackwater.engine.core.clocks.epochs import FREE_RUNNING_NS, REFUTES_NS
 from slackwater.engine.core.frame import Frame, column_ints, kinds_of
 from slackwater.engine.gateway.frames import clock_name
 from slackwater.engine.gateway.outputs import Sink

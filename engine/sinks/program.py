@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.settings_file import Kind, Table, read_kinds, read_toml, unknown
 from slackwater.edge_agent.units import NS_PER
-from slackwater.engine.core.child import ChildTask, Notices, ServerMessages, begin_child
+from slackwater.engine.core.child_process import ChildTask, Notices, ServerMessages, begin_child
 from slackwater.engine.core.errors import SlackwaterError, UserError
 from slackwater.engine.output.answer_files import site_file
 from slackwater.engine.output.answer_retention import SUFFIX

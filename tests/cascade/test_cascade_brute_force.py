@@ -17,7 +17,7 @@ from slackwater.engine.operators.window.output.results import WindowResults, win
 from slackwater.engine.operators.window.settings import parse_window
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
-from slackwater.engine.output.kinds import identities
+from slackwater.engine.output.result_kinds import identities
 from slackwater.engine.query import query
 from tests.cascade.composed import cascade, composed, net, plain
 from tests.order.conftest import frame

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
-from slackwater.engine.output.ordered import released_table
+from slackwater.engine.output.ordered_stream import released_table
 
 VARYING = ("buffered_max", "buffered_max_bytes")
 """What a batch brings is held beside what expires; its columns come from its frames."""

@@ -28,7 +28,7 @@ from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl, export_table
-from slackwater.engine.output.ordered import export_ordered_jsonl, export_ordered_table
+from slackwater.engine.output.ordered_stream import export_ordered_jsonl, export_ordered_table
 from slackwater.engine.output.schema import MATCHES, WINDOWS
 from slackwater.engine.query import query
 from slackwater.simulator.run import simulate_to

@@ -18,7 +18,7 @@ from slackwater.engine.cli.app import run
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
-from slackwater.engine.output.ordered import REASONS
+from slackwater.engine.output.ordered_stream import REASONS
 from slackwater.engine.query import query
 from tests.order.conftest import frame
 

@@ -20,7 +20,7 @@ import slackwater
 from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.log.row_export import _DecimalCsv
 from slackwater.engine.output.json_lines import fraction_type, in_unit, json_text
-from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.result_kinds import KINDS
 from slackwater.engine.output.typed_columns import TypedColumns
 
 NS = st.one_of(st.none(), st.integers(-(2**62), 2**62), st.integers(-(10**12), 10**12))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import slackwater
-from slackwater.engine.core.clocks.seen import STATUSES
+from slackwater.engine.core.clocks.epochs import STATUSES
 from tests.clocks.test_clock_cases import answers, changes, event, sync
 
 S = 10**9

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slackwater.engine.core.clocks.seen import UNKNOWN_EPOCH
+from slackwater.engine.core.clocks.epochs import UNKNOWN_EPOCH
 from slackwater.engine.operators.constraint.monitor import MonitorOperator
 from slackwater.engine.query.monitor_plan import MonitorSettings
 from tests.constraint.slow_traces import (

@@ -23,8 +23,8 @@ from slackwater.engine.log.arrival_log import LogWriter
 from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl, export_table
-from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.result_kinds import KINDS
 from slackwater.engine.query import query
 from slackwater.engine.sinks.program import read_sinks
 from tests.inputs.outlet import NOW_NS, KeptOutlet

@@ -136,7 +136,7 @@ OTHER_PACKAGE = """
 import sys
 sys.path[:0] = {folders!r}
 import numpy as np
-from slackwater.engine.core.clocks.seen import CLOCK, reference
+from slackwater.engine.core.clocks.epochs import CLOCK, reference
 from slackwater.engine.kernels import jit
 
 @jit.kernel

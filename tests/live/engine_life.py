@@ -18,7 +18,7 @@ from slackwater.engine.log.retention import Limits
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
 from slackwater.engine.output.answer_retention import site_files
 from slackwater.engine.output.export import export_jsonl
-from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
+from slackwater.engine.output.ordered_stream import SIDE_OUTPUT, export_ordered_jsonl
 from slackwater.engine.output.run_writer import Failed, FailedQueries, LiveAnswers
 from tests.spark.test_growing_log import Growing, trace
 

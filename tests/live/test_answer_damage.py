@@ -15,7 +15,7 @@ from slackwater.engine.log.log_folder import numbered_files
 from slackwater.engine.log.retention import retire
 from slackwater.engine.log.whole_file import load
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables, FiledTables
-from slackwater.engine.output.durable import MARKS, AnswersDamaged, DurableBytes
+from slackwater.engine.output.durability import MARKS, AnswersDamaged, DurableBytes
 from slackwater.engine.output.run_writer import check_begin
 from tests.live.engine_life import Answered, grown, hurt, lines_at, passed, state_of
 from tests.live.test_live_engine import KEYS, QUERIES, SETTINGS, live, rows_at

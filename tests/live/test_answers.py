@@ -11,7 +11,7 @@ import urllib.request
 import pyarrow.parquet as pq
 import pytest
 
-from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.ordered_stream import SIDE_OUTPUT
 from slackwater.engine.output.part_store import sole_use
 from tests.live.conftest import ENV, SLACKWATER, Field, free_port, until
 

@@ -33,7 +33,7 @@ from slackwater.engine.operators.grouping.operations import GroupingPlan, Statef
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.answer_files import site_file
-from slackwater.engine.output.durable import AnswersDamaged
+from slackwater.engine.output.durability import AnswersDamaged
 from slackwater.engine.output.run_writer import check_begin
 from slackwater.engine.query import query
 from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slackwater.engine.core.clocks.seen import CLOCK_STATUS
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.order.base import Guards

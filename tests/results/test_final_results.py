@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.output.export import export_jsonl
-from slackwater.engine.output.kinds import final_results
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore
+from slackwater.engine.output.result_kinds import final_results
 from slackwater.engine.output.spark_parts import END
 from tests.results.written import write_results
 
@@ -132,8 +132,8 @@ def test_each_result_that_remains_once_in_order_of_time(
     for number, batch in enumerate(batches, 1):  # Spark's last one, too
         write_results(store, END if number == len(batches) else number, batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slackwater.engine.output.kinds._ROWS_AT_ONCE", rows)
-        patch.setattr("slackwater.engine.output.kinds._FEW", few)
+        patch.setattr("slackwater.engine.output.result_kinds._ROWS_AT_ONCE", rows)
+        patch.setattr("slackwater.engine.output.result_kinds._FEW", few)
         assert exported(final_results(store)) == left(batches)
 
 
@@ -146,6 +146,6 @@ def test_a_pass_with_fewer_results_leaves_none_of_an_earlier_one(tmp_path: Path)
         for number in range(count):
             write_results(store, number, [window("main", "w", number, 1, None)])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("slackwater.engine.output.kinds.HELD_BYTES", 1)
-            patch.setattr("slackwater.engine.output.kinds._ROWS_AT_ONCE", 1)
+            patch.setattr("slackwater.engine.output.result_kinds.HELD_BYTES", 1)
+            patch.setattr("slackwater.engine.output.result_kinds._ROWS_AT_ONCE", 1)
             assert len(exported(final_results(store))) == count

@@ -25,7 +25,7 @@ from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.log.row_export import write_table
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl, export_table, read_results
-from slackwater.engine.output.ordered import export_ordered_jsonl, export_ordered_table
+from slackwater.engine.output.ordered_stream import export_ordered_jsonl, export_ordered_table
 from slackwater.engine.output.part_store import HELD_BYTES, BatchFiles, PartStore
 from slackwater.engine.output.schema import MATCHES, WINDOWS
 from slackwater.engine.query import query

@@ -15,7 +15,7 @@ from slackwater.engine.hosts.chain import Chain, ChainSettings
 from slackwater.engine.operators.match.match_results import Matches, columns_table
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.json_lines import JsonTexts
-from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.result_kinds import KINDS
 from slackwater.engine.query import query
 from tests.order.conftest import frame
 

@@ -20,7 +20,7 @@ from slackwater.engine.core.released import (
     Released,
     Strings,
 )
-from slackwater.engine.output.ordered import (
+from slackwater.engine.output.ordered_stream import (
     export_ordered_jsonl,
     export_ordered_table,
     released_table,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.log import whole_file
 from slackwater.engine.output.export import export_jsonl, export_table
-from slackwater.engine.output.kinds import partners
 from slackwater.engine.output.part_store import PartStore
+from slackwater.engine.output.result_kinds import partners
 from slackwater.engine.output.schema import MATCHES, WINDOWS
 from tests.results.written import write_results
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.engine.output.export import export_table
-from slackwater.engine.output.kinds import KINDS
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore
+from slackwater.engine.output.result_kinds import KINDS
 from slackwater.engine.output.schema import ALERTS, MATCHES
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "a\nb", "x" * 40])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from slackwater.engine.core.operator import Result
-from slackwater.engine.output.ordered import ORDERED
+from slackwater.engine.output.ordered_stream import ORDERED
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.output.run_writer import RESULTS, OutputPart, RunWriter
 

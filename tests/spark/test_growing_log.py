@@ -32,7 +32,7 @@ from slackwater.engine.log.input.trace import TraceRead
 from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
-from slackwater.engine.output.ordered import export_ordered_jsonl
+from slackwater.engine.output.ordered_stream import export_ordered_jsonl
 from slackwater.engine.output.spark_parts import SparkParts
 from slackwater.engine.output.table_files import table_bytes
 from slackwater.engine.query import query

@@ -28,7 +28,7 @@ from slackwater.engine.hosts.spark.chain_state import LEAST, LiveChains
 from slackwater.engine.operators.window.settings import WindowSettings
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
-from slackwater.engine.output.ordered import export_ordered_jsonl
+from slackwater.engine.output.ordered_stream import export_ordered_jsonl
 from slackwater.engine.query import query
 from slackwater.engine.query.pattern_settings import PatternSettings
 from tests.order.test_sources_come_and_go import at_every_turn

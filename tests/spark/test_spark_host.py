@@ -32,7 +32,7 @@ from slackwater.engine.operators.match.spill.bounds import SpillSettings
 from slackwater.engine.order.base import Guards
 from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl
-from slackwater.engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
+from slackwater.engine.output.ordered_stream import SIDE_OUTPUT, export_ordered_jsonl
 from slackwater.engine.query import query
 from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan

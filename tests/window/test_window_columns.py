@@ -16,7 +16,7 @@ from slackwater.engine.core.released import LATE, Strings
 from slackwater.engine.operators.window.output.results import WindowResults
 from slackwater.engine.operators.window.output.table import columns_of_windows
 from slackwater.engine.operators.window.time_windows import TimeWindows
-from slackwater.engine.output.kinds import KINDS
+from slackwater.engine.output.result_kinds import KINDS
 from slackwater.engine.output.schema import WINDOW_SCHEMA, WINDOWS
 from slackwater.engine.output.typed_columns import TypedColumns
 from slackwater.engine.query.plan import Aggregate, Attribute, Drift, WindowPlan

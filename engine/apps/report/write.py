@@ -36,7 +36,7 @@ from slackwater.engine.apps.report.verdict import verdict
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.options import SEQUENCE, PassRequest
 from slackwater.engine.output.export import export_jsonl
-from slackwater.engine.output.ordered import write_event_files
+from slackwater.engine.output.ordered_stream import write_event_files
 from slackwater.engine.output.part_store import PartStore
 from slackwater.engine.scenario import Pass, Score, Table
 

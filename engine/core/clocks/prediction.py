@@ -39,7 +39,7 @@ from msgspec import Struct
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
-from slackwater.engine.core.clocks.seen import REFUTES_NS
+from slackwater.engine.core.clocks.epochs import REFUTES_NS
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import LATEST, ClockBound
 from slackwater.engine.kernels.records import NS_PER_S

@@ -29,6 +29,18 @@ from slackwater.edge_agent.device_clock import EPOCHS_KEPT as EPOCHS_KEPT_OF_DEV
 from slackwater.edge_agent.device_clock import closed_clocks, device_of
 from slackwater.edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
 from slackwater.engine.core.clocks.choice import ClockChoice
+from slackwater.engine.core.clocks.epochs import (
+    CLOCK,
+    CLOCK_STATUS,
+    EPOCHS_KEPT,
+    REFUTES_NS,
+    UNANCHORED,
+    UNKNOWN_EPOCH,
+    first_refuted,
+    reference,
+    statuses_of,
+    widen_released,
+)
 from slackwater.engine.core.clocks.prediction import (
     SYNCS_KEPT,
     SYNCS_MIN,
@@ -43,18 +55,6 @@ from slackwater.engine.core.clocks.prediction import (
     in_doubt,
     stepped,
     zero_order_hold,
-)
-from slackwater.engine.core.clocks.seen import (
-    CLOCK,
-    CLOCK_STATUS,
-    EPOCHS_KEPT,
-    REFUTES_NS,
-    UNANCHORED,
-    UNKNOWN_EPOCH,
-    first_refuted,
-    reference,
-    statuses_of,
-    widen_released,
 )
 from slackwater.engine.core.columns import Columns, clock_codes
 from slackwater.engine.core.released import LATEST, NO_EPOCH, Refuted, Strings

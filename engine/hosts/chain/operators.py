@@ -20,7 +20,7 @@ from slackwater.engine.barrier.registry import (
     build_barrier,
 )
 from slackwater.engine.core.clocks.choice import ClockChoice, Lane
-from slackwater.engine.core.clocks.seen import unknown_read
+from slackwater.engine.core.clocks.epochs import unknown_read
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Operator, ResultPieces
 from slackwater.engine.core.released import Released
@@ -133,7 +133,7 @@ class ChainSettings:
 class ChainOutput:
     """What one call gave: results per query (by position), and batches of the ordered stream.
 
-    ``late``, ``quarantined``: what did not go its way (``engine.output.ordered``), if asked
+    ``late``, ``quarantined``: what did not go its way (``engine.output.ordered_stream``), if asked
     for. ``failures``: queries that have failed now, where the settings isolate them.
     """
 

@@ -19,9 +19,9 @@ from msgspec import structs
 
 from slackwater.edge_agent import records as r
 from slackwater.engine.barrier.base import Listener
+from slackwater.engine.core.clocks.epochs import ClocksSeen
 from slackwater.engine.core.clocks.prediction import SyncPoint
 from slackwater.engine.core.clocks.reference import SourceClocks
-from slackwater.engine.core.clocks.seen import ClocksSeen
 from slackwater.engine.core.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
@@ -65,7 +65,7 @@ from slackwater.engine.hosts.chain.stream_readers import (
 )
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.order.base import Ordered, OrderSite
-from slackwater.engine.output.ordered import (
+from slackwater.engine.output.ordered_stream import (
     LATE,
     ORDERED,
     QUARANTINED,

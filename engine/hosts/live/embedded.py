@@ -27,7 +27,7 @@ from slackwater.engine.operators.match.spill.chunks import (
     FileChunks,
     folder_of,
 )
-from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
+from slackwater.engine.output.durability import AGAIN, AnswersDamaged, EngineProgress
 from slackwater.engine.output.run_writer import LiveAnswers, OutputPart, skipped
 from slackwater.engine.query import check_attributes
 from slackwater.engine.query.plan import Plan

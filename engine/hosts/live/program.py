@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from slackwater.engine.core.child import ChildTask, Notices, ServerMessages, begin_child
+from slackwater.engine.core.child_process import ChildTask, Notices, ServerMessages, begin_child
 from slackwater.engine.core.errors import SlackwaterError
 from slackwater.engine.core.units import unit_ns
 from slackwater.engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch
@@ -31,7 +31,7 @@ from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.retention import Limits
 from slackwater.engine.log.whole_file import sync_folder
 from slackwater.engine.output.answer_files import AnswerLines, AnswerTables
-from slackwater.engine.output.durable import AnswersDamaged
+from slackwater.engine.output.durability import AnswersDamaged
 from slackwater.engine.output.part_store import wait_for_sole_use
 from slackwater.engine.output.run_writer import Failed, FailedQueries, LiveAnswers, check_begin
 from slackwater.engine.query.results_as_events import time_labels

@@ -29,7 +29,7 @@ from slackwater.engine.log.log_folder import retired
 from slackwater.engine.log.whole_file import whole_file
 from slackwater.engine.operators.match.spill.bounds import STATE
 from slackwater.engine.output.answer_files import AnswerLines
-from slackwater.engine.output.ordered import SIDE_OUTPUT
+from slackwater.engine.output.ordered_stream import SIDE_OUTPUT
 from slackwater.engine.output.run_writer import FailedQueries, LiveAnswers
 from slackwater.engine.query import query
 from slackwater.engine.query.analysis.cascade import read_statements

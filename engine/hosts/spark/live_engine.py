@@ -33,7 +33,7 @@ from slackwater.engine.hosts.spark.host import (
 from slackwater.engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
 from slackwater.engine.log.arrival_log import Piece, piece_after
 from slackwater.engine.log.log_files import reading_lock
-from slackwater.engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
+from slackwater.engine.output.durability import AGAIN, AnswersDamaged, EngineProgress
 from slackwater.engine.output.run_writer import CHECKPOINT, READING, LiveAnswers, skipped
 
 _SINK: Final = "sink"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from slackwater.edge_agent import records as r
-from slackwater.engine.core.clocks.seen import CLOCK_STATUS, MIXED, STAMPED_BY, UNKNOWN_EPOCH
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, MIXED, STAMPED_BY, UNKNOWN_EPOCH
 from slackwater.engine.core.columns import (
     LEAST_PREFIX,
     MOST_PREFIX,
@@ -45,7 +45,7 @@ from slackwater.engine.operators.window.state.accumulate import (
     reals,
 )
 from slackwater.engine.operators.window.state.content import LEAST, MOST, VALUE
-from slackwater.engine.output.kinds import identities
+from slackwater.engine.output.result_kinds import identities
 from slackwater.engine.query.clock_sensitivity import CLOCKED
 from slackwater.engine.query.fields import TimeValue, attributes_in, time_value
 from slackwater.engine.query.plan import Expression, WindowKind
@@ -108,7 +108,7 @@ class DerivedRows(Restorable):
         return self.take(np.lexsort(keys))
 
     def contents(self) -> np.ndarray:
-        """What they are: int64 (n, 2) (``engine.output.kinds``)."""
+        """What they are: int64 (n, 2) (``engine.output.result_kinds``)."""
         if not self.n:
             return np.empty((0, len(CONTENT)), np.int64)
         return np.column_stack([self.columns[name] for name in CONTENT])
@@ -222,7 +222,7 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings, errs_
 
 
 def identities_of(piece: ResultColumns) -> np.ndarray:
-    """Of each result (``engine.output.kinds``): comparable within one statement and site."""
+    """Of each result (``engine.output.result_kinds``): comparable within one statement and site."""
     if isinstance(piece, WindowResults):
         return window_identities(piece)
     return identities(piece.kind, piece.tables([piece]))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from slackwater.edge_agent.records import CLOCK
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
-from slackwater.engine.core.clocks.seen import STAMPED_BY
+from slackwater.engine.core.clocks.epochs import STAMPED_BY
 from slackwater.engine.core.clocks.stream_clocks import StreamClocks
 from slackwater.engine.core.operator import Operator, Restorable, Result, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, ClockBound, Gaps, Progress, Released, Strings

@@ -46,7 +46,7 @@ from slackwater.engine.operators.cascade.result_reader import (
     Reach,
     changes_between,
 )
-from slackwater.engine.output.kinds import partners
+from slackwater.engine.output.result_kinds import partners
 from slackwater.engine.query.plan import DerivedPlan
 from slackwater.engine.query.results_as_events import (
     deciding_columns,

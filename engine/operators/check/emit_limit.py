@@ -29,7 +29,7 @@ from slackwater.engine.core.released import Released
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MIN, NONE, joined, take_rows
 from slackwater.engine.operators.check.history import keys_of
-from slackwater.engine.output.kinds import (
+from slackwater.engine.output.result_kinds import (
     contents,
     identities,
     partners,

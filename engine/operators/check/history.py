@@ -15,7 +15,7 @@ from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.operator import Restorable, Result, ResultColumns
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, joined, take_rows
-from slackwater.engine.output.kinds import identities, numbers_of_texts, partners
+from slackwater.engine.output.result_kinds import identities, numbers_of_texts, partners
 from slackwater.engine.output.schema import EMISSION
 from slackwater.engine.query.plan import NEAR_COUNT, SINCE_LAST, Attribute, Expression, Lookup
 from slackwater.engine.query.values import Value

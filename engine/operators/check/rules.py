@@ -28,7 +28,7 @@ from slackwater.engine.operators.check.history import (
     read_results,
     taken_values,
 )
-from slackwater.engine.output.kinds import KINDS, partners
+from slackwater.engine.output.result_kinds import KINDS, partners
 from slackwater.engine.output.schema import MORE
 from slackwater.engine.query.expression import View, view_mask
 from slackwater.engine.query.fields import attributes_in, with_attributes
@@ -237,7 +237,7 @@ class JudgedResults(ResultColumns):
 
 @cache
 def judged_of(kind: str) -> type[JudgedResults]:
-    """The class of judged results of a ``kind`` (``engine.output.kinds``)."""
+    """The class of judged results of a ``kind`` (``engine.output.result_kinds``)."""
     return type(f"Judged{kind.capitalize()}", (JudgedResults,), {"kind": kind})
 
 

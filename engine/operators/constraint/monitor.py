@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.edge_agent.records import CLOCK, SOURCE, UNC_MAX_NS
-from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY
+from slackwater.engine.core.clocks.epochs import MIXED, STAMPED_BY
 from slackwater.engine.core.operator import Restorable, ResultPieces
 from slackwater.engine.core.released import IN_ORDER, LATE_DROPPED, LATEST, Refuted, Released
 from slackwater.engine.core.timeline import CHANCE, UNKNOWN

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from slackwater.engine.core.clocks.seen import UNKNOWN_EPOCH
+from slackwater.engine.core.clocks.epochs import UNKNOWN_EPOCH
 from slackwater.engine.core.released import IN_ORDER, NO_EPOCH, Released
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, Record

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.engine.barrier.registry import BARRIERS, BarrierSettings, Closes
-from slackwater.engine.core.clocks.seen import IS_UNKNOWN, ComparedClocks
+from slackwater.engine.core.clocks.epochs import IS_UNKNOWN, ComparedClocks
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.released import LATEST, Released, Strings

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from slackwater.edge_agent.records import CLOCK
 from slackwater.engine.barrier.base import ReleasedMatches
-from slackwater.engine.core.clocks.seen import (
+from slackwater.engine.core.clocks.epochs import (
     CLOCK_STATUS,
     MIXED,
     STAMPED_BY,

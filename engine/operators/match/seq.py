@@ -18,7 +18,7 @@ from slackwater.engine.barrier.base import (
     ReleasedMatches,
 )
 from slackwater.engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
-from slackwater.engine.core.clocks.seen import CLOCK_STATUS, MIXED, STAMPED_BY
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS, MIXED, STAMPED_BY
 from slackwater.engine.core.clocks.stream_clocks import NOTHING, StreamClocks
 from slackwater.engine.core.columns import varying
 from slackwater.engine.core.errors import ContractViolation, UserError

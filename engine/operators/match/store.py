@@ -9,7 +9,7 @@ import numpy as np
 
 from slackwater.edge_agent.records import UNC_MAX_NS
 from slackwater.engine.barrier.base import ORDER
-from slackwater.engine.core.clocks.seen import epochs_of
+from slackwater.engine.core.clocks.epochs import epochs_of
 from slackwater.engine.core.columns import VALID_PREFIX, VARIES_PREFIX
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.core.frame import ATTR_PREFIX

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from slackwater.edge_agent.records import DEFAULT_SITE
-from slackwater.engine.core.clocks.seen import IS_UNKNOWN, MIXED, ComparedClocks
+from slackwater.engine.core.clocks.epochs import IS_UNKNOWN, MIXED, ComparedClocks
 from slackwater.engine.core.operator import Restorable, Result, ResultPieces
 from slackwater.engine.core.released import LATEST, Refuted, Released
 from slackwater.engine.core.timeline import ends_of

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.edge_agent.records import UNC_MAX_NS
-from slackwater.engine.core.clocks.seen import CLOCK_STATUS
+from slackwater.engine.core.clocks.epochs import CLOCK_STATUS
 from slackwater.engine.core.columns import varying
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.released import LATE, Released

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.engine.core.clocks.seen import reference
+from slackwater.engine.core.clocks.epochs import reference
 from slackwater.engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slackwater.edge_agent.records import Kind
-from slackwater.engine.core.clocks.seen import reference
+from slackwater.engine.core.clocks.epochs import reference
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
 from slackwater.engine.order.sequence.merge import (

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from slackwater.engine.barrier.base import ORDER, Changes, Verdicts
-from slackwater.engine.core.clocks.seen import MIXED, STAMPED_BY, UNKNOWN_EPOCH
+from slackwater.engine.core.clocks.epochs import MIXED, STAMPED_BY, UNKNOWN_EPOCH
 from slackwater.engine.core.released import LATEST, Strings
 from slackwater.engine.core.timeline import LONG_AGO, UNKNOWN
 from slackwater.engine.kernels.jit import kernel

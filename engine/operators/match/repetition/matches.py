@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from slackwater.engine.barrier.base import ORDER, Changes, ReleasedMatches, Verdicts
-from slackwater.engine.core.clocks.seen import MIXED
+from slackwater.engine.core.clocks.epochs import MIXED
 from slackwater.engine.core.columns import VALID_PREFIX
 from slackwater.engine.core.frame import ATTR_PREFIX
 from slackwater.engine.core.operator import Restorable

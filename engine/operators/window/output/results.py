@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.engine.core.clocks.seen import IS_MIXED, IS_UNKNOWN, NO_CLOCK, STATUSES
+from slackwater.engine.core.clocks.epochs import IS_MIXED, IS_UNKNOWN, NO_CLOCK, STATUSES
 from slackwater.engine.core.operator import Result, ResultColumns
 from slackwater.engine.kernels.records import joined, take_rows
 from slackwater.engine.operators.window.emission import EmittedResults, ResultRows
@@ -37,7 +37,7 @@ from slackwater.engine.operators.window.state.content import (
     WindowStore,
 )
 from slackwater.engine.output.json_lines import json_text, result_lines, woven
-from slackwater.engine.output.kinds import numbers_of_codes, numbers_of_rows
+from slackwater.engine.output.result_kinds import numbers_of_codes, numbers_of_rows
 from slackwater.engine.output.schema import (
     WINDOW_EXTRAS,
     WINDOW_SCHEMA,
@@ -56,7 +56,7 @@ from slackwater.engine.query.plan import (
 from slackwater.engine.query.values import Value
 
 # Identity of a window's result, without making its text: the content of its line without the time
-# of emission (``engine.output.kinds``). Texts count by their value, not their code; hidden
+# of emission (``engine.output.result_kinds``). Texts count by their value, not their code; hidden
 # numbers do not count.
 
 

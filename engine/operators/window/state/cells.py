@@ -70,7 +70,7 @@ class Cells(NamedTuple):
     ``lead``: the first one, its leader. ``slot``: of leaders and headers, place of the emitted
     result (``window.emission``), or -1. ``first``, ``last``: of leaders, their kept events
     (``window.state.cells``), or -1. ``clocks``: the worst status of the clocks of its rows
-    (``engine.core.clocks.seen``). ``unc``: of headers, the largest uncertainty of the
+    (``engine.core.clocks.epochs``). ``unc``: of headers, the largest uncertainty of the
     window's events [ns]. ``missing``: of headers, events known to be missing that could belong to
     the window. ``stale``: of headers, whether that changed since the window was emitted. ``parts``:
     of headers, a bit for each part that some key has. ``headers``: the header cells of the live
