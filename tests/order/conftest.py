@@ -110,13 +110,13 @@ class Ordering:
 
     def _use(self, chain: Chain) -> None:
         self.chain = chain
-        hand_on = chain._hand_on
+        hand_on = chain._to_readers
 
         def watched(ordered: Ordered, output: ChainOutput, halves: Any = None) -> None:
             hand_on(ordered, output, halves)  # there clocks have the last word on uncertainties
             self._took(ordered)
 
-        chain._hand_on = watched
+        chain._to_readers = watched
 
     def _took(self, ordered: Ordered) -> None:
         text = self.chain.strings.text

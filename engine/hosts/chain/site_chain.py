@@ -1,7 +1,7 @@
 """The chain of one site: order -> operators -> barrier (DESIGN, "The one picture").
 
-Everything a site sends goes through one chain, in arrival order. The chain is a pure function of
-the arrival log: how the log is cut into frames and batches changes nothing in what comes out.
+All records of a site pass one chain, in arrival order. The output is a pure function of the arrival
+log: it does not depend on how the log is cut into frames and batches.
 """
 
 from __future__ import annotations
@@ -89,26 +89,26 @@ __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksO
 _BATCH_ROWS: Final = 1 << 16
 _ROWS_LEAST: Final = 32
 _ROWS_MOST: Final = 1 << 18
-"""Records that a chain with patterns takes at once: few at first, more while they give little."""
+"""Records per piece of a chain with patterns: few at first, more while they find few matches."""
 _MATCHES_AT_ONCE: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.CLOCK, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _TIMED: Final = frozenset({r.TS, r.TE, "ref", "raw_ts", "raw_te"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
-"""So many texts are not looked through for those that nothing refers to."""
+"""Least number of texts at which unused ones are looked for."""
 _GROWTH: Final = 2
 SNAPSHOT_VERSION: Final = 30
 """Of snapshots."""
 
 
 class Chain(Restorable):
-    """One site's chain. Feed it frames in arrival order, then ``finish`` it once.
+    """One site's chain: ``process`` frames in arrival order, then call ``finish`` once.
 
     Args:
-        settings: what it does.
+        settings: of the order, the queries and the outputs.
         site: its name.
-        chunks: where a query's spilled chunks are; None: as ``settings.spill`` says.
+        chunks: the store of a query's spilled chunks; None: as in ``settings.spill``.
     """
 
     state_fields = (
@@ -116,7 +116,7 @@ class Chain(Restorable):
         "_lookup_missed", "_last_arrival", "_rows_at_once", "_quarantined", "_side", "judging",
         "_halves",
     )  # fmt: skip
-    # Of these, rows at once: so that a batch done again has the same pieces.
+    # ``_rows_at_once`` is among them so that a repeated batch is cut into the same pieces.
 
     def __init__(self, settings: ChainSettings, site: str, chunks: ChunksOf | None = None) -> None:
         self.settings = settings
@@ -128,7 +128,7 @@ class Chain(Restorable):
             default_uncertainty_ns=settings.guards.default_uncertainty_ns, choice=settings.clock,
         )  # fmt: skip
         self._clocks_seen = dict[int, ClocksSeen]()
-        """By the place of what a query reads among the order's taps."""
+        """By number of the order's tap that a query reads."""
         self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
@@ -189,8 +189,8 @@ class Chain(Restorable):
             attributes |= {r.ID} & (columns | operator.required_columns())
             columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
         if (columns - _ALWAYS) & _TIMED:
-            columns |= {r.TS, r.TE}  # one without the other says nothing of an interval
-        return attributes, columns | {r.TS}  # clocks that step are looked at once more
+            columns |= {r.TS, r.TE}  # an interval needs both
+        return attributes, columns | {r.TS}  # read again after a clock's step
 
     def process(self, frames: list[Frame]) -> ChainOutput:
         """Records in arrival order, cut anywhere.
@@ -207,8 +207,9 @@ class Chain(Restorable):
         return output
 
     def in_pieces(self, frames: list[Frame]) -> Iterator[ChainOutput]:
-        """As ``process``, but of few records at a time while patterns find much, so that a caller
-        that writes each piece before the next holds no more than some results.
+        """As ``process``, in pieces: of few records while patterns find many matches.
+
+        So a caller that writes each piece before the next has few results in memory.
         """
         operators: list[Any] = list(self._operators)
         finders = [each for each in operators if getattr(each, "found", None) is not None]
@@ -235,7 +236,7 @@ class Chain(Restorable):
             yield output
 
     def next_parts(self, frames: list[Frame]) -> Iterator[list[OutputPart]]:
-        """What ``in_pieces`` gives, as parts that sinks write."""
+        """``in_pieces``, as parts that sinks write."""
         for output in self.in_pieces(frames):
             yield self._parts(output)
 
@@ -244,7 +245,7 @@ class Chain(Restorable):
         return self._parts(self.finish())
 
     def last_parts(self) -> list[OutputPart]:
-        """The same, and the site's counters."""
+        """``end_parts`` and the site's counters."""
         return [*self.end_parts(), OutputPart(self.site, COUNTERS, self.counters())]
 
     def _parts(self, output: ChainOutput) -> list[OutputPart]:
@@ -256,7 +257,7 @@ class Chain(Restorable):
             return failed_parts(self.site, [*output.failures, *self.fail(error)])
 
     def _isolated(self, call: Callable[[ChainOutput], None]) -> ChainOutput:
-        """What ``call`` puts into an output, without the results of queries that have failed."""
+        """The output of ``call``, without the results of failed queries."""
         output = ChainOutput([ResultPieces() for _ in self._operators])
         if self._cascade is not None:
             self._cascade.begins()
@@ -277,11 +278,11 @@ class Chain(Restorable):
         return output
 
     def new_failures(self) -> list[QueryFailure]:
-        """Queries that have failed since an output, or this, gave some."""
+        """Queries that have failed since the last output or the last call."""
         return self._failures.take()
 
     def fail(self, error: Exception) -> list[QueryFailure]:
-        """No query of the site can go on; gives those that fail now."""
+        """Fails all queries of the site; returns those that had not failed before."""
         self._failures.fail_all(error)
         return self._failures.take()
 
@@ -300,27 +301,27 @@ class Chain(Restorable):
                     frame, self.settings.lookups, self._attributes, self._lookup_missed
                 )
             columns, types = decode(frame, self.strings, self._attributes)
-            for name in self._looked_up:  # seen by those queries alone that look it up
+            for name in self._looked_up:  # only for the queries that look it up
                 types.pop(name, None)
             if any(self._types.get(name) == "int" != of for name, of in types.items()):
-                self._run(parts, lengths, output)  # released with the type they came with
+                self._run(parts, lengths, output)  # released with their own type
             promote(columns, types, self._types, self.site)
             if self._checks is not None:
                 self._checks.see(self._types)
             start = 0
             for together in at_once(sync_records(frame)) if r.KIND in columns else ():
-                # The order sees the records themselves too: they move the arrival clock, so that
-                # what was due before them is let go by what was known then.
+                # Sync records pass the order as well: they advance the arrival clock, so events
+                # that are due before them are released with the clocks known until then.
                 end = int(together[-1]["row"]) + 1
                 parts.append({name: column[start:end] for name, column in columns.items()})
                 lengths.append(end - start)
                 self._run(parts, lengths, output)
                 for record in together:
-                    self._learn(record)
+                    self._take_sync(record)
                 start = end
                 if len(self.clocks.refuted.by):
                     none = {name: column[:0] for name, column in columns.items()}
-                    self._hand_on(self._order.process(none, 0), output)
+                    self._to_readers(self._order.process(none, 0), output)
             if start:
                 columns = {name: column[start:] for name, column in columns.items()}
             if rows > start:
@@ -333,9 +334,9 @@ class Chain(Restorable):
             self.judging.judge(output.results, self.strings, self._last_arrival)
 
     def _reclaim(self) -> None:
-        """Texts that nothing refers to any more lose their codes, once they may be half of all.
+        """Frees the codes of unused texts, once they may be half of all.
 
-        Which text has which code shows nowhere, so this may depend on how the log is cut.
+        No output shows codes, so this may depend on how the log is cut.
         """
         used = [self._order.codes(), self.clocks.codes()]
         used += [operator.codes() for operator in self._operators]
@@ -364,9 +365,10 @@ class Chain(Restorable):
         has_kinds = r.KIND in frame.batch.schema.names
         self._records.update(records_by_kind(frame) if has_kinds else {"event": len(arrival)})
 
-    def _learn(self, record: dict[str, Any]) -> None:
-        """A sync record: where numbers start, and the source's offset unless it has none. One that
-        has a precision alone says that the source could not compare its clock.
+    def _take_sync(self, record: dict[str, Any]) -> None:
+        """A sync record: the first sequence number and the source's offset, if it has them.
+
+        One with a precision and no offset: the source could not measure its offset.
         """
         if record.get(r.SOURCE) is None:
             raise ContractViolation(f"site {self.site!r}: sync record without a source")
@@ -384,7 +386,7 @@ class Chain(Restorable):
             seen.forget(clocks)
 
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
-        """Order what has gathered, then hand it to every operator."""
+        """Orders the gathered columns and passes them to every operator; empties both lists."""
         if parts:
             columns = join(parts, lengths) if len(parts) > 1 else parts[0]
             rows = sum(lengths)
@@ -400,26 +402,27 @@ class Chain(Restorable):
             if self._halves is not None:
                 ends = self._halves.cuts(columns, rows, ends)
             for end in self._causal(columns, ends):
-                whole = end - start == rows
-                part = columns if whole else {n: c[start:end] for n, c in columns.items()}
+                is_all = end - start == rows
+                part = columns if is_all else {n: c[start:end] for n, c in columns.items()}
                 self.clocks.named(part)
                 if self.clocks.unanchored:
                     self.clocks.seen(part)
                 halves = None if self._halves is None else self._halves.taken(part)
                 if r.KIND in part:
                     part = PartialIntervals.hidden(part)
-                self._hand_on(order.process(part, end - start), output, halves)
-                gone = order.forget()
-                if len(gone):
-                    self._forget_seen([*gone, *self.clocks.forget(list(gone))])
+                self._to_readers(order.process(part, end - start), output, halves)
+                unused = order.forget()
+                if len(unused):
+                    self._forget_seen([*unused, *self.clocks.forget(list(unused))])
                 start = end
-            self._ask_readers(methodcaller("advance", now), output)
+            self._call_readers(methodcaller("advance", now), output)
             if self._cascade is not None:
                 self._cascade.advance(now, self.strings, output.results)
 
     def _causal(self, columns: Columns, ends: Sequence[int]) -> Iterator[int]:
-        """``ends``, and places before events that arrived before they can have happened: by then
-        their clock's uncertainty has grown.
+        """``ends``, and cuts before events that arrived before they can have happened.
+
+        At such an event the uncertainty of its clock grows (``SourceClocks.refute``).
         """
         start, guard_ns = 0, self.settings.guards.guard_ns
         for end in ends:
@@ -434,7 +437,7 @@ class Chain(Restorable):
             start = end
 
     def _announce(self, columns: Columns) -> None:
-        """IBPs go past the order: they say what has begun, and put nothing in its place."""
+        """Passes IBPs, which announce starts of intervals, to the listeners; no order is needed."""
         begun = begun_in(columns, self.clocks)
         if begun is not None:
             for number in self._listeners - self._failures.reasons.keys():
@@ -442,20 +445,20 @@ class Chain(Restorable):
                 assert isinstance(listener, Listener)
                 self._failures.run(number, partial(listener.begins, begun))
 
-    def _hand_on(
+    def _to_readers(
         self, ordered: Ordered, output: ChainOutput,
         halves: tuple[Columns, np.ndarray] | None = None,
     ) -> None:  # fmt: skip
-        """Operators, barrier, ordered output; quarantined events are kept to be shown."""
+        """Passes the order's output to operators, the ordered output and the side output."""
         for columns in (ordered.quarantined, ordered.columns, *(t.columns for t in ordered.taps)):
-            if len(columns.get(r.TE, ())):  # without it, nobody asks for starts: ref is of ends
+            if len(columns.get(r.TE, ())):  # else no query reads starts: ref is of the ends
                 from_start(columns)
         if ordered.quarantined:
             room = _QUARANTINE_SHOWN - len(self._quarantined)
             self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
-                output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
+                output.quarantined.append(self._as_released(len(refused[r.TS]), refused, ordered))
         taps, refuted = ordered.taps[: self._log_readers], self.clocks.refuted
         if len(refuted.by):
             self.clocks.refuted = Refuted()
@@ -465,7 +468,7 @@ class Chain(Restorable):
             more = released
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
-                more = self._seen(both.n, both.columns, both)
+                more = self._as_released(both.n, both.columns, both)
                 more.refuted = refuted
             self._mark(number, more)
             if released is not more:
@@ -483,7 +486,7 @@ class Chain(Restorable):
         return ClocksSeen(self.settings.clock, self.site, self.strings)
 
     def _mark(self, stream: int, released: Released | None) -> None:
-        """Which rows come when clocks are mixed of which one is unknown."""
+        """Adds the column ``mixed``: several clocks so far, one of them unknown."""
         is_read = bool(self.settings.plans) or self.settings.ordered != "no"
         if released is None or not is_read or self.settings.clock.exact:
             return
@@ -494,7 +497,10 @@ class Chain(Restorable):
             self._clocks_seen[stream].mark(released.columns, known_at, causal=guard_ns is not None)
 
     def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
-        """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
+        """The input of query operators; None: no row and no progress.
+
+        ``goes_out``: this is the order's own output, not a tap.
+        """
         notes = (ordered.progress.row, ordered.slack.row, ordered.gaps.row, refuted.by)
         promises = ordered.promises
         if not ordered.n and not any(map(len, notes)) and not (promises and len(promises.row)):
@@ -502,12 +508,12 @@ class Chain(Restorable):
         if ordered.n and self.clocks.next_epoch:
             self.clocks.release(ordered.columns, counts=goes_out)
             self.clocks.mark_statuses(ordered.columns)
-        released = self._seen(ordered.n, ordered.columns, ordered)
+        released = self._as_released(ordered.n, ordered.columns, ordered)
         released.refuted = refuted
         return released
 
-    def _seen(self, rows: int, columns: Columns, ordered: Ordered) -> Released:
-        """``columns`` as others see them."""
+    def _as_released(self, rows: int, columns: Columns, ordered: Ordered) -> Released:
+        """``columns`` with defaults, types, clocks and progress, as operators read them."""
         if r.STREAM not in columns:
             columns[r.STREAM] = np.full(rows, DEFAULT_STREAM_CODE, np.int32)
         if r.TYPE not in columns:
@@ -522,7 +528,7 @@ class Chain(Restorable):
             rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
             ordered.gaps, ordered.promises, self.clocks.site.bound, ordered.slack,
             self.clocks.delays() if self.settings.asks_delays else np.empty(0, np.int64),
-            # Without arrivals nobody can say until when an event of an unknown clock may lie.
+            # Without arrivals there is no bound on an event of an unknown clock.
             known_at=self.clocks.clocks["known_at"][: None if causal else 0],
         )  # fmt: skip
 
@@ -531,25 +537,25 @@ class Chain(Restorable):
         return self._isolated(self._finish)
 
     def _finish(self, output: ChainOutput) -> None:
-        self._hand_on(self._order.flush(), output)
+        self._to_readers(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            self._ask_readers(methodcaller("finish", self._last_arrival), output)
+            self._call_readers(methodcaller("finish", self._last_arrival), output)
             if self._cascade is not None:
                 self._cascade.finish(self._last_arrival, self.strings, output.results)
             if self.judging is not None:
                 now = self._last_arrival
                 self.judging.judge(output.results, self.strings, now, end=True)
 
-    def _ask_readers(
+    def _call_readers(
         self, ask: Callable[[Operator], Sequence[Result]], output: ChainOutput
     ) -> None:
-        """Every query that reads the log."""
+        """Calls every operator that reads the log, and adds its results to ``output``."""
         for number in range(self._log_readers):
             found = self._failures.run(number, partial(ask, self._operators[number]))
             output.results[number].extend(found)
 
     def counters(self) -> dict[str, Any]:
-        """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
+        """Counters of the site (``engine.scenario`` has the layout of the file)."""
         lanes, sources = self._order.counters(), self._order.sources()
         most, most_bytes = self._order.buffered_max, self._order.buffered_max_bytes
         queries: dict[str, dict[str, int]] = {}
@@ -581,7 +587,7 @@ class Chain(Restorable):
         """The whole state, as bytes that only this version reads.
 
         Raises:
-            UserError: a dataflow's own functions made what cannot be kept.
+            UserError: a dataflow's functions return objects that cannot be serialised.
         """
         operators = self._failures.operator_states()
         state = self.snapshot() | {
@@ -593,17 +599,17 @@ class Chain(Restorable):
             return to_bytes(state)
         except NotPlainError:
             for plan, operator in zip(self.settings.plans, operators, strict=True):
-                _check_kept(plan.name, operator)
+                _check_state(plan.name, operator)
             raise
 
     @classmethod
     def restored(
         cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
     ) -> Chain:
-        """The chain as it was when ``to_bytes`` gave ``snapshot``, with equal settings.
+        """The chain from a ``snapshot`` by ``to_bytes``; the settings must be equal.
 
         Raises:
-            StateDamagedError: ``snapshot`` is no state, or not one of such a chain.
+            StateDamagedError: ``snapshot`` is damaged, or of other settings.
         """
         state = from_bytes(snapshot)
         if not isinstance(state, dict) or state.get("version") != SNAPSHOT_VERSION:
@@ -625,20 +631,20 @@ class Chain(Restorable):
             operator.restore(saved)
 
 
-def _check_kept(query: str, state: dict[str, Any]) -> None:
+def _check_state(query: str, state: dict[str, Any]) -> None:
     try:
         to_bytes(state)
     except NotPlainError as error:
         raise UserError(f"query {query!r}: what its functions give or remember: {error}") from error
 
 
-# What a chain gives, as parts that sinks write (``engine.output.run_writer``).
+# The output of a chain as parts, which sinks write (``engine.output.run_writer``).
 
 
 def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
-    """One call's output: columns of results and ordered events as tables, other results as a list.
+    """The parts of one call's output: results in columns and events as tables, others as a list.
 
-    Each kind's in the order of emission; neighbours of one schema are one part.
+    Each kind is in the order of emission; neighbours of one schema are one part.
     """
     pieces = [piece for of_query in output.results for piece in of_query.pieces]
     results = [result for piece in pieces if isinstance(piece, list) for result in piece]
@@ -658,6 +664,6 @@ def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
 
 
 def failed_parts(site: str, failures: Sequence[QueryFailure]) -> list[OutputPart]:
-    """Queries that have failed at a site, if there are some."""
+    """The part that lists failed queries of a site; none if there are none."""
     rows = [structs.asdict(failure) for failure in failures]
     return [OutputPart(site, FAILED, rows)] if rows else []

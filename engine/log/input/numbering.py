@@ -3,20 +3,22 @@
 Devices count in 8, 16 or 32 bits, begin again at 0, or use a number twice. Here, where rows become
 events, a number becomes one of 64 bits (SPEC 3.1):
 
-* **Unwrapped.** With ``seq_bits`` a number is the one nearest to the newest. Without, a fall from
-  near 2^8, 2^16 or 2^32 to near 0 in an event that is later in time is a wrap-around; from there
-  on the lane counts in so many bits, until a number does not fit.
-* **Restarted.** A fall to 0, or to the lane's first number, in an event that is later in time
-  begins the next incarnation, where the source states none. Earlier events go to the one before.
-* **Reused.** A number that came before with the same time, type, id and attributes is a copy, and
-  keeps its number, by which orders find it. With any other it is *reused*: it loses the number.
-* **Goes on.** A live lane begins where a log ends (``begin``): a fall to what follows its newest
-  number, modulo 2^8, 2^16 or 2^32, or to a copy, is the wrap-around that was recognised before.
-* **None.** An event without a number takes none once its lane has numbers; before, it is counted.
+* **Wrap-around.** With ``seq_bits``, the unwrapped number is the one nearest to the newest number.
+  Without, a decrease from near 2^8, 2^16 or 2^32 to near 0 in an event with a later time is a
+  wrap-around; from then on the lane has a counter of so many bits, until a number does not fit.
+* **Restart.** A decrease to 0, or to the lane's first number, in an event with a later time begins
+  the next incarnation, unless the source states incarnations. Earlier events belong to the last.
+* **Copy or reuse.** An event with a known number and the same time, type, id and attributes is a
+  copy and keeps its number; orders remove copies by it. With other content the number is *reused*,
+  and the event gets no number.
+* **Continuation.** A live lane continues a log (``begin``): a decrease to the successor of its
+  newest number modulo 2^8, 2^16 or 2^32, or to a copy, is the wrap-around recognised before.
+* **No number.** Before the first number of a lane its events are counted; after it, an event
+  without a number gets none.
 
-A lane is one (site, source, stream, stated incarnation). Content is remembered as 64 bits for each
-of the newest ``REMEMBERED`` numbers of the input at least; one further back counts as not seen, and
-an order that goes by numbers takes it for late or a copy.
+A lane is one (site, source, stream, stated incarnation). Digests of 64 bits are remembered for at
+least the newest ``REMEMBERED`` numbers of the input. An older number counts as new, and an order by
+sequence numbers treats it as late or as a copy.
 """
 
 from __future__ import annotations
@@ -47,18 +49,19 @@ LANE: Final = record(
     "restarts", "began", "base_before", "newest_before", "stated", "resumed",
     "found_bits", "wraps", "reused", "unnumbered",
 )  # fmt: skip
-"""``bits``: of the counter, 0: not known; ``declared``: by the user. ``base``: what the newest raw
-number is counted from. ``newest``: the largest number, and the ts of its event. ``numbered``: some
-event had a number; ``next``: what one without gets before that. ``restarts``: found; the newest
-``began`` at that ts. ``stated``: the source states its incarnations. ``resumed``: ``newest`` is of
-a log, whose bits are not known. ``found_bits``: recognised."""
+"""State of a lane. ``bits``: of its counter (0: unknown), ``declared``: those that the user states,
+``found_bits``: those that were recognised. ``base``: unwrapped number minus raw number, of the
+newest. ``newest``, ``newest_ts``: the largest number and the ts of its event. ``numbered``: an
+event had a number; ``next``: the count of events before that. ``restarts``: recognised ones, the
+last of which ``began`` at that ts. ``stated``: the source states its incarnations. ``resumed``:
+``newest`` comes from a log, so its bits are unknown."""
 _NEVER: Final = -(1 << 62)
 _LOOSE: Final = -1
-"""In place of a number: of events that a log has without one."""
+"""Instead of a number: of events without one in a log."""
 
 
 class SeenNumbers(NamedTuple):
-    """Hash table of numbers seen: ``keys`` (0: free) and the ``digests`` of their content."""
+    """Hash table of numbers: ``keys`` (0: free) and the ``digests`` of their events."""
 
     keys: np.ndarray
     digests: np.ndarray
@@ -71,7 +74,7 @@ def _near(bits: int) -> int:
 
 @inline
 def _unwrapped(of: Record, raw: int, newest: int, ts: int) -> int:
-    """The number that ``raw`` of a counter of ``of.bits`` stands for, nearest to ``newest``."""
+    """The number nearest to ``newest`` that is ``raw`` modulo ``2 ** of.bits``."""
     modulus = 1 << of.bits
     number = (newest >> of.bits << of.bits) + raw
     if number - newest > modulus >> 1 and number >= modulus:
@@ -79,13 +82,13 @@ def _unwrapped(of: Record, raw: int, newest: int, ts: int) -> int:
     elif newest - number > modulus >> 1:
         number += modulus
     if number < newest - _near(of.bits) and ts > of.newest_ts:
-        number += modulus  # more than half of the counter was lost: the time tells
+        number += modulus  # over half of the counter was lost, as the later time shows
     return int(number)
 
 
 @inline
 def _recognised(of: Record, raw: int) -> int:
-    """Of how many bits the counter is that falls to ``raw``; 0: it is no wrap-around."""
+    """The bits of a counter that wraps around to ``raw``; 0: it does not wrap around."""
     last = of.newest - of.base
     for bits in (8, 16, 32):
         ahead = (raw - of.newest) & ((1 << bits) - 1)
@@ -98,7 +101,7 @@ def _recognised(of: Record, raw: int) -> int:
 
 @inline
 def _restarts(of: Record, raw: int) -> bool:
-    """Whether a number that falls to ``raw``, in a later event, says that the device restarted."""
+    """Whether a decrease to ``raw``, in an event with a later time, is a restart of the device."""
     if of.stated:
         return False
     if of.bits:
@@ -109,7 +112,7 @@ def _restarts(of: Record, raw: int) -> bool:
 
 @kernel
 def _numbered(of: Record, raw: int, ts: int) -> int:
-    """The number of an event that gives ``raw``; the lane learns it."""
+    """The number of an event with the raw number ``raw``; updates the lane."""
     if not of.numbered and of.next == 0:
         of.newest, of.newest_ts = raw - 1, ts
     of.numbered = 1
@@ -172,7 +175,7 @@ def _loose(lane: int, restarts: int, digest: int) -> int:
 def _remember(
     seen: SeenNumbers, lane: int, restarts: int, seq: np.ndarray, digest: np.ndarray
 ) -> int:
-    """What a log has of a lane (``seq`` -1: without a number); gives how many entries are new."""
+    """Enters the events of a lane in a log (``seq`` -1: no number); returns the new entries."""
     entered = 0
     for row in range(len(seq)):
         key = _key(lane, restarts, seq[row])
@@ -184,7 +187,7 @@ def _remember(
 
 @inline
 def _digest(young: SeenNumbers, old: SeenNumbers, key: int) -> int:
-    """Of what had the number of ``key``; 0: not known."""
+    """The digest of the event with the number of ``key``; 0: unknown."""
     slot = _slot(young, key)
     return int(young.digests[slot] if young.keys[slot] != 0 else old.digests[_slot(old, key)])
 
@@ -193,7 +196,7 @@ def _digest(young: SeenNumbers, old: SeenNumbers, key: int) -> int:
 def _bits_by_copy(
     of: Record, young: SeenNumbers, old: SeenNumbers, lane: int, raw: int, digest: int
 ) -> int:
-    """Of how many bits the counter is that sends ``raw`` again; 0: no number says so."""
+    """The bits of a counter of which ``raw`` is a copy of a known number; 0: of none."""
     for bits in (8, 16, 32):
         number = of.newest - ((of.newest - raw) & ((1 << bits) - 1))
         if raw < 1 << bits <= of.newest and number != raw:
@@ -208,9 +211,9 @@ def _count(
     lanes: np.ndarray, young: SeenNumbers, old: SeenNumbers, lane: np.ndarray, seq: np.ndarray,
     ts: np.ndarray, digest: np.ndarray, restarts: np.ndarray,
 ) -> int:  # fmt: skip
-    """Events in order of arrival; ``seq`` (-1: none) in place, ``restarts`` before each event.
+    """Numbers events in order of arrival: writes ``seq`` (-1: none) and ``restarts`` so far.
 
-    Gives how many numbers ``young`` has got; there must be room for two of each event.
+    Returns the entries added to ``young``, which needs room for two per event.
     """
     entered = 0
     for row in range(len(seq)):
@@ -232,7 +235,7 @@ def _count(
         seq[row] = _numbered(of, seq[row], ts[row])
         restarts[row] = of.restarts - (of.restarts > 0 and ts[row] < of.began)
         if restarts[row] == 0 and seq[row] < of.next:
-            of.reused += 1  # by an event that was counted, as none had a number before
+            of.reused += 1  # by an event that was counted before the lane had numbers
             seq[row] = -1
             continue
         key = _key(lane[row], restarts[row], seq[row])
@@ -244,7 +247,7 @@ def _count(
         both = mixed(key, digest[row]) | 1
         loose = _loose(lane[row], restarts[row], digest[row])
         if first == digest[row]:
-            entered += _enter(young, key, digest[row])  # a copy: remembered for longer
+            entered += _enter(young, key, digest[row])  # a copy is remembered again
         elif (
             young.keys[_slot(young, both)] == 0 and old.keys[_slot(old, both)] == 0
             and young.keys[_slot(young, loose)] == 0 and old.keys[_slot(old, loose)] == 0
@@ -263,11 +266,11 @@ def _enter_all(seen: SeenNumbers, keys: np.ndarray, digests: np.ndarray) -> None
 
 
 class CountedLane(Struct, frozen=True):
-    """What was found of the numbers of one lane; 0 where nothing was.
+    """Findings about the sequence numbers of one lane; 0: none.
 
-    ``bits``: of a counter that wraps around, recognised and not declared. ``wraps``: how often it
-    did. ``restarts``: incarnations begun. ``reused``: events whose number had another event.
-    ``unnumbered``: events without a number among numbered ones.
+    ``bits``: of a wrapping counter, recognised and not declared. ``wraps``: wrap-arounds.
+    ``restarts``: recognised incarnations. ``reused``: events with the number of another event.
+    ``unnumbered``: events without a number in a lane with numbers.
     """
 
     site: str
@@ -284,9 +287,8 @@ class Numbering:
     """The numbers of one input's events, part by part.
 
     Args:
-        bits: of the counters, by stream, or by ``SOURCE/STREAM``, which goes first; ``""``: of
-            all others.
-        remembered: content is, of so many of the newest numbers at least.
+        bits: of the counters, by ``SOURCE/STREAM``, else by stream; ``""``: of all others.
+        remembered: least number of events whose content is remembered.
     """
 
     def __init__(self, bits: Mapping[str, int] | None = None, remembered: int = REMEMBERED) -> None:
@@ -301,7 +303,7 @@ class Numbering:
         self.declares = bool(self._bits)
         """Whether the user declares bits of some stream."""
         self.by_source = any("/" in name for name in self._bits)
-        """Whether they are of a stream of one source."""
+        """Whether some bits are declared for a stream of one source."""
 
     def count(
         self, names: list[LaneName], stated: np.ndarray, groups: Groups, seq: np.ndarray,
@@ -311,9 +313,9 @@ class Numbering:
 
         Args:
             names: of the lanes of this part.
-            stated: of each whether its source has stated an incarnation.
+            stated: bool (lanes,): the source has stated an incarnation.
             groups: the events by lane.
-            seq: as given; -1: none.
+            seq: raw numbers; -1: none.
             ts: event times [ns].
             digest: gives 64 bits of each event's content.
         """
@@ -350,11 +352,11 @@ class Numbering:
     def begin(
         self, name: LaneName, newest: int, newest_ts: int, seq: np.ndarray, digest: np.ndarray
     ) -> None:
-        """Another start of the lane's source, which states its incarnation.
+        """Continues a lane from a log; its source states incarnations.
 
         Args:
             name: of the lane.
-            newest: the largest number that a log has of this start; -1: none.
+            newest: the largest number of this incarnation in the log; -1: none.
             newest_ts: of its event, at the latest.
             seq: numbers of its last events in the log; -1: none.
             digest: of these events.
@@ -376,12 +378,12 @@ class Numbering:
                 self._entered += _remember(self._young, place, int(of["restarts"]), seq, digest)
 
     def rename(self, name: LaneName, to: LaneName) -> None:
-        """A lane that is over gives its room to another one, which ``begin`` begins."""
+        """Reuses the entry of an ended lane for another one; call ``begin`` for it next."""
         self._names[to] = self._names.pop(name)
         self._lanes[self._names[to]]["reused"] = 0
 
     def snapshot(self) -> dict[str, Any]:
-        """What a later part needs, for ``restore``."""
+        """The state, for ``restore``."""
         return {
             "names": sorted(self._names, key=self._names.__getitem__),
             "lanes": self._lanes[: len(self._names)],
@@ -390,14 +392,14 @@ class Numbering:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Goes on where ``snapshot`` was made."""
+        """Restores a ``snapshot``."""
         self._names = {tuple(name): place for place, name in enumerate(state["names"])}
         self._lanes = state["lanes"].astype(LANE)
         self._young, self._old = SeenNumbers(*state["young"]), SeenNumbers(*state["old"])
         self._entered, self.some = state["entered"], state["some"]
 
     def found(self, names: Iterable[LaneName] | None = None) -> tuple[CountedLane, ...]:
-        """The lanes, of ``names`` (None: of all), of which there is something to say."""
+        """The lanes among ``names`` (None: all) with findings."""
         listed = []
         for name in self._names if names is None else names:
             of = self._lanes[self._names[name]]
@@ -408,7 +410,7 @@ class Numbering:
         return tuple(listed)
 
     def bits(self, name: LaneName) -> int:
-        """Of the lane's counter, declared or recognised; 0: not known."""
+        """Bits of the lane's counter, declared or recognised; 0: unknown."""
         return int(self._lanes[self._names[name]]["bits"])
 
     def declared(self, source: str, stream: str) -> int:
@@ -496,7 +498,7 @@ def digests(
 
 
 def _mixed(bits: np.ndarray) -> np.ndarray:
-    """Every bit of the result depends on every bit given (splitmix64, Steele et al. 2014)."""
+    """Mixes 64 bits (splitmix64, Steele et al. 2014)."""
     bits = (bits ^ bits >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ bits >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     mixed_bits: np.ndarray = bits ^ bits >> np.uint64(31)
@@ -504,7 +506,7 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
 
 
 def _value_bits(column: pa.Array) -> np.ndarray:
-    """64 bits of each value; whole numbers have the same as int and as float."""
+    """64 bits per value; equal for a whole number as int and as float."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         codes = pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
