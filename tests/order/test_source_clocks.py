@@ -21,10 +21,10 @@ from slackwater.engine.core.clocks.prediction import (
     Line,
     Sample,
     SyncPoint,
-    bounded,
-    explained,
-    fitted,
-    stepped,
+    bounded_offset,
+    find_step,
+    fit_line,
+    fit_newest,
     zero_order_hold,
 )
 from slackwater.engine.core.clocks.reference import SourceClocks
@@ -198,22 +198,22 @@ def test_a_line_is_never_wrong_by_more_than_it_says_nor_less_certain_than_its_la
     clock: tuple[Truth, list[Sample], int], ages: list[int]
 ) -> None:
     truth, samples, stated = clock
-    kept, line = explained(samples, stated)
+    kept, line = fit_newest(samples, stated)
     assert kept == samples
     for age in ages:
         ts = samples[-1].ts + age
         error = line.offset_at(ts) - truth.offset(ts)
         assert abs(error) <= line.unc_after(age, line.skew_error_ppb)
     alone = zero_order_hold(samples[-1], stated)
-    assert line == fitted(samples, stated)
+    assert line == fit_line(samples, stated)
     assert line.unc <= alone.unc + 2
     assert line.skew_error_ppb <= (alone.skew_error_ppb or SKEW_MAX_PPB)
     assert abs(line.skew_ppb) <= SKEW_MAX_PPB
     slow = slow_clock.line(samples, stated)
     assert (line.offset, line.unc, line.skew_ppb, line.skew_error_ppb) == slow
     for n in range(1, len(samples)):  # a clock that keeps its word never steps
-        _, before = explained(samples[:n], stated)
-        assert stepped(before, samples[n], stated) is None
+        _, before = fit_newest(samples[:n], stated)
+        assert find_step(before, samples[n], stated) is None
 
 
 @FEW
@@ -224,7 +224,7 @@ def test_what_is_stated_bounds_an_offset_however_its_frequency_moves_within_that
     clock: tuple[Truth, list[Sample], int], ages: list[int]
 ) -> None:
     truth, samples, stated = clock
-    kept, line = bounded(samples, stated)
+    kept, line = bounded_offset(samples, stated)
     assert kept == samples
     assert (line.skew_ppb, line.skew_error_ppb) == (0, stated)
     for age in ages:
@@ -239,10 +239,10 @@ def test_the_oldest_syncs_go_when_no_line_explains_all() -> None:
     # 50 ppm up for three minutes, then 50 ppm down: no line passes within 10 us of all.
     up = [Sample(60 * i * S, 3 * i * MS, 10 * US) for i in range(4)]
     down = [Sample(60 * (3 + i) * S, (9 - 3 * i) * MS, 10 * US) for i in range(1, 4)]
-    kept, line = explained([*up, *down], 100_000)
+    kept, line = fit_newest([*up, *down], 100_000)
     assert kept == [up[3], *down]
     assert line.skew_ppb == -50_000
-    kept, line = explained([*up, down[0]], 100_000)
+    kept, line = fit_newest([*up, down[0]], 100_000)
     assert kept == [up[3], down[0]]
     assert line == zero_order_hold(down[0], 100_000)
 
@@ -250,7 +250,7 @@ def test_the_oldest_syncs_go_when_no_line_explains_all() -> None:
 def test_a_clock_faster_than_any_crystal_keeps_the_order_of_its_events() -> None:
     # It states 10 %, and runs so: the slope stays at 500 ppm, and the rest is uncertainty.
     samples = [Sample(i * S, -i * 100 * MS, MS) for i in range(5)]
-    line = fitted(samples, 10**8)
+    line = fit_line(samples, 10**8)
     assert line is not None
     assert line.skew_ppb == -SKEW_MAX_PPB
     assert line.skew_error_ppb > 99 * MS
@@ -299,13 +299,13 @@ def test_an_event_before_the_first_sync_is_as_uncertain_as_one_behind_it() -> No
 def test_a_step_covers_what_lies_between_whichever_side_it_was_on() -> None:
     line = Line(anchor=0, offset=0, unc=MS, skew_ppb=0, skew_error_ppb=50_000)
     within = Sample(60 * S, 5 * MS, MS)
-    assert stepped(line, within, 50_000) is None  # 1 + 1 + 60 s of 50 us are allowed
-    step = stepped(line, Sample(60 * S, 5 * MS + 1, MS), 50_000)
+    assert find_step(line, within, 50_000) is None  # 1 + 1 + 60 s of 50 us are allowed
+    step = find_step(line, Sample(60 * S, 5 * MS + 1, MS), 50_000)
     # Set back by up to as much again, and as the crystal's error lasted as long, by 500 ns more; so
     # much older may be what it stamped.
     back = 10 * MS + 1 + 501
     assert step == ClockStep(5 * MS + 1, back, 5 * MS + 1 + MS + 3 * MS + 500 + MS)
-    forward = stepped(line, Sample(60 * S, -200 * MS, MS), 50_000)
+    forward = find_step(line, Sample(60 * S, -200 * MS, MS), 50_000)
     assert forward == ClockStep(-200 * MS, 0, 200 * MS + MS + 3 * MS + MS)
 
 
@@ -314,7 +314,7 @@ def test_a_clock_that_may_be_wrong_by_all_its_age_may_have_been_set_back_for_eve
     error_ppb: int,
 ) -> None:
     line = Line(anchor=0, offset=0, unc=MS, skew_ppb=0, skew_error_ppb=error_ppb)
-    step = stepped(line, Sample(1, 3 * MS, MS), error_ppb)
+    step = find_step(line, Sample(1, 3 * MS, MS), error_ppb)
     assert step is not None
     assert step.back >= 4 * MS * S  # by a billion times what was measured, or whatever there is
 

@@ -37,7 +37,7 @@ from slackwater.engine.core.clocks.prediction import (
     SYNCS_KEPT,
     Line,
     Sample,
-    explained,
+    fit_newest,
 )
 from slackwater.engine.core.frame import by_site
 from slackwater.engine.core.units import duration_unit
@@ -233,7 +233,7 @@ def synced_clock(
         if not recent or each[0] > recent[-1].ts:
             recent.append(Sample(*each))
     recent = recent[-SYNCS_KEPT:]
-    _, line = explained(recent, skew_error_ppb)
+    _, line = fit_newest(recent, skew_error_ppb)
     left = [each.offset - (each.ts - line.anchor) * line.skew_ppb // NS_PER_S for each in recent]
     jitter = round(float(np.std(left))) if len(left) > 2 else None
     # It is left alone before its first sync and after its last one, too.

@@ -15,7 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from slackwater.engine.core.clocks.prediction import SYNCS_KEPT, Sample, bounded, zero_order_hold
+from slackwater.engine.core.clocks.prediction import (
+    SYNCS_KEPT,
+    Sample,
+    bounded_offset,
+    zero_order_hold,
+)
 from slackwater.engine.kernels.records import NS_PER_S
 
 # Overlapping Allan deviation of a clock, from its offset at even distances.
@@ -283,7 +288,7 @@ class ClockQuality:
             return self.declared_ns
         age = self.age_ns if age_ns is None else age_ns
         samples = [Sample(n * age, 0, self.fresh_ns) for n in range(SYNCS_KEPT)]
-        _, line = bounded(samples, self.skew_error_ppb)
+        _, line = bounded_offset(samples, self.skew_error_ppb)
         return line.unc_after(age, line.skew_error_ppb)
 
 

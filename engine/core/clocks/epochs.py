@@ -1,6 +1,6 @@
-"""Epochs of clocks; of which clocks events were released, and whether one of them is unknown.
+"""Epochs of clocks, and the clocks of released events.
 
-What compares events of several clocks, one of them unknown, is unknown (SPEC 2).
+A result that compares events of several clocks, one of them unknown, is unknown (SPEC 2).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from slackwater.engine.core.timeline import CHANCE, LONG_AGO, REF_END, UNKNOWN
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, NS_PER_S, Record, record
 
-# What kernels know of a site's clocks: offsets in force, and reference times by them.
+# Tables of a site's clocks for kernels: offsets by event time, and the reference times they give.
 
 
 EPOCHS_KEPT: Final = 8
-"""Offsets remembered per clock, to correct events stamped before the newest sync."""
+"""Offsets remembered per clock, for events that were stamped before the newest sync."""
 REFUTES_NS: Final = 1_000
-"""An event that arrives less than that before it happened refutes no bound that held so far: no
-stamp of software is better, and small examples count in single nanoseconds."""
+"""An event that arrives before it can have happened by less than this refutes no bound: software
+timestamps are no better, and small examples count in single nanoseconds."""
 EPOCH: Final = record(
     "start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt", "regime", "refuted"
 )
-"""One offset of a clock, in force from event time ``start`` on.
+"""One offset of a clock, valid from event time ``start`` on.
 
-``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on. Before
-it the offset is level, so that its uncertainty grows by both.
-``doubt``: the uncertainty of its events since a step was found behind them; 0: none was.
-``regime``: how many steps of the clock had been found before it. ``refuted``: what is added to the
-uncertainty since an event arrived before it can have happened; 0: none did.
+``skew``: slope of the offset [ppb], ``rate``: of its uncertainty [ppb], both from ``anchor`` on.
+Before ``anchor`` the offset is constant, so its uncertainty grows by the sum of both.
+``doubt``: the uncertainty of its events after a later step of the clock was found; 0: no step.
+``regime``: number of steps of the clock found before it. ``refuted``: added to the uncertainty
+because an event arrived before it can have happened; 0: none did.
 """
 CLOCK: Final = np.dtype(
     [
@@ -51,30 +51,30 @@ CLOCK: Final = np.dtype(
         ("epochs", EPOCH, (EPOCHS_KEPT,)),
     ]
 )
-"""A clock's ``n`` offsets, oldest first. ``gone``: events released by the newest. ``older``: what
-steps before the oldest one add to the uncertainty of events before its start. ``max_ts``: the
-largest time that it stamped, of the events that are trusted. ``unsynced``: the epoch of
-its events while it has no offset. ``known_at``: arrival of the sync that made it known;
-``LATEST``: it is unknown. ``first_lane``: of the source of this code.
+"""A clock's ``n`` offsets, oldest first. ``gone``: number of events released with the newest one.
+``older``: added to the uncertainty of events before the start of the oldest one, for earlier steps.
+``max_ts``: the largest timestamp of its trusted events. ``unsynced``: the epoch of its events while
+it has no offset. ``known_at``: arrival of the sync that made it known; ``LATEST``: it is unknown.
+``first_lane``: of the source of this code.
 """
 UNKNOWN_EPOCH: Final = -2
-"""Of events of a clock of which nothing is known: no sync, and nothing that the user says."""
+"""The epoch of events of an unknown clock: without syncs, and not declared by the user."""
 _BEFORE: Final = UNKNOWN_EPOCH - 1
 """Epochs before a sync count downwards from here."""
 STATUSES: Final = ("synchronized", "free-running", "disrupted", "unknown")
-"""What a clock was at an event (SPEC 2, in the words of ClockBound), from good to bad."""
+"""The status of a clock at an event, from good to bad (SPEC 2; terms of ClockBound)."""
 CLOCK_STATUS: Final = "clock_status"
 """Column of released events, and field of results: a place in ``STATUSES``; left out where all are
 synchronized."""
 FREE_RUNNING_NS: Final = 300 * NS_PER_S
-"""So far from its sync a clock is free-running; agents ask each minute."""
+"""So long after its last sync a clock is free-running; agents synchronise every minute."""
 UNANCHORED: Final = 2**62
-"""The anchor of a sync that came before any event of its clock and says not when it was made."""
+"""The anchor of a sync without a time that came before any event of its clock."""
 
 
 @inline
 def _in_force(of: Record, ts: int) -> int:
-    """Which offset of a clock that has some corrects its time ``ts``."""
+    """The place of the offset that is valid at the clock's time ``ts``; the clock has offsets."""
     j = of.n - 1
     while j > 0 and ts < of.epochs[j].start:
         j -= 1
@@ -85,9 +85,10 @@ def _in_force(of: Record, ts: int) -> int:
 def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[int, int, int]:
     """(ref, uncertainty, epoch) of event time ``ts`` at the clock of this code (R19 Eq 3.14, 3.15).
 
-    Of two events of one epoch, what lies between is off by what their uncertainties differ by: both
-    grow away from the sync, at the clock's rate. So those before it are of an epoch of their own.
-    Never descending in ``ts`` within an epoch: a slope is far from -1. The uncertainty saturates.
+    The time between two events of one epoch errs by the difference of their uncertainties: both
+    grow with the distance from the sync, at the clock's rate. So events before the sync have an
+    epoch of their own. ``ref`` never decreases with ``ts`` within an epoch, as a slope is far from
+    -1. The uncertainty saturates at ``UNC_MAX_NS``.
     """
     of = clocks[clock]
     if of.n == 0:
@@ -101,7 +102,7 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
         if rate > 0 and ident >= 0:
             ident = _BEFORE - ident
     if rate > 0 or epoch.skew != 0:
-        # Whole seconds and the rest apart: their products with a rate stay within int64.
+        # Seconds and the remainder separately: their products with a rate fit into int64.
         seconds, rest = abs(age) // NS_PER_S, abs(age) % NS_PER_S
         grown = seconds * rate + rest * rate // NS_PER_S
         unc = unc + grown if grown < UNC_MAX_NS - unc else UNC_MAX_NS
@@ -115,12 +116,12 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
 
 @inline
 def epoch_of(ident: int) -> int:
-    """The number of the offset in force, of an event's epoch."""
+    """The number of the offset that an event's epoch belongs to."""
     return ident if ident >= UNKNOWN_EPOCH else _BEFORE - ident
 
 
 def epochs_of(ident: np.ndarray) -> np.ndarray:
-    """``epoch_of``, of many."""
+    """``epoch_of`` of an array."""
     return np.where(ident >= UNKNOWN_EPOCH, ident, _BEFORE - ident)
 
 
@@ -129,8 +130,8 @@ def first_refuted(
     clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, arrival: np.ndarray,
     is_event: np.ndarray, guard: int,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """(row, place of the epoch, by how much) of the first event that arrived before its time, less
-    its uncertainty; row -1: none did.
+    """(row, place of the epoch, by how much [ns]) of the first event that arrived before
+    ``ref - unc``; row -1: none did.
     """
     for i in range(len(clock)):
         if clock[i] < 0 or (len(is_event) > 0 and not is_event[i]):
@@ -151,8 +152,8 @@ def first_refuted(
 def statuses_of(
     clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, epoch: np.ndarray, found: np.ndarray
 ) -> None:
-    """Fills in places in ``STATUSES`` of events of these epochs; an unknown clock, which matters
-    where it is compared with another, counts as none, as ``found`` has it.
+    """Writes the places in ``STATUSES`` of these events into ``found``; those of an unknown clock
+    keep their value there, as only a comparison with another clock is uncertain.
     """
     for i in range(len(clock)):
         of = clocks[clock[i]]
@@ -170,8 +171,8 @@ def widen_released(
     clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, ts: np.ndarray, ref: np.ndarray,
     unc: np.ndarray, epoch: np.ndarray, counts: bool,
 ) -> None:  # fmt: skip
-    """Count what the newest offset of a clock released; widen what an offset in doubt did, or none
-    that was known, so as to cover what is known of that stamp now.
+    """Counts events released with the newest offset of their clock; widens the uncertainty of
+    others, with a doubtful or unknown offset, to cover what is known of their stamps now.
     """
     for i in range(len(clock)):
         of = clocks[clock[i]]
@@ -199,30 +200,30 @@ def widen_released(
         epoch[i] = NONE
 
 
-# Of which clocks events have been released, and whether one of them is unknown.
+# The clocks of released events, and whether one of them is unknown.
 
 
 MIXED: Final = "mixed"
-"""Column of released events: until when [ns] an event of an unknown clock may lie, of those until
-here, where events of several clocks came: ``LATEST`` while one is unknown, -``LATEST``: none was.
-``LATEST - 1``: none is any more, but arrivals do not bound it. Left out where the user says that
-clocks are exact."""
+"""Column of released events: the latest time [ns] of an earlier event of an unknown clock, where
+events of several clocks have come. ``LATEST``: a clock is unknown now; -``LATEST``: none was
+unknown; ``LATEST - 1``: none is unknown now, but arrivals give no bound. Left out if the user
+declares the clocks exact."""
 
 STAMPED_BY: Final = "stamped_by"
 """Column of results that others read as events: the clock of their own events. Their ``clock`` is
 that of their source."""
 SPANS_KEPT: Final = 256
-"""Spans of time in which clocks were unknown, of which an operator knows."""
+"""Most spans of time with unknown clocks that an operator remembers."""
 _NONE: Final = np.empty(0, np.int64)
 CLOCKS_KEPT: Final = 1024
-"""Clocks of which an operator knows how far they had come."""
+"""Most clocks whose last known time an operator remembers, at least."""
 _NEVER: Final = 2**62
 _Name = TypeVar("_Name", int, str)
 IS_UNKNOWN, IS_MIXED = np.int8(1), np.int8(2)
-"""Flags of a result: it compares events of several clocks of which one is unknown; such clocks were
-there by then. For those who read results as events."""
+"""Flags of a result, for statements that read results as events: it compares events of several
+clocks, one of them unknown; such clocks had events by then."""
 NO_CLOCK: Final = -1
-"""Instead of a clock's code: of several clocks."""
+"""Code of a result of several clocks."""
 
 
 class ClocksSeen(Restorable):
@@ -235,7 +236,7 @@ class ClocksSeen(Restorable):
         clocks, unknown = _upcoming(choice, site)
         self._clocks = set(map(strings.code, clocks))
         self._unknown = set(map(strings.code, unknown))
-        """Those that were unknown at an event, too."""
+        """Clocks that were unknown at an event."""
         self._until = -LATEST
         self._mixed = self._is_mixed()
         self.fixed_codes = [*self._clocks, *self._declared]
@@ -328,20 +329,20 @@ def unknown_read(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> tuple
 
 
 class ComparedClocks(Restorable):
-    """Of the events that an operator reads, which of what it makes of them compares an unknown
-    clock: results of one clock are as certain as ever. Others are unknown if they are emitted after
-    the first event of an unknown clock came, and start before the latest time that the last one may
-    have: to tell them apart by group would take a place for a clock in every cell, and which events
-    a group lacks is a matter of all clocks. While the clock is unknown, such an event may still
-    come. So are results that are emitted after the first event that is itself an unknown result.
+    """Which results of an operator compare events of an unknown clock with others.
+
+    Results of one clock are certain. Other results are unknown if they are emitted after the first
+    event of an unknown clock and start before the latest time that its last event may have; while
+    the clock is unknown, such an event may still come. This is not decided per group: it would take
+    a clock in every cell, and events that a group lacks may be of any clock. Results emitted after
+    the first event that is an unknown result itself are unknown, too.
 
     Args:
-        keys: by what events are grouped: of one source, or one clock, they are not compared with
-            others.
-        unknown: names of unknown clocks that will come beside others.
-        before: how long before it starts an event may matter to a result [ns]; ``LATEST``: always.
-        near: results start and end with events, so that one may change which event is the first of
-            the next result, if it is at most so long before that [ns]; None: they do not.
+        keys: grouping keys; within one source or clock, events are not compared with other clocks.
+        unknown: names of unknown clocks that will have events.
+        before: an event affects a result that starts up to this much later [ns]; ``LATEST``: any.
+        near: of results that start and end with events: an event up to this long before a result
+            [ns] may become its first event; None: results have fixed borders.
     """
 
     state_fields = (
@@ -355,7 +356,7 @@ class ComparedClocks(Restorable):
     ) -> None:  # fmt: skip
         self._by_clock, self._by_source = r.CLOCK in keys, r.SOURCE in keys
         self._key = next((n for n, name in enumerate(keys) if name in (r.CLOCK, r.SOURCE)), None)
-        """Which key says whose clock it is; None: none does."""
+        """Place of the key that is a clock or a source; None: none is."""
         self._before, self._near = before, near
         self._clocks = set[tuple[int, int]]()
         """(group, clock): those of one group share windows."""
@@ -363,25 +364,27 @@ class ComparedClocks(Restorable):
         self._first = NO_CLOCK
         self._newest = LONG_AGO
         self._known_until = dict[str, int]()
-        """By clock, the time [ns] of an event while it was known; of those that came furthest."""
+        """By name of a clock, the time [ns] of its last event while it was known."""
         self._unknown = set(unknown)
-        """Names of clocks that are unknown still, of which events were read."""
+        """Names of clocks with events that are still unknown."""
         self._until = -LATEST
-        """The latest time that an event of a clock that was unknown may have."""
+        """The latest time of an event of a clock that was unknown."""
         self._spans = np.array([(LONG_AGO, LATEST)] if unknown else [], np.int64).reshape(-1, 2)
-        """Results emitted after the first of each two, which start before the second, are unknown:
-        in order; the last while a clock is."""
-        # Results emitted up to here are of one clock, or of known results alone; or there was no
-        # other clock in the stream beside an unknown one.
+        """(spans, 2): results emitted after the first and starting before the second are unknown.
+        Ascending; the last one is open while a clock is unknown."""
+        # Results emitted up to these places: of one clock (``_one``), of known results (``_sure``),
+        # of a stream without another clock besides an unknown one (``_alone``).
         self._alone = LONG_AGO if unknown else _NEVER
         self._one, self._sure = self._alone if self._key is None else _NEVER, _NEVER
 
     def see_until_unknown(
         self, released: Released, ref: np.ndarray, before: np.ndarray, chosen: np.ndarray | None
     ) -> Iterator[tuple[int, int]]:
-        """As ``see``, in parts: yields the number of events seen, with the last of which results
-        emitted before it may have become unknown, and the time [ns] up to which they have not: a
-        clock that was known had come that far. The rest is seen when the iterator ends.
+        """As ``see``, in parts that end with an event that may make earlier results unknown.
+
+        Yields:
+            The number of events seen so far, and a time [ns]: results that end before it stay
+            known, as the clock of the event was known until then.
         """
         mixed = released.columns.get(MIXED, _NONE)
         if not (mixed > -LATEST).any() and CHANCE not in released.columns:
@@ -415,11 +418,11 @@ class ComparedClocks(Restorable):
         """Events in order of release.
 
         Args:
-            released: theirs.
-            ref: when they happened.
-            before: what ``at`` of results (see ``of``) was, at most, before each of them.
-            chosen: which of them the query reads; None: all.
-            part: which of them are seen now; None: all.
+            released: the batch.
+            ref: reference times (rows,) [ns].
+            before: the largest ``at`` of results (see ``of``) before each row.
+            chosen: bool (rows,): the query reads it; None: all.
+            part: the rows to see now; None: all.
         """
         columns = released.columns
         self._recover(released)
@@ -456,7 +459,7 @@ class ComparedClocks(Restorable):
         self._add(times, newest[rows - seen[0]], until)
 
     def _remember(self, released: Released, ref: np.ndarray, rows: np.ndarray) -> None:
-        """How far each clock had come while it was known."""
+        """Remembers the last known time of each clock in the batch."""
         columns = released.columns
         rows = rows[columns["epoch"][rows] != UNKNOWN_EPOCH]
         code = columns[r.CLOCK][rows]
@@ -470,7 +473,7 @@ class ComparedClocks(Restorable):
             self._known_until = {name: time for time, name in by_time[-CLOCKS_KEPT:]}
 
     def _recover(self, released: Released) -> None:
-        """Clocks that have become known: what time has come to by now is unknown still."""
+        """Removes clocks that have become known, and closes the last span if none is left."""
         if not self._unknown:
             return
         names = sorted(self._unknown)
@@ -482,8 +485,9 @@ class ComparedClocks(Restorable):
             self._spans[-1, 1] = max(self._until, self._newest)
 
     def _add(self, since: np.ndarray, newest: np.ndarray, until: np.ndarray) -> None:
-        """Results are unknown since and until then; ``newest``: the latest event before. Of two
-        between which no result can have begun beyond the first one is made.
+        """Adds spans ``since`` to ``until``; ``newest``: the latest event before each.
+
+        Spans are merged if no result can have begun between them.
         """
         spans = self._spans
         before = np.maximum.accumulate(np.append(spans[-1:, 1], until))
@@ -499,7 +503,7 @@ class ComparedClocks(Restorable):
         last = np.append(first[1:], len(until)) - 1 if len(first) else first
         self._spans = np.concatenate((spans, np.column_stack((since[first], until[last]))))
         if len(self._spans) > SPANS_KEPT:
-            # The oldest become one: what lies between them is past correction.
+            # The oldest spans are merged: results between them are final.
             self._spans[-SPANS_KEPT, 0] = self._spans[0, 0]
             self._spans = self._spans[-SPANS_KEPT:]
 
@@ -521,18 +525,18 @@ class ComparedClocks(Restorable):
         return _NEVER
 
     def of(self, start: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """``IS_UNKNOWN`` and ``IS_MIXED`` of results that ``start`` here.
+        """Flags ``IS_UNKNOWN`` and ``IS_MIXED`` (int8) of results.
 
         Args:
-            start: in time [ns].
-            at: when they were emitted, in whatever grows: how many events had been read by then.
+            start: start times (results,) [ns].
+            at: places of their emission in any ascending measure, such as events read so far.
         """
         unknown = self._compare(start, at, self._one) | (at > self._sure)
         mixed = self._compare(start, at, LONG_AGO)
         return np.asarray(unknown * IS_UNKNOWN | mixed * IS_MIXED)
 
     def _compare(self, start: np.ndarray, at: np.ndarray, one: int) -> np.ndarray:
-        """Which compare an unknown clock; ``one``: up to when there were events of one."""
+        """Bool (results,): compares an unknown clock; ``one``: last place with a single clock."""
         found = np.zeros(len(at), np.bool_)
         for since, until in self._spans.tolist():
             since = max(since, one, self._alone)  # noqa: PLW2901 - all are needed
@@ -540,15 +544,16 @@ class ComparedClocks(Restorable):
         return found
 
     def clock_of(self, at: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """By result, emitted ``at``, whose clock it is of (``NO_CLOCK``: of several); ``keys``:
-        codes of its group's.
+        """The clock's code of each result (``NO_CLOCK``: several clocks).
+
+        ``at``: places of emission; ``keys``: codes (results, keys) of the groups.
         """
         if self._key is not None:
             return keys[:, self._key].astype(np.int32)
         return np.where(at > self._one, NO_CLOCK, self._first).astype(np.int32)
 
     def codes(self) -> np.ndarray:
-        """Of clocks and sources."""
+        """Codes of clocks and sources in use."""
         codes = {code for pair in self._clocks for code in pair} | {self._first}
         return np.array(sorted(codes - {NO_CLOCK}), np.int64)
 
@@ -558,5 +563,5 @@ class ComparedClocks(Restorable):
 
 
 def _before_first(flags: np.ndarray, times: np.ndarray) -> int:
-    """The latest emission before the first of ``flags``; ``times``: before each row."""
+    """The element of ``times`` at the first true flag; ``_NEVER``: all are false."""
     return int(times[int(flags.argmax())]) if flags.any() else _NEVER

@@ -1,31 +1,31 @@
-"""The offset of one source between its syncs: a line, and how wrong it can be (SPEC 2).
+"""The offset of one source between its syncs: a line and its error bound (SPEC 2).
 
-A sync says that the offset was ``offset`` +- ``unc`` when the source's clock read ``ts``.
+A sync states that the offset was ``offset`` +- ``unc`` when the source's clock showed ``ts``.
 
-By default nothing is assumed but that every sync is right within its ``unc`` and that the source's
-frequency stays within what it states: the offset is level, the middle of what the last syncs leave
-possible, and its error grows at the stated rate (``bounded``).
+The default (``bounded_offset``) assumes only that every sync is right within its ``unc`` and that
+the source's frequency error stays within the stated limit. The offset is constant: the middle of
+the values that the last syncs allow. Its error grows at the stated rate.
 
-By choice (``time=fit``) more is assumed (``explained``). The slope of the line through the last
-syncs is the skew, fitted by weighted least squares (weights 1/unc^2, in exact integers, rounded
-once). How wrong it can be is not taken from the residuals,
-which know nothing of a delay that is always longer one way: the lines that pass through *every*
-sync's interval are bounded exactly, pair by pair (set-membership estimation), and the error is the
-distance to the farthest of them. So the truth lies inside as long as (a) every sync is right within
-its ``unc``, (b) the source's frequency stays within what it states, and (c) within ``WANDER_PPB``
-of its present one while the history lasts. When no line passes through all, the oldest syncs go.
+``time=fit`` assumes more (``fit_newest``). The slope of the line through the last syncs is the
+skew, fitted by weighted least squares (weights 1/unc^2, in exact integers, rounded once). The error
+bound does not come from the residuals, which do not show an asymmetric delay. Instead the set of
+lines through *every* sync's interval is bounded exactly, pair by pair (set-membership estimation),
+and the error is the distance to the farthest of them. So the bound is right as long as (a) every
+sync is right within its ``unc``, (b) the source's frequency error stays within the stated limit,
+and (c) it stays within ``WANDER_PPB`` of its present value for the time of the history. If no line
+passes through all intervals, the oldest syncs are dropped.
 
-Never less certain than without prediction: the line is moved towards the middle of the possible
-ones until neither its uncertainty nor that one's growth exceeds what the last sync alone gives.
+The result is never less certain than without prediction: the line is moved towards the middle of
+the possible ones until neither its uncertainty nor its growth exceeds that of the last sync alone.
 
-A sync outside of what its source's line allows is a *step*: someone set the clock. Nothing before
-it says anything about the clock after it, so the history begins again.
+A sync outside the bound of its source's line is a *step*: the clock was set. Earlier syncs are not
+valid for the clock after it, so the history begins again.
 
 Sources: least squares and RFC 5905 section 11 (frequency tolerance); bounds as in Moon, Skelly,
 Towsley 1999, "Estimation and removal of clock skew from network delay measurements".
 
 When not to use: syncs without the time of their measurement, or fewer than ``SYNCS_MIN`` of them:
-then the last offset is held, as in R19 3.2.2.
+then the last offset is constant until the next sync, as in R19 3.2.2.
 """
 
 from __future__ import annotations
@@ -47,26 +47,25 @@ from slackwater.engine.kernels.records import NS_PER_S
 SYNCS_MIN: Final = 3
 SYNCS_KEPT: Final = 8
 SKEW_MAX_PPB: Final = 500_000
-"""The steepest slope, NTP's frequency tolerance (RFC 5905: 500 ppm); it also replaces what a
-source does not state. Event times of one source never change their order by it."""
+"""The steepest slope, NTP's frequency tolerance (RFC 5905: 500 ppm), and the limit of sources that
+state none. It never changes the order of events of one source."""
 UNSTATED_PPB: Final = 50_000
-"""By how much the uncertainty of an offset grows whose source does not state its skew's error; what
-agents state of ordinary crystals (``edge_agent.timesync``). It is no bound of the skew itself."""
+"""Growth of the uncertainty of an offset whose source states no skew error: that of ordinary
+crystals (``edge_agent.timesync``). It does not bound the skew itself."""
 WANDER_PPB: Final = 2_000
-"""How far a crystal's frequency moves within minutes; temperature does that."""
+"""Change of a crystal's frequency within minutes, by temperature."""
 _FLOORED_NS: Final = 2
-"""The product of skew and age is rounded down, and so is that of its error."""
+"""The products of age with skew and with its error are both rounded down."""
 _WEIGHT: Final = 1 << 40
 _EVER: Final = 2 * TIME_MAX_NS
-"""From any event time to any other."""
+"""The longest time between two event times."""
 
 
 class SyncPoint(Struct, frozen=True):
     """One sync record; durations in ns.
 
-    ``ts``: event time at the clock from which the offset is in force; None: after everything
-    that it has stamped so far. ``clock``: its name; None: the source's own. ``skew_error_ppb``:
-    None: it does not say.
+    ``ts``: time at the clock from which the offset is valid; None: after its latest timestamp so
+    far. ``clock``: its name; None: that of the source. ``skew_error_ppb``: None: not stated.
     """
 
     source: str
@@ -83,7 +82,7 @@ class SyncPoint(Struct, frozen=True):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> SyncPoint:
-        """What a sync record says; what it leaves out means 0."""
+        """From a sync record; absent numbers are 0."""
         return cls(
             source=record[r.SOURCE],
             stream=record.get(r.STREAM) or r.DEFAULT_STREAM,
@@ -100,7 +99,7 @@ class SyncPoint(Struct, frozen=True):
 
     @property
     def clock_name(self) -> str:
-        """The clock that it speaks of."""
+        """The name of the synchronised clock."""
         return self.clock or self.source
 
     @property
@@ -120,8 +119,8 @@ class Sample(NamedTuple):
 class Line(Struct, frozen=True):
     """Offset of a source from ``anchor`` (its event time) on; times in ns.
 
-    At age a = max(0, ts - anchor) the offset is ``offset + floor(a * skew_ppb / 1e9)`` and wrong by
-    at most ``unc + floor(a * skew_error_ppb / 1e9)``.
+    At age a = max(0, ts - anchor) the offset is ``offset + floor(a * skew_ppb / 1e9)``, and its
+    error at most ``unc + floor(a * skew_error_ppb / 1e9)``.
     """
 
     anchor: int
@@ -139,19 +138,19 @@ class Line(Struct, frozen=True):
         return self.unc + age * skew_error_ppb // NS_PER_S
 
     def error_at(self, ts: int) -> int:
-        """How wrong it can be [ns] at any time, before its anchor, too."""
+        """The error bound [ns] at any time, also before the anchor."""
         age = ts - self.anchor
         rate = self.skew_error_ppb + (abs(self.skew_ppb) if age < 0 else 0)
         return self.unc_after(abs(age), rate)
 
 
 def limit_ppb(stated_ppb: int | None) -> int:
-    """What bounds a source's skew: what it states, or NTP's tolerance when it states nothing."""
+    """The limit of a source's skew: the stated one, else NTP's tolerance."""
     return stated_ppb or SKEW_MAX_PPB
 
 
 def growth_ppb(stated_ppb: int | None) -> int:
-    """How fast an offset that is held grows uncertain; 0 must be stated (R19's offsets are so)."""
+    """Growth of the uncertainty of a constant offset; 0 if it is stated, as of R19's offsets."""
     return UNSTATED_PPB if stated_ppb is None else stated_ppb
 
 
@@ -160,9 +159,9 @@ class ClockStep(Struct, frozen=True):
 
     Attributes:
         by: offset measured minus offset predicted; positive: the clock was set back.
-        back: how long at most the clock showed again what it had shown before; 0: set ahead.
-        unc: covers the truth from the sync before to this one, whenever the clock jumped: by the
-            offset before it as well as by the one after it.
+        back: the longest time that the clock showed twice; 0: it was set ahead.
+        unc: covers the truth from the sync before to this one, whenever the clock jumped, with the
+            offset before it and with the one after it.
     """
 
     by: int
@@ -170,23 +169,23 @@ class ClockStep(Struct, frozen=True):
     unc: int
 
 
-def stepped(
-    line: Line, sample: Sample, stated_ppb: int | None, *, is_held: bool = False
+def find_step(
+    line: Line, sample: Sample, stated_ppb: int | None, *, is_constant: bool = False
 ) -> ClockStep | None:
-    """The jump that lies between ``line`` and a new sync, or None when their bounds meet.
+    """The jump between ``line`` and a new sync; None: their bounds overlap.
 
-    ``is_held``: the line is an offset that is held, of whose skew only the limit is known.
+    ``is_constant``: ``line`` is a constant offset, and only the limit of its skew is known.
     """
     age = sample.ts - line.anchor
-    error = (0 if is_held else line.skew_error_ppb) or limit_ppb(stated_ppb)
-    # Before its anchor a line is level, wherever the clock came from.
+    error = (0 if is_constant else line.skew_error_ppb) or limit_ppb(stated_ppb)
+    # Before its anchor a line is constant, whatever the skew was.
     before = error + abs(line.skew_ppb)
     by = sample.offset - line.offset_at(sample.ts)
     allowed = line.unc_after(abs(age), error if age >= 0 else before) + sample.unc
     if abs(by) <= allowed:
         return None
-    # Set back by J, the source shows an age that is too small by J, in which, too, the line may be
-    # wrong: J <= by + allowed + before * J.
+    # After a jump back by J the age is too small by J, and the line may err in this time as well:
+    # J <= by + allowed + before * J.
     back = 0
     if by > 0:
         back = _EVER if before >= NS_PER_S else -(-(by + allowed) * NS_PER_S // (NS_PER_S - before))
@@ -194,12 +193,13 @@ def stepped(
     return ClockStep(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
 
 
-def in_doubt(
+def doubtful_span(
     lines: Sequence[Line], late: Line, stated_ppb: int | None
 ) -> tuple[int, int, tuple[Line, ...]] | None:
-    """(first, last, lines): of what stamps from ``first`` to ``last`` the offset may be any of
-    these, as ``late``, a sync that newer ones have overtaken, contradicts those of ``lines`` right
-    before or after it. None: it contradicts none; one of them is after it.
+    """(first, last, lines): timestamps from ``first`` to ``last`` may have any of these offsets.
+
+    ``late``, a sync that arrives after newer ones, contradicts the neighbours before or after it
+    among ``lines``, one of which is after it. None: it contradicts neither.
     """
     at = late.anchor + late.offset
     in_order = sorted(lines, key=lambda line: (line.anchor + line.offset, line.unc))
@@ -210,7 +210,7 @@ def in_doubt(
         moved = abs(next_one.offset - one.offset_at(next_one.anchor))
         if moved - one.error_at(next_one.anchor) - next_one.unc >= REFUTES_NS:
             sample = Sample(next_one.anchor, next_one.offset, next_one.unc)
-            step = stepped(one, sample, stated_ppb, is_held=True)
+            step = find_step(one, sample, stated_ppb, is_constant=True)
             back = step.back if step else 0
             found += [one.anchor - back, next_one.anchor, next_one.anchor + back]
     if not found:
@@ -224,11 +224,11 @@ def zero_order_hold(sample: Sample, stated_ppb: int | None) -> Line:
     return Line(sample.ts, sample.offset, sample.unc, 0, growth_ppb(stated_ppb))
 
 
-def bounded(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sample], Line]:
-    """The newest of ``samples`` that agree, and the offset at the last of them that all allow.
+def bounded_offset(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sample], Line]:
+    """The newest of ``samples`` that agree, and the offset at the last one that all of them allow.
 
-    Between two syncs the offset moves by no more than the stated rate, whichever way and however
-    often the frequency changes. Arguments as of ``explained``.
+    Between two syncs the offset moves by at most the stated rate, however the frequency changes.
+    Arguments as of ``fit_newest``.
     """
     last, limit = samples[-1], limit_ppb(stated_ppb)
     kept, low, high = [last], last.offset - last.unc, last.offset + last.unc
@@ -243,31 +243,31 @@ def bounded(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sam
     return kept[::-1], Line(last.ts, offset, unc, 0, growth_ppb(stated_ppb))
 
 
-def explained(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sample], Line]:
+def fit_newest(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sample], Line]:
     """The newest of ``samples`` that one line explains, and that line (or the last one's offset).
 
     Args:
         samples: at least one, of ascending ``ts``, oldest first.
-        stated_ppb: bound of the source's skew by its own word; None or 0: it states none.
+        stated_ppb: limit of the source's skew as it states it; None or 0: it states none.
     """
     for first in range(len(samples)):
         kept = samples[first:]
         if len(kept) < SYNCS_MIN:
             break
-        line = fitted(kept, stated_ppb)
+        line = fit_line(kept, stated_ppb)
         if line is not None:
             return list(kept), line
     return list(samples[1 - SYNCS_MIN :]), zero_order_hold(samples[-1], stated_ppb)
 
 
-def fitted(samples: Sequence[Sample], stated_ppb: int | None) -> Line | None:
-    """The line through ``samples`` (as ``explained`` has them), anchored at the last one.
+def fit_line(samples: Sequence[Sample], stated_ppb: int | None) -> Line | None:
+    """The line through ``samples`` (as ``fit_newest`` has them), anchored at the last one.
 
     None: no line within the stated skew passes through all of their intervals.
     """
     last = samples[-1]
     limit = limit_ppb(stated_ppb)
-    # Ages are positive into the past; a wandering frequency widens what an old sync allows now.
+    # Ages are positive into the past; a changing frequency widens the interval of an old sync.
     points = [
         Sample(last.ts - ts, offset, unc - (ts - last.ts) * WANDER_PPB // NS_PER_S)
         for ts, offset, unc in samples
@@ -321,25 +321,24 @@ def _clip(value: int, low: int, high: int) -> int:
     return min(max(value, low), high)
 
 
-# How wrong the clock of any source of a site may be: closing and purge count on it (SPEC 4.3).
+# The error bound of all clocks of a site, for closing and purge (SPEC 4.3).
 #
-# A source that has sent nothing yet may send the event that matters, and its clock errs as its last
-# sync says. So this is not the uncertainty of the events seen, but that of any event that may come.
+# A source without events so far may send the event that matters, with the error of its last sync.
+# So the bound is not the uncertainty of past events, but that of any event to come.
 #
 # Errors grow with the distance from a sync, in both directions. The bound is one line for the whole
-# site: the largest error that any offset had where it began or ended, growing from the oldest of
-# the sources' last syncs on at the largest rate yet; and likewise towards the past, from the newest
-# of the oldest offsets that are kept of each source. It is too wide rather than too narrow, and
-# costs nothing per source and event.
+# site: the largest error of any offset at its begin or end, growing at the largest rate so far from
+# the oldest of the sources' last syncs on; and likewise towards the past, from the newest of the
+# sources' oldest remembered offsets. It is conservative, and costs nothing per source and event.
 
 
 _EARLIEST: Final = -(1 << 61)
 _RATE_MOST: Final = 10**8
-"""A tenth: what grows faster than that is no clock."""
+"""A tenth: no clock is worse."""
 _ROUNDED_NS: Final = 2
 """Reference times are rounded."""
 _STALE: Final = 64
-"""So many entries out of date are no reason to sort."""
+"""Most stale entries of the heap before it is sorted."""
 
 
 class SiteClocks(Restorable):
@@ -357,13 +356,13 @@ class SiteClocks(Restorable):
         self._back_ppb = 0
         self._until = -LATEST
         self._last: dict[int, int] = {}
-        """Source: reference time of its last sync, of those whose error grows."""
+        """By source whose error grows: reference time of its last sync."""
         self._oldest: list[tuple[int, int]] = []
-        """Heap of (reference time, source); out of date where ``_last`` says otherwise."""
+        """Heap of (reference time, source); entries that differ from ``_last`` are stale."""
 
     @property
     def bound(self) -> ClockBound:
-        """What holds until the next sync."""
+        """The bound until the next sync."""
         heap = self._oldest
         while heap and self._last.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
@@ -371,13 +370,13 @@ class SiteClocks(Restorable):
         rate_ppb = self._rate_ppb if heap else 0
         return ClockBound(self._unc_ns, rate_ppb, since, self._back_ppb, self._until)
 
-    def begins(self, source: int, line: Line) -> None:
-        """An offset of the source with this code holds from now on."""
+    def add_offset(self, source: int, line: Line) -> None:
+        """An offset of the source with this code is valid from now on."""
         self._unc_ns = min(max(self._unc_ns, line.unc), UNC_MAX_NS)
         if line.skew_error_ppb <= 0:
             self._last.pop(source, None)
             return
-        # Time at the source runs by up to its skew faster than reference time.
+        # The source's time runs faster than reference time by up to its skew.
         rate_ppb = line.skew_error_ppb + line.skew_error_ppb // 1000 + 1
         self._rate_ppb = min(max(self._rate_ppb, rate_ppb), _RATE_MOST)
         self._last[source] = line.anchor + line.offset - _ROUNDED_NS
@@ -385,18 +384,18 @@ class SiteClocks(Restorable):
         if len(self._oldest) > 2 * len(self._last) + _STALE:
             self._sort()
 
-    def goes_back(self, anchor: int, offset: int, rate_ppb: int) -> None:
-        """The oldest offset kept of a source: how events from before it are corrected."""
+    def include_past(self, anchor: int, offset: int, rate_ppb: int) -> None:
+        """The oldest remembered offset of a source, which also corrects earlier events."""
         if rate_ppb > 0:
             self._back_ppb = min(max(self._back_ppb, rate_ppb + rate_ppb // 1000 + 1), _RATE_MOST)
             self._until = min(max(self._until, anchor + offset + _ROUNDED_NS), LATEST - 1)
 
-    def ends(self, unc_ns: int) -> None:
-        """An offset was in force until its error had grown to ``unc_ns``."""
+    def include_error(self, unc_ns: int) -> None:
+        """An offset was valid until its error had grown to ``unc_ns``."""
         self._unc_ns = min(max(self._unc_ns, unc_ns), UNC_MAX_NS)
 
     def forget(self, source: int) -> None:
-        """No event of the source with this code is to come, or it comes as one of a new source."""
+        """Forgets a source by code; if an event comes, it counts as of a new source."""
         self._last.pop(source, None)
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -404,5 +403,5 @@ class SiteClocks(Restorable):
         self._sort()
 
     def _sort(self) -> None:
-        """Makes the heap again, without what is out of date."""
+        """Rebuilds the heap without stale entries."""
         self._oldest = sorted((ref, source) for source, ref in self._last.items())

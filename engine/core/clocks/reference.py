@@ -3,17 +3,16 @@
 ``ref = ts + offset`` (R19 Eq 3.15) with uncertainty ``delay / 2`` + precision (Eq 3.14), growing by
 ``skew_error_ppb`` of the time between the event and the sync, which may be the later one (50 ppm
 where the sync does not say). A stored offset applies to events by event time from its measurement
-on, the first one to those before it, too; an epoch is the validity of one offset, so two
-events of one source and epoch share one clock error. The site's ``t_a`` is the largest filtered
+on; the first one also to earlier events. An epoch is the validity of one offset, so two events of
+one source and epoch share one clock error. The site's ``t_a`` is the largest filtered
 delay (Eq 3.16).
 
-Beyond R19, syncs before the last one narrow its offset, which by choice (``fits``) has a slope
-from a source's third sync on; and a sync that contradicts what was known before it is a step of the
-source's clock (``clocks.prediction``). Events between the two syncs that are released after
-the second one get an uncertainty that covers the step, and share their clock error with no other
-event. What was released before keeps its time, and operators widen it likewise (``Refuted``).
-Doubts of several steps add up: what may have been stamped before any of them, or after, lies within
-the uncertainty.
+Beyond R19, earlier syncs narrow the last offset, which with ``fits`` has a slope from a source's
+third sync on; and a sync that contradicts the earlier ones is a step of the source's clock
+(``clocks.prediction``). Events between the two syncs that are released after the second one get an
+uncertainty that covers the step, and share their clock error with no other event. Events released
+before it keep their time, and operators widen them likewise (``Refuted``). The uncertainties of
+several steps add up, so they cover a stamp before or after any of them.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from slackwater.engine.core.clocks.prediction import (
     Sample,
     SiteClocks,
     SyncPoint,
-    bounded,
-    explained,
+    bounded_offset,
+    doubtful_span,
+    find_step,
+    fit_newest,
     growth_ppb,
-    in_doubt,
-    stepped,
     zero_order_hold,
 )
 from slackwater.engine.core.columns import Columns, clock_codes
@@ -66,10 +65,10 @@ _NO_FLAGS: Final = np.zeros(0, np.bool_)
 
 
 class _Known(Struct):
-    """What is known of one source's clock; durations in ns.
+    """State of one source's clock; durations in ns.
 
-    ``report``: offset, uncertainty and stated skew error of the last sync; ``samples``: the syncs
-    that ``line`` comes from, none when the last one did not say when it was measured.
+    ``report``: offset, uncertainty and stated skew error of the last sync. ``samples``: the syncs
+    of ``line``; empty if the last one has no time of measurement.
     """
 
     delay: int
@@ -82,12 +81,12 @@ class _Known(Struct):
     released_before_step: int = 0
     refuted_ns: int = 0
     seen_ppb: int = 0
-    """The least rate that explains syncs between which the offset moved by more than was stated."""
+    """The least rate [ppb] that explains an offset that moved by more than the stated rate."""
     doubt_until: int = INT_MIN
-    """Events stamped before this may be from before a step of the clock."""
+    """Events with a smaller timestamp may be from before a step of the clock."""
 
     def plain(self) -> list[Any]:
-        """Its fields, none of which is shared: lists, which a state has fastest."""
+        """The fields as new lists, which serialise fastest."""
         delay, report, line, samples, *counts = structs.astuple(self)
         line = list(structs.astuple(line))
         return [delay, list(report), line, [list(each) for each in samples], *counts]
@@ -96,11 +95,11 @@ class _Known(Struct):
 class SourceClocks:
     """Offsets of every clock of a site, by the code of its name in ``strings``.
 
-    ``predict``: False holds every offset until the next sync, as R19 does, and looks for no steps.
-    ``fits``: offsets follow the line through the last syncs, which assumes that a frequency moves
-    little (``engine.core.clocks.prediction``).
-    ``default_uncertainty_ns``: of a source that was never synchronised. ``choice``: what the user
-    says of clocks that no sync speaks of.
+    ``predict``: False keeps every offset until the next sync, as R19 does, and detects no steps.
+    ``fits``: offsets follow the line through the last syncs, which assumes a stable frequency
+    (``engine.core.clocks.prediction``).
+    ``default_uncertainty_ns``: of a source that was never synchronised. ``choice``: the user's
+    statements about clocks without syncs.
     """
 
     def __init__(
@@ -117,19 +116,19 @@ class SourceClocks:
         self.unanchored: set[int] = set()
         self._known: dict[str, _Known] = {}
         self._users: dict[int, set[int]] = {}
-        """Code of a clock that is not its source's own: codes of the sources that have named it."""
+        """By code of a clock that records name: codes of the sources that have named it."""
         self._devices: dict[str, set[str]] = {}
-        """By device, the clocks of its epochs that are known."""
+        """By device: names of the known clocks of its epochs."""
         self._forgotten_delay = 0
         self.site = SiteClocks(default_uncertainty_ns)
         self.refuted = Refuted()
-        """What operators do not know yet; handing it on empties it."""
+        """Refutations that operators have not received yet; passing them on empties it."""
         self._declared = {name: (offset, bound) for name, offset, bound in choice.declared}
         for name in self._declared:
             self._declare(name)
 
     def _declare(self, name: str) -> None:
-        """The offset that the user states, until a sync says more."""
+        """Enters the offset that the user states; it is valid until the first sync."""
         offset, bound = self._declared[name]
         self.learn(SyncPoint(name, r.DEFAULT_STREAM, 0, offset, 2 * bound, skew_error_ppb=0))
 
@@ -152,7 +151,7 @@ class SourceClocks:
         return np.fromiter((known.delay for known in self._known.values()), np.int64)
 
     def grow(self, codes: int) -> None:
-        """Make room for codes of clocks below ``codes``; codes of other texts need none."""
+        """Makes room for clocks with codes below ``codes``."""
         have = len(self.clocks)
         if codes > have:
             more = self._empty(max(codes, 2 * have))
@@ -164,9 +163,9 @@ class SourceClocks:
         return np.array([*map(self.strings.code, self._known), *self._users], np.int64)
 
     def forget(self, sources: list[int]) -> list[int]:
-        """Sources, by code, of which no event is held any more; ``t_a`` goes on counting them.
+        """Forgets sources without buffered events and the clocks that only they have named.
 
-        So are the clocks that they alone have named. Gives the codes of all.
+        ``t_a`` still counts them. Returns the codes of all.
         """
         unused_clocks = list[int]()
         for clock, users in self._users.items():
@@ -180,8 +179,9 @@ class SourceClocks:
         return codes
 
     def forget_closed(self, name: str) -> list[int]:
-        """A sync of the clock ``name`` came: those of epochs of its device that are over for long
-        are forgotten; gives their codes. Events of them that are held know what they need.
+        """Forgets old epochs of the device of ``name``, which got a sync; returns their codes.
+
+        Buffered events of these epochs have their offsets already.
         """
         device = device_of(name)
         if device == name or name in self._declared:
@@ -196,7 +196,7 @@ class SourceClocks:
         return gone
 
     def _forget(self, codes: list[int]) -> None:
-        """Clocks that stamp no event any more."""
+        """Forgets clocks that stamp no more events."""
         for code in codes:
             name = self.strings.text(code) or ""
             known = self._known.pop(name, None)
@@ -219,7 +219,7 @@ class SourceClocks:
                 del self._devices[device_of(name)]
 
     def learn(self, sync: SyncPoint) -> None:
-        """Take over ``sync``."""
+        """Updates the clock of ``sync`` with its offset, and looks for a step."""
         code = self.strings.code(sync.clock_name)
         self.grow(code + 1)
         newest_ts = int(self.clocks["max_ts"][code])
@@ -239,7 +239,7 @@ class SourceClocks:
             known = self._known[sync.clock_name] = _Known(sync.delay, report, line)
             start = INT_MIN
             if newest_ts > INT_MIN and self._predict:
-                # Events went out as they were stamped; those of this clock keep its own order.
+                # Earlier events were released by their timestamps; so must the next ones be.
                 known.doubt_until = newest_ts + max(0, -sync.offset) + 1
         known.delay = sync.delay
         before_it = known.line.anchor if self.clocks["known_at"][code] == LATEST else None
@@ -265,7 +265,7 @@ class SourceClocks:
         self._enter(code, start, known.line, self.next_epoch, known.clock_steps)
         of = self.clocks[code]
         if of["known_at"] == LATEST:
-            # A step, if there was one, is found: what it stamped before errs as offsets say now.
+            # A step is found by now: earlier events err by the present offsets.
             of["known_at"], idents = sync.arrival, of["epochs"]["ident"]
             idents[idents == UNKNOWN_EPOCH] = NONE
         if known.line.anchor == UNANCHORED:
@@ -275,10 +275,11 @@ class SourceClocks:
             first = min(before.anchor, known.line.anchor) - step.back
             self._refute_before(code, was, first, sync.arrival)
 
-    def disown(self, name: str) -> None:
-        """The source of the clock ``name`` started again and cannot compare it: the clock may have
-        been set. It keeps its offset, as nothing better is known, and is unknown until the next
-        sync; so is what it has stamped and has not come yet.
+    def mark_unknown(self, name: str) -> None:
+        """The source of ``name`` restarted and cannot synchronise: the clock may have been set.
+
+        It keeps its offset and is unknown until the next sync, also for events to come that were
+        stamped before the restart.
         """
         is_stated = name in self._declared or self._unsynced != UNKNOWN_EPOCH
         if name not in self._known or is_stated:
@@ -289,9 +290,10 @@ class SourceClocks:
         of["n"], of["gone"], of["older"], of["known_at"] = 1, 0, 0, LATEST
 
     def _learn_late(self, code: int, known: _Known, late: Line, at: int) -> None:
-        """A sync that newer ones have overtaken says how wrong the offsets around it are: where it
-        contradicts those before and after it, the clock was set in between, or ran at another rate.
-        Else it changes nothing.
+        """Takes a sync that arrives after newer ones.
+
+        If it contradicts the offsets before and after it, the clock was set in between or ran at
+        another rate, and their uncertainty grows; else it changes nothing.
         """
         of, n = self.clocks[code], int(self.clocks["n"][code])
         if (of["epochs"]["anchor"][:n] == late.anchor).any():
@@ -301,7 +303,7 @@ class SourceClocks:
             Line(*(int(each[name]) for name in ("anchor", "offset", "unc", "skew", "rate")))
             for each in epochs[epochs["ident"] != NONE]
         ]
-        doubt = in_doubt(lines, late, known.report[2])
+        doubt = doubtful_span(lines, late, known.report[2])
         known.syncs += 1
         if doubt is None:
             return
@@ -323,14 +325,14 @@ class SourceClocks:
             changes |= more > 0 or int(epochs["ident"][place]) != NONE
             epochs["refuted"][place] += more
             epochs["ident"][place] = NONE
-            self.site.ends(int(unc.max()) + more)
+            self.site.include_error(int(unc.max()) + more)
         known.doubt_until = max(known.doubt_until, last)
         known.clock_steps += changes
         if changes and int(was["max_ts"][0]) > INT_MIN:
             self._refute_before(code, was, first, at, last)
 
-    def named(self, columns: Columns) -> None:
-        """Records are to come that may name clocks."""
+    def remember_names(self, columns: Columns) -> None:
+        """Remembers the clocks that the next records name."""
         if r.CLOCK in columns:
             clock, source = columns[r.CLOCK], columns[r.SOURCE]
             other = clock != source
@@ -338,9 +340,9 @@ class SourceClocks:
             for pair in pairs.tolist():
                 self._users.setdefault(pair >> 32, set()).add(pair & (1 << 32) - 1)
 
-    def seen(self, columns: Columns) -> None:
-        """Records are to come, in order of arrival: an offset measured at no stated time, before
-        any event of its source, as those ``unanchored`` were, is as old as the first one.
+    def anchor_offsets(self, columns: Columns) -> None:
+        """Anchors ``unanchored`` offsets, which have no time and came before any event of their
+        source, at its first event among the next records (in order of arrival).
         """
         clock = clock_codes(columns)
         mine = np.isin(clock, np.fromiter(self.unanchored, np.int64))
@@ -354,19 +356,19 @@ class SourceClocks:
             known = self._known[self.strings.texts[code]]
             if known.line.anchor == UNANCHORED:  # no sync at a stated time came before the event
                 known.line = replace(known.line, anchor=ts)
-            self.site.begins(int(code), known.line)
-            self._goes_back(int(code))
+            self.site.add_offset(int(code), known.line)
+            self._extend_back(int(code))
             self.unanchored.discard(int(code))
 
     def _predicted(self, code: int, known: _Known, before: Line, at: int) -> ClockStep | None:
-        """Fit the line of ``known`` again; gives the step since ``before``. ``at``: of arrival."""
+        """Fits the line of ``known`` again; returns the step since ``before``, if any."""
         offset, unc, stated_ppb = known.report
         sample = Sample(known.line.anchor, offset, unc)
-        is_held, step = not self._fits or len(known.samples) < SYNCS_MIN, None
+        is_constant, step = not self._fits or len(known.samples) < SYNCS_MIN, None
         if known.samples:
-            step = stepped(before, sample, stated_ppb, is_held=is_held)
-        if known.samples and step is None and is_held:
-            self._moved(code, known, before, sample, at)
+            step = find_step(before, sample, stated_ppb, is_constant=is_constant)
+        if known.samples and step is None and is_constant:
+            self._check_rate(code, known, before, sample, at)
         if step is not None:
             known.clock_steps += 1
             known.last_step_ns = step.by
@@ -375,32 +377,33 @@ class SourceClocks:
             known.samples = [sample]
             return step
         if known.samples and known.samples[-1].ts >= sample.ts:
-            known.samples.clear()  # a report that was overtaken, or repeated: no line through it
-        line = explained if self._fits else bounded
+            known.samples.clear()  # overtaken or repeated: no line through it
+        line = fit_newest if self._fits else bounded_offset
         known.samples, known.line = line([*known.samples[1 - SYNCS_KEPT :], sample], stated_ppb)
         return None
 
-    def _moved(self, code: int, known: _Known, before: Line, sample: Sample, at: int) -> None:
-        """Has the offset moved by more since ``before`` than its rate allows? A crystal that is
-        worse than stated is no step, but refutes the bound, and lets the next ones grow faster.
+    def _check_rate(self, code: int, known: _Known, before: Line, sample: Sample, at: int) -> None:
+        """Widens the last offset if it moved by more since ``before`` than its rate allows.
+
+        A crystal that is worse than stated is no step; it refutes the bound, and later bounds grow
+        faster.
         """
         age = abs(sample.ts - before.anchor)
         moved = abs(sample.offset - before.offset_at(sample.ts)) - before.unc - sample.unc
         beyond = moved - age * before.skew_error_ppb // NS_PER_S
         if beyond >= REFUTES_NS:
             known.seen_ppb = max(known.seen_ppb, -(-moved * NS_PER_S // age))
-            # Of events right before this sync, it says how wrong the offset before was.
+            # The sync shows the error of the earlier offset right before it.
             self._widen(code, int(self.clocks["n"][code]) - 1, beyond + 2 * sample.unc, at)
 
     def _enter_doubts(
         self, code: int, known: _Known, before: Line, step: ClockStep | None, start: int
     ) -> None:
-        """Epochs of their own for what may lie on either side of a step of the clock.
+        """Enters epochs for timestamps that may be from before or after a step of the clock.
 
-        That is what the source stamped from the sync before on; and, where it was set back, as much
-        before that, and after this sync, from ``start`` on, as it was set back by. Syncs that come
-        before that ends find it still in doubt; and so is what was stamped before events that came
-        before the first sync.
+        These are the timestamps since the sync before; if the clock was set back, also as much
+        time before that sync, and after this one from ``start`` on. Syncs within this time leave
+        it in doubt. So are timestamps before those of events that came before the first sync.
         """
         after, wide = known.line, list[tuple[int, int, Line]]()
         unc = after.unc + (abs(after.offset) if known.syncs == 1 else 0)
@@ -417,8 +420,8 @@ class SourceClocks:
             self._enter(code, begin, line, NONE, known.clock_steps)
 
     def _covering(self, code: int, start: int, end: int, line: Line) -> Line:
-        """``line``, as uncertain as to cover what lies between two stamps in doubt already, or from
-        before an earlier step.
+        """``line`` with an uncertainty that covers the offsets from ``start`` to ``end`` that are
+        in doubt already or from before an earlier step.
         """
         of, one, lowest, highest = self.clocks[code], self._empty(1), -line.unc, line.unc
         first, n = of["epochs"], int(of["n"])
@@ -441,45 +444,45 @@ class SourceClocks:
         return replace(line, offset=line.offset + middle, unc=unc)
 
     def _enter(self, code: int, start: int, line: Line, epoch: int, regime: int) -> None:
-        """``line`` holds from event time ``start`` on, ``regime`` steps of the clock behind it."""
+        """Adds ``line``, valid from event time ``start`` on; ``regime``: number of steps."""
         of = self.clocks[code]
         n, epochs = int(of["n"]), of["epochs"]
         if n == EPOCHS_KEPT:
             forgotten = 1
             while forgotten < n - 1 and epochs[forgotten]["ident"] == NONE:
-                forgotten += 1  # what a step left in doubt, without what was before it
+                forgotten += 1  # epochs in doubt go with the one before their step
             older = int(of["older"]) + int(epochs["doubt"][:forgotten].sum())
             of["older"] = min(older, UNC_MAX_NS)
             epochs[: n - forgotten] = epochs[forgotten:n].copy()
             n -= forgotten
         if n:
             last = epochs[n - 1]
-            self.site.ends(int(last["unc"]) + _grown(last, start))
-        self.site.begins(code, line)
+            self.site.include_error(int(last["unc"]) + _grown(last, start))
+        self.site.add_offset(code, line)
         # start, offset, unc, rate, anchor, ident, skew, doubt, regime, refuted
         epochs[n] = (
             min(max(start, INT_MIN), INT_MAX), line.offset, min(line.unc, UNC_MAX_NS),
             line.skew_error_ppb, line.anchor, epoch, line.skew_ppb, 0, regime, 0,
         )  # fmt: skip
         of["n"], of["gone"] = n + 1, 0
-        self._goes_back(code)
+        self._extend_back(code)
 
-    def _goes_back(self, code: int) -> None:
-        """The oldest offset of a source corrects whatever it stamped before."""
+    def _extend_back(self, code: int) -> None:
+        """The oldest offset of a clock is used for all earlier timestamps: bounds include them."""
         of = self.clocks[code]
         oldest = of["epochs"][0]
         anchor, offset, unc, rate, skew = (
             int(oldest[name]) for name in ("anchor", "offset", "unc", "rate", "skew")
         )
         if anchor < UNANCHORED:
-            self.site.goes_back(anchor, offset, rate + abs(skew))
+            self.site.include_past(anchor, offset, rate + abs(skew))
         if of["older"]:
-            self.site.ends(unc + int(of["older"]))
+            self.site.include_error(unc + int(of["older"]))
 
     def correct(
         self, clock: np.ndarray, ts: np.ndarray, default_uncertainty: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(ref, uncertainty, epoch) of times at clocks of these codes."""
+        """(ref, uncertainty, epoch), int64 (times,), of times ``ts`` at clocks of these codes."""
         self.grow(int(clock.max(initial=NONE)) + 1)
         return _corrected(self.clocks, clock, ts, default_uncertainty)
 
@@ -487,9 +490,9 @@ class SourceClocks:
         """The first of these records, in order of arrival, that arrived before it can have happened
         (SPEC 2, Causality); ``end``: none did.
 
-        Where that is ``start``, what its clock is declared to err by grows first, until it is
-        possible: by a power of two, so that it grows seldom. What lies beyond ``guard_ns`` refutes
-        nothing; without it (None) arrivals are no instants, and nothing does.
+        If it is ``start``, the uncertainty of its clock first grows, by a power of two so that it
+        grows seldom, until the event is possible. An event further than ``guard_ns`` in the future
+        refutes nothing; None: arrivals are no instants, and no event does.
         """
         if not self._predict or guard_ns is None or not self.next_epoch:
             return end
@@ -508,8 +511,9 @@ class SourceClocks:
         return start
 
     def _widen(self, code: int, place: int, by: int, at: int) -> None:
-        """An offset errs by ``by`` more than it says, as is known from ``at`` on: it grows by a
-        power of two, so that it grows seldom.
+        """Widens an offset that errs by ``by`` more than its uncertainty; known from ``at`` on.
+
+        It grows to a power of two, so that it grows seldom.
         """
         epoch = self.clocks["epochs"][code]
         before = int(epoch["refuted"][place])
@@ -521,13 +525,13 @@ class SourceClocks:
         )
         is_newest = place + 1 >= int(self.clocks["n"][code])
         grown = 0 if is_newest else _grown(epoch[place], int(epoch["start"][place + 1]))
-        self.site.ends(int(epoch["unc"][place]) + grown + now)
+        self.site.include_error(int(epoch["unc"][place]) + grown + now)
 
     def _refute_before(
         self, code: int, was: np.ndarray, first: int, at: int, last: int = TIME_MAX_NS
     ) -> None:
-        """What the clock stamped from ``first`` to ``last`` and was released before its step was
-        found, by the offsets that ``was`` has, errs by what is known of it now.
+        """Refutes the times of events that were released with the offsets ``was``, stamped from
+        ``first`` to ``last`` and before the step, which is found now.
         """
         last, now = min(last, int(was["max_ts"][0])), self.clocks[code : code + 1]
         first = min(max(first, -TIME_MAX_NS), last)
@@ -535,7 +539,7 @@ class SourceClocks:
         for table in (was[0], now[0]):
             epochs = table["epochs"][: table["n"]]
             turns += [*epochs["start"].tolist(), *epochs["anchor"].tolist()]
-        # Between two turns offsets and errors are lines: they are largest at an end.
+        # Between two turns offsets and errors are linear: the maximum is at an end.
         both = {time for turn in turns for time in (turn - 1, turn) if first <= time <= last}
         times = np.array(sorted(both), np.int64)
         same = np.zeros(len(times), np.int64)
@@ -544,10 +548,10 @@ class SourceClocks:
         by = int(np.minimum(abs(ref - then) + wrong + unc, UNC_MAX_NS).max())
         low, high = int(then.min()) - by, int(then.max()) + by
         self.refuted = self.refuted.and_more(at, code, NO_EPOCH, by, low, high, first, last)
-        self.site.ends(by + int(unc.max()))
+        self.site.include_error(by + int(unc.max()))
 
     def _extent(self, code: int, place: int) -> tuple[int, int]:
-        """Between which reference times lie the events so far that an offset corrects."""
+        """The least and the largest reference time of past events that an offset corrects."""
         of = self.clocks[code]
         last, first = max(int(of["max_ts"]), -LATEST), -LATEST
         if place + 1 < of["n"]:
@@ -558,11 +562,11 @@ class SourceClocks:
         return max(int(ref[0] - unc[0]), -LATEST), min(int(ref[1] + unc[1]), LATEST)
 
     def release(self, columns: Columns, *, counts: bool = True) -> None:
-        """Events leave the ordering operator: those before a step found since are made uncertain.
+        """Widens events that leave the order and are from before a step that was found since.
 
         Args:
             columns: of a ``Released`` stream; ``unc`` and ``epoch`` are changed in place.
-            counts: False where the same events leave once more, from a later buffer.
+            counts: False for events that leave a later buffer again.
         """
         lasting = REF_END in columns
         times = (columns[r.TE], columns[REF_END]) if lasting else (columns[r.TS], columns["ref"])
@@ -575,7 +579,7 @@ class SourceClocks:
             self._place_starts(columns)
 
     def _place_starts(self, columns: Columns) -> None:
-        """How wrong the starts of intervals are, which lie their length before their ends."""
+        """Adds uncertainty and epoch of interval starts, which lie the length before the ends."""
         rows = np.flatnonzero(columns[r.TE] != columns[r.TS])
         clock = clock_codes(columns)[rows]
         ref, wrong, epoch = self.correct(clock, columns[r.TS][rows], 0)
@@ -583,7 +587,7 @@ class SourceClocks:
         off, wrong, epoch = off[known], wrong[known], epoch[known]
         columns[UNC_START], columns[EPOCH_START] = columns["unc"].copy(), columns["epoch"].copy()
         epoch = np.where(off == 0, epoch, NONE)
-        # Ends that err by as much, by no shared error, would err alike.
+        # One ns more where start and end have equal but independent errors: they are not one error.
         wrong = np.minimum(wrong + off, UNC_MAX_NS)
         wrong -= (epoch == NONE) & (wrong == UNC_MAX_NS)
         alike = (epoch == NONE) & (wrong == columns["unc"][rows])
@@ -598,11 +602,11 @@ class SourceClocks:
             columns[CLOCK_STATUS] = found
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per synchronised source: its offset as the last sync left it, and its clock's steps.
+        """Per synchronised source: its offset since the last sync, and its clock's steps.
 
         ``clock_steps``, ``last_step_ns`` (positive: set back), ``released_before_step``: events
-        after the sync before each step that had gone out when it was found, and keep their times.
-        ``refuted_ns``: by how much an event arrived before it can have happened, at most.
+        that were released before the step was found, and keep their times.
+        ``refuted_ns``: the most by which an event arrived before it can have happened.
         ``skew_seen_ppb``, where syncs contradict ``skew_stated_ppb``: the rate that they show.
         """
         return [
@@ -626,11 +630,10 @@ class SourceClocks:
             for source, known in sorted(self._known.items())
         ]
 
-    def placed(self, lanes: list[dict[str, Any]], least_ns: int) -> list[dict[str, Any]]:
-        """An order's ``lanes`` by name, each with the time of its newest event on the engine's
-        clock, and by which offset that is corrected; for reports.
+    def lane_positions(self, lanes: list[dict[str, Any]], least_ns: int) -> list[dict[str, Any]]:
+        """An order's ``lanes``, sorted, with time, offset and uncertainty of their newest event.
 
-        ``least_ns``: what an event of a clock that no handshake corrects may be off by [ns].
+        ``least_ns``: uncertainty of a clock without syncs [ns].
         """
         begun = [lane for lane in lanes if lane["newest_ts"] is not None]
         codes = self.strings.codes
@@ -677,14 +680,14 @@ class SourceClocks:
 
 
 def _grown(epoch: np.void, until: int) -> int:
-    """By how much the error of an offset has grown when the next one begins, at ``until``."""
+    """The growth of an offset's error until the next one begins, at ``until`` [ns]."""
     return max(0, until - int(epoch["anchor"])) * int(epoch["rate"]) // NS_PER_S
 
 
 def _corrected(
     clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, default: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(ref, uncertainty, epoch) by a table of clocks."""
+    """``SourceClocks.correct`` by a table of clocks."""
     ref, unc, epoch = (np.empty(len(clock), np.int64) for _ in range(3))
     _correct(clocks, clock, ts, default, ref, unc, epoch)
     return ref, unc, epoch

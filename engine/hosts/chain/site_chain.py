@@ -378,7 +378,7 @@ class Chain(Restorable):
                 self.clocks.learn(sync)
                 self._forget_seen(self.clocks.forget_closed(sync.clock_name))
             elif sync.precision:
-                self.clocks.disown(sync.clock_name)
+                self.clocks.mark_unknown(sync.clock_name)
         self._order.announce(sync)
 
     def _forget_seen(self, clocks: list[int]) -> None:
@@ -404,9 +404,9 @@ class Chain(Restorable):
             for end in self._causal(columns, ends):
                 is_all = end - start == rows
                 part = columns if is_all else {n: c[start:end] for n, c in columns.items()}
-                self.clocks.named(part)
+                self.clocks.remember_names(part)
                 if self.clocks.unanchored:
-                    self.clocks.seen(part)
+                    self.clocks.anchor_offsets(part)
                 halves = None if self._halves is None else self._halves.taken(part)
                 if r.KIND in part:
                     part = PartialIntervals.hidden(part)
@@ -568,7 +568,7 @@ class Chain(Restorable):
             "buffered_max_bytes": most_bytes,
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
-            "lanes": self.clocks.placed(lanes, self.settings.guards.default_uncertainty_ns),
+            "lanes": self.clocks.lane_positions(lanes, self.settings.guards.default_uncertainty_ns),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **sources,
