@@ -1,6 +1,6 @@
-"""A text that identifies settings: one that is the same in every process, and another for others.
+"""A text that identifies settings: the same in every process, and different for other settings.
 
-``repr`` will not do: of a set it depends on the process, of a function it says where that lies.
+``repr`` is no such text: that of a set depends on the process, that of a function is its address.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.hosts.chain.operators import ChainSettings
 
 _VERSION: Final = "slackwater settings 2"
-"""The number goes up when equal settings get another text."""
+"""The number is raised when equal settings get another text."""
 _PROTOCOL: Final = 2
 
 
 def identity_of(settings: ChainSettings) -> str:
-    """Equal for settings that a chain's state may be gone on with.
+    """The text is equal if a chain with these settings may continue a saved state.
 
-    A function is known by its module, its name, its code and the values that it closes over; what
-    it calls, by name.
+    A function is identified by its module, name, code and closure; functions that it calls, by
+    name.
 
     Raises:
-        UserError: a dataflow holds what cannot be known again.
+        UserError: a dataflow has an object that cannot be identified in another process.
     """
-    return f"{_VERSION}\n{_Said().of(settings)}"
+    return f"{_VERSION}\n{_SettingsText().of(settings)}"
 
 
-class _Said:
-    """Of one value, with all that it holds."""
+class _SettingsText:
+    """Text of one value and of everything in it."""
 
     def __init__(self) -> None:
         self._within: list[Any] = []
@@ -50,8 +50,8 @@ class _Said:
             return _name_of(value)
         parts = _parts(value)
         if parts is not None:
-            said = ", ".join(f"{name}={self.of(part)}" for name, part in parts)
-            return f"{type(value).__qualname__}({said})"
+            text = ", ".join(f"{name}={self.of(part)}" for name, part in parts)
+            return f"{type(value).__qualname__}({text})"
         if isinstance(value, Mapping):
             items = value.items()
             return "{" + ", ".join(f"{self.of(key)}: {self.of(of)}" for key, of in items) + "}"
@@ -62,15 +62,15 @@ class _Said:
         if any(each is value for each in self._within):
             return "itself"
         self._within.append(value)
-        said = self._inside(value)
+        text = self._of_object(value)
         self._within.pop()
-        return said
+        return text
 
-    def _inside(self, value: Any) -> str:
-        """Of what may hold itself."""
+    def _of_object(self, value: Any) -> str:
+        """Text of an object that may refer to itself."""
         if isinstance(value, CodeType):
             return self._code(value)
-        value = getattr(value, "py_func", value)  # of what Numba compiles
+        value = getattr(value, "py_func", value)  # the function of a Numba kernel
         if isinstance(value, FunctionType):
             parts = (value.__code__, value.__defaults__, value.__kwdefaults__, _closed_over(value))
             return f"{_name_of(value)} {sha256(self.of(parts).encode()).hexdigest()[:24]}"
@@ -85,17 +85,17 @@ class _Said:
             ) from error
         if isinstance(made_of, str):
             return f"{value.__module__}.{made_of}"
-        return f"{self.of(made_of[0])}{self.of([_listed(part) for part in made_of[1:]])}"
+        return f"{self.of(made_of[0])}{self.of([_as_list(part) for part in made_of[1:]])}"
 
     def _code(self, code: CodeType) -> str:
-        """Not its lines and its file."""
+        """Text of a code object without its file and lines."""
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
         return self.of((code.co_code, code.co_exceptiontable, names, counts, code.co_consts))
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]] | None:
-    """Names and values of what has fields; without those that follow from others."""
+    """Names and values of fields, without those that are computed from others; None: no fields."""
     if is_dataclass(value):
         return [(each.name, getattr(value, each.name)) for each in fields(value) if each.repr]
     if isinstance(value, Struct):
@@ -110,15 +110,15 @@ def _closed_over(function: FunctionType) -> list[Any]:
 
 
 def _content(cell: Any) -> Any:
-    """Ellipsis: nothing yet."""
+    """The content of a closure's cell; Ellipsis: it is empty."""
     try:
         return cell.cell_contents
     except ValueError:
         return ...
 
 
-def _listed(part: Any) -> Any:
-    """Items come as iterators."""
+def _as_list(part: Any) -> Any:
+    """Iterators of ``__reduce_ex__`` as lists."""
     return list(part) if hasattr(part, "__next__") else part
 
 

@@ -57,32 +57,30 @@ if TYPE_CHECKING:
     from slackwater.engine.operators.match.spill.chunks import ChunkStore
 
 
-# What a chain is asked to do, and what one call of it gives.
+# The settings of a chain, and the output of one call.
 
 
 ChunksOf = Callable[[str], "ChunkStore"]
-"""Where the spilled chunks of a query are, by its name."""
+"""The store of the spilled chunks of a query, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainSettings:
-    """What a chain does; hosts hand it to every site.
+    """The settings of a chain; equal at every site.
 
     ``certainty``: ``pairwise`` | ``max-delay`` | ``max-delay-r19`` (SPEC 4.3). ``barrier``:
-    of matches and windows; None: as each query's REALTIME says. ``ordered``: also give the ordered
-    stream itself: ``no`` | ``bare`` (without attributes) | ``full``.
-    ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
-    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
-    of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
-    memory; None: nothing. ``window``: of windows. ``monitor``: of patterns under a constraint.
-    ``clock``: what the user says of clocks that no sync speaks of.
-    ``isolate_failures``: a query that fails at a site is set aside there, and all others go on;
-    else the failure is raised.
+    of matches and windows; None: by each query's REALTIME. ``ordered``: output of the ordered
+    stream: ``no`` | ``bare`` (without attributes) | ``full``. ``carried``: attributes that a
+    ``bare`` stream has nevertheless. ``aside``: output of late and quarantined events: likewise
+    ``no`` | ``bare`` | ``full``. ``pattern``: of matchers; ``certainty`` overrides its own.
+    ``spill``: of state on disk; None: all state is in memory. ``window``: of windows. ``monitor``:
+    of patterns under a constraint. ``clock``: the user's statements about clocks without syncs.
+    ``isolate_failures``: a query that fails at a site stops there, and the others continue; else
+    the failure is raised.
 
-    What follows from these, for all sites: ``readers``: the plans that read the log itself.
-    ``looked_at``: attributes that the order looks at, and whether each must be a number.
-    ``has_checks``: whether results of one of the plans are checked. ``asks_delays``: whether one
-    asks for every source's delay. ``lookups``: what the plans look up in tables.
+    Derived from these: ``readers``: the plans that read the log. ``looked_at``: attributes that
+    the order reads, and whether each must be a number. ``has_checks``: a plan has checks.
+    ``asks_delays``: a plan needs every source's delay. ``lookups``: lookups of all plans.
 
     Raises:
         UserError: the order, or a barrier, cannot serve the queries.
@@ -133,8 +131,8 @@ class ChainSettings:
 class ChainOutput:
     """What one call gave: results per query (by position), and batches of the ordered stream.
 
-    ``late``, ``quarantined``: what did not go its way (``engine.output.ordered_stream``), if asked
-    for. ``failures``: queries that have failed now, where the settings isolate them.
+    ``late``, ``quarantined``: the side output (``engine.output.ordered_stream``), if the settings
+    have one. ``failures``: of this call, where the settings isolate them.
     """
 
     results: list[ResultPieces]
@@ -144,7 +142,7 @@ class ChainOutput:
     failures: list[QueryFailure] = field(default_factory=list)
 
     def add(self, later: ChainOutput) -> None:
-        """Put what a later call gave behind what there is."""
+        """Appends the output of a later call."""
         for mine, its in zip(self.results, later.results, strict=True):
             mine.extend(its)
         self.ordered += later.ordered
@@ -156,8 +154,8 @@ class ChainOutput:
 # ruff: noqa: PLC0415 - a query has one operator, and the others are hundreds of modules
 
 Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator | Matcher]
-"""(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator, or
-the matcher of a pattern, which a barrier follows."""
+"""(plan, settings, site, store of spilled chunks; None: as in the settings) -> the operator, or the
+matcher of a pattern, to which a barrier is added."""
 
 
 def _matcher(plan: Any, settings: ChainSettings, site: str, chunks: ChunkStore | None) -> Matcher:
@@ -194,8 +192,8 @@ def _matcher(plan: Any, settings: ChainSettings, site: str, chunks: ChunkStore |
 def windows_of(
     plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
 ) -> Operator:
-    """The operator of ``plan``. Of windows that slide it has panes if they overlap, no aggregate
-    needs all values, and none emits before it closes.
+    """The operator of ``plan``. Sliding windows use panes if they overlap, no aggregate needs all
+    values, and none is emitted before it closes.
     """
     from slackwater.engine.operators.window.state.aggregate import NEEDS_ALL_VALUES
 
@@ -260,7 +258,7 @@ def _derived(
 ) -> Operator:
     from slackwater.engine.operators.cascade.stage import DerivedStage
 
-    # What the log's order and sources say of events says nothing of results.
+    # The order and the sources of the log do not apply to results.
     lanes = result_lanes(plan, _lanes(settings, site))
     upcoming = [each._replace(lanes=lanes) for each in settings.clock.upcoming if each.site == site]
     stage_settings = replace(
@@ -275,12 +273,12 @@ def _derived(
 def _unknown(
     plan: WindowPlan | GroupingPlan, settings: ChainSettings, site: str
 ) -> tuple[str, ...]:
-    """The unknown clocks of which it is known that the plan will read them beside others."""
+    """Unknown clocks that the plan is known to read together with others."""
     return unknown_read(settings.clock, site, lanes_read(plan, _lanes(settings, site)))
 
 
 def _lanes(settings: ChainSettings, site: str) -> tuple[Lane, ...]:
-    """What will come, of an input that ends."""
+    """The lanes of an input that ends; empty if they are not known."""
     mine = (each.lanes for each in settings.clock.upcoming if each.site == site)
     return next(mine, ())
 

@@ -60,8 +60,8 @@ from slackwater.engine.hosts.chain.stream_readers import (
     AttributeChecks,
     PartialIntervals,
     StreamReaders,
-    among,
-    begun_in,
+    announced_intervals,
+    insert_halves,
 )
 from slackwater.engine.kernels.records import INT_MIN
 from slackwater.engine.order.base import Ordered, OrderSite
@@ -407,9 +407,9 @@ class Chain(Restorable):
                 self.clocks.remember_names(part)
                 if self.clocks.unanchored:
                     self.clocks.anchor_offsets(part)
-                halves = None if self._halves is None else self._halves.taken(part)
+                halves = None if self._halves is None else self._halves.as_released(part)
                 if r.KIND in part:
-                    part = PartialIntervals.hidden(part)
+                    part = PartialIntervals.as_one_kind(part)
                 self._to_readers(order.process(part, end - start), output, halves)
                 unused = order.forget()
                 if len(unused):
@@ -438,7 +438,7 @@ class Chain(Restorable):
 
     def _announce(self, columns: Columns) -> None:
         """Passes IBPs, which announce starts of intervals, to the listeners; no order is needed."""
-        begun = begun_in(columns, self.clocks)
+        begun = announced_intervals(columns, self.clocks)
         if begun is not None:
             for number in self._listeners - self._failures.reasons.keys():
                 listener = self._operators[number]
@@ -467,7 +467,7 @@ class Chain(Restorable):
             end = number + 1 if number < len(taps) else self._log_readers
             more = released
             if halves is not None and len(halves[0]["ref"]):
-                both = among(tap, *halves)
+                both = insert_halves(tap, *halves)
                 more = self._as_released(both.n, both.columns, both)
                 more.refuted = refuted
             self._mark(number, more)

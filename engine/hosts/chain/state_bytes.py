@@ -1,7 +1,7 @@
-"""A state as bytes that only say what it is: nothing runs when they are read.
+"""A state as bytes. Reading them runs no code, unlike pickle.
 
-msgpack for the plain values, with types of its own for what msgpack lacks; behind it the contents
-of all arrays. So write access to a checkpoint changes answers, but runs no code.
+Plain values are in msgpack, with extension types for what msgpack lacks; the contents of all arrays
+follow. So write access to a checkpoint can change answers, but cannot run code.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import pyarrow as pa
 from slackwater.engine.core.errors import SlackwaterError
 
 _BEGINS: Final = b"slackwater state 1\n"
-"""The number goes up when the encoding changes."""
+"""The number is raised when the encoding changes."""
 _LENGTH: Final = 8
 _TUPLE, _SET, _FROZENSET, _INTEGER, _ARRAY, _OBJECTS, _SCALAR, _TABLE = range(8)
 _KINDS: Final = frozenset("biufcSUV")
-"""Of arrays: numbers, texts, records."""
+"""Kinds of arrays: numbers, texts, records."""
 
 
 class StateDamagedError(SlackwaterError):
-    """Bytes that are no state, or not all of one."""
+    """Bytes that are no state, or a part of one."""
 
 
 class NotPlainError(SlackwaterError):
-    """A value of a kind that no state holds."""
+    """A value of a type that a state cannot have."""
 
     def __init__(self, kind: type) -> None:
         super().__init__(
@@ -39,19 +39,21 @@ class NotPlainError(SlackwaterError):
 
 
 def to_bytes(state: Any) -> bytes:
-    """``state``, of None, numbers, texts, bytes, lists, tuples, dicts, sets, arrays and tables.
+    """The bytes of ``state``.
+
+    It may have None, numbers, texts, bytes, lists, tuples, dicts, sets, arrays and tables.
 
     Raises:
-        NotPlainError: it holds something else.
+        NotPlainError: it has a value of another type.
     """
-    return _Writer().whole(state)
+    return _Writer().write(state)
 
 
 def from_bytes(content: bytes) -> Any:
-    """What ``to_bytes`` was given; arrays are the caller's own.
+    """The state of ``to_bytes``; its arrays are copies.
 
     Raises:
-        StateDamagedError: ``content`` is none of its.
+        StateDamagedError: ``content`` does not come from ``to_bytes``, or is damaged.
     """
     if not content.startswith(_BEGINS):
         raise StateDamagedError("is not of this version, or damaged")
@@ -64,43 +66,45 @@ def from_bytes(content: bytes) -> Any:
 
 
 class _Writer:
-    """Of one state."""
+    """Encodes one state."""
 
     def __init__(self) -> None:
         self._arrays: list[Any] = []
         self._bytes = 0
         self._idle: list[msgpack.Packer] = []
-        """A packer is busy while what is inside its value is packed; to make one is dear."""
+        """Packers for reuse: one is busy while values inside its value are packed."""
 
-    def whole(self, state: Any) -> bytes:
-        values = self._packed(state)
+    def write(self, state: Any) -> bytes:
+        values = self._pack(state)
         return b"".join((_BEGINS, len(values).to_bytes(_LENGTH, "big"), values, *self._arrays))
 
-    def _packed(self, value: Any) -> bytes:
+    def _pack(self, value: Any) -> bytes:
         packer = self._idle.pop() if self._idle else self._packer()
         packed: bytes = packer.pack(value)
         self._idle.append(packer)
         return packed
 
     def _packer(self) -> msgpack.Packer:
-        return msgpack.Packer(default=self._more, strict_types=True, unicode_errors="surrogatepass")
+        return msgpack.Packer(
+            default=self._pack_extension, strict_types=True, unicode_errors="surrogatepass"
+        )
 
-    def _more(self, value: Any) -> msgpack.ExtType:
-        """Of a value that msgpack does not know as exactly what it is."""
+    def _pack_extension(self, value: Any) -> msgpack.ExtType:
+        """The extension for a value whose exact type msgpack does not have."""
         kind = type(value)
         if kind is np.ndarray:
             return self._array(value)
         if kind is tuple:
-            return msgpack.ExtType(_TUPLE, self._packed(list(value)))
+            return msgpack.ExtType(_TUPLE, self._pack(list(value)))
         if kind in {set, frozenset}:
             code = _SET if kind is set else _FROZENSET
-            return msgpack.ExtType(code, self._packed(list(value)))
+            return msgpack.ExtType(code, self._pack(list(value)))
         if kind is int:
             length = value.bit_length() // 8 + 1
             return msgpack.ExtType(_INTEGER, value.to_bytes(length, "big", signed=True))
         if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
             return msgpack.ExtType(
-                _SCALAR, self._packed([_encode_dtype(value.dtype), value.tobytes()])
+                _SCALAR, self._pack([_encode_dtype(value.dtype), value.tobytes()])
             )
         if kind is pa.Table:
             return msgpack.ExtType(_TABLE, _of_table(value))
@@ -108,7 +112,7 @@ class _Writer:
 
     def _array(self, array: np.ndarray) -> msgpack.ExtType:
         if array.dtype == object:
-            content = self._packed([list(array.shape), array.reshape(-1).tolist()])
+            content = self._pack([list(array.shape), array.reshape(-1).tolist()])
             return msgpack.ExtType(_OBJECTS, content)
         if array.dtype.kind not in _KINDS or array.dtype.hasobject:
             raise NotPlainError(array.dtype.type)

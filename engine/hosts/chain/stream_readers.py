@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from slackwater.engine.operators.cascade.cascade import Cascade
 
 
-# Attributes that queries name, checked against those that a site's events turn out to have.
+# Attributes that queries name, checked against the attributes of a site's events.
 
 
 class AttributeChecks:
-    """Each query is checked once, as soon as events have had all its attributes.
+    """Checks each query once, as soon as events have had all its attributes.
 
-    A pass over a log that is there checks its queries before it begins; a live engine cannot.
+    A pass over a complete log checks its queries before it begins; a live engine cannot.
     """
 
     def __init__(self, settings: ChainSettings, failures: QueryFailures) -> None:
@@ -47,10 +47,10 @@ class AttributeChecks:
         self._seen = -1
 
     def see(self, types: Mapping[str, str]) -> None:
-        """Events have had attributes of these types; a query that cannot be meant for them fails.
+        """Takes the attributes' types so far; a query that does not fit them fails.
 
         Raises:
-            UserError: the order cannot be meant for them.
+            UserError: the order's attributes have other types.
         """
         if len(types) == self._seen:
             return
@@ -69,16 +69,15 @@ class AttributeChecks:
             self._by_order = {}
 
 
-# Which queries of a chain read which stream, and the clocks of each stream, kept once for all.
+# The streams of a chain, the queries that read each, and the clocks of each stream.
 #
-# A chain has one stream, and one more for each query that an order serves by itself (its tap);
-# queries that take halves of intervals read one with them among its events.
+# A chain has one stream, and one more for each query with a tap of the order. Queries that take
+# half intervals read a variant of their stream with these halves.
 
 
 _Which = tuple[int, int, bool]
-"""The first of the queries that read one stream, the end of them, and whether it is those of them
-that take halves.
-"""
+"""(first, end, halves): the queries from ``first`` to ``end`` that read one stream, with or without
+halves."""
 
 
 class StreamReaders(Restorable):
@@ -86,9 +85,9 @@ class StreamReaders(Restorable):
 
     Args:
         operators: of all queries.
-        readers: so many of them, the first ones, read the log.
+        readers: number of operators, the first ones, that read the log.
         settings: of the chain.
-        cascade: learns what each of these has read, if anybody reads their results.
+        cascade: is notified of the rows that each of these has read; None: no derived statements.
         failures: of the chain's queries.
     """
 
@@ -192,8 +191,9 @@ class PartialIntervals(Restorable):
         """Halves whose time is further in the future than the guard allows."""
 
     def cuts(self, columns: Columns, rows: int, ends: Sequence[int]) -> Sequence[int]:
-        """``ends``, and the places behind halves that arrive at one instant with other records:
-        what these release comes before or after them, and its instant does not say.
+        """``ends``, and cuts behind halves that arrive at the same instant as other records.
+
+        Else the releases of these could not be ordered before or after the halves.
         """
         places = _places(columns)
         if not len(places):
@@ -211,9 +211,10 @@ class PartialIntervals(Restorable):
         ends_run = (behind == rows) | ~goes_on
         return [int(end) for end in np.union1d(np.asarray(ends), behind[ends_run])]
 
-    def taken(self, columns: Columns) -> tuple[Columns, np.ndarray] | None:
-        """The halves among ``columns``, as released rows, and which of them come behind all that
-        the order releases of ``columns``, as others arrived just before them; None: no halves.
+    def as_released(self, columns: Columns) -> tuple[Columns, np.ndarray] | None:
+        """The halves among ``columns`` as released rows, and bool (halves,): another record of the
+        same instant arrived before, so the half follows everything that the order releases of
+        ``columns``. None: there are no halves.
         """
         places = _places(columns)
         if not len(places):
@@ -239,8 +240,8 @@ class PartialIntervals(Restorable):
         return {name: column[fine] for name, column in found.items()}, tied[fine]
 
     @staticmethod
-    def hidden(columns: Columns) -> Columns:
-        """``columns`` with kinds as the order sees them, which knows one kind of half."""
+    def as_one_kind(columns: Columns) -> Columns:
+        """``columns`` with one kind for both halves, as the order needs them."""
         kind = columns[r.KIND]
         if not (kind == int(r.Kind.IBE)).any():
             return columns
@@ -257,17 +258,15 @@ def _places(columns: Columns) -> np.ndarray:
 
 
 def _behind_others(columns: Columns, places: np.ndarray) -> np.ndarray:
-    """Which of the halves at ``places`` have another record before them at their instant."""
+    """Bool (halves,): another record of the same instant is before it."""
     other = ~np.isin(columns[r.KIND], _KINDS)
     others = np.concatenate(([0], np.cumsum(other)))
     first = np.searchsorted(columns[r.ARRIVAL], columns[r.ARRIVAL][places], "left")
     return np.asarray(others[places] > others[first])
 
 
-def begun_in(columns: Columns, clocks: SourceClocks) -> dict[str, np.ndarray] | None:
-    """The IBPs among ``columns`` with kinds, as ``engine.barrier.base.Listener`` hears of them;
-    None: none.
-    """
+def announced_intervals(columns: Columns, clocks: SourceClocks) -> dict[str, np.ndarray] | None:
+    """The IBPs among ``columns`` (with kinds) for ``engine.barrier.base.Listener``; None: none."""
     rows = np.flatnonzero(columns[r.KIND] == int(r.Kind.IBP))
     if not len(rows):
         return None
@@ -279,9 +278,9 @@ def begun_in(columns: Columns, clocks: SourceClocks) -> dict[str, np.ndarray] | 
     return begun
 
 
-def among(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordered:
-    """``ordered`` with ``halves``, each behind what was released before it arrived; those of
-    ``last`` behind everything.
+def insert_halves(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordered:
+    """``ordered`` with ``halves``, each behind the rows released before its arrival; halves of
+    ``last`` (bool) are behind all rows.
     """
     n, m = ordered.n, len(halves["ref"])
     place = np.zeros(m, np.int64)
@@ -299,7 +298,7 @@ def among(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordered:
     order = np.lexsort((is_event, key))
 
     def moved(row: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Where a step before row ``row`` is now: behind halves that came until it."""
+        """The new row of a progress step: behind halves that arrived up to its instant."""
         least, most = (np.searchsorted(place, row, side) for side in ("left", "right"))
         return row + np.clip(np.searchsorted(release, at, "right"), least, most)
 

@@ -1,4 +1,4 @@
-"""What every reader of an input has: how it is written, what is bad in it, its rows sorted."""
+"""What all readers of inputs share: options, bad lines, sorted rows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from slackwater.engine.log.record.record_rules import Fault
 from slackwater.engine.log.record.times import Times
 from slackwater.engine.log.record.trace_record import KnownType
 
-# Sorts the rows of an unordered input before they count as arrived (``--sort``).
+# Sorts the rows of an unordered input by arrival or event time (``--sort``).
 #
-# The whole input is held in memory for it. Rows of equal place keep their order.
+# The whole input is in memory for this. Equal rows keep their order.
 
 
 SORTS: Final = (r.ARRIVAL, r.TS)
@@ -42,14 +42,13 @@ Rows = tuple[dict[str, pa.Array], dict[str, pa.Array], np.ndarray]
 
 
 class Sorter:
-    """Gathers the rows of the input ``name`` and gives them sorted ``by`` arrival or event time;
-    ``by`` None: by arrival if all rows give it, by event time if none does.
+    """Collects the rows of the input ``name`` and sorts them ``by`` arrival or event time; None: by
+    arrival if all rows have one, by event time if none has.
 
-    Sorted by ``ts``, rows arrive in the order of happening; one without ``ts`` stays behind the
-    row before it.
+    A row without ``ts`` stays behind the row before it.
 
     Raises:
-        UserError: it is neither; names what rows can be sorted by.
+        UserError: ``by`` is no such field.
     """
 
     def __init__(self, name: str, by: str | None) -> None:
@@ -63,10 +62,10 @@ class Sorter:
 
     def add(self, fields: dict[str, pa.Array], attrs: dict[str, pa.Array], place: np.ndarray,
             lines: np.ndarray) -> None:  # fmt: skip
-        """Rows without faults; ``place``: when each arrived [ns], or came in the input.
+        """Adds rows without faults; ``place``: their arrivals [ns] or places in the input.
 
         Raises:
-            UserError: to be sorted by event time, though they say when they arrived.
+            UserError: they have arrivals, and are to be sorted by event time.
         """
         if self.by == r.TS:
             if r.ARRIVAL in fields and fields[r.ARRIVAL].null_count < len(lines):
@@ -94,10 +93,10 @@ class Sorter:
         return place
 
     def sorted(self) -> Iterator[Rows]:
-        """All rows in order, some at a time, numbered from 1.
+        """All rows in order, in parts, numbered from 1.
 
         Raises:
-            UserError: nothing says by what, and some rows give their arrival, others do not.
+            UserError: ``by`` is None, and only some rows have an arrival.
         """
         if not self._tables:
             return
@@ -129,17 +128,16 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-# Records of sites that disagree on an attribute's type, apart from each other.
+# Records of sites whose types of an attribute differ are in separate parts.
 #
-# A log lets an attribute be a number at one site and text at another, and so does a trace. A column
-# has one type, so it is of all sites that agree, which are mostly all.
+# In a log and in a trace an attribute may be a number at one site and text at another. A column has
+# one type, so each part has sites that agree; usually there is one part.
 
 
 _NONE: Final = type(None)
 _Kind = type | str | None
-"""What a site's column must hold: of a type, or, where none can hold it, of that site alone, whose
-fault it is; None: nothing.
-"""
+"""A site's type of an attribute; the site's name where its values have no common type, which is a
+fault; None: no values."""
 Part = tuple[list[dict[str, Any]], np.ndarray, dict[str, pa.Array]]
 
 
@@ -147,10 +145,10 @@ def agreeing(
     records: list[dict[str, Any]], lines: np.ndarray, columns: dict[str, pa.Array],
     known: Mapping[Any, KnownType],
 ) -> list[Part]:  # fmt: skip
-    """Parts of which each attribute fits in one column, in order within; the whole, if sites agree.
+    """Parts in which each attribute has one type, each in order; a single part if sites agree.
 
     Args:
-        records: of which ``attrs`` is looked at, checked by ``trace_record``.
+        records: checked by ``trace_record``; their ``attrs`` are compared.
         lines: their line numbers, ascending.
         columns: of other fields, of equal length.
         known: types from before, by site and name.
@@ -174,7 +172,7 @@ def agreeing(
 def _apart(
     records: Sequence[dict[str, Any]], sites: Sequence[str], known: Mapping[Any, KnownType]
 ) -> list[dict[str, _Kind]]:
-    """Kinds by site, of each attribute on which sites disagree."""
+    """Kinds by site, for each attribute whose type differs between sites."""
     attrs = [record.get(r.ATTRS) or {} for record in records]
     found = []
     for name in sorted(set[str]().union(*attrs)):
@@ -195,9 +193,8 @@ def _kind(site: str, types: set[type], known: KnownType | None) -> _Kind:
     return next(iter(types)) if len(types) == 1 else site
 
 
-# What every reader of an input has: how it is written, what is bad in it, its rows sorted.
-#
-# A line or row that breaks a rule stops the reading, or is counted, kept and left out.
+# The base of all readers. A line or row that breaks a rule ends the reading, or is counted, written
+# to the dead-letter file and skipped.
 
 
 ON_BAD: Final = ("stop", "skip")
@@ -268,7 +265,7 @@ ON_SHORT: Final = ("bad", "null")
 
 
 def named_by_file(source: str | None, stream: str | None) -> tuple[str, ...]:
-    """The record fields that the names of files give, as a user says it.
+    """The record fields whose values are names of files, by the user's options.
 
     Raises:
         UserError: a word that is not ``name``.
@@ -311,7 +308,7 @@ class BadLines:
         return self._file or nullcontext()
 
     def report(self, faults: Sequence[Fault], text_of: Callable[[int], str]) -> None:
-        """Takes the faults of one chunk, in any order; ``text_of(line)`` gives the line itself.
+        """Takes the faults of one chunk, in any order; ``text_of(line)`` returns the line.
 
         Raises:
             UserError: ``FILE:LINE: reason`` of the first line, under ``on_bad="stop"``.
@@ -331,27 +328,27 @@ class BadLines:
 
 
 def check_dead_letter(file: Path, source: str) -> None:
-    """Skipped lines go to another file than they come from.
+    """Refuses a dead-letter file that is the input.
 
     Raises:
-        UserError: they do not.
+        UserError: ``file`` is ``source``.
     """
     if file.exists() and Path(source).exists() and file.samefile(source):
         raise UserError(f"{file}: is the input itself; give another --dead-letter")
 
 
 class InputRead(ABC):
-    """An input being read: iterating yields its frames from the start; counts grow meanwhile.
+    """A reader: iterating yields the frames of its input from the start and updates the counts.
 
     Args:
         path: the file; ``-``: standard input.
-        form: how it is written, or but the unit of its times.
+        form: its options, or only the unit of its times.
         on_bad: ``stop`` at the first bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file that gets the skipped ones with their reasons.
 
     Attributes:
-        records: records taken so far.
-        nulls: rows of CSV so far without a value of an attribute that is a number, by its name.
+        records: records read so far.
+        nulls: by numeric attribute of CSV: rows so far without a value.
 
     Raises:
         UserError: here or while iterating: ``FILE:LINE: what is wrong``, or a file that cannot be
@@ -383,27 +380,27 @@ class InputRead(ABC):
 
     @property
     def bad_count(self) -> int:
-        """Lines or rows refused so far and skipped."""
+        """Lines or rows skipped so far."""
         return self._bad.count
 
     @property
     def numbered(self) -> bool:
-        """Whether an event so far had a number of its own (else they are counted)."""
+        """Whether an event so far had a sequence number (else events are counted)."""
         return self._intake.numbering.some
 
     @property
     def counted_lanes(self) -> tuple[CountedLane, ...]:
-        """What was found of the numbers so far, of each lane where anything was."""
+        """Findings about sequence numbers so far; lanes without any are left out."""
         return self._intake.numbering.found()
 
     @property
     def arrival_given(self) -> bool:
-        """Whether a record so far gave its arrival (else line numbers stand in)."""
+        """Whether a record so far had an arrival (else line numbers replace it)."""
         return self._intake.arrival_given
 
     @property
     def dated(self) -> bool:
-        """Whether some time so far was a date: a text or a timestamp, no number."""
+        """Whether a time so far was a date (text or timestamp), not a number."""
         return self._times.dated
 
     def __iter__(self) -> Iterator[Frame]:
@@ -435,8 +432,9 @@ class InputRead(ABC):
                 yield frame.slice(start, min(CHUNK_LINES, size - start))
 
     def rows(self, bad: BadLines, units: dict[str, str | None]) -> Iterator[Rows]:
-        """The rows without faults, of one of several files; ``bad`` gets the others. ``units``: of
-        the times of all files so far, as ``Times`` has them.
+        """The rows without faults of one of several files; ``bad`` gets the others.
+
+        ``units``: time units of all files so far, as in ``Times``; updated.
         """
         self._bad, self._times.units = bad, units
         yield from self._read()

@@ -1,9 +1,9 @@
 """From checked columns of row-wise input to frames: defaults, numbers, units, one frame per site.
 
-The defaults of DESIGN "Trace" that depend on earlier rows live here: ``seq`` counted per source and
-stream, ``incarnation`` as last announced by the source, ``arrival`` = line number. State carries
-over from chunk to chunk, so the result does not depend on how the input is cut, except
-that a frame holds rows of one chunk.
+Defaults that depend on earlier rows (DESIGN "Trace") are set here: ``seq`` is counted per source
+and stream, ``incarnation`` is the last one that the source announced, ``arrival`` the line number.
+State is kept between chunks, so the result does not depend on how the input is cut; only a frame
+has rows of one chunk.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class RowIntake(Struct):
         """Faults of rows and between them; the caller takes these rows out, then calls ``frames``.
 
         Args:
-            columns: record fields by name, null = not given; integers int64, times in ns, ``kind``
+            columns: record fields by name, null = absent; integers int64, times in ns, ``kind``
                 int8, the others text or dictionary.
             lines: each row's line number, ascending.
-            ordered: rows must stand in order of arrival; else they will be sorted.
+            ordered: rows must be in order of arrival; else they will be sorted.
         """
         found = row_faults(columns, _kinds(columns, len(lines)), self.unit_ns)
         if lines[-1] > TIME_MAX_NS // self.unit_ns:
@@ -70,7 +70,7 @@ class RowIntake(Struct):
         return faults + (self._backward(columns, lines, np.flatnonzero(~bad)) if ordered else [])
 
     def _check_bits(self, columns: dict[str, pa.Array], found: dict[int, str], rows: int) -> None:
-        """Numbers that the counters, as the user declares them, do not have."""
+        """Adds faults of numbers that do not fit into the declared bits of their counter."""
         if r.SEQ not in columns or not self.numbering.declares:
             return
         seq, _ = ints(columns[r.SEQ])
@@ -105,7 +105,7 @@ class RowIntake(Struct):
             known, line = self._arrived.get(site, (int(arrival[at[0]]), int(lines[at[0]])))
             reached = np.maximum.accumulate(np.concatenate([[known], arrival[at]]))
             for place in np.flatnonzero(arrival[at] < reached[:-1]):
-                # The first row that reached the instant this one falls behind.
+                # The first row that reached the largest arrival before this one.
                 first = int(np.searchsorted(reached, reached[place]))
                 before = line if first == 0 else int(lines[at[first - 1]])
                 note = _arrival_note(columns, int(at[place]))
@@ -125,7 +125,7 @@ class RowIntake(Struct):
 
     def arrivals(self, columns: dict[str, pa.Array], lines: np.ndarray) -> np.ndarray:
         """Arrival of each row [ns]; without one, its line number in the unit."""
-        # A number that is too large for that was refused; in its place anything will do.
+        # Larger line numbers are faults; any value may replace them.
         numbers: np.ndarray = np.minimum(lines, TIME_MAX_NS // self.unit_ns) * self.unit_ns
         if r.ARRIVAL not in columns:
             return numbers
@@ -136,7 +136,7 @@ class RowIntake(Struct):
     def frames(
         self, columns: dict[str, pa.Array], attrs: dict[str, pa.Array], lines: np.ndarray
     ) -> list[Frame]:
-        """Frames of rows that ``check`` found no fault in: one per site, in order of appearance."""
+        """Frames of rows without faults: one per site, in order of appearance."""
         rows = len(lines)
         if rows == 0:
             return []
@@ -265,7 +265,7 @@ def _texts(
 
 
 def _default_source(column: pa.Array | None, kind: np.ndarray) -> pa.Array:
-    """Punctuations without a source are of all sources, ticks of none; others of the default."""
+    """Sources with the default, except punctuations (null: all sources) and ticks (null: none)."""
     sources = pa.nulls(len(kind), pa.string()) if column is None else column
     default = pa.array(
         np.full(len(kind), r.DEFAULT_SOURCE, object),
@@ -290,8 +290,8 @@ def _by_site(batch: pa.RecordBatch, codes: np.ndarray, sites: list[str]) -> list
 
 
 def own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with dictionaries of no more texts than it has rows: as part of a larger one it
-    has all of that one's, and so would every other part.
+    """``batch`` with dictionaries of at most as many texts as rows: a slice of a larger batch has
+    the whole dictionary.
     """
     columns = [
         column.cast(pa.string()).dictionary_encode()
