@@ -1,4 +1,4 @@
-"""What a plan's results are where another statement reads them as events."""
+"""The results of a statement as events of another statement."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ from slackwater.engine.query.schema import check_attributes as check_own
 from slackwater.engine.query.schema import value_type
 from slackwater.engine.query.shape import of_rows
 
-# What is computed of aggregates, as if it were of single events: its kind and its unit.
+# Kinds and units of values that are computed from aggregates.
 
 
 _NUMBERS: Final = frozenset({"count", "count_distinct", "var"})
-"""Numbers without a unit, whatever they are of."""
+"""Aggregates that are numbers without a unit for any argument."""
 
 
-def over_events(plan: WindowPlan, one: Aggregate) -> Expression | None:
-    """The argument of ``one``; of arithmetic, with the aggregates' arguments in their places."""
+def event_value(plan: WindowPlan, one: Aggregate) -> Expression | None:
+    """The argument of ``one``; in arithmetic, aggregates are replaced by their arguments."""
     if one.function != COMPUTED:
         return one.argument
     of = {default_label(each): each for each in plan.worked_out.aggregates}
@@ -68,18 +68,18 @@ def over_events(plan: WindowPlan, one: Aggregate) -> Expression | None:
 
 
 def times_of(window: WindowPlan) -> set[str]:
-    """The aggregates whose values are times, by name."""
+    """Names of the aggregates whose values are times."""
     return {
         one.label
         for one in window.aggregates
         if one.function not in _NUMBERS
-        and (of := over_events(window, one)) is not None
+        and (of := event_value(window, one)) is not None
         and is_time(of)
     }
 
 
 def _value_of(window: WindowPlan, one: Aggregate) -> TimeValue | None:
-    of = over_events(window, one)
+    of = event_value(window, one)
     kind = None if of is None or one.function in _NUMBERS else time_value(of)
     if one.function == "stddev":
         return kind and TimeValue.SPAN
@@ -87,7 +87,7 @@ def _value_of(window: WindowPlan, one: Aggregate) -> TimeValue | None:
 
 
 def time_values(plans: Iterable[Plan]) -> dict[str, TimeValue]:
-    """By name, the aggregates and computed values that are times for every plan that has them."""
+    """By name: aggregates and computed values that are times in every plan that has them."""
     found: dict[str, set[TimeValue | None]] = {}
     for plan in map(statement_plan, plans):
         for window in plan.windows:
@@ -100,23 +100,22 @@ def time_values(plans: Iterable[Plan]) -> dict[str, TimeValue]:
     return {name: kind for name, kind in alike.items() if kind is not None}
 
 
-# What a plan says of its results to who reads them as events: when they come, and how long.
+# Times and lengths of a plan's results, for statements that read them as events.
 
 
 _SECOND: Final = 10**9
 _FINE: Final = 8
-"""So many steps of progress in the shortest span that a statement names."""
+"""Steps of progress per shortest span of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFacts:
-    """Of a plan.
+    """Properties of a plan's results.
 
-    ``window_ns``: the size of its windows (a gap, of sessions; 0 of ROWS); None: it has none.
-    ``on_clock``: its windows lie on the clock. ``match_ns``: how long a match may be; None: it has
-    none, or it is not said. ``is_pattern``; ``negated``: something must not occur in a match.
-    ``realtime``: as of the plan. ``times_err``: the times of results are known no better than those
-    of events; of windows they are.
+    ``window_ns``: size of its windows (of sessions: the gap; of ROWS: 0); None: no windows.
+    ``on_clock``: its windows are TIME windows. ``match_ns``: longest match; None: no matches, or
+    unbounded. ``is_pattern``; ``negated``: it has negated steps. ``realtime``: as in the plan.
+    ``times_err``: times of results are as uncertain as those of events; those of windows are exact.
     """
 
     window_ns: int | None
@@ -134,12 +133,12 @@ def sources_of(plan: Plan) -> tuple[Plan, ...]:
 
 
 def whole_text(plan: Plan) -> str:
-    """The text of a statement, behind those of all that it reads."""
+    """The text of a statement after those of all its sources."""
     return "; ".join([*map(whole_text, sources_of(plan)), plan.text])
 
 
 def facts_of(plan: Plan) -> ResultFacts:
-    """Of the results of ``plan``."""
+    """The properties of the results of ``plan``."""
     statement = statement_plan(plan)
     if isinstance(statement, WindowPlan):
         on_clock = statement.kind is WindowKind.TIME
@@ -155,8 +154,9 @@ def facts_of(plan: Plan) -> ResultFacts:
 
 
 def quantum_of(plan: Plan) -> int:
-    """Progress of what ``plan`` reads is reported when it passes a multiple of this [ns]: windows
-    close exactly on time; other operators look a few times within their shortest span.
+    """Progress of the sources of ``plan`` is reported at multiples of this [ns].
+
+    Windows close exactly on time; other operators need a few reports in their shortest span.
     """
     statement = statement_plan(plan)
     if isinstance(statement, WindowPlan) and statement.kind is WindowKind.TIME:
@@ -167,15 +167,15 @@ def quantum_of(plan: Plan) -> int:
     return max(1, min([_SECOND, *(span // _FINE for span in spans if span > 0)]))
 
 
-# Which columns the results of a plan have where another statement reads them as events.
+# The columns of a plan's results, for statements that read them as events.
 #
-# A result is an interval: of a window from its start to the last instant in it, of a match from its
-# first event's start to its last one's end, of an alert the instant of its event. Columns are what
-# a SELECT aggregates and groups by, or what RETURN names; and what is known of the result itself.
+# A result is an interval: a window from its start to its last instant, a match from the start of
+# its first event to the end of its last one, an alert at the instant of its event. Columns are the
+# aggregates and keys of a SELECT or the values of RETURN, and properties of the result itself.
 
 
 OF_WINDOWS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
-"""What every result of a window tells of itself, beside its aggregates; types."""
+"""Columns of every window's result besides its aggregates, with types."""
 OF_MATCHES: Final = {"probability": "float", "certainty": "str"}
 OF_ALERTS: Final = {
     "alert": "str", "trace": "str", "certainty": "str", "event_type": "str", "allowed": "str",
@@ -186,9 +186,9 @@ _SPREADS: Final = frozenset({"avg", "stddev", "var"})
 
 
 def returned_values(plan: SeqPlan) -> tuple[Computed, ...]:
-    """What RETURN of one branch names, each with the name that its column has.
+    """The values of RETURN of one branch with the names of their columns.
 
-    An attribute is named as in its event, or with its step where two have the same name.
+    An attribute has the name in its event, or with its step where two have the same name.
     """
     names = [attribute.name for attribute in plan.returns]
     plain = tuple(
@@ -201,7 +201,7 @@ def returned_values(plan: SeqPlan) -> tuple[Computed, ...]:
 def _columns_of(
     plan: Plan,
 ) -> Iterator[tuple[str, str | tuple[WindowPlan, Aggregate] | Expression]]:
-    """The columns of ``plan``'s results by name: what each is of, or its type if it is fixed."""
+    """The columns of ``plan``'s results by name, with their value, or type if it is fixed."""
     plan = statement_plan(plan)
     if isinstance(plan, WindowPlan):
         yield from OF_WINDOWS.items()
@@ -216,15 +216,15 @@ def _columns_of(
 
 
 def returned_columns(plan: Plan) -> dict[str, Expression | None]:
-    """The columns of ``plan``'s results by name, with what they are of where that is said."""
+    """The columns of ``plan``'s results by name, with their expressions; None: fixed columns."""
     return {
-        name: over_events(*of) if isinstance(of, tuple) else None if isinstance(of, str) else of
+        name: event_value(*of) if isinstance(of, tuple) else None if isinstance(of, str) else of
         for name, of in _columns_of(plan)
     }
 
 
 def time_columns(plan: Plan) -> frozenset[str]:
-    """Those of ``returned_columns`` that are times or spans of time: sure as clocks are."""
+    """The ``returned_columns`` that are times or spans of time, as certain as clocks are."""
     read: frozenset[str] = frozenset()
     if isinstance(plan, DerivedPlan):
         read = read.union(*map(time_columns, plan.sources))
@@ -237,8 +237,8 @@ def time_columns(plan: Plan) -> frozenset[str]:
 
 
 def moved_columns(plan: Plan) -> frozenset[str]:
-    """Those of ``returned_columns`` whose values clocks' errors move: made of ``ts``, ``te`` and
-    ``ref``, or of which event is the first or the last.
+    """The ``returned_columns`` whose values change with clock errors: from ``ts``, ``te`` and
+    ``ref``, or from which event is the first or the last.
     """
     return _moved_in(statement_plan(plan), sources_of(plan))
 
@@ -258,8 +258,8 @@ def _moved_in(statement: Plan, sources: Iterable[Plan]) -> frozenset[str]:
 
 
 def varying_columns(plan: Plan) -> frozenset[str]:
-    """Those of ``returned_columns`` whose values may be others where clocks err: ``moved_columns``,
-    aggregates, as a window may have more events or fewer, and what is made of these.
+    """The ``returned_columns`` whose values may differ if clocks err: ``moved_columns``,
+    aggregates, as a window may have more or fewer events, and values computed from these.
     """
     statement = statement_plan(plan)
     if isinstance(statement, WindowPlan):
@@ -269,7 +269,7 @@ def varying_columns(plan: Plan) -> frozenset[str]:
 
 
 def ordered_columns(window: WindowPlan) -> frozenset[str]:
-    """The aggregates that depend on the order of events, by name."""
+    """Names of the aggregates that depend on the order of events."""
     of = {default_label(each): each for each in window.worked_out.aggregates}
 
     def is_ordered(one: Aggregate) -> bool:
@@ -281,9 +281,9 @@ def ordered_columns(window: WindowPlan) -> frozenset[str]:
 
 
 def deciding_columns(plan: Plan) -> frozenset[str]:
-    """The columns of results by which ``plan`` decides which of them count, and for what: all but
-    those that it only shows or counts. Windows of time say nothing of whether they are certain, so
-    of them HAVING and CHECK decide nothing.
+    """The columns of its sources that ``plan`` filters, groups or joins by; not those that it only
+    returns or counts. Results of TIME windows have no certainty, so columns in HAVING and CHECK do
+    not count there.
     """
     statement = statement_plan(plan)
     if isinstance(statement, WindowPlan):
@@ -303,18 +303,18 @@ def deciding_columns(plan: Plan) -> frozenset[str]:
 
 
 def _judged_by(window: WindowPlan) -> Iterator[Attribute]:
-    """What the aggregates are of that HAVING and CHECK name."""
+    """The attributes in aggregates that HAVING and CHECK name."""
     judges = (*attributes_in(window.having), *result_attributes(window.checks))
     names = {each.name for each in judges}
     for one in (*window.aggregates, *window.hidden):
         if one.label in names:
-            yield from attributes_in(over_events(window, one))
+            yield from attributes_in(event_value(window, one))
 
 
-def chooses(plan: Plan) -> bool:
-    """Whether results of ``plan`` that are there would not be if clocks erred otherwise, and do not
-    say so: another one would take their place (SKIP, LIMIT, EMIT AT MOST), or HAVING goes by a
-    value that clocks move.
+def may_replace_results(plan: Plan) -> bool:
+    """Whether a result of ``plan`` could be missing under other clock errors without being marked
+    uncertain: another result would replace it (SKIP, LIMIT, EMIT AT MOST), or HAVING depends on a
+    value that clocks change.
     """
     statement = statement_plan(plan)
     checks = getattr(statement, "checks", None)
@@ -327,13 +327,13 @@ def chooses(plan: Plan) -> bool:
     return any(one.chooses for one in statement.branches if isinstance(one, RepeatPlan))
 
 
-def hides(plan: Plan) -> bool:
-    """Whether results of ``plan`` are left out that would be there if clocks erred otherwise, as
-    what decides goes by values as measured: HAVING, a choice among results, GROUP BY, conditions
-    between steps, and what partitions events.
+def may_omit_results(plan: Plan) -> bool:
+    """Whether ``plan`` may lack results that it would have under other clock errors, as measured
+    values decide: by HAVING, a choice among results, GROUP BY, conditions between steps, or
+    partitions.
     """
     statement, varying = statement_plan(plan), read_varying(plan)
-    if chooses(plan) or any(map(hides, sources_of(plan))):
+    if may_replace_results(plan) or any(map(may_omit_results, sources_of(plan))):
         return True
     if isinstance(statement, WindowPlan):
         return statement.having is not None or _reads(statement.group_by, varying)
@@ -346,7 +346,7 @@ def hides(plan: Plan) -> bool:
 
 
 def read_varying(plan: Plan) -> frozenset[str]:
-    """The columns of the results that ``plan`` reads whose values may be others."""
+    """The ``varying_columns`` of the sources of ``plan``."""
     return frozenset[str]().union(*map(varying_columns, sources_of(plan)))
 
 
@@ -355,7 +355,7 @@ def _reads(attributes: Iterable[Attribute], columns: frozenset[str]) -> bool:
 
 
 def _parts_by(plan: Plan, columns: frozenset[str]) -> bool:
-    """Whether it keeps events apart by one of ``columns``."""
+    """Whether ``plan`` partitions events by one of ``columns``."""
     parts = [
         name for one in plan.branches if isinstance(one, RepeatPlan) for name in partitioned(one)[0]
     ]
@@ -363,8 +363,8 @@ def _parts_by(plan: Plan, columns: frozenset[str]) -> bool:
 
 
 def _count_key(plan: Plan) -> tuple[Attribute, ...] | None:
-    """What tells the results of ``plan`` apart that are counted together, by rules of its CHECK or
-    by EMIT AT MOST; None: none are.
+    """The attributes by which CHECK rules or EMIT AT MOST of ``plan`` group the results that they
+    count; None: they count none.
     """
     checks = getattr(plan, "checks", None)
     if checks is None or not (checks.lookups or checks.limit):
@@ -374,14 +374,14 @@ def _count_key(plan: Plan) -> tuple[Attribute, ...] | None:
 
 
 def _matches_one_event(statement: Plan) -> bool:
-    """Whether its results are matches of one event."""
+    """Whether every match of the plan has one event."""
     of_one = isinstance(statement, SeqPlan) and len(statement.steps) == 1
     return of_one and not isinstance(statement, RepeatPlan)
 
 
 def span_of(plan: Plan) -> int | None:
-    """How far apart results that ``plan`` reads may be and bear on each other [ns]; None: as far as
-    may be.
+    """The longest time between two source results that affect each other in ``plan`` [ns]; None:
+    unbounded.
     """
     statement, facts = statement_plan(plan), facts_of(plan)
     span = (
@@ -397,8 +397,8 @@ def span_of(plan: Plan) -> int | None:
 
 
 def _ends_move(plan: Plan) -> bool:
-    """Whether the times of results of ``plan`` err by more than they say: borders of sessions and
-    ROWS are events, and say nothing of their clocks.
+    """Whether the times of results of ``plan`` err by more than stated: borders of sessions and
+    ROWS windows are events, but results do not have the errors of their clocks.
     """
     statement = statement_plan(plan)
     if isinstance(statement, WindowPlan):
@@ -407,15 +407,15 @@ def _ends_move(plan: Plan) -> bool:
 
 
 def uncertain_sources(plan: DerivedPlan) -> frozenset[str]:
-    """The sources by name no result of which is sure to ``plan`` once clocks err: it may have taken
-    the place of another one, or come at another time, or another one may be hidden that would
-    count beside it, or rule out what it makes.
+    """Names of the sources whose results are all uncertain for ``plan`` if clocks err: a result may
+    replace another one or have another time, or a missing result would be counted with it or
+    invalidate a match.
     """
     statement, varying = plan.plan, read_varying(plan)
     alone = _matches_one_event(statement)
     moving = frozenset(one.name for one in plan.sources if not alone and _ends_move(one))
-    hidden = bool(moving) or any(map(hides, plan.sources))
-    choosing = moving.union(one.name for one in plan.sources if chooses(one))
+    hidden = bool(moving) or any(map(may_omit_results, plan.sources))
+    choosing = moving.union(one.name for one in plan.sources if may_replace_results(one))
     if isinstance(statement, WindowPlan):
         doubted = hidden or _reads(statement.group_by, varying)
         return frozenset(one.name for one in plan.sources) if doubted else frozenset()
@@ -452,7 +452,7 @@ def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
 def _aggregate_type(window: WindowPlan, one: Aggregate, known: Known) -> str:
     if one.function in _COUNTS:
         return "int"
-    of = over_events(window, one)
+    of = event_value(window, one)
     return "float" if of is None or one.function in _SPREADS else _value_type(of, known)
 
 
@@ -460,7 +460,7 @@ def _value_type(value: Expression, known: Known) -> str:
     return value_type(value, known or {})
 
 
-# Types of what statements read: the log's attributes, or columns of other results.
+# Types of the attributes that statements read: of the log, or columns of other results.
 
 
 Known = Mapping[str, str] | None
@@ -468,12 +468,12 @@ Known = Mapping[str, str] | None
 
 
 class DerivedTypes:
-    """Types of what the statements of one pass read.
+    """Types of the attributes that the statements of one pass read.
 
     Args:
         attributes: the log's.
         of_aggregate: the type of a window's aggregate over attributes.
-        of_value: the type of a value that is made of them.
+        of_value: the type of an expression over attributes.
     """
 
     def __init__(
@@ -486,7 +486,7 @@ class DerivedTypes:
         self._of_aggregate, self._of_value = of_aggregate, of_value
 
     def read_by(self, plan: Plan) -> Known:
-        """Of the attributes that the events of ``plan`` have."""
+        """Types of the attributes of the events that ``plan`` reads; None: unknown."""
         if not isinstance(plan, DerivedPlan):
             looked_up = {name: of for each in lookups_of(plan) for name, of in each.types.items()}
             return self._attributes and {**self._attributes, **looked_up}
@@ -502,11 +502,11 @@ class DerivedTypes:
                 yield name, of if isinstance(of, str) else self._of_value(of, known)
 
 
-# Checks a plan against what it reads: the log's attributes, or columns of other results.
+# Checks a plan against the attributes that it reads.
 
 
 def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
-    """Refuses a plan whose attributes are not there, or of a type that cannot be meant.
+    """Refuses a plan with unknown attributes, or with attributes of wrong types.
 
     Args:
         plan: of a query or a statement, or built in Python (whose errors have no caret).
@@ -521,7 +521,7 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         return
     columns: dict[str, str] = {}
     for source in plan.sources:
-        check_attributes(source, known)  # types of columns are those of attributes that are there
+        check_attributes(source, known)  # else columns have no types
         columns |= returned_types(source, known)
     check_own(plan.plan, columns)
 
@@ -534,7 +534,7 @@ def attributes_of_log(plan: Plan) -> frozenset[str]:
 
 
 def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
-    """Per SELECT but joins, by name, the aggregates or columns whose values are times."""
+    """By name of each SELECT without JOIN: the aggregates or columns whose values are times."""
     found = {}
     for plan in plans:
         statement = statement_plan(plan)

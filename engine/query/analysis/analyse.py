@@ -1,4 +1,4 @@
-"""From the parts of an EVENT query to its plan, and the way into the analysis of both kinds."""
+"""From the syntax tree of a query to its plan: entry points, and EVENT queries."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from slackwater.engine.query.reference_tables import (
 from slackwater.engine.query.shape import shape_of
 
 _ENDS: Final = (" WITHIN 10 s", " WINDOW TUMBLING 10 s")
-"""What statements of other languages lack here: how long events count together."""
+"""Clauses that statements of other languages lack: a bound in time."""
 
 
 def query(
@@ -91,7 +91,7 @@ def query(
 def read_query(
     text: str, time_unit: str = "ns", name: str | None = None, tables: Tables = NO_TABLES
 ) -> tuple[Plan, bool]:
-    """As ``query``, and whether the text begins with EXPLAIN, so that its plan is asked for.
+    """As ``query``, and whether the text begins with EXPLAIN.
 
     Raises:
         UserError: the query is at fault.
@@ -108,8 +108,8 @@ def read_query(
 
 
 def _statement_instead(text: str, time_unit: str, tables: Tables) -> str:
-    """What ``text`` means in the words of another language, as it is written here; empty: no word
-    of one is in it, or what it means is none of our statements.
+    """The statement that ``text``, in another query language, means; empty: it has no word of such
+    a language, or there is no such statement.
     """
     meant = in_our_words(text)
     for end in ("", *_ENDS) if meant != " ".join(text.split()) else ():
@@ -125,7 +125,7 @@ def _statement_instead(text: str, time_unit: str, tables: Tables) -> str:
 def analyse(
     parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1", tables: Tables = NO_TABLES
 ) -> Plan:
-    """The plan of a parsed query; of an EXPLAIN, that of the query it asks about.
+    """The plan of a parsed query; of an EXPLAIN, that of its query.
 
     Raises:
         UserError: names, clauses or conditions are at fault.
@@ -156,7 +156,7 @@ def _unchecked(
 
 
 def _plain(group: Group) -> bool:
-    """Whether ``group`` is one SEQ of steps, which a plan need not spell out."""
+    """Whether ``group`` is one SEQ of steps, the default of a plan."""
     return group.op == "SEQ" and all(isinstance(part, int) for part in group.parts)
 
 
@@ -170,7 +170,7 @@ class _Event(QueryReader):
         self.steps: dict[str, Step] = {}
 
     def plan(self, name: str) -> SeqPlan | OrPlan:
-        """Checks names before conditions: a wrong alias is the commoner mistake."""
+        """Checks names before conditions, as wrong aliases are more frequent."""
         clauses = self.parsed.clauses
         where = only_clause(clauses, s.Where, self.text)
         within = only_clause(clauses, s.Within, self.text)

@@ -1,5 +1,5 @@
-"""CHECK and HISTORY BY: what a query's results must agree with before they go out (Z10 5.2); EMIT
-AT MOST: how many of them do.
+"""CHECK and HISTORY BY: conditions on results before their emission (Z10 5.2). EMIT AT MOST: their
+number.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from slackwater.engine.query.render import looked_up
 from slackwater.engine.query.repeat_plan import RepeatPlan
 from slackwater.engine.query.shape import of_intervals, of_rows, shape_of
 
-# UNDER CONSTRAINT: what is known of a trace, and which patterns it says something about.
+# UNDER CONSTRAINT: the constraint of a trace, and patterns that may be monitored under one.
 
 
 MAX_TIMES: Final = 1_000
-"""Of one part of a constraint."""
+"""Most repetitions of one part of a constraint."""
 
 
 def monitor_plan(
@@ -73,7 +73,7 @@ def monitor_plan(
     """The plan of ``pattern`` under a constraint.
 
     Raises:
-        UserError: the constraint is at fault, or says nothing of such a pattern.
+        UserError: the constraint is at fault, or the pattern is of another kind.
     """
     _check_pattern(pattern, parsed, under, text)
     context = Context(text, time_unit, lambda reference: _attribute(reference, text))
@@ -156,24 +156,24 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
 
 MAX_RULES: Final = 32
 MAX_SHOWN: Final = 1_000
-"""By EMIT AT MOST, as that many are looked back at for each result."""
+"""Largest number of EMIT AT MOST: so many earlier results are read for each result."""
 _FORMS: Final = "as in past_count(1 h) < 3, or past_count(other_query, 1 h) >= 1"
 
 
 def checked_plan(
     plan: Plan, clauses: tuple[s.Clause, ...], text: str, time_unit: str
 ) -> Plan:  # fmt: skip
-    """``plan`` with what ``clauses`` ask of its results; itself, if that is nothing.
+    """``plan`` with the checks of ``clauses``; ``plan`` itself if there are none.
 
     Raises:
-        UserError: a rule names what a result has not, or stands there twice, or nothing is held.
+        UserError: a rule names an unknown column, two rules have one name, or alerts are checked.
     """
     nodes = [clause for clause in clauses if isinstance(clause, s.CheckNode)]
     history = only_clause(clauses, s.HistoryBy, text)
     limit = only_clause(clauses, s.EmitLimitClause, text)
     if not nodes and history is None and limit is None:
         return plan
-    reading = _Reading(plan, text, time_unit)
+    reading = _CheckReader(plan, text, time_unit)
     if limit is not None and isinstance(plan, MonitorPlan):
         hint = "leave it out, or ask for the pattern's own matches without UNDER CONSTRAINT"
         raise reading.context.refuse(limit.at, "EMIT AT MOST is not of alerts", hint)
@@ -201,8 +201,8 @@ def checked_plan(
     return replace(plan, checks=checks)
 
 
-class _Reading:
-    """What names mean in the checks of one plan."""
+class _CheckReader:
+    """Reads the checks of one plan and resolves their names."""
 
     def __init__(self, plan: Plan, text: str, time_unit: str) -> None:
         self.repeated: RepeatedNames | None = None
@@ -227,7 +227,7 @@ class _Reading:
     def rule(self, node: s.CheckNode) -> ResultRule:
         """One CHECK."""
         before = len(self.lookups)
-        found = condition(with_names(node.condition, self._looked_up), self.context)
+        found = condition(with_names(node.condition, self._history_reference), self.context)
         if next(attributes_in(found), None) is None:
             hint = "name a value of the result, or look into its history: " + _FORMS
             raise self.context.refuse(node.condition.at, "this names nothing", hint)
@@ -303,8 +303,8 @@ class _Reading:
             found.append(one)
         return tuple(found)
 
-    def _looked_up(self, call: s.Call) -> s.Node:
-        """The name of a look into the history; what is made of all events of a step is itself."""
+    def _history_reference(self, call: s.Call) -> s.Node:
+        """A reference in place of a history function; an aggregate over a step stays as it is."""
         name = call.function.text.lower()
         if self.repeated is not None and name in ROLES_OF_ALL:
             return call
