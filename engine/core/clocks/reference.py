@@ -179,10 +179,7 @@ class SourceClocks:
         return codes
 
     def forget_closed(self, name: str) -> list[int]:
-        """Forgets old epochs of the device of ``name``, which got a sync; returns their codes.
-
-        Buffered events of these epochs have their offsets already.
-        """
+        """Forgets old epochs of the device of ``name``, which got a sync; returns their codes."""
         device = device_of(name)
         if device == name or name in self._declared:
             return []
@@ -231,9 +228,7 @@ class SourceClocks:
             line = Line(anchor, sync.offset, sync.uncertainty, 0, growth)
         else:
             start = sync.ts
-            line = zero_order_hold(
-                Sample(sync.ts, sync.offset, sync.uncertainty), sync.skew_error_ppb
-            )
+            line = zero_order_hold(Sample(sync.ts, *report[:2]), sync.skew_error_ppb)
         known = self._known.get(sync.clock_name)
         if known is None:
             known = self._known[sync.clock_name] = _Known(sync.delay, report, line)
@@ -383,10 +378,8 @@ class SourceClocks:
         return None
 
     def _check_rate(self, code: int, known: _Known, before: Line, sample: Sample, at: int) -> None:
-        """Widens the last offset if it moved by more since ``before`` than its rate allows.
-
-        A crystal that is worse than stated is no step; it refutes the bound, and later bounds grow
-        faster.
+        """Widens the last offset if it moved by more since ``before`` than its rate allows: the
+        crystal is worse than stated, which is no step, and later bounds grow faster.
         """
         age = abs(sample.ts - before.anchor)
         moved = abs(sample.offset - before.offset_at(sample.ts)) - before.unc - sample.unc
@@ -511,10 +504,7 @@ class SourceClocks:
         return start
 
     def _widen(self, code: int, place: int, by: int, at: int) -> None:
-        """Widens an offset that errs by ``by`` more than its uncertainty; known from ``at`` on.
-
-        It grows to a power of two, so that it grows seldom.
-        """
+        """Widens an offset that errs by ``by`` more than stated, to a power of two (seldom)."""
         epoch = self.clocks["epochs"][code]
         before = int(epoch["refuted"][place])
         now = 1 << (before + by - 1).bit_length()
