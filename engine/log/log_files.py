@@ -1,4 +1,4 @@
-"""The files of an arrival log: whether they are as they were written, locks, and their rows."""
+"""The files of an arrival log: their integrity, locks and rows."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ def reading_lock(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def removing(directory: Path) -> Iterator[bool]:
-    """Whether files may be removed now: nobody reads.
+def removal_lock(directory: Path) -> Iterator[bool]:
+    """Holds the exclusive lock if no reader has one; yields whether it does.
 
     Raises:
-        OSError: the lock cannot be made.
+        OSError: the lock file cannot be made.
     """
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -138,10 +138,10 @@ def removing(directory: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-# Files of a log read for one site are kept for the next: a file holds frames of many sites.
+# A cache of files of a log: a file has frames of many sites.
 #
-# A worker handles sites one after another. With ten thousand of them in a file, to read it for each
-# would take ten thousand times as long.
+# A worker handles one site after another. Without the cache it would read a file with ten thousand
+# sites ten thousand times.
 
 
 _BYTES: Final = 1 << 28

@@ -29,7 +29,7 @@ from slackwater.engine.log.log_files import (
     log_files,
     pieces,
     read_file,
-    removing,
+    removal_lock,
 )
 from slackwater.engine.log.log_folder import (
     FileFacts,
@@ -256,7 +256,7 @@ def retire(
         before.bytes + sum(file.path.stat().st_size for file in files),
         before.unread + unread,
     )
-    with removing(log) as alone:
+    with removal_lock(log) as alone:
         if not alone:
             return None
         keep(log, state)
@@ -378,7 +378,7 @@ def swept(log: Path) -> bool:
     rest = [file.path for file in found if file not in counts]
     if not rest:
         return True
-    with removing(log) as alone:
+    with removal_lock(log) as alone:
         if alone:
             for path in rest:
                 path.unlink(missing_ok=True)

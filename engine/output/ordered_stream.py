@@ -68,15 +68,15 @@ NO_EVENTS: Final = pa.schema(
         **{name: pa.int64() for name in _NUMBERS if name != UNCERTAINTY},
     }
 )
-"""Columns of an export without attributes, but for what it adds itself."""
+"""Columns of an export, without attributes and without its own additional columns."""
 _DEFAULTS: Final = DEFAULTS | {r.INCARNATION: "0"}
 
 
 class EventFiles(Struct, frozen=True):
-    """Events that a sink wrote and an export reads.
+    """Events in files that a sink writes and an export reads.
 
-    ``folders``: one after another, per site. ``fields``: of a record, in order; ``times``: those
-    that are in the export's unit. ``export_columns``: makes a file's table the export's.
+    ``folders``: read one after another, per site. ``fields``: of a record, in order; ``times``:
+    those in the export's unit. ``export_columns``: makes a file's table the export's.
     ``empty``: schema of an export without events.
     """
 
@@ -128,9 +128,9 @@ def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.A
 
 
 def write_event_files(directory: Path) -> None:
-    """Writes the ordered stream of a run on Spark as files of events, which reports read.
+    """Writes the ordered stream of a run on Spark as files of events, for reports.
 
-    Batches that have their files keep them, but for that of the end of the input.
+    Batches with files keep them, except the one of the end of the input.
     """
     if not (directory / BY_SPARK).is_dir():
         return
@@ -145,7 +145,7 @@ def write_event_files(directory: Path) -> None:
 
 
 def _ordered_columns(table: pa.Table) -> pa.Table:
-    """Without the dropped; ``late`` says that an event came after its place was given up."""
+    """Without dropped events; with ``late``: the event arrived after its place was released."""
     status = table.column(STATUS)
     late = pc.not_equal(status, IN_ORDER)
     kept = table.drop_columns([STATUS, UNCERTAINTY]).append_column(LATE_FIELD, late)
@@ -168,10 +168,10 @@ def export_ordered_jsonl(
     """Writes the events in a store as JSON lines, by site, in release order.
 
     Args:
-        directory: of the store, or itself.
+        directory: of the store, or the store.
         out: a path (which appears whole) or an open text stream.
         time_unit: of every time.
-        files: which of its events.
+        files: the events to export.
 
     Returns:
         the number of events.
@@ -219,10 +219,10 @@ def export_ordered_table(
     Without events it is a table of the fixed columns and no rows.
 
     Args:
-        directory: of the store, or itself.
+        directory: of the store, or the store.
         out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
         time_unit: of every time.
-        files: which of its events.
+        files: the events to export.
 
     Raises:
         UserError: damaged files, or an attribute of two types among the sites.
@@ -297,7 +297,10 @@ DROPPED: Final = "dropped"
 
 
 class SideOutput(Restorable, Struct):
-    """Finds them among what an order gives; knows the largest ref released in order so far."""
+    """Selects late and residual events from an order's output, with their lateness.
+
+    ``frontier``: the largest ref released in order so far.
+    """
 
     state_fields = ("frontier",)
 
@@ -320,15 +323,15 @@ class SideOutput(Restorable, Struct):
         residual = (chosen["status"] == RESIDUAL) | by_merge
         chosen[REASON] = np.where(residual, _RESIDUAL, _LATE).astype(np.int8)
         chosen[DROPPED] = chosen["status"] == LATE_DROPPED
-        # A first event may be late already, when numbers were announced: then by nothing known.
+        # The first event may be late if numbers were announced; its lateness is 0 then.
         chosen[LATENESS] = np.maximum(frontier[rows], ref[rows]) - ref[rows]
         return [replace(released, n=len(rows), columns=chosen)]
 
 
 def quarantined_columns(ordered: Ordered) -> Columns:
-    """The events of a call that were set aside, with the columns of a side output; empty if none.
+    """The quarantined events of a call with the columns of the side output; empty: there are none.
 
-    Markers among what was set aside are no events.
+    Markers are no events and are left out.
     """
     codes = ordered.quarantined.get(REASON, np.empty(0, np.int64))
     rows = np.flatnonzero(np.isin(codes, list(_SET_ASIDE)))
@@ -344,8 +347,8 @@ def quarantined_columns(ordered: Ordered) -> Columns:
     return columns
 
 
-def quarantined_shown(columns: Columns, strings: Strings, most: int) -> list[dict[str, Any]]:
-    """The first ``most`` of the events set aside that are no duplicates, for people to look at."""
+def quarantined_sample(columns: Columns, strings: Strings, most: int) -> list[dict[str, Any]]:
+    """The first ``most`` quarantined events without duplicates, for reports."""
     reasons = columns.get(REASON, np.empty(0, np.int64))
     return [
         {
@@ -357,17 +360,17 @@ def quarantined_shown(columns: Columns, strings: Strings, most: int) -> list[dic
     ]
 
 
-# Sink and exports of what did not go its way: late and quarantined events, with reasons.
+# The side output: late and quarantined events with reasons.
 #
-# Late events in release order, after them the quarantined ones in the order of their refusal: both
-# are the same however a log is cut. Sites one after another.
+# Per site: late events in release order, then quarantined ones in the order of their refusal. Both
+# orders do not depend on how the log is cut.
 
 
 LATE: Final = "late"
 QUARANTINED: Final = "quarantined"
 
 
-def aside_table(site: str, released: Released) -> pa.Table:
+def side_output_table(site: str, released: Released) -> pa.Table:
     """As ``released_table``, with ``reason`` (text), ``lateness`` (ns or null), ``dropped``."""
     table = released_table(site, released)
     columns = released.columns

@@ -421,7 +421,7 @@ class LiveAnswers:
                 self._fed(new)
             if self._tables is not None:
                 self._tables.add(key, kind, table)
-        for key, lines in self._aside(parts):
+        for key, lines in self._side_output(parts):
             self.patient(partial(self._lines.append, key, lines))
         for site, failures in self._failures(parts):
             self.patient(partial(self._failed.add, site, failures))
@@ -447,7 +447,7 @@ class LiveAnswers:
         lines: dict[tuple[str, str], bytes] = {}
         for key, kind, table in self._pieces(end):
             lines[key] = lines.get(key, b"") + self._lines_of(key, kind, table)
-        for key, more in self._aside(end):
+        for key, more in self._side_output(end):
             lines[key] = lines.get(key, b"") + more
         self.patient(lambda: self._lines.end(lines))
         if self._tables is not None:
@@ -493,7 +493,7 @@ class LiveAnswers:
         pieces = kind.lines(table, self._unit, self._times.get(key[0], ()))
         return "".join(map(in_one_text, pieces)).encode()
 
-    def _aside(self, parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], bytes]]:
+    def _side_output(self, parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], bytes]]:
         """(kind, site) and lines of the events among ``parts`` that did not go their way."""
         for part in parts:
             if part.kind in SIDE_OUTPUT.folders:

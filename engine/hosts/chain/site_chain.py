@@ -70,10 +70,10 @@ from slackwater.engine.output.ordered_stream import (
     ORDERED,
     QUARANTINED,
     SideOutput,
-    aside_table,
     quarantined_columns,
-    quarantined_shown,
+    quarantined_sample,
     released_table,
+    side_output_table,
 )
 from slackwater.engine.output.run_writer import FAILED, RESULTS, OutputPart
 from slackwater.engine.output.spark_parts import COUNTERS
@@ -455,7 +455,7 @@ class Chain(Restorable):
                 from_start(columns)
         if ordered.quarantined:
             room = _QUARANTINE_SHOWN - len(self._quarantined)
-            self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
+            self._quarantined += quarantined_sample(ordered.quarantined, self.strings, room)
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._as_released(len(refused[r.TS]), refused, ordered))
@@ -658,8 +658,10 @@ def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
         for _, alike in groupby(of_name, attrgetter("schema")):
             parts.append(OutputPart(site, name, pa.concat_tables(list(alike))))
     parts += [OutputPart(site, ORDERED, released_table(site, each)) for each in output.ordered]
-    parts += [OutputPart(site, LATE, aside_table(site, each)) for each in output.late]
-    parts += [OutputPart(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
+    parts += [OutputPart(site, LATE, side_output_table(site, each)) for each in output.late]
+    parts += [
+        OutputPart(site, QUARANTINED, side_output_table(site, each)) for each in output.quarantined
+    ]
     return parts + failed_parts(site, output.failures) if output.failures else parts
 
 
