@@ -1,7 +1,7 @@
-"""Which results are durable: files whose bytes are on disk, and checksums that show damage.
+"""Durable results: the bytes of files that are on disk, with checksums that detect damage.
 
-What goes on after a stop or a crash begins where these end. What files have beyond was written
-later, and is compared with what is made again (``AnswerLines``), kept where it is whole
+After a stop or a crash the engine continues at the end of the durable bytes. Later bytes are
+compared with the results that are made again (``AnswerLines``), or kept as whole files
 (``FiledTables``).
 """
 
@@ -24,16 +24,16 @@ _PIECE: Final = 1 << 20
 
 
 class AnswersDamaged(Exception):  # noqa: N818 - no error: they are made again
-    """Answers are not as they were written."""
+    """Files of answers were changed since they were written."""
 
 
 class DurableBytes:
     """``length`` bytes of a file, or of files one after another.
 
-    One checksum over everything shows whether they are as they were written, but not where they
-    are not. So those of some beginnings are kept, too, evenly spaced: at most ``MARKS``, however
-    many bytes are added (when there are too many, every other one goes, and the next come twice as
-    far apart). Damage lies before the first that does not agree, and after the one before that.
+    One checksum over all bytes detects a change, but not its place. So checksums of some prefixes
+    are kept, too, evenly spaced and at most ``MARKS``: if there are more, every other one is
+    dropped and the distance is doubled. Damage lies between the first prefix with a wrong checksum
+    and the one before it.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class DurableBytes:
         return (self.length, self._sum, self._step, *(n for mark in self._marks for n in mark))
 
     def add(self, content: bytes) -> None:
-        """So much more."""
+        """Appends ``content``."""
         self._sum = zlib.crc32(content, self._sum)
         self.length += len(content)
         if self.length - (self._marks[-1][0] if self._marks else 0) >= self._step:
@@ -65,17 +65,17 @@ class DurableBytes:
             self._step *= 2
 
     def add_file(self, path: Path) -> None:
-        """All of a file; raises OSError."""
+        """Appends the content of a file; raises OSError."""
         with path.open("rb") as stream:
             while piece := stream.read(_PIECE):
                 self.add(piece)
 
     def damage(self, path: Path, *, grows: bool = False) -> str:
-        """In words, how a file does not have these bytes; "": it has.
+        """How the file differs from these bytes, as text; "": it does not.
 
         Args:
             path: of the file.
-            grows: whether more may follow.
+            grows: more bytes may follow.
 
         Raises:
             OSError: it cannot be read.
@@ -97,14 +97,14 @@ class DurableBytes:
         return ""
 
 
-# How far a live engine is: which files of the log it has read, and which answers are durable.
+# The progress of a live engine: the files of the log that it has read, and its durable answers.
 
 
 AGAIN: Final = "answers are to be made again from the log's beginning"
 
 
 class EngineProgress(Struct, frozen=True):
-    """Of an engine with certain settings, over ``log``, in the file ``path``."""
+    """The progress of an engine with ``settings`` on ``log``, saved in the file ``path``."""
 
     path: Path
     log: Path
@@ -114,11 +114,11 @@ class EngineProgress(Struct, frozen=True):
     def load(
         self, tell: Callable[[str], None], fits: Callable[[dict[str, Any]], bool] = bool
     ) -> dict[str, Any] | None:
-        """What was saved last; None: nothing, or the engine cannot go on with it.
+        """The saved state; None: there is none, or the engine cannot continue with it.
 
         Args:
             tell: takes a line for people.
-            fits: whether it can, beyond that settings, log and version are the same.
+            fits: further condition on the state, besides equal settings, log and version.
         """
         state = load(self.path)
         if state is None and self.path.exists():
@@ -138,7 +138,7 @@ class EngineProgress(Struct, frozen=True):
         return None
 
     def save(self, done: int, **more: Any) -> None:
-        """The log's files up to ``done`` are read; raises OSError: it cannot be written."""
+        """Saves that the log's files up to ``done`` are read; raises OSError."""
         mark = file_mark(self.log, done)
         content = {"version": self.version, "settings": self.settings, "done": done, "mark": mark}
         save(self.path, content | more)

@@ -1,4 +1,4 @@
-"""Where the parts of a pass are kept: files of batches, or memory."""
+"""The store of the parts of a pass: files of batches, or memory."""
 
 from __future__ import annotations
 
@@ -284,12 +284,12 @@ def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
 
 
 HELD_BYTES: Final = 256 << 20
-"""What a pass may hold instead of writing it."""
+"""Bytes that a pass keeps in memory instead of files."""
 _TABLE_BYTES: Final = 1 << 15
-"""What a table takes beside its rows: some hundred objects."""
+"""Bytes of a table without its rows: some hundred objects."""
 _ROWS_AT_ONCE: Final = 1 << 16
 _ROWS_PER_FILE: Final = 256
-"""With more files, groups of sites grow: else each would be read again and again for few rows."""
+"""Least rows per file of a group of sites: else each file is read often for few rows."""
 
 
 class PartStore:
@@ -303,7 +303,7 @@ class PartStore:
     def __init__(self, directory: str | Path, hold: int = 0) -> None:
         self.directory = Path(directory)
         self.is_lasting = hold == 0
-        """Whether the files are there for a later pass, too."""
+        """Whether the files remain for a later pass."""
         self._room = hold
         self._buffer: dict[str, dict[int, list[list[pa.Table]]]] = {}
 
@@ -340,7 +340,7 @@ class PartStore:
 
 
 def store_of(place: str | Path | PartStore) -> PartStore:
-    """A store itself, or that of a folder of files."""
+    """``place`` if it is a store, else the store of this folder."""
     return place if isinstance(place, PartStore) else PartStore(place)
 
 

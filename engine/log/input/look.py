@@ -1,7 +1,7 @@
-"""What is in a file that nobody has described yet: its columns, and the options that read it.
+"""Detects the columns of an unknown file and the options that read it.
 
-A sample of rows is looked at. Which column is what follows from its name and its values; every
-guess has a reason, and none is used before the user has seen it.
+Reads a sample of rows. The role of a column follows from its name and its values. Every guess has a
+reason, and the user confirms it before it is used.
 """
 
 from __future__ import annotations
@@ -68,38 +68,36 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     r.TYPE: ("type", "event", "eventtype", "eventname", "measurement", "state"),
 }  # fmt: skip
-"""How devices, gateways and databases call what a record calls so; the first are the likeliest."""
+"""Names that devices, gateways and databases use for fields of a record; likelier ones first."""
 _STARTS, _ENDS = ("start", "begin"), ("stop", "end", "finish")
 UNFIT: Final = ("list", "mixed")
-"""Types of what is no attribute."""
+"""Types that an attribute cannot have."""
 _WORDS_MAX: Final = 5
 _IS_NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]*)?([eE][+-]?[0-9]+)?")
 _NO_VALUE: Final = re.compile(r"(?i)unavailable|unknown|n/?a|none|err|error|offline|-+")
 _TYPES_MAX: Final = 50
 _WINDOWS: Final = "cp1252"
-"""Latin-1 with the signs that Windows has beside it."""
+"""Latin-1 with the additional characters of Windows."""
 _BLOCK_BYTES: Final = 1 << 20
 _LETTER: Final = re.compile(r"[^\x00-\x7f]")
 _STRANGE: Final = re.compile("[\udc80-\udcff]")
 _REMEDIES: Final = re.compile(
     rf"--(time-unit(?= (?:{'|'.join(NS_PER)})\b)|sort|on-short|format|date(?= \S+ reads)) ([a-z-]+)"
 )
-"""Options that a refusal names with their value."""
+"""Options with values in the text of an error."""
 _NAMED: Final = re.compile(r'\b(?:attribute|column|key) "([^"]+)"')
-"""What a refusal says of a value names it so."""
+"""Names of columns in the text of an error."""
 _TAKES: Final = re.compile(r"--map ([a-z_]+)=([a-z_]+) takes it as")
 
 
 class Column(Struct):
-    """One column or key: ``type`` (time, day, time of day, int, number, bool, text, list), as what
-    it is read.
+    """One column or key and its ``type`` (time, day, time of day, int, number, bool, text, list).
 
-    ``attribute``: its name as an attribute. ``unit``: of times that are numbers; None: they are
-    dates, or no times. ``nulls``: words among numbers. ``distinct``: how many values the sample
-    has. ``as_attribute``: another type that it has as an attribute: texts of numbers, in a file
-    whose values have types, are texts there; "": none. ``repeats``: more than a tenth of its values
-    were there before, so without a column of sources they are no numbers of one. ``lacking``: some
-    rows have none.
+    ``attribute``: its name as an attribute. ``unit``: of times that are numbers; None: dates, or no
+    times. ``nulls``: words among numbers. ``distinct``: number of different values in the sample.
+    ``as_attribute``: its type as an attribute, where it differs: numbers in quotes are text in a
+    file with typed values; "": the same. ``repeats``: more than a tenth of its values are repeated,
+    so it is no sequence number of a single source. ``lacking``: some rows have no value.
     """
 
     name: str
@@ -117,10 +115,10 @@ class Column(Struct):
 
 
 class Look(Struct):
-    """What was found: the columns, the form that reads the input, and what is in it then.
+    """The detected columns, the form that reads the input, and a summary of its events.
 
-    ``options``: words of the command line for ``form``. ``fault``: why it cannot be read even so.
-    ``skipped``: lines or rows that ``--on-bad skip`` leaves out, which makes the rest readable.
+    ``options``: words of the command line for ``form``. ``fault``: why the input is still
+    unreadable. ``skipped``: lines or rows that ``--on-bad skip`` leaves out.
     """
 
     kind: str
@@ -133,11 +131,11 @@ class Look(Struct):
 
 
 def look(sources: Sequence[str], options: InputForm, copying: Copying = silent) -> Look:
-    """What is in the inputs; columns are those of all files.
+    """Detects columns and options of the inputs; columns are those of all files.
 
     Args:
         sources: paths of files, a folder of Parquet files or an arrival log; globs and folders.
-        options: what the user says of it; only the rest is guessed.
+        options: those of the user; only the others are guessed.
         copying: as of ``files_of``.
 
     Raises:
@@ -150,29 +148,34 @@ def look(sources: Sequence[str], options: InputForm, copying: Copying = silent) 
         found.summary = describe(open_input(files, options))
         return found
     form = options if options.encoding else replace(options, encoding=_encoding_of(files, kind))
-    form = form if kind is not InputKind.CSV or options.header else _headed(source, form)
-    samples = [_samples(source, kind, form), *_others(files[1:], form, SAMPLE_ROWS // len(files))]
-    together = _together(samples)
+    form = form if kind is not InputKind.CSV or options.header else _with_names(source, form)
+    samples = [
+        _samples(source, kind, form),
+        *_more_samples(files[1:], form, SAMPLE_ROWS // len(files)),
+    ]
+    together = _merge_samples(samples)
     columns = [_column(name, together) for name in together.rows]
     shared = set[str](together.rows).intersection(*(each.rows for each in samples))
-    found = Look(str(kind), columns, _guessed(columns, form, shared))
+    found = Look(str(kind), columns, _assign_fields(columns, form, shared))
     if len(files) > 1 and not options.named_by_file:
         by_file = _named_by_files(columns, alike=len(shared) == len(columns))
         found.form = replace(found.form, named_by_file=by_file)
-    _try(found, files, lambda fault: _repaired(found.form, fault))
+    _read_with_remedies(found, files, lambda fault: _with_remedy(found.form, fault))
     if found.form.format != form.format:
         again = look(sources, replace(options, format=found.form.format), copying)
         again.options[:0] = ["--format", str(found.form.format)]
         return again
     found.options = options_of(options, found.form)
     if found.fault and not _skip_bad(found, files):
-        _try(found, files, lambda fault: _without(found, fault))
+        _read_with_remedies(found, files, lambda fault: _without_attributes(found, fault))
         found.options = options_of(options, found.form)
     return found
 
 
-def _try(found: Look, files: Sequence[str], repaired: Callable[[str], InputForm]) -> None:
-    """Reads the input, each time with the form that ``repaired`` makes of the last refusal."""
+def _read_with_remedies(
+    found: Look, files: Sequence[str], repaired: Callable[[str], InputForm]
+) -> None:
+    """Reads the input until it is readable, with the form that ``repaired`` makes of each error."""
     for _ in range(_TRIES):
         try:
             found.summary, found.fault = describe(open_input(files, found.form)), None
@@ -186,7 +189,7 @@ def _try(found: Look, files: Sequence[str], repaired: Callable[[str], InputForm]
 
 
 def _encoding_of(files: Sequence[str], kind: InputKind) -> str | None:
-    """The likeliest encoding of text with more letters that are not UTF-8 than letters that are."""
+    """Windows-1252 for text with more letters outside UTF-8 than in it; None: UTF-8."""
     strange = letters = 0
     texts = [file for file in files if kind is not InputKind.PARQUET and Path(file).is_file()]
     for file in texts:
@@ -204,7 +207,7 @@ def _encoding_of(files: Sequence[str], kind: InputKind) -> str | None:
 
 
 def _skip_bad(found: Look, files: Sequence[str]) -> bool:
-    """Looks at the good lines, unless the bad ones are more; whether it did."""
+    """Reads without bad lines if good ones are more frequent; returns whether they are."""
     rest = open_input(files, found.form, "skip")
     try:
         summary = describe(rest)
@@ -217,8 +220,8 @@ def _skip_bad(found: Look, files: Sequence[str]) -> bool:
     return True
 
 
-def _without(found: Look, fault: str) -> InputForm:
-    """The form that leaves out the attributes which a refusal names."""
+def _without_attributes(found: Look, fault: str) -> InputForm:
+    """The form without the attributes that the error ``fault`` names."""
     named = set(_NAMED.findall(fault))
     for each in found.columns:
         if each.field is None and named & {each.name, each.attribute}:
@@ -265,16 +268,16 @@ def options_of(options: InputForm, form: InputForm) -> list[str]:
 
 
 def _named_by_files(columns: Sequence[Column], *, alike: bool) -> tuple[str, ...]:
-    """Files are of one device each, with a clock of its own; those that differ, and have no types,
-    are streams, too.
+    """The fields that take the files' names: source, as each file is of one device with a clock of
+    its own; and stream, if the files differ and have no types.
     """
     known = {each.field for each in columns}
     fields = (r.SOURCE,) if alike or r.TYPE in known else (r.SOURCE, r.STREAM)
     return tuple(each for each in fields if each not in known)
 
 
-def _repaired(form: InputForm, fault: str) -> InputForm:
-    """``form`` with the options that a refusal names."""
+def _with_remedy(form: InputForm, fault: str) -> InputForm:
+    """``form`` with the options that the error ``fault`` suggests."""
     for option, value in _REMEDIES.findall(fault):
         name = option.replace("time-", "").replace("-", "_")
         if getattr(form, name) in (None, "bad"):
@@ -284,20 +287,20 @@ def _repaired(form: InputForm, fault: str) -> InputForm:
     return form
 
 
-def _headed(source: str, form: InputForm) -> InputForm:
-    """``form`` with names of columns, where the first line has none, and less what is before."""
+def _with_names(source: str, form: InputForm) -> InputForm:
+    """``form`` with names of columns if the first line has none, and without lines before it."""
     before = 0 if form.skip_lines else lines_before(source, form.encoding)
     form = replace(form, skip_lines=before) if before else form
     names = header_names(source, form)
     return form if names is None else replace(form, header=names)
 
 
-# A sample of rows, by column or key.
+# Samples of rows, by column or key.
 
 
 class _Sample(NamedTuple):
-    """``comma``: fractions may have one for the point, as ``ColumnTypes`` says. ``nested``: columns
-    that are keys of objects within objects. ``typed``: values have types, in CSV they are texts.
+    """``comma``: fractions may have a decimal comma (``ColumnTypes``). ``nested``: columns that are
+    keys of nested objects. ``typed``: values have types; in CSV they are texts.
     """
 
     rows: dict[str, list[Any]]
@@ -307,8 +310,8 @@ class _Sample(NamedTuple):
     grouped: bool = False
 
 
-def _together(samples: Sequence[_Sample]) -> _Sample:
-    """Rows of several files as of one: a column that a file lacks has no values there."""
+def _merge_samples(samples: Sequence[_Sample]) -> _Sample:
+    """The samples of several files as one; absent columns are null."""
     rows: dict[str, list[Any]] = {}
     count = 0
     for sample in samples:
@@ -325,13 +328,15 @@ def _together(samples: Sequence[_Sample]) -> _Sample:
     )
 
 
-def _others(files: Sequence[str], options: InputForm, rows: int) -> Iterator[_Sample]:
-    """So many rows, and at least one, of each of the other files."""
+def _more_samples(files: Sequence[str], options: InputForm, rows: int) -> Iterator[_Sample]:
+    """Samples of ``rows`` rows, at least one, of each file."""
     for file in files:
         kind = kind_of(file, options)
         if kind is InputKind.LOG:
             return  # the reader says what to do
-        form = _headed(file, options) if kind is InputKind.CSV and not options.header else options
+        form = (
+            _with_names(file, options) if kind is InputKind.CSV and not options.header else options
+        )
         found = _samples(file, kind, form)
         yield found._replace(rows={name: each[: rows or 1] for name, each in found.rows.items()})
 
@@ -369,7 +374,7 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> _Sample:
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Values as they are, instants as text."""
+    """Python values of a column; instants as text."""
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         naive = pa.timestamp(getattr(column.type, "unit", "ms"))
         texts = pc.strftime(column.cast(naive), "%Y-%m-%dT%H:%M:%SZ")
@@ -384,11 +389,11 @@ def _objects(source: str, form: InputForm) -> Iterator[dict[str, Any]]:
         yield from (each for each in objects if isinstance(each, dict))
 
 
-# What a column is.
+# Types and roles of columns.
 
 
 def _column(name: str, sample: _Sample) -> Column:
-    some = [_sound(value) for value in sample.rows[name] if value is not None]
+    some = [_valid_value(value) for value in sample.rows[name] if value is not None]
     samples = list(dict.fromkeys(_excerpt(value) for value in some[:100]))[:SAMPLES]
     type_, unit = _type_of(some, sample)
     nulls = _words_among(some) if type_ == "text" else ()
@@ -408,7 +413,7 @@ def _column(name: str, sample: _Sample) -> Column:
 
 
 def _words_among(texts: Sequence[str]) -> tuple[str, ...]:
-    """The few words among texts that are numbers else."""
+    """The few words among texts that are otherwise numbers."""
     words = Counter(text for text in texts if not _IS_NUMBER.fullmatch(text))
     if not all(map(str.isprintable, words)):
         return ()  # damaged, and no words
@@ -416,8 +421,8 @@ def _words_among(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(words) if few or all(map(_NO_VALUE.fullmatch, words)) else ()
 
 
-def _sound(value: Any) -> Any:
-    """``value`` as it can be held: the reader says what is wrong with others."""
+def _valid_value(value: Any) -> Any:
+    """``value`` clipped to valid text and int64; the reader reports invalid ones."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if type(value) is int:
@@ -469,9 +474,10 @@ def _number_type(values: np.ndarray, *, whole: bool) -> tuple[str, str | None]:
     return ("int" if whole else "number"), None
 
 
-def _guessed(columns: list[Column], form: InputForm, shared: Set[str]) -> InputForm:
-    """Marks which column is what, and gives the form that says so; ``shared``: columns that all
-    files have, as a mapping needs.
+def _assign_fields(columns: list[Column], form: InputForm, shared: Set[str]) -> InputForm:
+    """Assigns fields to columns and returns the form with this mapping.
+
+    ``shared``: columns of all files; only these can be mapped.
     """
     mapping = dict(form.mapping)
     for target, name in mapping.items():
@@ -556,11 +562,11 @@ def _by_time_of_day(
 _NO_RANK: Final = 1_000
 _DIGIT: Final = re.compile("[0-9]")
 _TODAY: Final = "1970-01-01"
-"""The date of times of day where nobody says it."""
+"""The date of times of day without a date."""
 
 
 def _rank(name: str, target: str) -> int:
-    """How likely a column of this name is the field; small is likely."""
+    """The rank of a column's name among the names of the field; 0: likeliest."""
     parts = name.split(".")
     known = _NAMES[target]
     plain = (re.sub(r"[^a-z0-9]", "", ".".join(parts[of:]).lower()) for of in (0, -2, -1))
@@ -569,13 +575,13 @@ def _rank(name: str, target: str) -> int:
 
 
 def is_called(name: str, target: str) -> bool:
-    """Whether devices, gateways or databases call the field ``target`` so."""
+    """Whether ``name`` is a usual name of the field ``target``."""
     return _rank(name, target) < _NO_RANK
 
 
 def _like_a_time(columns: Sequence[Column]) -> Column | None:
-    """A column of texts with digits that is called as event times are: the reader says which of
-    them it cannot read.
+    """A column of texts with digits and a usual name of event times; the reader reports the values
+    that it cannot read.
     """
     texts = [
         each for each in columns
@@ -586,7 +592,7 @@ def _like_a_time(columns: Sequence[Column]) -> Column | None:
 
 
 def _only_time(columns: Sequence[Column]) -> Column | None:
-    """A column of times that is not where a range begins or ends, if there is one alone."""
+    """The only column of times that is no start or end of a range; None: none or several."""
     ranges = _times_called(columns, (*_STARTS, *_ENDS))
     times = [each for each in columns if each.type == "time" and each not in ranges]
     return times[0] if len(times) == 1 else None
