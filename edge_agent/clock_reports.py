@@ -34,16 +34,16 @@ class ClockReports:
 
     def __init__(self, unacked: UnackedMessages) -> None:
         self._unacked = unacked
-        self._own: SyncReport | None = None
-        self._own_mono = self._ahead = 0
+        self._agent_report: SyncReport | None = None
+        self._agent_report_mono = self._ahead = 0
         """When the agent's own was measured [monotonic], and its wall ahead of its monotonic."""
         self._bounds: dict[tuple[str, bool], tuple[DeviceClockBound, Outgoing]] = {}
         """By clock; what refutes it apart, so that it takes no place of what it contradicts."""
 
-    def own(self, report: SyncReport, now: Now, control_next: int) -> int:
+    def put_agent(self, report: SyncReport, now: Now, control_next: int) -> int:
         """The agent's own sync; all clocks are reported again. Gives the next control number."""
-        self._own, self._ahead = report, now.wall_ns - now.mono_ns
-        self._own_mono = report.measured_at_ns - self._ahead
+        self._agent_report, self._ahead = report, now.wall_ns - now.mono_ns
+        self._agent_report_mono = report.measured_at_ns - self._ahead
         for bound, message in list(self._bounds.values()):
             waits = message.tries == 0 and not message.done
             over = not bound.refutes and (bound.clock, True) in self._bounds
@@ -73,16 +73,16 @@ class ClockReports:
             return m.Sync(number, None, None, measured_at, 1, 0, clock)
         return self._sync(number, known[0])
 
-    def states(self, own: ClockStatus, now: Now) -> list[dict[str, Any]]:
+    def states(self, agent_status: ClockStatus, now: Now) -> list[dict[str, Any]]:
         """What is known of the agent's clock, then of each device's: ``clock`` (empty: its own),
         ``offset`` (the gateway's clock minus it) and ``bound`` [ns] (None: unknown), ``status``.
         """
         offset = bound = None
-        report = self._own
+        report = self._agent_report
         if report is not None and report.offset_ns is not None:
-            offset, bound = report.offset_ns, report.bound_ns(now.mono_ns - self._own_mono)
+            offset, bound = report.offset_ns, report.bound_ns(now.mono_ns - self._agent_report_mono)
         found: list[dict[str, Any]] = [
-            {"clock": "", "offset": offset, "bound": bound, "status": own.value}
+            {"clock": "", "offset": offset, "bound": bound, "status": agent_status.value}
         ]
         bounds = [each for each, _ in self._bounds.values() if not each.refutes]
         newest = {device_of(each.clock): each for each in bounds}
@@ -106,25 +106,25 @@ class ClockReports:
 
     def without_clock(self, number: int, measured_at: int) -> m.Sync:
         """Sync for a gateway that knows no clocks, in place of a device's: the agent's own."""
-        own = self._own
-        if own is None:
+        report = self._agent_report
+        if report is None:
             return m.Sync(number, None, None, measured_at, 1, 0)
         return m.Sync(
-            number, own.offset_ns, own.delay_ns, own.measured_at_ns, own.precision_ns,
-            own.skew_error_ppb,
+            number, report.offset_ns, report.delay_ns, report.measured_at_ns, report.precision_ns,
+            report.skew_error_ppb,
         )  # fmt: skip
 
     def _sync(self, number: int, bound: DeviceClockBound) -> m.Sync:
         """``bound`` on the engine's clock; of unknown offset while the agent's own is."""
-        own = self._own
+        report = self._agent_report
         unknown = m.Sync(number, None, None, bound.stamp, 1, 0, bound.clock)
-        if own is None or own.offset_ns is None or own.delay_ns is None:
+        if report is None or report.offset_ns is None or report.delay_ns is None:
             return unknown
-        age = abs(bound.mono - self._own_mono)
-        grown = -(-age * own.skew_error_ppb // NS_PER_S)
-        offset = (bound.low + bound.high) // 2 + self._ahead + own.offset_ns
-        delay = bound.high - bound.low + 1 + own.delay_ns + 2 * grown
+        age = abs(bound.mono - self._agent_report_mono)
+        grown = -(-age * report.skew_error_ppb // NS_PER_S)
+        offset = (bound.low + bound.high) // 2 + self._ahead + report.offset_ns
+        delay = bound.high - bound.low + 1 + report.delay_ns + 2 * grown
         if abs(offset) > limits.OFFSET_MAX_NS or delay > limits.DELAY_MAX_NS:
             return unknown
-        skew = min(bound.skew_ppb + own.skew_error_ppb, limits.SKEW_ERROR_MAX_PPB)
-        return m.Sync(number, offset, delay, bound.stamp, own.precision_ns, skew, bound.clock)
+        skew = min(bound.skew_ppb + report.skew_error_ppb, limits.SKEW_ERROR_MAX_PPB)
+        return m.Sync(number, offset, delay, bound.stamp, report.precision_ns, skew, bound.clock)

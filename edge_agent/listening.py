@@ -52,14 +52,14 @@ def read_tls(table: Table, folder: Path) -> TlsFiles | None:
         SettingsError: files without ``on``, half a pair, or a file that is none of TLS.
     """
     on = table.flag("on", False)
-    given = {name: table.text(name, "") for name in ("authorities", "certificate", "key")}
-    if bool(given["certificate"]) != bool(given["key"]):
+    names = {name: table.text(name, "") for name in ("authorities", "certificate", "key")}
+    if bool(names["certificate"]) != bool(names["key"]):
         raise table.wrong("certificate", "certificate and key go together")
     if not on:
-        if any(given.values()):
+        if any(names.values()):
             raise table.wrong("on", "write true: files of TLS are given")
         return None
-    paths = {name: folder / value if value else None for name, value in given.items()}
+    paths = {name: folder / value if value else None for name, value in names.items()}
     files = TlsFiles(**paths)
     try:
         files.context()

@@ -85,7 +85,7 @@ class ServerFindings:
 
     name: str
     exchanges: tuple[Exchange, ...] = ()
-    asked: int = 0
+    questions: int = 0
     stratum: int | None = None
     refused: dict[str, int] = field(default_factory=dict)
     """Reason -> answers that were not believed, and questions without an answer."""
@@ -99,7 +99,7 @@ class PathFindings:
     port: int
     ntp_port: int
     exchanges: tuple[Exchange, ...] = ()
-    asked: int = 0
+    questions: int = 0
     """Questions whose answer had time to come."""
     lost: int = 0
     reordered_up: int = 0

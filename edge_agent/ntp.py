@@ -276,7 +276,7 @@ class ServerClock:
         if len(data) != PACKET_BYTES:
             raise NtpRefused("length", f"{len(data)} bytes")
         fields = _HEADER.unpack(data)
-        version, poll, asked = fields[0] >> 3 & 7, fields[2], fields[10]
+        version, poll, client_transmit = fields[0] >> 3 & 7, fields[2], fields[10]
         if fields[0] & 7 != MODE_CLIENT:
             raise NtpRefused("mode", f"mode {fields[0] & 7}")
         if not 1 <= version <= VERSION:
@@ -290,7 +290,7 @@ class ServerClock:
             _short_from_ns(self.root_dispersion_ns),
             self.reference_id,
             ntp_from_ns(received_ns),
-            asked,
+            client_transmit,
             ntp_from_ns(received_ns),
             ntp_from_ns(sent_ns),
         )

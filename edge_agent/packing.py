@@ -308,17 +308,17 @@ def data_message(
     rows = len(memoryview(ts))
     if not rows:
         raise ValueError(f"stream {schema.name}: emit 1 to {m.ROWS_MAX} rows at once, not 0")
-    given = attrs or {}
+    attr_columns = attrs or {}
     columns = [
-        None if name not in given else _attr(given[name], kind, rows, name)
+        None if name not in attr_columns else _attr(attr_columns[name], kind, rows, name)
         for name, kind in schema.attrs.items()
     ]
     if may_be_infinite([each.values for each in columns if isinstance(each, m.Values)]):
         for (name, kind), column in zip(schema.attrs.items(), columns, strict=True):
             if kind == "float" and isinstance(column, m.Values):
                 check_finite(column.values, name, column.valid)
-    if not schema.attrs.keys() >= given.keys():
-        unknown, known = min(given.keys() - schema.attrs), ", ".join(schema.attrs) or "none"
+    if not schema.attrs.keys() >= attr_columns.keys():
+        unknown, known = min(attr_columns.keys() - schema.attrs), ", ".join(schema.attrs) or "none"
         raise ValueError(f"stream {schema.name} has no attribute {unknown}; it has: {known}")
     return m.Data(
         index,
@@ -369,13 +369,13 @@ def encoded_data(message: m.Data, first_seq: int, name: str) -> bytes:
     Raises:
         ValueError: they are more than MESSAGE_MAX, the rows or their values too many.
     """
-    rows, given = message.rows, len(message.attrs) - message.attrs.count(None)
+    rows, attr_count = message.rows, len(message.attrs) - message.attrs.count(None)
     if rows > m.ROWS_MAX:
         raise ValueError(f"stream {name}: emit 1 to {m.ROWS_MAX} rows at once, not {rows}")
-    if rows * given > m.CELLS_MAX:
+    if rows * attr_count > m.CELLS_MAX:
         raise ValueError(
-            f"stream {name}: {rows} rows of {given} attributes at once; emit fewer rows: at most "
-            f"{m.CELLS_MAX} values"
+            f"stream {name}: {rows} rows of {attr_count} attributes at once; emit fewer rows: "
+            f"at most {m.CELLS_MAX} values"
         )
     try:
         return wire.encode(message._replace(first_seq=first_seq))

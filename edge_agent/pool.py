@@ -19,7 +19,7 @@ class LinkState(Enum):
 
     ABSENT = "absent"
     """Not open; tried again at ``due``."""
-    ASKED = "asked"
+    CONNECTING = "asked"
     """The driver was asked to connect; it answers with (dis)connected until ``due``."""
     GREETING = "greeting"
     """Open, HELLO sent, WELCOME awaited until ``due``."""
@@ -69,8 +69,8 @@ class Pool:
         self._turn += 1
         return self._ready[self._turn % len(self._ready)]
 
-    def asked(self, link: PooledConnection, due: int) -> None:
-        link.state, link.due = LinkState.ASKED, due
+    def connecting(self, link: PooledConnection, due: int) -> None:
+        link.state, link.due = LinkState.CONNECTING, due
         self._changed()
 
     def greeting(self, link: PooledConnection, due: int) -> None:

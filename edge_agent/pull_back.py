@@ -37,20 +37,20 @@ class Whole:
     Attributes:
         data: its columns (``packing.data_message``), however many rows.
         stream: index of its stream.
-        given: how many attributes have values.
+        attr_count: how many attributes have values.
         name: of its stream.
         sound: the schema by which a gateway found the content of all rows right; None: not yet.
         text_bytes: what a gateway charges for its dictionaries; None: not yet known.
     """
 
-    __slots__ = ("data", "given", "name", "sizes", "sound", "stream", "text_bytes")
+    __slots__ = ("attr_count", "data", "name", "sizes", "sound", "stream", "text_bytes")
 
     def __init__(self, data: m.Data, name: str, sizes: dict[int, int] | None = None) -> None:
         """``sizes``: shared by batches of one stream that give the same attributes as numbers."""
         self.data = data
         self.name = name
         self.stream = data.stream
-        self.given = len(data.attrs) - data.attrs.count(None)
+        self.attr_count = len(data.attrs) - data.attrs.count(None)
         self.sound: m.StreamSchema | None = None
         self.text_bytes: int | None = None
         self.sizes: dict[int, int] = {} if sizes is None else sizes
@@ -230,17 +230,17 @@ class TracedIntervals:
             self.open.pop(each, None)
         return mine
 
-    def answer(self, asked: Intervals) -> list[bytes]:
+    def answer(self, request: Intervals) -> list[bytes]:
         """Messages for a gateway that asks, where this is all that is kept."""
-        known = self.known(asked)
+        known = self.known(request)
         return [*known.messages, *lacking(known.unended, known.others)]
 
-    def known(self, asked: Intervals) -> IntervalAnswer:
-        """The answer about the intervals ``asked`` for."""
-        self.requests += len(asked)
-        messages = {id(d): d for each in asked if (d := self._sent.get(each)) is not None}
-        unended = [each for each in asked if each in self.open]
-        others = [each for each in asked if each not in self.open and each not in self._sent]
+    def known(self, request: Intervals) -> IntervalAnswer:
+        """The answer about the intervals ``request`` for."""
+        self.requests += len(request)
+        messages = {id(d): d for each in request if (d := self._sent.get(each)) is not None}
+        unended = [each for each in request if each in self.open]
+        others = [each for each in request if each not in self.open and each not in self._sent]
         return IntervalAnswer(list(messages.values()), unended, others)
 
 

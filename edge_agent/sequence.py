@@ -134,15 +134,19 @@ class Numbers:
         return first
 
 
-def check_acks(acks: Sequence[int], made: Sequence[int]) -> None:
-    """Refuses acks, of controls and of each stream, that are not of what was ``made``.
+def check_acks(acks: Sequence[int], next_numbers: Sequence[int]) -> None:
+    """Refuse acks of numbers that were never sent.
+
+    Args:
+        acks: of controls, then of each stream.
+        next_numbers: the number that each would give next.
 
     Raises:
         WireError: ``ack``.
     """
-    if len(acks) != len(made):
-        raise WireError("ack", f"{len(acks) - 1} numbers for {len(made) - 1} streams")
-    if any(ack > own for ack, own in zip(acks, made, strict=True)):
+    if len(acks) != len(next_numbers):
+        raise WireError("ack", f"{len(acks) - 1} numbers for {len(next_numbers) - 1} streams")
+    if any(ack > next_number for ack, next_number in zip(acks, next_numbers, strict=True)):
         raise WireError("ack", "numbers acked that were never sent")
 
 

@@ -404,7 +404,7 @@ class AgentSession:
     def connected(self, connection: int, now: Now) -> None:
         """A connection that was asked for is open."""
         link = self._pool.links[connection]
-        if link.state is not LinkState.ASKED:
+        if link.state is not LinkState.CONNECTING:
             return
         self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
         acked = list(self._acked.values())
@@ -481,7 +481,7 @@ class AgentSession:
         return EmitAnswer(True, first)
 
     def _connect(self, link: PooledConnection, now: Now) -> None:
-        self._pool.asked(link, now.mono_ns + self.settings.hello_timeout_ns)
+        self._pool.connecting(link, now.mono_ns + self.settings.hello_timeout_ns)
         self._outputs.append(Connect(link.number, self._gateway))
 
     def _lose(self, link: PooledConnection, now: Now) -> None:
@@ -589,7 +589,7 @@ class AgentSession:
                 report, self._control_next, self._eos_made, urgent=changed
             )
             if not self._eos_made:
-                self._control_next = self._clocks.own(report, now, self._control_next)
+                self._control_next = self._clocks.put_agent(report, now, self._control_next)
             if changed:
                 self._say_clocks_again(report)
         self._pump(now)
@@ -631,8 +631,8 @@ class AgentSession:
             self.counts["clocks_left_out"] += 1
             message = wire.decode(data[wire.PREFIX_BYTES :])
             if isinstance(message, m.Sync):
-                own = self._clocks.without_clock(message.number, message.measured_at)
-                data = wire.encode(own)
+                report = self._clocks.without_clock(message.number, message.measured_at)
+                data = wire.encode(report)
             else:
                 data = wire.without_clocks(data)
         self._outputs.append(SendBytes(link.number, data, spare=spare))

@@ -63,9 +63,9 @@ class PromiseRule:
         share = self._settings.share
         if not share:
             return []
-        counted = _counted(rows, types) if self._settings.by_type else {None: rows}
+        counts = _counts_by_type(rows, types) if self._settings.by_type else {None: rows}
         found: list[str | None] = []
-        for name, events in counted.items():
+        for name, events in counts.items():
             known = name if name in self._credit or len(self._credit) < NAMES_MAX else None
             credit = self._credit.get(known, self._settings.phase) + events * share
             self._credit[known] = credit % 1.0
@@ -74,7 +74,7 @@ class PromiseRule:
         return [None] if None in found else found
 
 
-def _counted(rows: int, types: Texts | None) -> dict[str | None, int]:
+def _counts_by_type(rows: int, types: Texts | None) -> dict[str | None, int]:
     """Events per type, None of those without one."""
     if types is None:
         return {None: rows}

@@ -197,7 +197,7 @@ class Table:
         self.name = name
         self.effective: dict[str, Any] = {}
         """Settings that were read, as in effect; inner tables as such."""
-        self.given: Mapping[str, Any] = values
+        self.values: Mapping[str, Any] = values
         """As the file has it: for another process, which reads it again."""
         self._left = dict(values)
 

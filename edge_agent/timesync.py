@@ -156,7 +156,7 @@ class TimeSync:
         self._cookie = cookie
         self._best: SyncReport | None = None
         self._good = 0
-        self._asked = 0
+        self._questions = 0
         self._active = False
         self._begun_anew = False
         self._last: SyncReport | None = None
@@ -328,14 +328,14 @@ class TimeSync:
         self._begun_anew = False
         self.look_due = None
         self._best = None
-        self._good = self._asked = 0
+        self._good = self._questions = 0
         self._ask(now)
 
     def _ask(self, now: Now) -> None:
         cookie = self._cookie() % (1 << 64) or 1
         self._pending = (cookie, now.wall_ns)
         self.due = now.mono_ns + self.settings.timeout_ns
-        self._asked += 1
+        self._questions += 1
         self.counts["asked"] += 1
         question = b"" if self.place == CHRONY else ntp.request(cookie)
         self._requests.append(question if self._signing is None else self._signing.signed(question))
@@ -375,7 +375,7 @@ class TimeSync:
         self._good = 0
         if not self._begun_anew:
             self._begun_anew = True
-            self._asked = 1
+            self._questions = 1
 
     def _look(self, now: Now) -> None:
         self._looked = now
@@ -391,8 +391,8 @@ class TimeSync:
 
     def _after_exchange(self, now: Now, next_ask: int) -> None:
         limits = self.settings
-        silent = self._good == 0 and self._asked >= limits.silent_max
-        used_up = self._asked >= self._attempts + limits.retries_max
+        silent = self._good == 0 and self._questions >= limits.silent_max
+        used_up = self._questions >= self._attempts + limits.retries_max
         if self._good < self._attempts and not silent and not used_up:
             self.due = next_ask
             return

@@ -91,8 +91,8 @@ class ResendTimeout:
             off = abs(self._mean_ns - round_trip_ns)
             self._deviation_ns = (3 * self._deviation_ns + off) // 4
             self._mean_ns = (7 * self._mean_ns + round_trip_ns) // 8
-        wanted = self._mean_ns + 4 * self._deviation_ns
-        self.ns = min(max(wanted, self._low_ns), self._high_ns)
+        timeout_ns = self._mean_ns + 4 * self._deviation_ns
+        self.ns = min(max(timeout_ns, self._low_ns), self._high_ns)
 
     def timed_out(self) -> None:
         """No ack came in time."""

@@ -28,7 +28,7 @@ EOS: Final = 6
 WELCOME: Final = 7
 ACK: Final = 8
 ERROR: Final = 9
-WANTED: Final = 10
+INTERVALS_REQUEST: Final = 10
 LACKING: Final = 11
 PREFIX_BYTES: Final = 4
 
@@ -67,7 +67,7 @@ def _fields(message: m.Message) -> list[Any]:
         case m.Ack():
             return [ACK, message.control_next, message.next_seqs]
         case m.IntervalsRequest():
-            return [WANTED, message.intervals]
+            return [INTERVALS_REQUEST, message.intervals]
         case m.Lacking():
             return [LACKING, message.unended, message.gone]
         case m.ErrorMessage():
@@ -292,7 +292,7 @@ _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
     WELCOME: (5, _welcome),
     ACK: (3, lambda f: m.Ack(_seq(f[1], "control number"), _seqs(f[2]))),
     ERROR: (5, _error),
-    WANTED: (2, lambda f: m.IntervalsRequest(_intervals(f[1]))),
+    INTERVALS_REQUEST: (2, lambda f: m.IntervalsRequest(_intervals(f[1]))),
     LACKING: (3, lambda f: m.Lacking(_intervals(f[1]), _intervals(f[2]))),
 }
 _LAST_LEFT_OUT: Final[dict[int, Any]] = {

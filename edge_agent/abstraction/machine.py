@@ -212,14 +212,14 @@ class Abstraction:
             count += 1
             interval = find(key)
             if interval is None:
-                shown = label_of_value(value, None)
-                if shown is None:
+                label = label_of_value(value, None)
+                if label is None:
                     valueless += 1
                 else:
-                    self._begin(key, shown, ts, mono_ns)
+                    self._begin(key, label, ts, mono_ns)
                 continue
-            shown = label_of_value(value, interval.type)
-            if shown is None:
+            label = label_of_value(value, interval.type)
+            if label is None:
                 valueless += 1
                 continue
             silent_ns = ts - interval.last
@@ -231,9 +231,9 @@ class Abstraction:
                 continue
             if ts - interval.ts > max_ns:
                 interval = self._split(interval, ts, mono_ns)
-            if shown != interval.type:
+            if label != interval.type:
                 self._end(interval, ts, None)
-                self._begin(key, shown, ts, mono_ns)
+                self._begin(key, label, ts, mono_ns)
                 continue
             interval.last = ts
             interval.mono_ns = mono_ns
@@ -355,9 +355,9 @@ class Abstraction:
             self._end(interval, interval.last, "clock")
         else:
             self._end(interval, interval.last, self._natural)
-        shown = self._label(value, None)  # the former band does not count
-        assert shown is not None
-        self._begin(interval.key, shown, ts, mono_ns)
+        label = self._label(value, None)  # the former band does not count
+        assert label is not None
+        self._begin(interval.key, label, ts, mono_ns)
 
     def _split(self, interval: UnfinishedInterval, ts: int, mono_ns: int) -> UnfinishedInterval:
         while ts - interval.ts > self.settings.max_ns:

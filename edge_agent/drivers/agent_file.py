@@ -77,7 +77,7 @@ def read_abstracts(
 
 def _settings(table: Table, streams: Sequence[str]) -> AbstractSettings:
     defaults = AbstractSettings.__dataclass_fields__
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "stream": table.text("stream", streams[0], among=streams),
         "into": table.text("into"),
         "kind": table.text("kind", among=KINDS),
@@ -95,7 +95,7 @@ def _settings(table: Table, streams: Sequence[str]) -> AbstractSettings:
         f"{name}_ns": table.duration_ns(name, defaults[f"{name}_ns"].default) for name in _DURATIONS
     }
     try:
-        return AbstractSettings(**given, **durations)
+        return AbstractSettings(**options, **durations)
     except SettingsError as error:
         raise _placed_in_table(table, error) from error
 

@@ -32,7 +32,7 @@ FAILED: Final = 1
 _COOKIE_BITS: Final = 64
 _COUNT_SHIFT: Final = 10
 """Ids of intervals count from the wall clock at the start, in units of 1.024 us."""
-_TOLD: Final = {
+_LOSSES: Final = {
     "bad": "records were left out as bad",
     "dropped_full": "events were dropped, as there was no room",
     "dropped_oldest": "of the oldest events were dropped, as there was no room",
@@ -88,8 +88,8 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     if failure is not None:
         tell(f"the gateway refuses: {failure.reason}: {failure.detail}")
     for what, count in sorted(channel.counts.items()):
-        if what in _TOLD:
-            tell(f"{count} {_TOLD[what]}")
+        if what in _LOSSES:
+            tell(f"{count} {_LOSSES[what]}")
     return DONE if channel.report(tell) else FAILED
 
 

@@ -33,8 +33,8 @@ def metrics_text(status: Mapping[str, Any]) -> str:
 
 
 def _families(status: Mapping[str, Any]) -> Iterator[_Family]:
-    own = {"site": status["site"], "source": status["source"]}
-    yield "slackwater_agent_info", "gauge", "1; who the agent is.", [(own, 1)]
+    labels = {"site": status["site"], "source": status["source"]}
+    yield "slackwater_agent_info", "gauge", "1; who the agent is.", [(labels, 1)]
     yield (
         "slackwater_agent_state", "gauge", "1 for the state that the session is in.",
         [({"state": each.value}, int(each.value == status["state"])) for each in SessionState],
@@ -186,8 +186,8 @@ class MetricsServer:
             fields[name.lower()] = value.strip()
         token = self._settings.token
         if token:
-            kind, _, given = fields.get("authorization", "").partition(" ")
-            right = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
+            kind, _, credentials = fields.get("authorization", "").partition(" ")
+            right = hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode())
             return kind.lower() == "bearer" and right
         return names_this_machine(fields.get("host", ""))
 

@@ -282,10 +282,10 @@ class SessionDriver:
 
     # --- what sockets call
 
-    def opened(self, link: _GatewayConnection, own: str) -> None:
-        """A connection is open, from this device's address ``own``."""
+    def opened(self, link: _GatewayConnection, local_address: str) -> None:
+        """A connection is open, from this device's address ``local_address``."""
         self.counts["connected"] += 1
-        self.local_address = own
+        self.local_address = local_address
         self._links[link.number] = link
 
     def received(self, link: _GatewayConnection, data: bytes) -> None:

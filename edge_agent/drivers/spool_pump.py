@@ -56,7 +56,7 @@ class SpoolPump:
         """A session that goes on where the outbox is."""
         self.driver, self.session = self._driver_of(self.outbox)
         self.driver.before_sending = self._remember
-        self._held: list[deque[Record]] = [deque() for _ in self.outbox.spools]
+        self._records: list[deque[Record]] = [deque() for _ in self.outbox.spools]
         self._offered_to = list(self.outbox.resumed().acked)
         self._finished = False
 
@@ -102,9 +102,9 @@ class SpoolPump:
     async def _renew(self, received: Sequence[int]) -> None:
         """The disk has lost what the gateway has: what is new is sent by a new start."""
         lost = [
-            f"{self.outbox.start.streams[i].name} (the gateway has {have}, this disk {own})"
-            for i, (have, own) in enumerate(zip(received, self.outbox.start.unsent, strict=True))
-            if have > own
+            f"{self.outbox.start.streams[i].name} (the gateway has {have}, this disk {local})"
+            for i, (have, local) in enumerate(zip(received, self.outbox.start.unsent, strict=True))
+            if have > local
         ]
         while True:
             try:
@@ -131,9 +131,9 @@ class SpoolPump:
         self.driver.start()
         while not self.driver.settled:
             version = self.driver.version
-            for index in range(len(self._held)):
+            for index in range(len(self._records)):
                 await self._offer(index)
-            await self._look_for_asked()
+            await self._look_for_requests()
             self.outbox.acked(self.session.acked_seqs())
             if self.ending and not self._finished and self._all_offered():
                 self._finished = True
@@ -144,13 +144,16 @@ class SpoolPump:
             await self.driver.changed(min(wait or _SETTLE_SECONDS, _SETTLE_SECONDS), since=version)
         self.outbox.acked(self.session.acked_seqs())
 
-    async def _look_for_asked(self) -> None:
+    async def _look_for_requests(self) -> None:
         """Intervals that the gateway has asked for go before their turn."""
-        asked, self.session.intervals.asked = self.session.intervals.asked, {}
-        if not asked:
+        intervals, self.session.intervals.pending_requests = (
+            self.session.intervals.pending_requests,
+            {},
+        )
+        if not intervals:
             return
         try:
-            looked: IntervalSearch = await self._on_disk(look_for, self.outbox, list(asked))
+            looked: IntervalSearch = await self._on_disk(look_for, self.outbox, list(intervals))
         except OSError as error:
             self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; it will be asked again")
             return
@@ -159,15 +162,15 @@ class SpoolPump:
 
     async def _offer(self, index: int) -> None:
         """Hands on what there is room for."""
-        held, some = self._held[index], False
+        records, some = self._records[index], False
         while True:
-            if not held:
-                held.extend(await self._read(index))
-                if not held:
+            if not records:
+                records.extend(await self._read(index))
+                if not records:
                     self._pass_over(index)
-            if not held or not self._offer_one(index, held[0]):
+            if not records or not self._offer_one(index, records[0]):
                 break
-            held.popleft()
+            records.popleft()
             some = True
         if some:
             self.driver.carry_out()

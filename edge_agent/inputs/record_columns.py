@@ -103,9 +103,9 @@ def _plain(fields: RecordFields, batch: ParsedRecords, now_ns: int) -> tuple[str
     def field(name: str) -> Sequence[Any]:
         return batch.field(fields.map.get(name, name))
 
-    given = field(r.STREAM)
-    _only(given, str, _NONE)
-    streams = {name or fields.stream for name in given}
+    stream_names = field(r.STREAM)
+    _only(stream_names, str, _NONE)
+    streams = {name or fields.stream for name in stream_names}
     if len(streams) != 1 or not streams <= fields.schemas.keys():
         raise _NotPlain
     (stream,) = streams

@@ -67,7 +67,7 @@ class RecordFields:
             raise BadRecord("attrs is no table")
         names = {name: self.map.get(name, name) for name in schema.attrs}
         attrs = {name: inner.get(key, record.get(key)) for name, key in names.items()}
-        given, until, id_ = (self._field(record, name) for name in (r.TS, r.TE, r.ID))
+        start, until, id_ = (self._field(record, name) for name in (r.TS, r.TE, r.ID))
         if self.texts:
             attrs = {
                 name: read_text(attrs[name], kind, name) for name, kind in schema.attrs.items()
@@ -75,16 +75,16 @@ class RecordFields:
             id_ = read_text(id_, "int", r.ID)
         row = checked_row(
             schema,
-            now_ns if given is None else self._ns(given, r.TS),
+            now_ns if start is None else self._ns(start, r.TS),
             None if until is None else self._ns(until, r.TE),
             id_,
             self._field(record, r.TYPE),
             attrs,
-            None if given is None else self.device_of(record, device),
+            None if start is None else self.device_of(record, device),
         )
         if self.counters is not None:
             number = self._number(record, self.counters.bits)
-            content = row if given is not None else row._replace(ts=0, te=0)
+            content = row if start is not None else row._replace(ts=0, te=0)
             name = f"{stream} {self._field(record, r.CLOCK) or device}"
             if self.counters.is_copy(name, number, row.ts, content):
                 return None

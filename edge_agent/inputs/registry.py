@@ -40,6 +40,6 @@ def read_inputs(tables: Sequence[Table], around: Surroundings) -> tuple[NamedInp
     found = []
     for name, table, maker in read_kinds(tables, OURS, GROUP, "inputs"):
         make: Maker = maker
-        own = replace(around, name=name, counters=[])
-        found.append(NamedInput(name, make(table, own), own.counters))
+        input_surroundings = replace(around, name=name, counters=[])
+        found.append(NamedInput(name, make(table, input_surroundings), input_surroundings.counters))
     return tuple(found)

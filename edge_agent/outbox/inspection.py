@@ -45,39 +45,39 @@ class IntervalSearch(NamedTuple):
     gone: list[Interval]
 
 
-def look_for(outbox: Outbox, asked: Sequence[Interval]) -> IntervalSearch:
+def look_for(outbox: Outbox, intervals: Sequence[Interval]) -> IntervalSearch:
     """*Disk.* Ignores what was not reached, or is not on the disk yet.
 
     Raises:
         OSError: a segment cannot be read.
     """
     ids: dict[int, set[int]] = defaultdict(set)
-    for stream, id_ in asked:
+    for stream, id_ in intervals:
         ids[stream].add(id_)
     found = IntervalSearch([], [])
-    for stream, wanted in ids.items():
+    for stream, stream_ids in ids.items():
         if stream >= len(outbox.spools):
-            found.gone.extend((stream, id_) for id_ in wanted)
+            found.gone.extend((stream, id_) for id_ in stream_ids)
             continue
         spool = outbox.spools[stream]
         whole = not spool.unwritten and spool.bytes <= LOOK_BYTES
-        found.records.extend((stream, record) for record in _having(spool, wanted))
+        found.records.extend((stream, record) for record in _having(spool, stream_ids))
         if whole:
-            found.gone.extend((stream, id_) for id_ in sorted(wanted))
+            found.gone.extend((stream, id_) for id_ in sorted(stream_ids))
     return found
 
 
-def _having(spool: Spool, wanted: set[int]) -> list[Record]:
-    """Removes what it finds from ``wanted``."""
+def _having(spool: Spool, stream_ids: set[int]) -> list[Record]:
+    """Removes what it finds from ``stream_ids``."""
     found = []
     for record in spool.newest(LOOK_BYTES):
-        if not wanted:
+        if not stream_ids:
             break
         message = wire.decode(record.data[PREFIX_BYTES:])
         assert isinstance(message, Data)
-        mine = wanted.intersection(ids_of(message))
+        mine = stream_ids.intersection(ids_of(message))
         if mine:
-            wanted -= mine
+            stream_ids -= mine
             found.append(record)
     return found
 
@@ -215,8 +215,8 @@ def _rows(data: m.Data, schema: m.StreamSchema) -> Iterator[dict[str, Any]]:
     for place in range(data.rows):
         row: dict[str, Any] = {r.SEQ: data.first_seq + place}
         row |= {name: values[place] for name, values in columns.items()}
-        given = {name: values[place] for name, values in attrs.items()}
-        row[r.ATTRS] = {name: value for name, value in given.items() if value is not None}
+        row_attrs = {name: values[place] for name, values in attrs.items()}
+        row[r.ATTRS] = {name: value for name, value in row_attrs.items() if value is not None}
         yield {name: value for name, value in row.items() if value is not None and value != {}}
 
 

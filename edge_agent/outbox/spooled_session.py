@@ -63,15 +63,15 @@ class SpooledIntervals(TracedIntervals):
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
-        self.asked: dict[Interval, None] = {}
+        self.pending_requests: dict[Interval, None] = {}
         """Intervals that the gateway wants, ``OPEN_MAX`` at most: it will ask again for the others.
         Who takes them out looks for them in the outbox.
         """
 
-    def answer(self, asked: m.Intervals) -> list[bytes]:
-        known = self.known(asked)
-        for each in known.others[: max(OPEN_MAX - len(self.asked), 0)]:
-            self.asked[each] = None
+    def answer(self, request: m.Intervals) -> list[bytes]:
+        known = self.known(request)
+        for each in known.others[: max(OPEN_MAX - len(self.pending_requests), 0)]:
+            self.pending_requests[each] = None
         return lacking(known.unended, ())
 
 
@@ -173,4 +173,4 @@ class SpooledSession(AgentSession):
             return False
         sent = self._offered if self.heard else self._unsent
         known = map(max, sent, self.acked_seqs())
-        return any(have > own for have, own in zip(received, known, strict=False))
+        return any(have > local for have, local in zip(received, known, strict=False))

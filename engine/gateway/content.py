@@ -167,7 +167,7 @@ def check_data(data: Events, schema: StreamSchema) -> None:
     if isinstance(data, Excerpt):
         whole = data.whole
         known = whole.sound is schema or _sound(whole, schema)
-        if known and data.rows * whole.given <= CELLS_MAX:
+        if known and data.rows * whole.attr_count <= CELLS_MAX:
             return
         data = data.written()
     if len(data.attrs) != len(schema.attrs):

@@ -210,7 +210,7 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
 def _sinks(whole: Table, engine: Task | None) -> SinkTask | None:
     """``[[sink]]``, which are read again where they run."""
     tables = whole.tables("sink")
-    if tables and "query" not in whole.given:
+    if tables and "query" not in whole.values:
         raise tables[0].wrong("kind", "there are no answers to take away: add a [[query]]")
     found = read_sinks(tables, None if engine is None else engine.questions.folders)
     if not found or engine is None:
@@ -219,7 +219,7 @@ def _sinks(whole: Table, engine: Task | None) -> SinkTask | None:
     return SinkTask(
         answers=engine.answers,
         file=tables[0].file,
-        tables=tuple(table.given for table in tables),
+        tables=tuple(table.values for table in tables),
         queries=queries,
         follows={each.name: each.queries or queries for each in found},
     )

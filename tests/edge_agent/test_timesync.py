@@ -202,7 +202,7 @@ def test_what_is_known_of_an_agents_and_its_devices_clocks() -> None:
     assert reports.states(ClockStatus.UNKNOWN, now) == [
         {"clock": "", **unknown}, {"clock": "monitor", **unknown}
     ]  # fmt: skip
-    reports.own(own, now, 1)
+    reports.put_agent(own, now, 1)
     reports.put(device._replace(clock="input/arrival.3"), 2)
     agents, monitors = reports.states(ClockStatus.SYNCHRONIZED, now)
     assert agents == {"clock": "", "offset": 5 * S, "bound": MS + 1000, "status": "synchronized"}
@@ -226,7 +226,7 @@ def test_what_refutes_a_bound_takes_no_place_of_it() -> None:
     assert reports.put(device._replace(high=MS - 1), 1) == 1  # in the place of what was not sent
     refuting = device._replace(low=-2 * S, high=-S, refutes=True)
     assert reports.put(refuting, 1) == 2
-    assert reports.own(SyncReport(0, 0, START, 1000, 50_000), Now(START, 0), 2) == 2
+    assert reports.put_agent(SyncReport(0, 0, START, 1000, 50_000), Now(START, 0), 2) == 2
     assert (
         reports.states(ClockStatus.SYNCHRONIZED, Now(START, 0))[1]["offset"] == START + MS // 2 - 1
     )

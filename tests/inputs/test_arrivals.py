@@ -44,7 +44,7 @@ async def test_events_of_before_and_behind_a_step_keep_a_bound_each(by: int) -> 
             number = reports.put(bound, number)
         outlet.bounds.clear()
     own = SyncReport(5 * S, 0, clock.wall_ns, 0, 0)
-    reports.own(own, clock, number)
+    reports.put_agent(own, clock, number)
     names = {row.clock for row, _ in happened}
     assert len(names) == len(unacked) == (10 if by else 5)
     syncs = {}

@@ -14,7 +14,7 @@ import pytest
 from slackwater.edge_agent import clock
 from slackwater.edge_agent.clock import MachineClock, Now
 from slackwater.edge_agent.drivers.agent_file import read_agent
-from slackwater.edge_agent.drivers.measure.gateway import AskedServer
+from slackwater.edge_agent.drivers.measure.gateway import NtpServer
 from slackwater.edge_agent.drivers.measure.inputs import measured_inputs
 from slackwater.edge_agent.drivers.measure.machine import (
     Measuring,
@@ -104,7 +104,7 @@ def test_time_servers_agree_and_the_false_one_is_named(agent_file: Callable[...,
 def test_ntplib_and_our_own_codec_agree() -> None:
     device = MachineClock()
     with answering(offset_ns=70 * MS, up_ns=2 * MS, down_ns=2 * MS) as server:
-        asked = AskedServer(TimeServer("127.0.0.1", server.port), device, 1.0)
+        asked = NtpServer(TimeServer("127.0.0.1", server.port), device, 1.0)
         for _ in range(5):
             asked.ask()
     best = min(asked.findings().exchanges, key=lambda each: each.delay_ns)

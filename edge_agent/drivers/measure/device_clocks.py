@@ -50,12 +50,12 @@ async def reader_reading(
     Raises:
         OSError, AgentError: it cannot be asked.
     """
-    asked = wall_ns()
+    sent_ns = wall_ns()
     event = await reader_time(host, port)
     came = wall_ns()
     if event.utc_ns is None:
-        return None, came - asked
-    return ClockOffset(event.utc_ns - came, event.utc_ns - asked, NS_PER["us"]), came - asked
+        return None, came - sent_ns
+    return ClockOffset(event.utc_ns - came, event.utc_ns - sent_ns, NS_PER["us"]), came - sent_ns
 
 
 async def monitor_reading(

@@ -41,7 +41,7 @@ _STRATUM_MAX: Final = 15
 _NS: Final = 10**9
 
 
-class AskedServer:
+class NtpServer:
     """One server; ``ask`` blocks, so it is called in a thread of its own."""
 
     def __init__(self, server: TimeServer, clock: MachineClock, timeout_s: float) -> None:
@@ -50,13 +50,13 @@ class AskedServer:
         self._clock = clock
         self._timeout_s = timeout_s
         self._exchanges: list[Exchange] = []
-        self._asked = 0
+        self._questions = 0
         self._refused: Counter[str] = Counter()
         self._stratum: int | None = None
 
     def ask(self) -> None:
         """One exchange, or a count of why there was none."""
-        self._asked += 1
+        self._questions += 1
         now = self._clock.read()
         bent_ns = now.wall_ns - time.time_ns()
         try:
@@ -90,12 +90,12 @@ class AskedServer:
     def findings(self) -> ServerFindings:
         """So far."""
         return ServerFindings(
-            name=shown(self._server), exchanges=tuple(self._exchanges), asked=self._asked,
-            stratum=self._stratum, refused=dict(self._refused),
+            name=address_text(self._server), exchanges=tuple(self._exchanges),
+            questions=self._questions, stratum=self._stratum, refused=dict(self._refused),
         )  # fmt: skip
 
 
-def shown(server: TimeServer) -> str:
+def address_text(server: TimeServer) -> str:
     """``host`` or ``host:port``."""
     return server.host if server.port == NTP_PORT else f"{server.host}:{server.port}"
 
@@ -249,7 +249,7 @@ class GatewayPath:
         up, down = probe.reordered()
         return PathFindings(
             **self._gateway._asdict(),
-            exchanges=probe.exchanges(), asked=probe.answers + lost, lost=lost,
+            exchanges=probe.exchanges(), questions=probe.answers + lost, lost=lost,
             reordered_up=up, reordered_down=down, refused=dict(probe.refused),
             stratum=probe.stratum, error=self._error, connect_ns=tuple(self._connect_ns),
             connect_error=self._connect_error, mtu=self._mtu, mss=self._mss, burst=self._burst,

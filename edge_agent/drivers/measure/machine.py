@@ -19,7 +19,7 @@ from typing import Final
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.clock import MachineClock, Now
 from slackwater.edge_agent.drivers.agent_file import AgentSettings
-from slackwater.edge_agent.drivers.measure.gateway import AskedServer, GatewayPath
+from slackwater.edge_agent.drivers.measure.gateway import GatewayPath, NtpServer
 from slackwater.edge_agent.drivers.measure.inputs import measured_inputs
 from slackwater.edge_agent.drivers.session_driver import TimeServer
 from slackwater.edge_agent.listening import interface_of, interfaces
@@ -283,7 +283,7 @@ async def _measured(
     inputs = await measured_inputs(settings, folder, wall_ns=lambda: clock.read().wall_ns)
     path = GatewayPath(settings, clock, max(wall_ns, 1), measuring.train_s)
     await path.connect()
-    asked = [AskedServer(each, clock, measuring.timeout_s) for each in servers]
+    ntp_servers = [NtpServer(each, clock, measuring.timeout_s) for each in servers]
     begun = loop.time()
 
     def over() -> bool:
@@ -295,7 +295,7 @@ async def _measured(
     await asyncio.gather(
         path.run(over),
         watching.run(over, stop),
-        *(_ask(each, over, stop, measuring) for each in asked),
+        *(_ask(each, over, stop, measuring) for each in ntp_servers),
     )
     seconds = loop.time() - begun
     if measuring.rate and not stop.is_set():
@@ -304,7 +304,7 @@ async def _measured(
     found = path.findings()
     return Findings(
         site=settings.session.site, source=settings.session.source, path=found,
-        servers=tuple(each.findings() for each in asked),
+        servers=tuple(each.findings() for each in ntp_servers),
         clock=watching.findings(wall_ns, mono_ns),
         interfaces=measured_interfaces(found.local_address), disk=disk, machine=machine,
         inputs=inputs, seconds=seconds, is_whole=not stop.is_set(),
@@ -312,7 +312,7 @@ async def _measured(
 
 
 async def _ask(
-    server: AskedServer, over: Callable[[], bool], stop: asyncio.Event, measuring: Measuring
+    server: NtpServer, over: Callable[[], bool], stop: asyncio.Event, measuring: Measuring
 ) -> None:
     while not over():
         await asyncio.to_thread(server.ask)

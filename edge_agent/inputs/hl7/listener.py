@@ -233,12 +233,12 @@ def hl7_input(table: Table, around: Surroundings) -> Hl7Input:
         problem = 'write "local", "+01:00" or a name that this device knows, as "Europe/Berlin"'
         raise table.wrong("zone", problem) from error
     names = table.table("map")
-    given = {name: names.text(name, among=()) for name in names.keys()}  # noqa: SIM118 - no dict
-    for name in given:
+    fields = {name: names.text(name, among=()) for name in names.keys()}  # noqa: SIM118 - no dict
+    for name in fields:
         if name not in schema.attrs:
             raise names.wrong(name, f"stream {schema.name} has no such attribute")
     try:
-        mapping = mapping_of(schema, given, as_attrs=as_attrs, type_=type_, zone=zone)
+        mapping = mapping_of(schema, fields, as_attrs=as_attrs, type_=type_, zone=zone)
     except ValueError as error:
         raise table.wrong("map", str(error)) from error
     settings = Hl7Settings(

@@ -93,12 +93,12 @@ def instant_of(text: str, zone: tzinfo | None) -> int:
     found = _TIME.fullmatch(text)
     if found is None:
         raise Hl7Refusal("AE", 102, f"{text!r:.40} is no time to the minute (YYYYMMDDHHMM...)")
-    *date, fraction, own = found.groups()
+    *date, fraction, offset = found.groups()
     year, month, day, hour, minute, second = (int(part or 0) for part in date)
     if is_leap(text):
         second, fraction = _LEAP - 1, None
     try:
-        there = datetime(year, month, day, hour, minute, second, tzinfo=zone_of(own) or zone)
+        there = datetime(year, month, day, hour, minute, second, tzinfo=zone_of(offset) or zone)
         seconds = int(there.timestamp())
         again = int(there.replace(fold=1).timestamp())
     except (ValueError, OverflowError) as error:
@@ -171,10 +171,10 @@ def named_zone(name: str) -> tzinfo | None:
     return zone_of(name) or ZoneInfo(name)
 
 
-def shown(ns: int) -> str:
+def hl7_time(ns: int) -> str:
     """An instant as a time of HL7, in UTC, to the millisecond.
 
-    >>> shown(250_000_000)
+    >>> hl7_time(250_000_000)
     '19700101000000.250+0000'
     """
     seconds, rest = divmod(ns, NS_PER["s"])
@@ -376,7 +376,12 @@ def _decoded(content: bytes, charset: str) -> str:
 # AR.
 
 
-_ASKED: Final = {"AL": (True, True), "NE": (False, False), "SU": (True, False), "ER": (False, True)}
+_ACK_CONDITIONS: Final = {
+    "AL": (True, True),
+    "NE": (False, False),
+    "SU": (True, False),
+    "ER": (False, True),
+}
 """HL7 table 0155: whether success is acknowledged, and whether a refusal is."""
 _ECHO_MAX: Final = 300
 """So much of a field is sent back [characters]."""
@@ -400,8 +405,10 @@ def answers(
         accept, application = message.header.raw(15), message.header.raw(16)
         codes = [
             each
-            for each, asked in ((f"C{code[1]}", accept), (code, application))
-            if _ASKED.get(asked, (bool(asked), bool(asked)))[refused is not None]
+            for each, condition in ((f"C{code[1]}", accept), (code, application))
+            if _ACK_CONDITIONS.get(condition, (bool(condition), bool(condition)))[
+                refused is not None
+            ]
         ]
     return [_framed(_answer(message, each, refused, now_ns, number)) for each in codes]
 
@@ -413,8 +420,9 @@ def _answer(
     echo = [""] * 20 if message is None else [message.header.raw(i)[:_ECHO_MAX] for i in range(20)]
     version = echo[12] or "2.5"
     header = [
-        "MSH", "".join([component, *others]), echo[5], echo[6], echo[3], echo[4], shown(now_ns), "",
-        component.join(["ACK", "R01", "ACK"]), f"SLK{now_ns}-{number}", echo[11] or "P", version,
+        "MSH", "".join([component, *others]), echo[5], echo[6], echo[3], echo[4], hl7_time(now_ns),
+        "", component.join(["ACK", "R01", "ACK"]), f"SLK{now_ns}-{number}", echo[11] or "P",
+        version,
     ]  # fmt: skip
     if echo[18]:
         header += ["", "", "", "", "", echo[18]]

@@ -187,7 +187,7 @@ def link_of(found: Findings, line: ClockLine, facts: AgentFacts) -> LinkQuality:
         least_ns=least, p50_ns=p50, p95_ns=p95, p999_ns=p999, most_ns=most,
         transit_error_ns=line.bound_ns,
         round_trip_ns=round(float(np.quantile(delay, 0.99, method="higher"))),
-        asked=path.asked, lost=path.lost, resends=facts.resends,
+        asked=path.questions, lost=path.lost, resends=facts.resends,
         reordered=path.reordered_up + path.reordered_down, laws=_laws(path.exchanges, line),
     )  # fmt: skip
 
@@ -256,7 +256,7 @@ def _facts(found: Findings, servers: Opinion, step_ns: int) -> dict[str, Any]:
         "interfaces": list(found.interfaces),
         "path": {
             "host": path.host, "port": path.port, "ntp_port": path.ntp_port,
-            "stratum": path.stratum, "asked": path.asked, "lost": path.lost,
+            "stratum": path.stratum, "asked": path.questions, "lost": path.lost,
             "reordered_up": path.reordered_up, "reordered_down": path.reordered_down,
             "refused": path.refused, "error": path.error, "connect_error": path.connect_error,
             "connect_ns": sorted(path.connect_ns), "mtu": path.mtu, "mss": path.mss,
@@ -295,7 +295,7 @@ def series(exchanges: Sequence[Exchange], step_ns: int) -> dict[str, list[int]]:
 def _server(found: ServerFindings, opinion: Opinion) -> dict[str, Any]:
     best = min(found.exchanges, key=lambda each: each.bound_ns, default=None)
     return {
-        "name": found.name, "asked": found.asked, "answered": len(found.exchanges),
+        "name": found.name, "asked": found.questions, "answered": len(found.exchanges),
         "stratum": found.stratum, "refused": found.refused,
         "offset_ns": None if best is None else best.offset_ns,
         "bound_ns": None if best is None else best.bound_ns,
