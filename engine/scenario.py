@@ -120,7 +120,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A key number, shown large: ``value`` in ns, as a share or a count; ``shown`` for people.
+    """A key number, shown large: ``value`` in ns, as a share or a count; ``text`` for people.
 
     ``bound``: what it must keep, as ``<= 2 s``, and ``holds``, whether it does; empty and None
     where nothing is asked of it.
@@ -128,7 +128,7 @@ class Tile:
 
     name: str
     value: float | None
-    shown: str
+    text: str
     bound: str = ""
     holds: bool | None = None
 

@@ -282,12 +282,12 @@ def _check_run_folder(folder: Path, *, overwrite: bool) -> None:
     check_parents(folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: is a file; choose another --out")
-    held = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    held.discard(_MAKING)  # of a run that was cut off
-    if not held:
+    entries = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    entries.discard(_MAKING)  # of a run that was cut off
+    if not entries:
         return
-    is_log = any(name.endswith(".parquet") for name in held)  # of simulate
-    if _MANIFEST not in held or is_log:
+    is_log = any(name.endswith(".parquet") for name in entries)  # of simulate
+    if _MANIFEST not in entries or is_log:
         raise UserError(f"{folder}: holds other files; choose another --out")
     if not overwrite:
         raise UserError(

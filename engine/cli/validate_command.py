@@ -387,9 +387,9 @@ def _show(found: Validation, *, as_json: bool) -> None:
     console.print(f"[bold {_COLOURS[words]}]{words.upper()}[/]", highlight=False)
     for each in found.verdicts:
         for reason in each.reasons:
-            console.say(f"  {each.asked.name}: {reason}")
+            console.say(f"  {each.query.name}: {reason}")
         if each.change_first:
-            console.say(f"  {each.asked.name}: change first: {each.change_first}")
+            console.say(f"  {each.query.name}: change first: {each.change_first}")
     for text, _ in found.setup.concerns:
         console.say(f"  {text}")
     tables = {

@@ -61,7 +61,7 @@ def test_what_is_measured_holds_the_truth(
     assert own.delay_ns >= up_ns + down_ns
     # The line's offset is wrong by its bound, so each way is, too.
     assert link.least_ns + link.transit_error_ns >= up_ns
-    assert link.asked == asked
+    assert link.trials == asked
     low, high = link.loss_bounds
     assert low <= (1 / drop if drop else 0) <= high
 

@@ -100,8 +100,8 @@ def test_gaps_copies_and_waits_are_those_of_brute_force(
         mine = [each for each in events if f"s{each[0]}" == source.name]
         numbers = [seq for _, seq, _, _ in mine]
         assert source.link is not None
-        assert source.link.asked == max(numbers) - min(numbers) + 1
-        assert source.link.lost == source.link.asked - len(set(numbers))
+        assert source.link.trials == max(numbers) - min(numbers) + 1
+        assert source.link.lost == source.link.trials - len(set(numbers))
         assert source.link.duplicates == len(numbers) - len(set(numbers))
         waits = []
         for place, (_, seq, _, arrival) in enumerate(mine):

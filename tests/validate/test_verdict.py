@@ -13,10 +13,10 @@ from slackwater.engine.apps.validate.verdict import (
     Fitness,
     Measured,
     ResultRequirements,
-    asked_of,
     judge,
     overall,
     percent,
+    requirements_of,
 )
 from slackwater.engine.query import query
 
@@ -24,7 +24,7 @@ MS = 10**6
 SECOND = 10**9
 LINK = LinkQuality(
     least_ns=5 * MS, p50_ns=6 * MS, p95_ns=9 * MS, p999_ns=25 * MS, most_ns=30 * MS,
-    transit_error_ns=MS, round_trip_ns=20 * MS, asked=1000,
+    transit_error_ns=MS, round_trip_ns=20 * MS, trials=1000,
 )  # fmt: skip
 # States a skew that does not err, so what it may be wrong by is half its delay and its precision.
 CLOCK = ClockQuality(offset_ns=0, delay_ns=9 * MS, precision_ns=500_000, skew_error_ppb=0, age_ns=1)
@@ -58,12 +58,12 @@ def test_a_clock_errs_by_half_its_delay_and_precision_and_what_grows() -> None:
     ],
 )
 def test_what_a_pattern_asks_of_clocks(text: str, orders: int, comparisons: int) -> None:
-    found = asked_of(query(text))
+    found = requirements_of(query(text))
     assert (found.orders, found.comparisons) == (orders, comparisons)
 
 
 def test_the_numbers_of_a_pattern() -> None:
-    plan = asked_of(query("EVENT SEQ(A a, B b, C c) WITHIN 10 s"))
+    plan = requirements_of(query("EVENT SEQ(A a, B b, C c) WITHIN 10 s"))
     found = judge(plan, setup(), ResultRequirements())
     g = found.order_gap_ns
     assert g == 2 * CLOCK.bound_ns()
@@ -85,7 +85,9 @@ def test_the_numbers_of_a_pattern() -> None:
 @pytest.mark.parametrize("within_ms", [50, 200])
 def test_the_expected_share_is_that_of_events_spread_evenly(names: str, within_ms: int) -> None:
     found = judge(
-        asked_of(query(f"EVENT SEQ({names}) WITHIN {within_ms} ms")), setup(), ResultRequirements()
+        requirements_of(query(f"EVENT SEQ({names}) WITHIN {within_ms} ms")),
+        setup(),
+        ResultRequirements(),
     )
     more = len(names.split(", ")) - 1
     after = np.sort(np.random.default_rng(3).uniform(0, within_ms * MS, (40_000, more)), axis=1)
@@ -96,7 +98,7 @@ def test_the_expected_share_is_that_of_events_spread_evenly(names: str, within_m
 
 
 def test_where_no_match_can_be_certain_all_are_expected_to_be_uncertain() -> None:
-    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 15 ms"))
+    plan = requirements_of(query("EVENT SEQ(A a, B b) WITHIN 15 ms"))
     for wanted in (ResultRequirements(), ResultRequirements(gap_ns=SECOND)):
         found = judge(plan, setup(), wanted)
         assert found.expected == 1
@@ -104,7 +106,7 @@ def test_where_no_match_can_be_certain_all_are_expected_to_be_uncertain() -> Non
 
 
 def test_a_remedy_says_what_it_would_bring() -> None:
-    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 60 ms"))
+    plan = requirements_of(query("EVENT SEQ(A a, B b) WITHIN 60 ms"))
     seldom = replace(CLOCK, delay_ns=MS, skew_error_ppb=50_000, age_ns=600 * SECOND)
     found = judge(plan, setup(seldom), ResultRequirements())
     often = judge(plan, setup(replace(seldom, age_ns=100 * SECOND)), ResultRequirements())
@@ -115,7 +117,7 @@ def test_a_remedy_says_what_it_would_bring() -> None:
 
 
 def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
-    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min"))
+    plan = requirements_of(query("EVENT SEQ(A a, B b) WITHIN 1 min"))
     late = replace(LINK, p999_ns=2 * SECOND)
     assert judge(plan, setup(link=late), ResultRequirements()).change_first.startswith(
         "write order ="
@@ -127,16 +129,16 @@ def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
 
 
 def test_the_numbers_of_a_window() -> None:
-    plan = asked_of(query("SELECT count(*) FROM events WINDOW TUMBLING 1 s"))
+    plan = requirements_of(query("SELECT count(*) FROM events WINDOW TUMBLING 1 s"))
     u = CLOCK.bound_ns()
     found = judge(plan, setup(), ResultRequirements(uncertain=0.1))
     assert found.expected == pytest.approx(4 * u / (SECOND + 2 * u))
     assert found.fitness is Fitness.FIT
-    at_least = asked_of(
+    at_least = requirements_of(
         query(f"SELECT count(*) FROM events WINDOW TUMBLING {found.smallest_ns} ns")
     )
     assert judge(at_least, setup(), ResultRequirements(uncertain=0.1)).expected <= 0.1
-    below = asked_of(query("SELECT count(*) FROM events WINDOW TUMBLING 9 ms"))
+    below = requirements_of(query("SELECT count(*) FROM events WINDOW TUMBLING 9 ms"))
     short = judge(below, setup(), ResultRequirements(uncertain=1.0))
     assert short.fitness is Fitness.NOT_FIT
     assert "largest sync delay" in short.reasons[0]
@@ -146,12 +148,14 @@ def test_the_numbers_of_a_window() -> None:
 def test_the_wait_for_what_is_sent_again(loss: float, resent: int) -> None:
     link = replace(LINK, lost=round(loss * 1000))
     found = judge(
-        asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), setup(link=link), ResultRequirements()
+        requirements_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")),
+        setup(link=link),
+        ResultRequirements(),
     )
     assert found.timeout_ns == 20 * MS + 220 * MS * (2**resent - 1)
     never = setup(link=replace(link, resends=False))
     reported = judge(
-        asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), never, ResultRequirements()
+        requirements_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), never, ResultRequirements()
     )
     assert reported.timeout_ns == 20 * MS
     assert "not sent again" in " ".join(reported.reasons)
@@ -170,7 +174,7 @@ def test_the_wait_for_what_is_sent_again(loss: float, resent: int) -> None:
     ],
 )
 def test_what_to_change_first(clock: ClockQuality, said: str) -> None:
-    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 15 ms"))
+    plan = requirements_of(query("EVENT SEQ(A a, B b) WITHIN 15 ms"))
     found = judge(plan, setup(clock), ResultRequirements())
     assert found.fitness is Fitness.NOT_FIT
     assert said in found.change_first
@@ -185,13 +189,15 @@ def test_what_to_change_first(clock: ClockQuality, said: str) -> None:
     ],
 )
 def test_clocks_that_nothing_is_known_of_decide_nothing(text: str, share: float) -> None:
-    found = judge(asked_of(query(text)), setup(ClockQuality(offset_ns=None)), ResultRequirements())
+    found = judge(
+        requirements_of(query(text)), setup(ClockQuality(offset_ns=None)), ResultRequirements()
+    )
     assert found.share == share
     assert (found.fitness is Fitness.NOT_FIT) == (share > 0)
 
 
 def test_what_was_answered_counts_more_than_what_is_expected() -> None:
-    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 10 s"))
+    plan = requirements_of(query("EVENT SEQ(A a, B b) WITHIN 10 s"))
     for uncertain, fitness in ((0, Fitness.FIT), (10, Fitness.CARE), (30, Fitness.NOT_FIT)):
         found = judge(plan, setup(), ResultRequirements(), Measured(100, uncertain))
         assert found.share == uncertain / 100

@@ -150,14 +150,14 @@ def best_of_each(
         complete: the share of them that must be in their place.
         of: gives the measures of an order; may be asked again.
     """
-    shown: dict[str, Measures] = {}
+    by_order: dict[str, Measures] = {}
     for family in families(before):
         for order in family:
             if order in _ALWAYS:
-                shown[order] = of(order)
+                by_order[order] = of(order)
         best = _least_patient(family, complete, of)
-        shown[best] = of(best)
-    return tuple(shown.values())
+        by_order[best] = of(best)
+    return tuple(by_order.values())
 
 
 def _least_patient(family: Sequence[str], complete: float, of: Callable[[str], Measures]) -> str:
@@ -220,7 +220,7 @@ def choose(
         unit_ns: see ``unit``.
     """
     words = _Words(unit, unit_ns)
-    wanted = f"{100 * complete:.6g} %"
+    share = f"{100 * complete:.6g} %"
     able = [each for each in measured if each.completeness >= complete and each.order not in apart]
     if not able:
         candidates = (each for each in measured if each.order not in apart)
@@ -228,7 +228,7 @@ def choose(
         others = tuple(_alone(each, words) for each in measured if each is not most)
         return OrderChoice(
             None,
-            f"None of these orders puts {wanted} of the events in their place.",
+            f"None of these orders puts {share} of the events in their place.",
             f"The most complete is {most.order}: {words.of(most)}.{_hint(most)}{_misled(measured)}",
             others,
         )
@@ -245,17 +245,17 @@ def choose(
     return OrderChoice(
         best.order,
         f"{best.order}: {words.of(best)}.",
-        f"{_reason(best, able, wanted, words)}{_unnumbered(best, measured)}{_misled(measured)}",
+        f"{_reason(best, able, share, words)}{_unnumbered(best, measured)}{_misled(measured)}",
         tuple(sorted(costs, key=lambda each: not each.enough)),
     )
 
 
-def _reason(best: Measures, able: Sequence[Measures], wanted: str, words: _Words) -> str:
+def _reason(best: Measures, able: Sequence[Measures], share: str, words: _Words) -> str:
     """Why it suits, and which one would if the mean counted and not the p99."""
     if len(able) == 1:
-        return f"No other order here puts {wanted} of the events in place."
+        return f"No other order here puts {share} of the events in place."
     shortest = (
-        f"It has the shortest p99 hold of the {len(able)} orders with at least {wanted} in place."
+        f"It has the shortest p99 hold of the {len(able)} orders with at least {share} in place."
     )
     least = min(able, key=lambda each: each.hold.mean_ns)
     if least.hold.mean_ns >= (1 - _SAME) * best.hold.mean_ns:
@@ -321,12 +321,12 @@ def in_place(each: Measures) -> str:
     >>> [in_place(Found(arrived=6000, duplicates=0, in_place=n)) for n in (6000, 5999, 4500)]
     ['100 %', '99.983 %', '75.0 %']
     """
-    wanted = each.arrived - each.duplicates
-    rest = wanted - each.in_place
+    distinct_events = each.arrived - each.duplicates
+    rest = distinct_events - each.in_place
     if not rest:
         return "100 %"
-    decimals = min(max(math.ceil(-math.log10(100 * rest / wanted)) + _REST_DIGITS, 1), 6)
-    steps = each.in_place * 100 * 10**decimals // wanted
+    decimals = min(max(math.ceil(-math.log10(100 * rest / distinct_events)) + _REST_DIGITS, 1), 6)
+    steps = each.in_place * 100 * 10**decimals // distinct_events
     return f"{steps / 10**decimals:.{decimals}f} %"
 
 
@@ -339,8 +339,8 @@ def _apart(each: Measures, words: _Words) -> str:
 
 
 def _beside(each: Measures, best: Measures, words: _Words) -> str:
-    held = _times(each.hold.p99_ns, best.hold.p99_ns, words)
-    return f"{in_place(each)} in place; {held}; mean {words.time(each.hold.mean_ns)}"
+    hold_text = _times(each.hold.p99_ns, best.hold.p99_ns, words)
+    return f"{in_place(each)} in place; {hold_text}; mean {words.time(each.hold.mean_ns)}"
 
 
 def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
@@ -467,8 +467,8 @@ def compare(
     if not 0 < complete <= 1:
         raise UserError(f"complete {complete}: a share above 0 and at most 1, such as 0.999")
     unit_ns(time_unit)
-    given = [parse_order(order, time_unit) for order in orders]
-    _refuse_twice(orders, given)
+    order_settings = [parse_order(order, time_unit) for order in orders]
+    _refuse_twice(orders, order_settings)
     swept = None if sweep in (None, MEASURED) else read_sweep(str(sweep), time_unit)
     arrival_given = LogReader(log).arrival_given
     guards = guards if arrival_given else Guards(None, guards.default_uncertainty_ns)
@@ -492,9 +492,9 @@ def compare(
     )
 
 
-def _refuse_twice(orders: Sequence[str], given: Sequence[OrderSettings]) -> None:
+def _refuse_twice(orders: Sequence[str], order_settings: Sequence[OrderSettings]) -> None:
     first: dict[OrderSettings, str] = {}
-    for order, settings in zip(orders, given, strict=True):
+    for order, settings in zip(orders, order_settings, strict=True):
         if settings in first:
             same = "" if first[settings] == order else f" (it is the same as {first[settings]})"
             raise UserError(f"--order {order}: is given twice{same}; name each order once")

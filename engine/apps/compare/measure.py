@@ -259,8 +259,8 @@ class Measures:
     @property
     def completeness(self) -> float:
         """The share of the arrived events, second copies aside, that were released in place."""
-        wanted = self.arrived - self.duplicates
-        return self.in_place / wanted if wanted else 1.0
+        distinct_events = self.arrived - self.duplicates
+        return self.in_place / distinct_events if distinct_events else 1.0
 
     @property
     def events_per_second(self) -> float:

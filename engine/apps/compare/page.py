@@ -154,9 +154,9 @@ def order_table(
     """
     unit, unit_ns = comparison.hold_unit
     left_out = () if comparison.settings.reading.departed else _LATENCY
-    shown = [_NAME, *(each for each in part if each.heading and each not in left_out)]
-    headings = tuple(each.heading.format(hold=unit) for each in shown)
-    return headings, tuple(tuple(each.cell(row, unit_ns) for each in shown) for row in measured)
+    columns = [_NAME, *(each for each in part if each.heading and each not in left_out)]
+    headings = tuple(each.heading.format(hold=unit) for each in columns)
+    return headings, tuple(tuple(each.cell(row, unit_ns) for each in columns) for row in measured)
 
 
 def arrival_facts(comparison: OrdersCompared) -> list[tuple[str, str]]:
@@ -290,11 +290,11 @@ def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
     measured = (*comparison.orders, *comparison.sweep)
     is_latency = comparison.settings.reading.departed is not None
     exact = _Scale(0, 0, *comparison.hold_unit, is_latency)
-    held = [hold for each in measured for hold in exact.holds(each) if hold]
-    if not held:
+    hold_times = [hold for each in measured for hold in exact.holds(each) if hold]
+    if not hold_times:
         return None
     missing = [share for each in measured if (share := exact.share(each))]
-    least = max(min(held), max(held) / 10**_DECADES) / _EDGE
+    least = max(min(hold_times), max(hold_times) / 10**_DECADES) / _EDGE
     scale = exact._replace(least_share=min(missing, default=1) / _EDGE, least_hold=least)
     what = "latency" if is_latency else "hold time"
     swept = " The lines are K-slack with its slack swept." if comparison.sweep else ""
@@ -310,7 +310,7 @@ def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
         [*_sweep_lines(comparison, scale), *_order_lines(comparison, scale), *_legend()],
         {
             "xaxis": shares | {"range": shares["range"][::-1]},
-            "yaxis": log_axis(f"{what} [{scale.unit}]", [least, *held]),
+            "yaxis": log_axis(f"{what} [{scale.unit}]", [least, *hold_times]),
         },
         height_px=_HEIGHT_PX,
     )
@@ -417,7 +417,7 @@ def write_comparison(
     write_page(
         out, Path(HTML), f"Orders compared: {found['input']}", _CHAPTERS, found, command=command,
         tables=tables, trade_off=trade_off_figure(comparison), no_arrivals=NO_ARRIVALS,
-        kpis=_kpis(comparison), excluded=comparison.arrivals.excluded,
+        kpis=plain(_kpis(comparison)), excluded=comparison.arrivals.excluded,
     )  # fmt: skip
     return found
 
@@ -443,14 +443,14 @@ def _kpis(comparison: OrdersCompared) -> list[Kpi]:
         *made,
         Kpi("recommended", None, "", best.order, holds=True),
         Kpi("in their place", best.completeness, "share", in_place(best), "of the events", "more"),
-        Kpi("hold time p99", hold.p99_ns, "ns", _held(comparison, hold.p99_ns),
-            f"half at most {_held(comparison, hold.p50_ns)}", "less"),
+        Kpi("hold time p99", hold.p99_ns, "ns", _hold_text(comparison, hold.p99_ns),
+            f"half at most {_hold_text(comparison, hold.p50_ns)}", "less"),
         Kpi("held at once, most", best.buffered_max, "count", number(best.buffered_max),
             "events of one site", "less"),
     ]  # fmt: skip
 
 
-def _held(comparison: OrdersCompared, hold_ns: float) -> str:
+def _hold_text(comparison: OrdersCompared, hold_ns: float) -> str:
     """A hold; without arrival times it is counted in lines."""
     return duration(hold_ns) if comparison.arrival_given else f"{number(hold_ns)} lines"
 

@@ -71,8 +71,8 @@ def compared_events(
     unlike = (old["status"][first] != new["status"][second]) | (
         old["ref"][first] != new["ref"][second]
     )
-    held = (old["status"][first] != LATE_DROPPED) & (new["status"][second] != LATE_DROPPED)
-    sooner = old["release"][first[held]] - new["release"][second[held]]
+    in_time = (old["status"][first] != LATE_DROPPED) & (new["status"][second] != LATE_DROPPED)
+    sooner = old["release"][first[in_time]] - new["release"][second[in_time]]
     changes = zip(first[unlike][:listed].tolist(), second[unlike][:listed].tolist(), strict=True)
     return {
         "both": int(first.size), "lost": int(lost.size), "new": int(added.size),
@@ -88,9 +88,9 @@ def compared_events(
 
 def _rows(folder: Path, report: Mapping[str, Any]) -> RunRows | None:
     """The events of a run, of its main pass: kept beside its report, or in the pass's folder."""
-    own = folder / EVENTS
+    single = folder / EVENTS
     ordered = folder / "runs" / str(report["run"]["passes"][0]["label"]) / "ordered"
-    files = [own] if own.is_file() else parquet_files(ordered) if ordered.is_dir() else []
+    files = [single] if single.is_file() else parquet_files(ordered) if ordered.is_dir() else []
     return read_rows(files, _COLUMNS) if files else None
 
 
@@ -251,9 +251,9 @@ def _kpi(name: str, old: Report | None, new: Report | None) -> dict[str, Any]:
         if new["better"]:
             better = (after < before) == (new["better"] == "less")
     of = [each for each in (old, new) if each is not None]
-    held = [each["holds"] for each in of]
-    if len(of) == 2 and held[0] != held[1] and None not in held:
-        better = held[1]
+    outcomes = [each["holds"] for each in of]
+    if len(of) == 2 and outcomes[0] != outcomes[1] and None not in outcomes:
+        better = outcomes[1]
     return {
         "name": name,
         "before": old["shown"] if old else None,
@@ -361,7 +361,7 @@ HTML: Final = "against.html"
 JSON: Final = "against.json"
 _CHAPTERS: Final = {"verdict": "What changed", "kpis": "Key numbers", "events": "Events",
                     "results": "Results", "runs": "The two runs"}  # fmt: skip
-_COUNTED: Final = ("in both", "lost", "new", "changed", "sooner, p50", "p95", "max")
+_COUNT_NAMES: Final = ("in both", "lost", "new", "changed", "sooner, p50", "p95", "max")
 _BETTER: Final = {True: "better", False: "worse", None: ""}
 
 
@@ -421,20 +421,20 @@ def page(found: Mapping[str, Any]) -> str:
         for of in ("folder", "title", "made_at", "command")
     )
     worse = any(each["better"] is False for each in found["kpis"])
-    asked = found["queries"].values() or [found["events"]]
-    lost = any(each["lost"] for each in asked if each is not None)
+    differences = found["queries"].values() or [found["events"]]
+    lost = any(each["lost"] for each in differences if each is not None)
     return document(
         Path(HTML), f"Two runs: {found['now']['title']}", _CHAPTERS, found, JSON,
         state="fails" if worse or lost else "holds",
         tables={
             "kpis": Table("", ("key number", "before", "now", "change", "better or worse"), kpis),
             "events": Table(
-                "", ("", *_COUNTED), of_events,
+                "", ("", *_COUNT_NAMES), of_events,
                 "Changed: in order, late or dropped, and not so before; or at another time. "
                 "Sooner: by how much the order releases an event sooner now; negative: later.",
             ),
             "results": Table(
-                "", ("query", *_COUNTED), tuple(rows),
+                "", ("query", *_COUNT_NAMES), tuple(rows),
                 "Sooner: by how much a result is emitted sooner now; negative: later.",
             ),
             "runs": Table("", ("", "before", "now"), runs),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import numpy as np
-from msgspec import json
+from msgspec import Struct, json
 
 from slackwater.engine.core.units import date, date_digits, duration, is_date, number, percent
 from slackwater.engine.scenario import Tile
@@ -290,10 +290,10 @@ def glossary(known: Collection[str]) -> list[dict[str, str]]:
         known: keys of the terms that are known from before the arrival log.
     """
     before = [term for term in BEFORE if term.key in known]
-    counted = [(term.heading, term.definition, "events") for term in (*before, *PASS)]
+    counts = [(term.heading, term.definition, "events") for term in (*before, *PASS)]
     return [
         {"term": term, "definition": definition, "unit": unit}
-        for term, definition, unit in (*counted, *_MORE)
+        for term, definition, unit in (*counts, *_MORE)
     ]
 
 
@@ -313,18 +313,17 @@ def places_of(words: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, str]]:
 Report = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Kpi:
+class Kpi(Struct, frozen=True, rename={"text": "shown"}):
     """One number: ``value`` in ns, as a share or a count; ``better``: ``less``, ``more`` or empty.
 
-    ``name`` stays from run to run; ``shown`` and ``note`` are for people; ``term`` is the word of
-    the glossary that says what it is. ``bound`` and ``holds`` as of ``engine.scenario.Tile``.
+    ``name`` stays from run to run; ``text`` (``shown`` in JSON) and ``note`` are for people;
+    ``term`` is its entry in the glossary. ``bound`` and ``holds`` as of ``engine.scenario.Tile``.
     """
 
     name: str
     value: float | None
     unit: str
-    shown: str
+    text: str
     note: str = ""
     better: str = ""
     term: str = ""
@@ -333,19 +332,19 @@ class Kpi:
 
 
 def kpis(report: Report, tiles: Sequence[Tile]) -> list[dict[str, Any]]:
-    """Those that the scenario gave, then those that every report has, as far as they are known."""
+    """Plain key numbers: those of the scenario, then those that every report has, if known."""
     found = [
         Kpi(
             each.name,
             each.value,
             unit_of(each.name),
-            each.shown,
+            each.text,
             bound=each.bound,
             holds=each.holds,
         )
         for each in tiles
     ]
-    return [asdict(each) for each in (*found, *_of_events(report), *_of_queries(report))]
+    return list(plain([*found, *_of_events(report), *_of_queries(report)]))
 
 
 def with_unit(name: str, value: float) -> str:

@@ -159,8 +159,11 @@ def _of_results(results: Path, facts: Mapping[str, Any], tables: Sequence[Table]
     matches = measure_matches(answers.matches, facts.get("true_matches", []))
     add_events(matches, results)
     windows = measure_windows(answers.windows, facts.get("windows_truth", {}))
-    shown = [*tables, *alert_tables(answers.alerts)]
-    return {"windows": windows, "matches": matches, "tables": plain(shown)}
+    return {
+        "windows": windows,
+        "matches": matches,
+        "tables": plain([*tables, *alert_tables(answers.alerts)]),
+    }
 
 
 def _written(path: Path) -> str:
@@ -188,17 +191,17 @@ def _run(
 ) -> dict[str, Any]:
     done = []
     for each in passes:
-        counted = counters[each.label]
-        sites = counted["sites"].values()
+        pass_counters = counters[each.label]
+        sites = pass_counters["sites"].values()
         done.append(
             {
                 "label": each.label,
                 "order": each.order,
                 "barrier": each.barrier,
-                "host": counted.get("host"),
-                "seconds": counted.get("seconds"),
-                "computing": counted.get("computing", counted.get("seconds")),
-                "events": counted.get("events"),
+                "host": pass_counters.get("host"),
+                "seconds": pass_counters.get("seconds"),
+                "computing": pass_counters.get("computing", pass_counters.get("seconds")),
+                "events": pass_counters.get("events"),
                 "t_a_ns": max((site.get("t_a") or 0 for site in sites), default=0),
                 "buffered_max": max((site.get("buffered_max") or 0 for site in sites), default=0),
             }
@@ -260,7 +263,7 @@ def check_report(into: Path) -> None:
 
 
 def write_own_report(
-    asked: PassRequest, made: PartStore, into: Path, *, arrival_given: bool
+    request: PassRequest, made: PartStore, into: Path, *, arrival_given: bool
 ) -> Any:
     """Writes the report of the pass in ``made`` into the folder ``into``, made if absent.
 
@@ -270,22 +273,22 @@ def write_own_report(
     into.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         (into / name).unlink(missing_ok=True)
-    queries = {plan.name: plan.text.strip() for plan in asked.plans}
+    queries = {plan.name: plan.text.strip() for plan in request.plans}
     if queries:
         export_jsonl(made, into / RESULTS, queries=list(queries))
     write_event_files(made.directory)
     keep_events(made.directory / "ordered", into)
-    order = asked.order or SEQUENCE
+    order = request.order or SEQUENCE
     label = order.partition(":")[0]
     name = ", ".join(
-        Path(file).name if file != "-" else "standard input" for file in asked.files[:_NAMED]
+        Path(file).name if file != "-" else "standard input" for file in request.files[:_NAMED]
     )
-    if len(asked.files) > _NAMED:
-        name += f" and {len(asked.files) - _NAMED} more"
+    if len(request.files) > _NAMED:
+        name += f" and {len(request.files) - _NAMED} more"
     count = f"{len(queries)} quer{'y' if len(queries) == 1 else 'ies'}" if queries else "Order"
-    score = Score((), facts={"excluded": list(asked.excluded)} if asked.excluded else {})
+    score = Score((), facts={"excluded": list(request.excluded)} if request.excluded else {})
     return write_report(
         into, f"{count} over {name}", f"What is in {name}, as it came and in order.", queries,
-        [Pass(label, order, barrier=asked.barrier)], score, {}, asked.command,
+        [Pass(label, order, barrier=request.barrier)], score, {}, request.command,
         Places({label: made.directory}, into, {}, arrival_given),
     )  # fmt: skip

@@ -77,12 +77,12 @@ def cells(axes: Sequence[Axis]) -> list[Cell]:
 
 
 def _axis(text: str) -> Axis:
-    path, equals, given = (part.strip() for part in text.partition("="))
-    if not (path and equals and given):
+    path, equals, values_text = (part.strip() for part in text.partition("="))
+    if not (path and equals and values_text):
         raise UserError(f"--sweep {text}: {_HOW}")
-    found = _RANGE.fullmatch(given)
-    values = _filled(found, text) if found else [each.strip() for each in given.split(",")]
-    if not all(values) or len(set(values)) < len(values) or (found is None and ".." in given):
+    found = _RANGE.fullmatch(values_text)
+    values = _filled(found, text) if found else [each.strip() for each in values_text.split(",")]
+    if not all(values) or len(set(values)) < len(values) or (found is None and ".." in values_text):
         raise UserError(f"--sweep {text}: a value is empty, given twice or half a range; {_HOW}")
     sizes = [size_of(each) for each in values]
     if None not in sizes:  # steps from value to value are counted, so that they must lie in order
@@ -318,8 +318,8 @@ def answer_of(path: str, job: Job) -> CellAnswer:
 
 def _name(content: str, job: Job) -> str:
     """Of the file of a job's answer: of all that its answer depends on."""
-    asked = json.dumps([version("slackwater"), content, job.pairs]).encode()
-    return blake2b(asked, digest_size=12).hexdigest() + ".json"
+    content_key = json.dumps([version("slackwater"), content, job.pairs]).encode()
+    return blake2b(content_key, digest_size=12).hexdigest() + ".json"
 
 
 def _read(file: Path, job: Job) -> CellAnswer | None:

@@ -86,8 +86,8 @@ class SweepFindings:
             if len(ran) < len(all_seeds):
                 errors[cell] = next(each.error for each in all_seeds if each.error) or ""
             for text in texts:
-                held = [each.claims[text].holds for each in ran]
-                holding[text][cell] = sum(held) / len(all_seeds)
+                outcomes = [each.claims[text].holds for each in ran]
+                holding[text][cell] = sum(outcomes) / len(all_seeds)
                 details[text][cell] = _measured(text, ran) if ran else NOT_RUN
             metrics[cell] = _spreads(ran)
         return cls(axes, tuple(texts), holding, details, metrics, errors)
@@ -98,8 +98,8 @@ class SweepFindings:
             self.holding[text][cell] == 1 for text in self.thresholds
         )
 
-    def least_change(self, own: Cell) -> Cell | None:
-        """The cell nearest to ``own`` in which all thresholds hold; None: there is none.
+    def least_change(self, file_cell: Cell) -> Cell | None:
+        """The cell nearest to ``file_cell`` in which all thresholds hold; None: there is none.
 
         Nearest: the fewest settings changed, then the fewest steps along the axes.
         """
@@ -108,7 +108,7 @@ class SweepFindings:
         def distance(cell: Cell) -> tuple[int, float, Cell]:
             steps = [
                 abs(of[value] - of[mine]) / max(len(of) - 1, 1)
-                for of, value, mine in zip(places, cell, own, strict=True)
+                for of, value, mine in zip(places, cell, file_cell, strict=True)
             ]
             return sum(step > 0 for step in steps), sum(steps), cell
 
@@ -161,14 +161,14 @@ _SCALE: Final = [[0, BAD], [0.5, _SOME], [1, GOOD]]
 
 
 def write_sweep(
-    findings: SweepFindings, title: str, own: Cell, command: str, out: Path, seeds: int
+    findings: SweepFindings, title: str, file_cell: Cell, command: str, out: Path, seeds: int
 ) -> dict[str, Any]:
     """Writes ``sweep.json`` and ``sweep.html`` into the folder ``out``.
 
     Args:
         findings: of the sweep.
         title: of the scenario.
-        own: the cell nearest to what the file itself says.
+        file_cell: the cell nearest to what the file itself says.
         command: that makes it again.
         out: the folder.
         seeds: how many each cell was run with.
@@ -176,51 +176,56 @@ def write_sweep(
     Returns:
         what ``sweep.json`` holds.
     """
-    found: dict[str, Any] = plain(_plain(findings, title, own, command, seeds))
-    everywhere = [text for text, held in findings.holding.items() if min(held.values()) == 1]
+    found: dict[str, Any] = plain(_plain(findings, title, file_cell, command, seeds))
+    everywhere = [text for text, shares in findings.holding.items() if min(shares.values()) == 1]
     maps, flat = (
-        [figure for text in texts for figure in _maps(findings, text, own)]
+        [figure for text in texts for figure in _maps(findings, text, file_cell)]
         for texts in ([ALL, *(text for text in findings.thresholds if text not in everywhere)],
                       everywhere)
     )  # fmt: skip
     write_page(
         out, Path(HTML), f"Sweep: {title}", _CHAPTERS, found, command=command, beside=(CELLS,),
         maps=maps, flat=flat, everywhere=everywhere, tables={"cells": _table(findings)},
-        shown=FACETS_MAX, kpis=_kpis(findings, own),
+        shown=FACETS_MAX, kpis=plain(_kpis(findings, file_cell)),
     )  # fmt: skip
     return found
 
 
-def assess(findings: SweepFindings, own: Cell) -> tuple[bool, str]:
+def assess(findings: SweepFindings, file_cell: Cell) -> tuple[bool, str]:
     """Whether the file's own cell is good enough, up to which values, and what to change if not."""
     if not findings.thresholds:
         return True, "The file has no thresholds: nothing is judged, the numbers are below."
-    if findings.all_hold(own):
-        held = f"All thresholds hold at {_named(findings, own)}"
-        return True, f"{held}: {'; '.join(_limits(findings, own))}."
-    best = findings.least_change(own)
+    if findings.all_hold(file_cell):
+        sentence = f"All thresholds hold at {_named(findings, file_cell)}"
+        return True, f"{sentence}: {'; '.join(_limits(findings, file_cell))}."
+    best = findings.least_change(file_cell)
     if best is None:
-        nowhere = [text for text, held in findings.holding.items() if max(held.values()) < 1]
+        nowhere = [text for text, shares in findings.holding.items() if max(shares.values()) < 1]
         why = f"nowhere {', '.join(nowhere)}" if nowhere else "each holds somewhere, but not all"
         return False, f"In no cell do all thresholds hold: {why}."
     changes = [
         f"{axis.path} = {value} (from {mine})"
-        for axis, value, mine in zip(findings.axes, best, own, strict=True)
+        for axis, value, mine in zip(findings.axes, best, file_cell, strict=True)
         if value != mine
     ]
     return False, (
-        f"At {_named(findings, own)} {_failing(findings, own)}. The least change with which all "
-        f"thresholds hold: {', '.join(changes)}; then {'; '.join(_limits(findings, best))}."
+        f"At {_named(findings, file_cell)} {_failing(findings, file_cell)}. The least change with "
+        f"which all thresholds hold: {', '.join(changes)}; "
+        f"then {'; '.join(_limits(findings, best))}."
     )
 
 
-def checks_at(findings: SweepFindings, own: Cell) -> list[Claim]:
+def checks_at(findings: SweepFindings, file_cell: Cell) -> list[Claim]:
     """Each threshold at the file's own cell, for CI."""
-    if own in findings.errors:
-        return [Claim(_named(findings, own), False, findings.errors[own])]
+    if file_cell in findings.errors:
+        return [Claim(_named(findings, file_cell), False, findings.errors[file_cell])]
     return [
-        Claim(text, held[own] == 1, f"{findings.details[text][own]} at {_named(findings, own)}")
-        for text, held in findings.holding.items()
+        Claim(
+            text,
+            shares[file_cell] == 1,
+            f"{findings.details[text][file_cell]} at {_named(findings, file_cell)}",
+        )
+        for text, shares in findings.holding.items()
     ]
 
 
@@ -232,8 +237,8 @@ def _limits(findings: SweepFindings, at: Cell) -> list[str]:
         holds = [findings.all_hold(cell) for cell in line]
         first = last = axis.values.index(at[number_of])
         if None in map(size_of, axis.values):  # names: none lies beyond another
-            good = [value for value, held in zip(axis.values, holds, strict=True) if held]
-            beyond = [place for place, held in enumerate(holds) if not held]
+            good = [value for value, all_hold in zip(axis.values, holds, strict=True) if all_hold]
+            beyond = [place for place, all_hold in enumerate(holds) if not all_hold]
             text = f"with {axis.path} = {' or '.join(good)}"
         else:
             while first and holds[first - 1]:
@@ -267,8 +272,8 @@ def _failing(findings: SweepFindings, cell: Cell) -> str:
     return f"{_WORDS.get(count, str(count))} thresholds fail"
 
 
-def _kpis(findings: SweepFindings, own: Cell) -> list[Kpi]:
-    """In how many cells all holds, and each threshold by itself; in colour, whether at ``own``."""
+def _kpis(findings: SweepFindings, file_cell: Cell) -> list[Kpi]:
+    """In how many cells all thresholds hold, and each one; in colour: whether at ``file_cell``."""
     cells = list(findings.metrics)
     made = [Kpi("cells", len(cells), "count", number(len(cells)), _axes(findings))]
     if not findings.thresholds:
@@ -280,11 +285,11 @@ def _kpis(findings: SweepFindings, own: Cell) -> list[Kpi]:
     ]
     return made + [
         Kpi(
-            name, len(held) / len(cells), "share", f"{len(held)} of {len(cells)}",
-            f"cells; {'holds' if own in held else 'fails'} with the file's settings", "more",
-            holds=own in held,
+            name, len(good_cells) / len(cells), "share", f"{len(good_cells)} of {len(cells)}",
+            f"cells; {'holds' if file_cell in good_cells else 'fails'} with the file's settings",
+            "more", holds=file_cell in good_cells,
         )
-        for name, held in rows
+        for name, good_cells in rows
     ]  # fmt: skip
 
 
@@ -298,9 +303,9 @@ def _named(findings: SweepFindings, cell: Cell) -> str:
 
 
 def _plain(
-    findings: SweepFindings, title: str, own: Cell, command: str, seeds: int
+    findings: SweepFindings, title: str, file_cell: Cell, command: str, seeds: int
 ) -> dict[str, Any]:
-    holds, headline = assess(findings, own)
+    holds, headline = assess(findings, file_cell)
     return {
         "title": title,
         "command": command,
@@ -308,7 +313,7 @@ def _plain(
         "seeds": seeds,
         "axes": [{"path": axis.path, "values": list(axis.values)} for axis in findings.axes],
         "thresholds": list(findings.thresholds),
-        "verdict": {"holds": holds, "headline": headline, "own": list(own)},
+        "verdict": {"holds": holds, "headline": headline, "own": list(file_cell)},
         "cells": [
             {
                 "cell": list(cell),
@@ -336,16 +341,16 @@ def _share(findings: SweepFindings, text: str, cell: Cell) -> float:
     return min((findings.holding[each][cell] for each in findings.thresholds), default=1.0)
 
 
-def _maps(findings: SweepFindings, text: str, own: Cell) -> list[Figure]:
+def _maps(findings: SweepFindings, text: str, file_cell: Cell) -> list[Figure]:
     """A map for each combination of the axes beyond the second."""
     if not findings.thresholds:
         return []
     rest = findings.axes[2:]
     combinations = list(product(*(axis.values for axis in rest)))[:FACETS_MAX]
-    return [_map(findings, text, own, list(others)) for others in combinations]
+    return [_map(findings, text, file_cell, list(others)) for others in combinations]
 
 
-def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Figure:
+def _map(findings: SweepFindings, text: str, file_cell: Cell, others: list[str]) -> Figure:
     x_axis = findings.axes[0]
     y_axis = findings.axes[1] if len(findings.axes) > 1 else Axis("", ("",))
     cells = [
@@ -380,8 +385,11 @@ def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Fi
         "xaxis": _ticks(x_axis),
         "yaxis": _ticks(y_axis) if len(findings.axes) > 1 else {"visible": False},
     }
-    if list(own[2:]) == others:
-        x, y = x_axis.values.index(own[0]), y_axis.values.index(own[1]) if len(own) > 1 else 0
+    if list(file_cell[2:]) == others:
+        x, y = (
+            x_axis.values.index(file_cell[0]),
+            y_axis.values.index(file_cell[1]) if len(file_cell) > 1 else 0,
+        )
         layout["shapes"] = [
             {
                 "type": "rect", "x0": x - 0.47, "x1": x + 0.47, "y0": y - 0.45, "y1": y + 0.45,
@@ -454,9 +462,9 @@ def _table(findings: SweepFindings) -> Table:
     headings = (*(axis.path for axis in findings.axes), "all hold", *findings.thresholds)
     rows: list[tuple[str, ...]] = []
     for cell in findings.metrics:
-        held = "yes" if findings.all_hold(cell) else "no"
+        answer = "yes" if findings.all_hold(cell) else "no"
         each = [_in_table(findings, text, cell) for text in findings.thresholds]
-        rows.append((*cell, held, *each))
+        rows.append((*cell, answer, *each))
     errors = "".join(
         f" Could not be run: {', '.join(cell)}: {why}." for cell, why in findings.errors.items()
     )

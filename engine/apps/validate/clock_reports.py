@@ -51,7 +51,7 @@ from slackwater.engine.order.registry import parse_order
 from slackwater.engine.scenario import Table
 
 _ROWS: Final = 1 << 18
-_SHOWN: Final = 240
+_POINTS_MAX: Final = 240
 
 
 class ClockReport(Struct, frozen=True):
@@ -105,7 +105,7 @@ def clock_reports(
         (of.site, of.name): estimate(of.ts, of.arrival) for of in readings if arrival_given
     }
     fastest = {
-        site: fastest_delay(each for (own, _), each in by_arrival.items() if own == site)
+        site: fastest_delay(each for (origin, _), each in by_arrival.items() if origin == site)
         for site in {of.site for of in readings}
     }
     return _with_epochs([
@@ -156,11 +156,11 @@ def declared_bounds(
     chains: dict[str, Chain] = {}
     found: dict[tuple[str, str], DeclaredBound] = {}
     for frames in by_site(opened(log).of_sites(None), _ROWS):
-        for site, given in sorted(frames.items()):
+        for site, site_frames in sorted(frames.items()):
             if site not in chains:
                 chains[site] = Chain(settings, site)
-            with for_rows(sum(frame.rows for frame in given)):
-                output = chains[site].process(given)
+            with for_rows(sum(frame.rows for frame in site_frames)):
+                output = chains[site].process(site_frames)
             for released in output.ordered:
                 columns = released.columns
                 clock = columns.get(r.CLOCK, columns[r.SOURCE])
@@ -250,14 +250,14 @@ def _synced(of: ClockReadings) -> dict[str, Any]:
     last = int(of.ts.max())
     clock = synced_clock(ts, offset, delay, precision, (int(of.ts.min()), last))
     steps = zip(ts[1:][clock.stepped], np.diff(offset)[clock.stepped], strict=True)
-    shown = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _SHOWN)).astype(int))
+    sample = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _POINTS_MAX)).astype(int))
     return {
         "known_by": "syncs", "offset_ns": clock.line.offset_at(last),
         "low_ns": int((offset - clock.bound).min()), "high_ns": int((offset + clock.bound).max()),
         "skew_ppb": clock.line.skew_ppb if clock.samples > 1 else None,
         "steps": tuple((int(at), int(by)) for at, by in steps), "jitter_ns": clock.jitter_ns,
         "last_sync_ns": int(ts[-1]), "age_ns": clock.age_ns,
-        "at_ns": tuple(ts[shown].tolist()), "series_ns": tuple(offset[shown].tolist()),
+        "at_ns": tuple(ts[sample].tolist()), "series_ns": tuple(offset[sample].tolist()),
     }  # fmt: skip
 
 
@@ -352,16 +352,18 @@ def headline(found: Sequence[ClockReport]) -> str:
 
 
 def _over_time(found: Sequence[ClockReport]) -> Figure | None:
-    shown = sorted(found, key=lambda each: -abs(each.offset_ns or 0))
-    shown = [each for each in shown if each.at_ns][:_CLOCKS_SHOWN]
-    if not shown:
+    reports = sorted(found, key=lambda each: -abs(each.offset_ns or 0))
+    reports = [each for each in reports if each.at_ns][:_CLOCKS_SHOWN]
+    if not reports:
         return None
     first = min(
-        at + by for each in shown for at, by in zip(each.at_ns, each.series_ns, strict=True)
+        at + by for each in reports for at, by in zip(each.at_ns, each.series_ns, strict=True)
     )
-    last = max(at + by for each in shown for at, by in zip(each.at_ns, each.series_ns, strict=True))
+    last = max(
+        at + by for each in reports for at, by in zip(each.at_ns, each.series_ns, strict=True)
+    )
     time = TimeLine.of(first, last, "sync or event")
-    unit, unit_ns = duration_unit(max(abs(by) for each in shown for by in each.series_ns))
+    unit, unit_ns = duration_unit(max(abs(by) for each in reports for by in each.series_ns))
     return Figure(
         "offset", "Offset of each clock over time",
         "What must be added to a clock's times: by its syncs, or by the least of arrival less "
@@ -375,8 +377,8 @@ def _over_time(found: Sequence[ClockReport]) -> Figure | None:
                 "marker": {"size": 4}, "line": {"width": 1, "color": COLOURS[n % len(COLOURS)]},
                 "hovertemplate": f"%{{y:.4g}} {unit} after %{{x:.4g}} {time.unit}",
             }
-            for n, each in enumerate(shown)
+            for n, each in enumerate(reports)
         ],
         {"xaxis": {"title": {"text": time.title}}, "yaxis": {"title": {"text": f"offset [{unit}]"}},
-         "showlegend": len(shown) > 1},
+         "showlegend": len(reports) > 1},
     )  # fmt: skip

@@ -70,11 +70,11 @@ def setup_of(found: Findings, facts: AgentFacts, step_ns: int) -> Setup:
         step_ns: between trains of questions.
     """
     exchanges = found.path.exchanges
-    own = bool(exchanges)
-    if not own:
+    has_path = bool(exchanges)
+    if not has_path:
         exchanges = max((each.exchanges for each in found.servers), key=len, default=())
-    clock, line = clock_of(exchanges, found, facts, step_ns if own else 2 * SECOND)
-    link = link_of(found, line, facts) if own and line is not None else None
+    clock, line = clock_of(exchanges, found, facts, step_ns if has_path else 2 * SECOND)
+    link = link_of(found, line, facts) if has_path and line is not None else None
     servers = agreement_of(found)
     source = SourceQuality(
         site=found.site,
@@ -86,7 +86,7 @@ def setup_of(found: Findings, facts: AgentFacts, step_ns: int) -> Setup:
     )
     return Setup(
         sources=(source,), alike=True, facts=_facts(found, servers, step_ns),
-        concerns=tuple(_concerns(found, servers, facts, own)),
+        concerns=tuple(_concerns(found, servers, facts, has_path)),
     )  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def link_of(found: Findings, line: ClockLine, facts: AgentFacts) -> LinkQuality:
         least_ns=least, p50_ns=p50, p95_ns=p95, p999_ns=p999, most_ns=most,
         transit_error_ns=line.bound_ns,
         round_trip_ns=round(float(np.quantile(delay, 0.99, method="higher"))),
-        asked=path.questions, lost=path.lost, resends=facts.resends,
+        trials=path.questions, lost=path.lost, resends=facts.resends,
         reordered=path.reordered_up + path.reordered_down, laws=_laws(path.exchanges, line),
     )  # fmt: skip
 
@@ -223,11 +223,11 @@ class Opinion(NamedTuple):
 
 def agreement_of(found: Findings) -> Opinion:
     """Marzullo's intersection of the servers' intervals; the gateway's is beside them."""
-    asked = [each for each in found.servers if each.exchanges]
-    best = [min(each.exchanges, key=lambda one: one.bound_ns) for each in asked]
+    answering = [each for each in found.servers if each.exchanges]
+    best = [min(each.exchanges, key=lambda one: one.bound_ns) for each in answering]
     intervals = tuple((each.offset_ns - each.bound_ns, each.offset_ns + each.bound_ns)
                       for each in best)  # fmt: skip
-    names = tuple(each.name for each in asked)
+    names = tuple(each.name for each in answering)
     return Opinion(names, intervals, agreement(intervals) if intervals else None)
 
 
@@ -311,13 +311,13 @@ def _quantile(values: Sequence[int], share: float) -> int | None:
 
 
 def _concerns(
-    found: Findings, servers: Opinion, facts: AgentFacts, own: bool
+    found: Findings, servers: Opinion, facts: AgentFacts, has_path: bool
 ) -> list[tuple[str, bool]]:
     """What is wrong beside the queries' needs, and whether it forbids to go on."""
     path, clock, made = found.path, found.clock, list[tuple[str, bool]]()
     if path.connect_error:
         made.append((f"the gateway cannot be reached: {path.connect_error}", True))
-    if not own:
+    if not has_path:
         why = path.error or next(iter(path.refused), "no answer; is its UDP port open?")
         made.append(((f"the gateway's clock does not answer at {path.host} port {path.ntp_port}: "
                      f"{why}"), not servers.names))  # fmt: skip

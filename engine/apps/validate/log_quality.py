@@ -67,12 +67,14 @@ def measured_answers(
         results = uncertain = 0
         batches = store.open(name)
         for _, table in batches.tables(sorted(batches.sites)):
-            own = table.filter(pc.equal(table.column("query").cast(pa.string()), plan.name))
-            sign = pc.if_else(pc.equal(own.column("op").cast(pa.string()), "+"), 1, -1)
+            query_rows = table.filter(pc.equal(table.column("query").cast(pa.string()), plan.name))
+            sign = pc.if_else(pc.equal(query_rows.column("op").cast(pa.string()), "+"), 1, -1)
             if plan.windows:
-                certain, doubtful = own.column("certain"), own.column("ambiguous")
+                certain, doubtful = query_rows.column("certain"), query_rows.column("ambiguous")
             else:
-                is_doubtful = pc.equal(own.column("certainty").cast(pa.string()), "uncertain")
+                is_doubtful = pc.equal(
+                    query_rows.column("certainty").cast(pa.string()), "uncertain"
+                )
                 doubtful, certain = is_doubtful.cast(pa.int64()), pc.invert(is_doubtful)
             doubt = pc.sum(pc.multiply(doubtful.cast(pa.int64()), sign)).as_py() or 0
             sure = pc.sum(pc.multiply(certain.cast(pa.int64()), sign)).as_py() or 0
@@ -86,7 +88,7 @@ Watch = Callable[[str], AbstractContextManager[Callable[[int], None]]]
 
 
 def judged(
-    log: Path, name: str, settings: ChainSettings | None, wanted: ResultRequirements,
+    log: Path, name: str, settings: ChainSettings | None, requirements: ResultRequirements,
     choice: ClockChoice, watch: Watch,
 ) -> Validation:  # fmt: skip
     """Whether the clocks and links that a log shows are good enough for the queries.
@@ -95,7 +97,7 @@ def judged(
         log: an arrival log.
         name: of what was looked at, for people.
         settings: of the chains that answer the queries; None: there are none.
-        wanted: of the results.
+        requirements: of the results.
         choice: what the user says of clocks without a sync.
         watch: for progress.
 
@@ -106,10 +108,10 @@ def judged(
         bounds = declared_bounds(LogReader(log), choice)
         setup = setup_of_log(read_columns(log, advanced), bounds, choice)
     if settings is None:
-        return validation(name, "log", setup, (), wanted)
+        return validation(name, "log", setup, (), requirements)
     with TemporaryDirectory(prefix="slackwater-") as folder, watch("answering") as advanced:
         answers = measured_answers(log, settings, Path(folder), advanced)
-    return validation(name, "log", setup, settings.plans, wanted, answers.get)
+    return validation(name, "log", setup, settings.plans, requirements, answers.get)
 
 
 # The quality of every clock and link of a site, from its arrival log's syncs, delays and gaps.
@@ -147,11 +149,11 @@ def setup_of_log(
     lags: dict[str, int] = {}
     stated = _stated(choice, [clock for clock, _ in events.groups(*_CLOCK)])
     for clock, mine in events.groups(*_CLOCK):
-        own, ts = syncs.only(synced.get(clock, np.zeros(0, np.int64))), ref[mine]
+        clock_syncs, ts = syncs.only(synced.get(clock, np.zeros(0, np.int64))), ref[mine]
         known = bounds.get(clock)
-        if len(own):
-            quality = _clock(own, int(ts.min()), int(ts.max()))
-            ref[mine] += offsets_at(own, ts)
+        if len(clock_syncs):
+            quality = _clock(clock_syncs, int(ts.min()), int(ts.max()))
+            ref[mine] += offsets_at(clock_syncs, ts)
         elif clock in stated:  # as a sync that does not age
             offset, bound = stated[clock]
             quality = ClockQuality(
@@ -245,7 +247,7 @@ class LaneNumbers(NamedTuple):
     late had been missed.
     """
 
-    asked: int
+    expected: int
     lost: int
     duplicates: int
     waits_ns: np.ndarray
@@ -260,13 +262,13 @@ def _lanes(log: RunRows, events: RunRows) -> dict[tuple[str, ...], list[LaneNumb
     for lane, mine in numbered.groups(*_LANE):
         seq, arrival = numbered[r.SEQ][mine], numbered[r.ARRIVAL][mine]
         low = min(int(seq.min()), firsts.get(lane, int(seq.min())))
-        asked, is_copy = int(seq.max()) - low + 1, np.ones(len(seq), np.bool_)
+        expected, is_copy = int(seq.max()) - low + 1, np.ones(len(seq), np.bool_)
         is_copy[np.unique(seq, return_index=True)[1]] = False
         newest, copies = np.maximum.accumulate(seq), int(is_copy.sum())
         late = (seq < newest) & ~is_copy
         # The first of the lane with a larger number is where the gap was seen.
         waits = arrival[late] - arrival[np.searchsorted(newest, seq[late], side="right")]
-        numbers = LaneNumbers(asked, asked - (len(seq) - copies), copies, waits)
+        numbers = LaneNumbers(expected, expected - (len(seq) - copies), copies, waits)
         found.setdefault(lane[:2], []).append(numbers)
     return found
 
@@ -283,8 +285,8 @@ def _source(
     link = LinkQuality(
         least_ns=int(transits[0]), p50_ns=p50, p95_ns=p95, p999_ns=p999, most_ns=int(transits[-1]),
         transit_error_ns=clock.bound_ns() if clock.offset_ns is not None else None,
-        round_trip_ns=clock.delay_ns or None, asked=sum(lane.asked for lane in lanes), lost=lost,
-        duplicates=sum(lane.duplicates for lane in lanes), reordered=len(waits),
+        round_trip_ns=clock.delay_ns or None, trials=sum(lane.expected for lane in lanes),
+        lost=lost, duplicates=sum(lane.duplicates for lane in lanes), reordered=len(waits),
         gap_wait_ns=quantiles(waits)["p999"] or 0, resends=not lost,
     )  # fmt: skip
     period = (int(ts.max()) - int(ts.min())) // (count - 1) if count > 1 else None
@@ -305,7 +307,7 @@ def _lateness(events: RunRows, ref: np.ndarray) -> tuple[int, int, int, int]:
     events that are out of order (L10 4.3.1), 0 without any.
     """
     sites = (ref[mine] for _, mine in events.groups(r.SITE))
-    behind = [np.maximum.accumulate(own) - own for own in sites]
+    behind = [np.maximum.accumulate(site_times) - site_times for site_times in sites]
     late = np.sort(np.concatenate([np.zeros(0, np.int64), *behind]))
     found = quantiles(late[late > 0])
     p50, p99, p999, most = (found[name] or 0 for name in ("p50", "p99", "p999", "max"))

@@ -49,7 +49,7 @@ _CHAPTERS: Final = {
     "besides": "Measured besides", "formulas": "How it is computed", **CHAPTER,
     "glossary": "Glossary",
 }  # fmt: skip
-_SHOWN: Final = 12
+_BARS_MAX: Final = 12
 FEW: Final = 8
 """A table of more sources than that is folded: its figure shows the worst of them."""
 _DOWN: Final = {"automargin": True, "autorange": "reversed"}
@@ -93,11 +93,11 @@ def _unbroken(table: Table) -> Table:
 
 def _bounds(plain: Mapping[str, Any]) -> Figure | None:
     """What each query needs beside what the clocks give: the hero."""
-    asked = [each for each in plain["queries"] if each["within_ns"] or each["window_ns"]]
-    if not asked:
+    queries = [each for each in plain["queries"] if each["within_ns"] or each["window_ns"]]
+    if not queries:
         return None
-    names = [each["name"] for each in asked]
-    own = [each["window_ns"] or each["within_ns"] for each in asked]
+    names = [each["name"] for each in queries]
+    limits = [each["window_ns"] or each["within_ns"] for each in queries]
     colours = {"fit": GOOD, "fit with care": CARE, "not fit": BAD}
     return Figure(
         "bounds", "What the queries ask, and what these clocks can decide",
@@ -106,23 +106,23 @@ def _bounds(plain: Mapping[str, Any]) -> Figure | None:
         [
             {
                 "name": "smallest", "type": "bar", "orientation": "h", "y": names,
-                "x": ms([max(each["smallest_ns"], 1) for each in asked]),
-                "customdata": [duration(each["smallest_ns"]) for each in asked],
+                "x": ms([max(each["smallest_ns"], 1) for each in queries]),
+                "customdata": [duration(each["smallest_ns"]) for each in queries],
                 "marker": {"color": NEUTRAL}, "hovertemplate": "smallest %{customdata}",
             },
             {
-                "name": "asked", "mode": "markers", "y": names, "x": ms(own),
-                "marker": {"size": 13, "color": [colours[each["verdict"]] for each in asked]},
+                "name": "asked", "mode": "markers", "y": names, "x": ms(limits),
+                "marker": {"size": 13, "color": [colours[each["verdict"]] for each in queries]},
                 "customdata": [f"{duration(at)}: {each['verdict']}"
-                               for at, each in zip(own, asked, strict=True)],
+                               for at, each in zip(limits, queries, strict=True)],
                 "hovertemplate": "asked %{customdata}",
             },
         ],
         {
-            "xaxis": duration_axis("time", [*own, *(each["smallest_ns"] for each in asked)]),
+            "xaxis": duration_axis("time", [*limits, *(each["smallest_ns"] for each in queries)]),
             "yaxis": _DOWN, "legend": _ABOVE,
         },
-        height_px=150 + 36 * len(asked),
+        height_px=150 + 36 * len(queries),
     )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def _known(plain: Mapping[str, Any]) -> Figure | None:
     found = [each for each in plain["sources"] if each["clock"]["offset_ns"] is not None]
     if len(found) < 2:
         return None
-    found = sorted(found, key=lambda each: -each["clock"]["bound_ns"])[:_SHOWN]
+    found = sorted(found, key=lambda each: -each["clock"]["bound_ns"])[:_BARS_MAX]
     bounds = [each["clock"]["bound_ns"] for each in found]
     return Figure(
         "known", "How well each clock is known",
@@ -182,7 +182,7 @@ def _known(plain: Mapping[str, Any]) -> Figure | None:
 
 def _left_out(plain: Mapping[str, Any]) -> str:
     count = len(plain["sources"])
-    return f" ({_SHOWN} of {count})" if count > _SHOWN else ""
+    return f" ({_BARS_MAX} of {count})" if count > _BARS_MAX else ""
 
 
 def _allan(plain: Mapping[str, Any]) -> Figure | None:
@@ -210,7 +210,7 @@ def _allan(plain: Mapping[str, Any]) -> Figure | None:
 def _transit(plain: Mapping[str, Any]) -> Figure | None:
     """The ways of the sources beside one another: from least to p99.9."""
     found = [each for each in plain["sources"] if each["link"]]
-    found = sorted(found, key=lambda each: -each["link"]["p999_ns"])[:_SHOWN]
+    found = sorted(found, key=lambda each: -each["link"]["p999_ns"])[:_BARS_MAX]
     if not found:
         return None
     parts = (("least", "least_ns", "line-ns-open"), ("p50", "p50_ns", "circle"),
@@ -231,7 +231,7 @@ def _dots(
     marks: Iterable[tuple[str, str, str, list[int]]],
 ) -> Figure:  # fmt: skip
     """Durations of each row; a mark has a label, a symbol, a colour and a duration of each."""
-    shown = list(marks)
+    groups = list(marks)
     return Figure(
         name, title, caption,
         [
@@ -240,9 +240,9 @@ def _dots(
                 "marker": {"size": 9, "symbol": symbol, "color": colour},
                 "customdata": [*map(duration, values)], "hovertemplate": f"{label} %{{customdata}}",
             }
-            for label, symbol, colour, values in shown
+            for label, symbol, colour, values in groups
         ],
-        {"xaxis": duration_axis(axis, [at for *_, values in shown for at in values]),
+        {"xaxis": duration_axis(axis, [at for *_, values in groups for at in values]),
          "yaxis": _DOWN, "legend": _ABOVE},
         height_px=170 + 26 * len(rows),
     )  # fmt: skip
@@ -266,8 +266,8 @@ def write_two_logs(found: TwoLogs, a: Path, b: Path, out: Path, command: str) ->
     }  # fmt: skip
     document.write_page(
         out, Path(TWO_LOGS_HTML), f"Two logs: {a} and {b}", _CHAPTERS_OF_TWO, report,
-        command=command, kpis=list(_tiles(found)), figure=_later(found), table=beside_table(found),
-        median=duration(found.median_ns), headline=_headline(found),
+        command=command, kpis=plain(list(_tiles(found))), figure=_later(found),
+        table=beside_table(found), median=duration(found.median_ns), headline=_headline(found),
     )  # fmt: skip
 
 
@@ -290,13 +290,13 @@ def _sum(found: TwoLogs, name: str) -> int:
 def _tiles(found: TwoLogs) -> Iterator[Kpi]:
     both = _sum(found, "both")
     yield Kpi("events in both", both, "count", number(both), f"of {len(found.sources)} sources")
-    own = {"A": _sum(found, "missing_b"), "B": _sum(found, "missing_a")}
-    whole = both + sum(own.values())
+    missing = {"A": _sum(found, "missing_b"), "B": _sum(found, "missing_a")}
+    whole = both + sum(missing.values())
     for log, other in (("A", "B"), ("B", "A")):
-        note = f"{number(own[other])} of {number(whole)} that one of them has"
-        share = own[other] / whole
-        yield Kpi(f"missing in {log}", share, "share", percent(own[other], whole), note, "less")
-    for log, alone in own.items():
+        note = f"{number(missing[other])} of {number(whole)} that one of them has"
+        share = missing[other] / whole
+        yield Kpi(f"missing in {log}", share, "share", percent(missing[other], whole), note, "less")
+    for log, alone in missing.items():
         behind, came = _sum(found, f"out_of_order_{log.lower()}"), both + alone
         yield Kpi(
             f"out of order in {log}", behind / came, "share", percent(behind, came),

@@ -14,6 +14,7 @@ from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from slackwater.engine.core.clocks.prediction import (
     SYNCS_KEPT,
@@ -292,13 +293,12 @@ class ClockQuality:
         return line.unc_after(age, line.skew_error_ppb)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkQuality:
+class LinkQuality(Struct, frozen=True, kw_only=True, rename={"trials": "asked"}):
     """A source's way to the gateway. ``transit``: one way, from event time to arrival.
 
-    ``transit_error_ns``: how wrong transits are, by the clock's error; None: unknown. ``asked``,
-    ``lost``: what should have come, and what did not. ``waits_ns``: least, p50, p99, p99.9 and most
-    of how long a number that came late was waited for; empty: none did.
+    ``transit_error_ns``: how wrong transits are, by the clock's error; None: unknown. ``trials``
+    (``asked`` in JSON): answers or numbers that should have come; ``lost``: those that did not.
+    ``gap_wait_ns``: p99.9 of how long a late number was waited for; 0: none was late.
     """
 
     least_ns: int
@@ -308,7 +308,7 @@ class LinkQuality:
     most_ns: int
     transit_error_ns: int | None
     round_trip_ns: int | None = None
-    asked: int = 0
+    trials: int = 0
     lost: int = 0
     duplicates: int = 0
     reordered: int = 0
@@ -320,12 +320,12 @@ class LinkQuality:
     @property
     def loss(self) -> float:
         """Share lost, of what should have come."""
-        return self.lost / self.asked if self.asked else 0.0
+        return self.lost / self.trials if self.trials else 0.0
 
     @property
     def loss_bounds(self) -> tuple[float, float]:
         """Wilson's interval of the loss, 95 %."""
-        return wilson(self.lost, self.asked)
+        return wilson(self.lost, self.trials)
 
 
 @dataclass(frozen=True, slots=True)

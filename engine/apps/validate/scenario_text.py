@@ -101,7 +101,7 @@ def scenario_text(
         rhythm: of the site's gateway; None: as it is by default.
     """
     setup = found.setup
-    wanted = [f"uncertain <= {100 * found.wanted.uncertain:g} %"]
+    thresholds = [f"uncertain <= {100 * found.requirements.uncertain:g} %"]
     lines = [
         f"# Clocks and links as measured by slackwater validate ({_comment(found.looked_at)}).",
         "# What the sources see is recorded."
@@ -110,7 +110,7 @@ def scenario_text(
         f"title = {_text(f'As measured: {found.looked_at}')}",
         "seed = 1",
         *([] if recorded else ['duration = "2 min"']),
-        f"thresholds = {_texts(wanted if plans else [])}",
+        f"thresholds = {_texts(thresholds if plans else [])}",
     ]
     types, attrs = _types(plans), _attributes(plans)
     for number, source in enumerate(setup.sources):
@@ -163,15 +163,15 @@ def _gap_ns(source: SourceQuality, setup: Setup, recorded: RecordedSources | Non
     if recorded is None or not recorded.gaps_ns:
         return None
     gaps = recorded.gaps_ns
-    own = sum(gaps.values()) / len(gaps) if setup.alike else gaps.get(source.name)
+    gap = sum(gaps.values()) / len(gaps) if setup.alike else gaps.get(source.name)
     connections = 1 if source.habits is None else source.habits.connections
-    return None if own is None else own * connections
+    return None if gap is None else gap * connections
 
 
 def _stand_in(
     source: SourceQuality, setup: Setup, number: int, types: Sequence[str], attrs: Sequence[str]
 ) -> Iterator[str]:
-    own = source.types or types
+    source_types = source.types or types
     yield "[sources.workload]"
     yield 'model = "periodic"'
     period = source.period_ns or _PERIOD_NS
@@ -179,7 +179,7 @@ def _stand_in(
     # Apart from one another, and from the borders of windows.
     phase = period * (number + 1) // (len(setup.sources) + 2)
     yield f"phase = {_ns(phase)}"
-    yield f"type = {_texts(own) if len(own) != 1 else _text(own[0])}"
+    yield f"type = {_texts(source_types) if len(source_types) != 1 else _text(source_types[0])}"
     stream = source.streams[0] if source.streams else "events"
     yield f"stream = {_text(stream)}"
     for name in attrs:

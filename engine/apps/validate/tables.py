@@ -15,12 +15,12 @@ from slackwater.engine.apps.validate.verdict import (
     Measured,
     QueryVerdict,
     ResultRequirements,
-    asked_of,
     duration,
     judge,
     nearest,
     overall,
     percent,
+    requirements_of,
 )
 from slackwater.engine.core.units import number
 from slackwater.engine.query.plan import Plan
@@ -39,7 +39,7 @@ class Validation:
     looked_at: str
     kind: str
     setup: Setup
-    wanted: ResultRequirements
+    requirements: ResultRequirements
     verdicts: tuple[QueryVerdict, ...]
 
     @property
@@ -49,19 +49,23 @@ class Validation:
 
 
 def validation(
-    looked_at: str, kind: str, setup: Setup, plans: Sequence[Plan], wanted: ResultRequirements,
-    measured: Answered = lambda _name: None,
+    looked_at: str, kind: str, setup: Setup, plans: Sequence[Plan],
+    requirements: ResultRequirements, measured: Answered = lambda _name: None,
 ) -> Validation:  # fmt: skip
     """The verdicts of all queries; ``measured``: by a query's name, of a log's own answers."""
-    verdicts = tuple(judge(asked_of(each), setup, wanted, measured(each.name)) for each in plans)
-    return Validation(looked_at=looked_at, kind=kind, setup=setup, wanted=wanted, verdicts=verdicts)
+    verdicts = tuple(
+        judge(requirements_of(each), setup, requirements, measured(each.name)) for each in plans
+    )
+    return Validation(
+        looked_at=looked_at, kind=kind, setup=setup, requirements=requirements, verdicts=verdicts
+    )
 
 
 def checks_of(found: Validation) -> list[Claim]:
     """Each query, and what is wrong besides, for CI; of neither, all together."""
     checks = [
         Claim(
-            f"{each.asked.name} can be decided",
+            f"{each.query.name} can be decided",
             each.fitness is not Fitness.NOT_FIT,
             "; ".join([each.fitness.words, *each.reasons, each.change_first]).rstrip("; "),
         )
@@ -79,7 +83,7 @@ def as_plain(found: Validation, made_with: dict[str, Any]) -> dict[str, Any]:
         {
             "kind": found.kind, "looked_at": found.looked_at,
             "verdict": found.fitness.words,
-            "wanted": found.wanted,
+            "wanted": found.requirements,
             "queries": [_query(each) for each in found.verdicts],
             "t_a_ns": setup.t_a_ns, "pair_uncertainty_ns": setup.pair_ns,
             "alike": setup.alike,
@@ -97,10 +101,10 @@ def as_plain(found: Validation, made_with: dict[str, Any]) -> dict[str, Any]:
 
 def _query(each: QueryVerdict) -> dict[str, Any]:
     return {
-        "name": each.asked.name, "query": each.asked.text, "kind": each.asked.kind,
+        "name": each.query.name, "query": each.query.text, "kind": each.query.kind,
         "verdict": each.fitness.words, "order_gap_ns": each.order_gap_ns,
-        "smallest_ns": each.smallest_ns, "within_ns": each.asked.within_ns,
-        "window_ns": each.asked.window_ns, "uncertain_expected": each.expected,
+        "smallest_ns": each.smallest_ns, "within_ns": each.query.within_ns,
+        "window_ns": each.query.window_ns, "uncertain_expected": each.expected,
         "uncertain_measured": None if each.measured is None else each.measured.share,
         "results": None if each.measured is None else each.measured.results,
         "timeout_ns": each.timeout_ns, "hold_ns": each.hold_ns,
@@ -180,10 +184,10 @@ TERMS: Final = _PLACES | dict.fromkeys(_QUANTILES.split(", "), _PLACES[_QUANTILE
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def key_numbers(found: Validation) -> tuple[list[Kpi], list[str]]:
+def key_numbers(found: Validation) -> tuple[list[dict[str, Any]], list[str]]:
     """Tiles, and the names of those that are neither good nor bad."""
     made = list(_tiles(found))
-    return [kpi for kpi, _ in made], [kpi.name for kpi, is_care in made if is_care]
+    return plain([kpi for kpi, _ in made]), [kpi.name for kpi, is_care in made if is_care]
 
 
 def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
@@ -208,11 +212,11 @@ def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
         way = Kpi("way to the gateway, p95", slowest.p95_ns, "ns", duration(slowest.p95_ns), note,
                   "less", "p50, p95, p99.9")  # fmt: skip
         yield way, False
-    counted = [pair for pair in linked if pair[1].asked]
-    if counted:
-        name, lossy = max(counted, key=lambda pair: pair[1].loss)
+    measured_links = [pair for pair in linked if pair[1].trials]
+    if measured_links:
+        name, lossy = max(measured_links, key=lambda pair: pair[1].loss)
         low, high = (percent(share).replace(" ", _UNBROKEN) for share in lossy.loss_bounds)
-        note = f"95{_UNBROKEN}%: {low} to {high}" + (f"; {name}" if len(counted) > 1 else "")
+        note = f"95{_UNBROKEN}%: {low} to {high}" + (f"; {name}" if len(measured_links) > 1 else "")
         yield Kpi("lost on the way", lossy.loss, "share", percent(lossy.loss), note, "less",
                   "lost"), False  # fmt: skip
     if found.verdicts:
@@ -223,13 +227,13 @@ def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
 
 
 def _uncertain(found: Validation, worst: QueryVerdict) -> tuple[Kpi, bool]:
-    wanted = found.wanted.uncertain
+    share_max = found.requirements.uncertain
     is_measured = worst.measured is not None and worst.measured.share is not None
-    note = f"{worst.asked.name}: {'as answered' if is_measured else 'expected'}"
-    is_care = wanted < worst.share <= CARE * wanted and worst.share < 1
+    note = f"{worst.query.name}: {'as answered' if is_measured else 'expected'}"
+    is_care = share_max < worst.share <= CARE * share_max and worst.share < 1
     tile = Kpi(
         "uncertain", worst.share, "share", percent(worst.share), note, "less", "uncertain",
-        bound=f"<= {percent(wanted)}", holds=None if is_care else worst.share <= wanted,
+        bound=f"<= {percent(share_max)}", holds=None if is_care else worst.share <= share_max,
     )  # fmt: skip
     return tile, is_care
 
@@ -250,12 +254,14 @@ def query_table(found: Validation) -> Table:
     )  # fmt: skip
     rows = []
     for each in found.verdicts:
-        own = each.asked.window_ns if each.asked.window_ns is not None else each.asked.within_ns
+        bound_ns = (
+            each.query.window_ns if each.query.window_ns is not None else each.query.within_ns
+        )
         source = "" if each.measured is None or each.measured.share is None else " (measured)"
         rows.append(
             (
-                each.asked.name, each.fitness.words, duration(each.order_gap_ns or None),
-                duration(own),
+                each.query.name, each.fitness.words, duration(each.order_gap_ns or None),
+                duration(bound_ns),
                 duration(each.smallest_ns if found.setup.synced else None),
                 f"{percent(each.share)}{source}",
                 duration(each.timeout_ns), duration(each.hold_ns),
@@ -309,8 +315,8 @@ def link_table(found: Validation) -> Table:
             (
                 each.name, duration(link.least_ns), duration(link.p50_ns), duration(link.p95_ns),
                 duration(link.p999_ns), duration(link.transit_error_ns),
-                f"{number(link.lost)} of {number(link.asked)}" if link.asked else None,
-                f"{percent(low)} .. {percent(high)}" if link.asked else None,
+                f"{number(link.lost)} of {number(link.trials)}" if link.trials else None,
+                f"{percent(low)} .. {percent(high)}" if link.trials else None,
                 link.reordered, each.events or None,
             )
         )  # fmt: skip

@@ -159,10 +159,10 @@ def _overtaken(number: np.ndarray, lane: np.ndarray) -> np.ndarray:
 
     Events are numbered by lane, then by their number in it.
     """
-    own = number[np.argsort(lane[number], kind="stable")]
-    newest = np.maximum.accumulate(own)  # later lanes have larger places
+    by_lane = number[np.argsort(lane[number], kind="stable")]
+    newest = np.maximum.accumulate(by_lane)  # later lanes have larger places
     found = np.zeros(len(lane), np.bool_)
-    found[own[own < newest]] = True
+    found[by_lane[by_lane < newest]] = True
     return found
 
 

@@ -37,7 +37,7 @@ class QueryRequirements:
         return self.orders + (self.within_ns is not None and self.events > 1)
 
 
-def asked_of(plan: Plan) -> QueryRequirements:
+def requirements_of(plan: Plan) -> QueryRequirements:
     """Of a pattern with OR: the branch with the most comparisons."""
     if plan.windows:
         window = plan.windows[0]
@@ -99,7 +99,7 @@ CARE: Final = 5
 """Up to so many times the share of uncertain results that is wanted, a query is fit with care."""
 LATENCY_NS: Final = 500_000_000
 _RESENDS_MAX: Final = 8
-_SHOWN: Final = 3
+_SOURCES_NAMED: Final = 3
 _MORE_OFTEN: Final = 6
 """So many times as often is what is proposed where clocks are synchronised too seldom."""
 
@@ -149,7 +149,7 @@ class QueryVerdict:
     or are ambiguous in no more than the wanted share (a window). ``reasons``: why not simply fit.
     """
 
-    asked: QueryRequirements
+    query: QueryRequirements
     fitness: Fitness
     order_gap_ns: int
     smallest_ns: int
@@ -170,65 +170,65 @@ class QueryVerdict:
     @property
     def is_too_short(self) -> bool:
         """Whether no match can be certain."""
-        within = self.asked.within_ns
-        return within is not None and self.asked.comparisons > 0 and within < self.smallest_ns
+        within = self.query.within_ns
+        return within is not None and self.query.comparisons > 0 and within < self.smallest_ns
 
 
 def judge(
-    asked: QueryRequirements,
+    query: QueryRequirements,
     setup: Setup,
-    wanted: ResultRequirements,
+    requirements: ResultRequirements,
     measured: Measured | None = None,
 ) -> QueryVerdict:
     """The verdict of one query; ``measured``: of a log's own answers."""
-    gap, single = _known_to(setup, wanted)
-    timed = bool(asked.comparisons or asked.window_ns)
+    gap, single = _known_to(setup, requirements)
+    timed = bool(query.comparisons or query.window_ns)
     unknown = timed and not setup.synced
-    expected = 1.0 if unknown else _expected(asked, gap, single, wanted.gap_ns)
+    expected = 1.0 if unknown else _expected(query, gap, single, requirements.gap_ns)
     timeout = needed_timeout(setup)
     hold = _hold(setup, gap, timeout)
     transit = max((each.link.p95_ns for each in setup.sources if each.link), default=0)
-    smallest = _smallest(asked, gap, single, setup.t_a_ns, wanted.uncertain)
-    own = QueryVerdict(
-        asked=asked, fitness=Fitness.FIT, order_gap_ns=gap if asked.comparisons else 0,
+    smallest = _smallest(query, gap, single, setup.t_a_ns, requirements.uncertain)
+    verdict = QueryVerdict(
+        query=query, fitness=Fitness.FIT, order_gap_ns=gap if query.comparisons else 0,
         smallest_ns=smallest, expected=expected, measured=measured, timeout_ns=timeout,
         hold_ns=hold, detection_p95_ns=max(transit, 0) + hold, reasons=(), change_first="",
     )  # fmt: skip
-    found = list(_reasons(own, setup, wanted))
+    found = list(_reasons(verdict, setup, requirements))
     fitness = max((each for each, _ in found), default=Fitness.FIT)
     texts = tuple(text for each, text in sorted(found, key=lambda pair: -pair[0]))
-    change = remedy(own, setup, wanted) if fitness else ""
-    return replace(own, fitness=fitness, reasons=texts, change_first=change)
+    change = remedy(verdict, setup, requirements) if fitness else ""
+    return replace(verdict, fitness=fitness, reasons=texts, change_first=change)
 
 
-def _known_to(setup: Setup, wanted: ResultRequirements) -> tuple[int, int]:
+def _known_to(setup: Setup, requirements: ResultRequirements) -> tuple[int, int]:
     """How wrong two clocks may be together, and one alone."""
-    if wanted.certainty == "max-delay-r19":
+    if requirements.certainty == "max-delay-r19":
         return setup.t_a_ns, setup.t_a_ns
-    if wanted.certainty == "max-delay":
+    if requirements.certainty == "max-delay":
         return 2 * setup.single_ns, 2 * setup.single_ns
     return setup.pair_ns, setup.single_ns
 
 
-def _expected(asked: QueryRequirements, gap: int, single: int, typical: int | None) -> float:
+def _expected(query: QueryRequirements, gap: int, single: int, typical: int | None) -> float:
     """Share of uncertain results (of ambiguous events, of a window)."""
-    if asked.window_ns is not None:
-        return min(4 * single / (asked.window_ns + 2 * single), 1.0)
-    if not asked.comparisons or not gap:
+    if query.window_ns is not None:
+        return min(4 * single / (query.window_ns + 2 * single), 1.0)
+    if not query.comparisons or not gap:
         return 0.0
-    if asked.within_ns is not None and asked.within_ns <= asked.comparisons * gap:
+    if query.within_ns is not None and query.within_ns <= query.comparisons * gap:
         return 1.0
     if typical:
-        return 1 - math.exp(-asked.orders * gap / typical)
-    if asked.within_ns is None:
+        return 1 - math.exp(-query.orders * gap / typical)
+    if query.within_ns is None:
         return 0.0
-    return 1 - (1 - asked.comparisons * gap / asked.within_ns) ** max(asked.orders, 1)
+    return 1 - (1 - query.comparisons * gap / query.within_ns) ** max(query.orders, 1)
 
 
-def _smallest(asked: QueryRequirements, gap: int, single: int, t_a: int, share: float) -> int:
-    if asked.window_ns is not None:
+def _smallest(query: QueryRequirements, gap: int, single: int, t_a: int, share: float) -> int:
+    if query.window_ns is not None:
         return max(math.ceil(4 * single / share) - 2 * single, t_a + 1, 1)
-    return (asked.orders + 1) * gap + 1 if asked.comparisons else 0
+    return (query.orders + 1) * gap + 1 if query.comparisons else 0
 
 
 def needed_timeout(setup: Setup) -> int:
@@ -257,28 +257,28 @@ def _hold(setup: Setup, gap: int, timeout: int) -> int:
 
 
 def _reasons(
-    own: QueryVerdict, setup: Setup, wanted: ResultRequirements
+    verdict: QueryVerdict, setup: Setup, requirements: ResultRequirements
 ) -> list[tuple[Fitness, str]]:
-    asked, found = own.asked, list[tuple[Fitness, str]]()
+    query, found = verdict.query, list[tuple[Fitness, str]]()
     unknown = [each.name for each in setup.sources if each.clock.offset_ns is None]
-    if unknown and (asked.comparisons or asked.window_ns):
+    if unknown and (query.comparisons or query.window_ns):
         said = f"never synchronised: {_names(unknown)}; its times mean nothing"
         found.append((Fitness.NOT_FIT, said))
-    if own.is_too_short:
-        said = f"WITHIN {duration(asked.within_ns or 0)} is below {duration(own.smallest_ns)}"
+    if verdict.is_too_short:
+        said = f"WITHIN {duration(query.within_ns or 0)} is below {duration(verdict.smallest_ns)}"
         found.append((Fitness.NOT_FIT, f"{said}: no match can be certain"))
-    if asked.window_ns is not None and asked.window_ns <= setup.t_a_ns:
+    if query.window_ns is not None and query.window_ns <= setup.t_a_ns:
         said = f"the window is not longer than the largest sync delay, {duration(setup.t_a_ns)}"
         found.append((Fitness.NOT_FIT, said))
-    share = own.share
-    what = "events ambiguous" if asked.window_ns is not None else "results uncertain"
-    said = f"{percent(share)} of {what}, {percent(wanted.uncertain)} are wanted at most"
-    if share > wanted.uncertain:
-        worse = share > CARE * wanted.uncertain or share >= 1
+    share = verdict.share
+    what = "events ambiguous" if query.window_ns is not None else "results uncertain"
+    said = f"{percent(share)} of {what}, {percent(requirements.uncertain)} are wanted at most"
+    if share > requirements.uncertain:
+        worse = share > CARE * requirements.uncertain or share >= 1
         found.append((Fitness.NOT_FIT if worse else Fitness.CARE, said))
-    if own.timeout_ns > wanted.latency_ns:
-        said = f"late numbers need {duration(own.timeout_ns)}, the order waits "
-        found.append((Fitness.CARE, f"{said}{duration(wanted.latency_ns)} at most"))
+    if verdict.timeout_ns > requirements.latency_ns:
+        said = f"late numbers need {duration(verdict.timeout_ns)}, the order waits "
+        found.append((Fitness.CARE, f"{said}{duration(requirements.latency_ns)} at most"))
     unsent = [
         each.name for each in setup.sources
         if each.link and each.link.lost and not each.link.resends
@@ -290,20 +290,20 @@ def _reasons(
 
 
 def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
+    return ", ".join(names[:_SOURCES_NAMED]) + (" ..." if len(names) > _SOURCES_NAMED else "")
 
 
-def remedy(own: QueryVerdict, setup: Setup, wanted: ResultRequirements) -> str:
+def remedy(verdict: QueryVerdict, setup: Setup, requirements: ResultRequirements) -> str:
     """What to change first: the largest part of what is wrong, and what it would bring."""
     if len(setup.synced) < len(setup.sources):
         return "let the agent reach the gateway's clock (UDP, [gateway] ntp_port) or [time] servers"
     worst = setup.worst()
-    if worst and (own.share > wanted.uncertain or own.is_too_short):
-        return _clock_remedy(worst[0], own, setup, wanted)
-    if own.timeout_ns > wanted.latency_ns:
-        wait = f'write order = "sequence:latency={neat(own.timeout_ns)}" in [engine]'
+    if worst and (verdict.share > requirements.uncertain or verdict.is_too_short):
+        return _clock_remedy(worst[0], verdict, setup, requirements)
+    if verdict.timeout_ns > requirements.latency_ns:
+        wait = f'write order = "sequence:latency={neat(verdict.timeout_ns)}" in [engine]'
         slow = max((each for each in setup.sources if each.link), key=_p95_ns)
-        if _p95_ns(slow) <= wanted.latency_ns:
+        if _p95_ns(slow) <= requirements.latency_ns:
             return wait
         return (
             f"{slow.name}: improve its link, 5 % of its events take longer than "
@@ -318,7 +318,7 @@ def _p95_ns(source: SourceQuality) -> int:
 
 
 def _clock_remedy(
-    source: SourceQuality, own: QueryVerdict, setup: Setup, wanted: ResultRequirements
+    source: SourceQuality, verdict: QueryVerdict, setup: Setup, requirements: ResultRequirements
 ) -> str:  # fmt: skip
     clock = source.clock
     bound, half = clock.bound_ns(), (clock.delay_ns + 1) // 2
@@ -330,7 +330,7 @@ def _clock_remedy(
             f"{source.name}: synchronise more often: every {duration(better)} instead of "
             f"{duration(clock.age_ns)} ([sync] resync) makes its clock's bound "
             f"{duration(clock.bound_ns(better))} instead of {duration(bound)}"
-            f"{_would_be(own, setup, wanted, better)}"
+            f"{_would_be(verdict, setup, requirements, better)}"
         )
     if largest == "delay":
         return (
@@ -343,18 +343,20 @@ def _clock_remedy(
     )
 
 
-def _would_be(own: QueryVerdict, setup: Setup, wanted: ResultRequirements, age_ns: int) -> str:
+def _would_be(
+    verdict: QueryVerdict, setup: Setup, requirements: ResultRequirements, age_ns: int
+) -> str:
     """What share is uncertain once no clock is synchronised less often than that."""
-    if own.measured is not None and own.measured.share is not None:
+    if verdict.measured is not None and verdict.measured.share is not None:
         return ""  # only the events can tell, and they were seen with these clocks
     sources = tuple(
         replace(each, clock=replace(each.clock, age_ns=min(each.clock.age_ns, age_ns)))
         for each in setup.sources
     )
-    gap, single = _known_to(replace(setup, sources=sources), wanted)
-    share = _expected(own.asked, gap, single, wanted.gap_ns)
-    still = " still" if share > wanted.uncertain else ""
-    what = "ambiguous" if own.asked.window_ns is not None else "uncertain"
+    gap, single = _known_to(replace(setup, sources=sources), requirements)
+    share = _expected(verdict.query, gap, single, requirements.gap_ns)
+    still = " still" if share > requirements.uncertain else ""
+    what = "ambiguous" if verdict.query.window_ns is not None else "uncertain"
     return f"; then {percent(share)} are{still} {what}"
 
 

@@ -65,11 +65,11 @@ def measure_conservation(
     equations = _evaluate(BEFORE_EQUATIONS, before, None)
     found: dict[str, Any] = {}
     for label, (directory, counters) in passes.items():
-        counted = _pass_counts(directory, counters, with_site)
+        by_source = _pass_counts(directory, counters, with_site)
         for name in before:
-            counted.setdefault(name, _no_events())
-        found[label] = {"total": _total(counted), "sources": counted}
-        both = {name: before.get(name, {}) | counts for name, counts in counted.items()}
+            by_source.setdefault(name, _no_events())
+        found[label] = {"total": _total(by_source), "sources": by_source}
+        both = {name: before.get(name, {}) | counts for name, counts in by_source.items()}
         equations += _evaluate(PASS_EQUATIONS, both, label)
         equations.append(_records(counters, found[label]["total"]["arrived"], label))
     return {
@@ -113,47 +113,47 @@ def _count_truth(before: dict[str, Counts], truth: Path, with_site: bool) -> Non
     path = truth / "events.parquet"
     if not path.is_file() or not any("generated" in counts for counts in before.values()):
         return
-    counted: Counter[str] = Counter()
+    rows_by_source: Counter[str] = Counter()
     for (site, source), mine in read_rows([path], ("site", "source")).groups("site", "source"):
-        counted[f"{site}/{source}" if with_site else source] += int(mine.size)
-    for name in {*before, *counted}:
-        before.setdefault(name, {})["truth_rows"] = counted[name]
+        rows_by_source[f"{site}/{source}" if with_site else source] += int(mine.size)
+    for name in {*before, *rows_by_source}:
+        before.setdefault(name, {})["truth_rows"] = rows_by_source[name]
 
 
 def _pass_counts(
     directory: Path, counters: Mapping[str, Any], with_site: bool
 ) -> dict[str, Counts]:
-    counted: dict[str, Counts] = {}
+    by_source: dict[str, Counts] = {}
     for site, lane in _lanes(counters):
         source = lane["source"] if lane["source"] is not None else _NULL
-        mine = counted.setdefault(f"{site}/{source}" if with_site else source, _no_events())
+        mine = by_source.setdefault(f"{site}/{source}" if with_site else source, _no_events())
         for name in LANE_COUNTERS:
             mine[name] += int(lane.get(name, 0))
     rows = ordered_rows(directory, ("site", "source", "status"))
     for (site, source), of_source in rows.groups("site", "source"):
-        mine = counted.setdefault(f"{site}/{source}" if with_site else source, _no_events())
+        mine = by_source.setdefault(f"{site}/{source}" if with_site else source, _no_events())
         dropped = int(np.count_nonzero(rows["status"][of_source] == LATE_DROPPED))
         mine["released"] += int(of_source.size) - dropped
         mine["dropped_rows"] += dropped
-    for mine in counted.values():
+    for mine in by_source.values():
         mine["missing"] = mine["missing_total"] - mine["missing_filled"]
-    return dict(sorted(counted.items()))
+    return dict(sorted(by_source.items()))
 
 
-def _total(counted: Mapping[str, Counts]) -> Counts:
+def _total(by_source: Mapping[str, Counts]) -> Counts:
     """Sums of the terms; a term that some source does not know is left out."""
-    known = set.intersection(*(set(each) for each in counted.values())) if counted else set()
-    first = next(iter(counted.values()), {})
-    return {key: sum(each[key] for each in counted.values()) for key in first if key in known}
+    known = set.intersection(*(set(each) for each in by_source.values())) if by_source else set()
+    first = next(iter(by_source.values()), {})
+    return {key: sum(each[key] for each in by_source.values()) for key in first if key in known}
 
 
 def _evaluate(
-    equations: Iterable[Equation], counted: Mapping[str, Counts], label: str | None
+    equations: Iterable[Equation], by_source: Mapping[str, Counts], label: str | None
 ) -> list[dict[str, Any]]:
     """Each equation with its sums in total and the sources that are most off."""
     found = []
     for equation in equations:
-        sums = {name: equation.sums(counts) for name, counts in counted.items()}
+        sums = {name: equation.sums(counts) for name, counts in by_source.items()}
         known = {name: pair for name, pair in sums.items() if pair is not None}
         if not known:
             continue
@@ -248,7 +248,7 @@ def _reconciled(rows: RunRows, truth: TrueTimes | None) -> dict[str, Any]:
         "dropped": status == LATE_DROPPED,
         "late": (status != IN_ORDER) & (status != LATE_DROPPED),
     }
-    counted = {
+    histograms = {
         name: np.bincount((at[of] - first) // width, minlength=count).tolist()
         for name, of in kinds.items()
     }
@@ -256,7 +256,7 @@ def _reconciled(rows: RunRows, truth: TrueTimes | None) -> dict[str, Any]:
     if happened is not None:
         all_of = np.bincount((happened - first) // width, minlength=count).tolist()
     starts = [first + place * width for place in range(count)]
-    return {"starts_ns": starts, "width_ns": width, **counted, "happened": all_of}
+    return {"starts_ns": starts, "width_ns": width, **histograms, "happened": all_of}
 
 
 def _grid(low: int, high: int) -> tuple[int, int, int]:

@@ -76,8 +76,8 @@ def together(first: RunRows, second: RunRows) -> RunRows:
         other = second[name]
         if name in first.texts:
             known = {text: code for code, text in enumerate(first.texts[name])}
-            own = [known.setdefault(text, len(known)) for text in second.texts[name]]
-            other, texts[name] = np.array([*own, NO_NUMBER], np.int64)[other], list(known)
+            codes = [known.setdefault(text, len(known)) for text in second.texts[name]]
+            other, texts[name] = np.array([*codes, NO_NUMBER], np.int64)[other], list(known)
         numbers[name] = np.concatenate([column, other])
     return RunRows(numbers, texts)
 
@@ -130,9 +130,9 @@ def codes_of(parts: Sequence[pa.Array]) -> tuple[np.ndarray, list[str]]:
     found = []
     for part in parts:
         coded = part if pa.types.is_dictionary(part.type) else part.dictionary_encode()
-        own = [known.setdefault(text, len(known)) for text in coded.dictionary.to_pylist()]
-        indices = coded.indices.fill_null(len(own)).to_numpy()
-        found.append(np.array([*own, NO_NUMBER], np.int32)[indices])
+        codes = [known.setdefault(text, len(known)) for text in coded.dictionary.to_pylist()]
+        indices = coded.indices.fill_null(len(codes)).to_numpy()
+        found.append(np.array([*codes, NO_NUMBER], np.int32)[indices])
     return (np.concatenate(found) if found else np.empty(0, np.int32)), list(known)
 
 
@@ -471,11 +471,11 @@ def measure_clock_error(
     for name, mine in rows_by_clock(rows).items():
         bound = rows["unc"][mine]
         found: dict[str, Any] = {"events": int(mine.size), "bound_ns": quantiles(np.sort(bound))}
-        own = rows.only(mine)
+        clock_rows = rows.only(mine)
         if arrival_given and bound.any():
-            found["lag_ns"] = int((own["arrival"] - own["ref"] - bound).min())
+            found["lag_ns"] = int((clock_rows["arrival"] - clock_rows["ref"] - bound).min())
         if lanes is not None:
-            found |= _judge(own, lanes)
+            found |= _judge(clock_rows, lanes)
         sources[name] = found
     return {
         "known": known,

@@ -119,11 +119,11 @@ def read_answers(path: Path) -> ReadAnswers:
 
 def read_events(path: Path, lines: Collection[int]) -> dict[int, list[Result]]:
     """The events of the matches in these lines of ``results.jsonl``, by line from 1."""
-    wanted, found = set(lines), {}
-    if wanted:
+    line_numbers, found = set(lines), {}
+    if line_numbers:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(islice(file, max(wanted)), 1):
-                if number in wanted:
+            for number, line in enumerate(islice(file, max(line_numbers)), 1):
+                if number in line_numbers:
                     found[number] = json.loads(line)["events"]
     return found
 
@@ -221,9 +221,9 @@ def _query(query: str, found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) 
     }
     delays = np.array([each["at"] - each["ref"] for each in standing], np.int64)
     real = sorted(row["at_ref_ns"] for row in truth if row.get("query", query) == query)
-    shown = {kind: _shown(results) for kind, results in kinds.items()}
-    shown["taken back"] = _shown(found.taken_back.values())
-    shown["true"] = [{"ref_ns": int(at)} for at in _thinned(real)]
+    points = {kind: _points(results) for kind, results in kinds.items()}
+    points["taken back"] = _points(found.taken_back.values())
+    points["true"] = [{"ref_ns": int(at)} for at in _thinned(real)]
     return {
         **{kind: len(results) for kind, results in kinds.items()},
         "taken_back": len(found.taken_back),
@@ -232,11 +232,11 @@ def _query(query: str, found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) 
         "not_kept": found.counts["not_kept"],
         "true": len(real),
         "delay_ns": quantiles(np.sort(delays)),
-        "shown": shown,
+        "shown": points,
     }
 
 
-def _shown(results: Iterable[Result]) -> list[dict[str, Any]]:
+def _points(results: Iterable[Result]) -> list[dict[str, Any]]:
     ascending = sorted(results, key=lambda each: int(each["ref"]))
     return [
         {
@@ -316,14 +316,14 @@ def _without_phantoms(standing: Sequence[Result], truth: Mapping[Any, Any]) -> l
     """Without the windows before the first and after the last that hold an event for sure: what
     made them is only that events of their neighbours may lie in them.
     """
-    held = [
+    starts = [
         each["window"]["start"]
         for each in standing
         if each.get("certain") != 0 or (each["window"]["start"], _key(each["key"])) in truth
     ]
-    if not held:
+    if not starts:
         return list(standing)
-    first, last = min(held), max(held)
+    first, last = min(starts), max(starts)
     return [each for each in standing if first <= each["window"]["start"] <= last]
 
 

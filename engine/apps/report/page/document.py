@@ -66,8 +66,8 @@ def check_page_folder(out: Path, names: Collection[str], option: str = "--out") 
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file; choose a folder for {option}")
     check_parents(out, option)
-    held = {path.name for path in out.iterdir()} if out.exists() else set()
-    other = sorted(held - set(names))
+    entries = {path.name for path in out.iterdir()} if out.exists() else set()
+    other = sorted(entries - set(names))
     if other:
         raise UserError(f"{out}: holds other files ({other[0]}); choose another {option}")
 

@@ -95,8 +95,8 @@ def _chart_trace(at: int, series: Mapping[str, Any]) -> Spec:
 
 def _axis(chart: Mapping[str, Any], of: str) -> Spec:
     """Logarithmic where the values of points ask for it, else from 0 on."""
-    shown = (of, "low", "high") if of == "y" else (of,)
-    values = [value for series in chart["series"] for name in shown for value in series[name]]
+    value_names = (of, "low", "high") if of == "y" else (of,)
+    values = [value for series in chart["series"] for name in value_names for value in series[name]]
     title: Spec = {"title": {"text": chart[f"{of}_title"]}}
     low, high = min(values), max(values)
     points = any(series["names"] for series in chart["series"])
@@ -152,10 +152,10 @@ def _window_figure(
     data += [
         _legend_entry(kind) for kind in _MARKS if any(each.get("name") == kind for each in data)
     ]
-    shown = short(label) if unit is None else f"{short(label)} [{unit['name']}]"
+    y_title = short(label) if unit is None else f"{short(label)} [{unit['name']}]"
     return Figure(name, f"{query}: {label}", _window_caption(aggregate), data, {
         "xaxis": {"title": {"text": time.title}},
-        "yaxis": {"title": {"text": shown}},
+        "yaxis": {"title": {"text": y_title}},
     })  # fmt: skip
 
 
@@ -178,11 +178,11 @@ def _window_caption(aggregate: Mapping[str, Any]) -> str:
     if aggregate["with_truth"]:
         share = percent(aggregate["inside"], aggregate["with_truth"])
         text += f" Diamonds are the truth; {share} of all windows have it within their band."
-    shown, keys = len(aggregate["series"]), aggregate["keys"]
-    if shown < keys:
+    series_count, keys = len(aggregate["series"]), aggregate["keys"]
+    if series_count < keys:
         text += (
-            f" Shown: {shown} of {number(keys)} keys, those furthest from the truth or missing "
-            "most."
+            f" Shown: {series_count} of {number(keys)} keys, those furthest from the truth "
+            "or missing most."
         )
     if any(len(one["points"]) < one["windows"] for one in aggregate["series"]):
         most = max(len(one["points"]) for one in aggregate["series"])
@@ -222,8 +222,8 @@ def _marks(
     return {
         "name": kind,
         "showlegend": False,
-        "x": [place for place, wanted in zip(x, chosen, strict=True) if wanted],
-        "y": [each[value] for each, wanted in zip(points, chosen, strict=True) if wanted],
+        "x": [place for place, is_chosen in zip(x, chosen, strict=True) if is_chosen],
+        "y": [each[value] for each, is_chosen in zip(points, chosen, strict=True) if is_chosen],
         "mode": "markers",
         "marker": {
             "symbol": symbol,
@@ -261,11 +261,11 @@ def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLin
     present = {kind: style for kind, style in kinds.items() if style[1]}
     data = []
     for kind, (colour, _) in present.items():
-        shown = found["shown"][kind]
+        points = found["shown"][kind]
         data.append(
             {
-                "x": digits(time.place(each["ref_ns"]) for each in shown),
-                "y": [kind] * len(shown),
+                "x": digits(time.place(each["ref_ns"]) for each in points),
+                "y": [kind] * len(points),
                 "mode": "markers",
                 "marker": {
                     "symbol": "line-ns-open",
@@ -273,10 +273,10 @@ def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLin
                     "color": colour,
                     "line": {"width": 2, "color": colour},
                 },
-                "text": [_match_text(each) for each in shown],
+                "text": [_match_text(each) for each in points],
                 "customdata": [
                     match_anchor(name, kind, place) if "events" in each else ""
-                    for place, each in enumerate(shown)
+                    for place, each in enumerate(points)
                 ],
                 "hovertemplate": "%{x:.6g} " + time.unit + "%{text}",
             }

@@ -212,13 +212,13 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
 
 
 def _bars(
-    at_ns: Sequence[int], values: Sequence[float], colour: str, time: TimeLine, shown: str
+    at_ns: Sequence[int], values: Sequence[float], colour: str, time: TimeLine, number_format: str
 ) -> list[Spec]:
-    """``shown``: the format of a value, and what follows it."""
+    """``number_format``: the format of a value, and what follows it."""
     return [
         {
             "type": "bar", "x": _places(at_ns, time), "y": digits(values), "name": "",
-            "marker": {"color": colour}, "hovertemplate": f"%{{y:{shown}",
+            "marker": {"color": colour}, "hovertemplate": f"%{{y:{number_format}",
         }
     ]  # fmt: skip
 
@@ -263,7 +263,7 @@ def page(report: Mapping[str, Any]) -> str:
     charts = [*timeline_figures(report["timelines"]), *chart_figures(report["charts"])]
     clocks_of = report["clock_error"]["sources"]
     slow = _slow(clocks_of)
-    words, shown = with_anchors(report["glossary"]), shortened(report)
+    words, short_report = with_anchors(report["glossary"]), shortened(report)
     found = {
         "story": picture, "sources": report["sources"], "windows": report["windows"],
         "matches": report["matches"], "tables": report["tables"] or charts,
@@ -274,7 +274,7 @@ def page(report: Mapping[str, Any]) -> str:
         Path("run.html"),
         str(report["title"]),
         {name: heading for name, heading in _CHAPTERS.items() if found.get(name, True)},
-        shown,
+        short_report,
         "report.json",
         said=(_colour(report), _word(report)),
         since=since,
@@ -293,14 +293,14 @@ def page(report: Mapping[str, Any]) -> str:
             (query, listed := match_list(each, f"matches-{at}", time), how_many(each, listed))
             for at, (query, each) in enumerate(report["matches"].items())
         ],
-        tables=_tables(report, shown, time),
+        tables=_tables(report, short_report, time),
         equations=equations(report),
         glossary=words,
         terms=places_of(words),
         few=FEW,
         few_claims=FEW_CLAIMS,
         few_figures=FEW_FIGURES,
-        settings=json.dumps(shown["run"]["settings"], indent=1),
+        settings=json.dumps(short_report["run"]["settings"], indent=1),
         clocks_listed=how_many_sources(len(clocks_of), ", the worst first").capitalize(),
         clocks_slow=slow,
         clocks_judged=sum(bool(each.get("with_truth")) for each in clocks_of.values()),
@@ -327,8 +327,10 @@ def _slow(clocks: Mapping[str, Any]) -> str:
     return f"{said[0].upper()}{said[1:]}." if said else ""
 
 
-def _tables(report: Mapping[str, Any], shown: Mapping[str, Any], time: TimeLine) -> dict[str, Any]:
-    """By name in the template; ``shown``: the report with the worst of very many sources."""
+def _tables(
+    report: Mapping[str, Any], short_report: Mapping[str, Any], time: TimeLine
+) -> dict[str, Any]:
+    """By name in the template; ``short_report``: the report with the worst of very many sources."""
     return {
         "facts": facts_table(report, time),
         "passes": pass_table(report),
@@ -339,8 +341,8 @@ def _tables(report: Mapping[str, Any], shown: Mapping[str, Any], time: TimeLine)
         "by_source": list(source_tables(report)),
         "disorder": disorder_table(report),
         "holds": hold_table(report),
-        "sources": source_table(shown),
-        "clocks": clock_table(shown),
+        "sources": source_table(short_report),
+        "clocks": clock_table(short_report),
         "windows": window_table(report),
         "window_lists": window_lists(report, time),
         "judged": judged_table(report),

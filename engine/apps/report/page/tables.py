@@ -439,10 +439,10 @@ def versions_text(versions: Mapping[str, str]) -> str | None:
 
 def pass_table(report: Report) -> Table:
     """Orders, hosts and seconds."""
-    counted = report["conservation"]["passes"]
+    pass_counts = report["conservation"]["passes"]
     rows = []
     for each in report["run"]["passes"]:
-        events, seconds = counted[each["label"]]["total"]["arrived"], each["computing"]
+        events, seconds = pass_counts[each["label"]]["total"]["arrived"], each["computing"]
         rows.append(
             (
                 each["label"],
@@ -559,18 +559,18 @@ def source_tables(report: Report) -> Iterator[tuple[str, Table]]:
     note = f"In events, by {found['by']}. Columns that are zero for every one are left out."
     for heading, terms, sources in parts:
         if sources:
-            shown = [term for term in terms if _worth_a_column(term, sources.values())]
+            columns = [term for term in terms if _worth_a_column(term, sources.values())]
             rows: tuple[tuple[Cell, ...], ...] = tuple(
-                (name, *(counts.get(term.key) for term in shown))
+                (name, *(counts.get(term.key) for term in columns))
                 for name, counts in by_loss(sources).items()
             )
-            headings = (found["by"], *(term.heading for term in shown))
+            headings = (found["by"], *(term.heading for term in columns))
             which = how_many_sources(len(sources), ", those that lost most first")
             yield f"{heading}: {which}", Table("", headings, rows, note)
 
 
 def _worth_a_column(term: BalanceTerm, sources: Any) -> bool:
-    counts = [counted.get(term.key) for counted in sources]
+    counts = [source_counts.get(term.key) for source_counts in sources]
     if term.key in _ALWAYS:
         return any(count is not None for count in counts)
     return any(counts)
