@@ -43,12 +43,12 @@ def own_cache() -> Path | None:
     None, and a word on standard error, where it is another's; also where none can be made. What
     could be kept there is then made again each time.
     """
-    return _own(cache_home() / _FOLDER)
+    return _private_folder(cache_home() / _FOLDER)
 
 
 @cache
-def _own(folder: Path) -> Path | None:
-    """Looked at once in a process."""
+def _private_folder(folder: Path) -> Path | None:
+    """Made, or checked, once in a process."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -167,9 +167,9 @@ def _several_inputs(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-def _version(asked: bool) -> None:
+def _version(show_version: bool) -> None:
     # ruff: noqa: PLC0415 - what one command needs is not loaded with every one
-    if asked:
+    if show_version:
         from importlib.metadata import version
 
         typer.echo(f"slackwater {version('slackwater')}")

@@ -114,10 +114,10 @@ def compare_orders(
     with work_folder(None) as folder:
         files = files_of(source, copying(quiet=quiet))
         with ending_with_a_command(files, read.form()):
-            given = prepare(files, folder, read.form())
+            prepared = prepare(files, folder, read.form())
         print_compiling(quiet=quiet)
         found = compare(
-            given.directory,
+            prepared.directory,
             orders or (),
             sweep if sweep is not None or out is None else MEASURED,
             Reading(truth, departed, read_clock(clock or (), read.unit)),
@@ -128,7 +128,7 @@ def compare_orders(
         )
     name = ", ".join(files)
     write_summaries(summary or (), name, "", _checks(found))
-    for line in (*numbering_warnings(given.counted_lanes), *found.arrivals.warnings):
+    for line in (*numbering_warnings(prepared.counted_lanes), *found.arrivals.warnings):
         sys.stderr.write(f"warning: {line}\n")
     if not found.arrival_given:
         sys.stderr.write(f"{NO_ARRIVALS}\n")
@@ -146,8 +146,8 @@ def _checks(found: OrdersCompared) -> list[Claim]:
     """What must hold of an input for one of the orders to suit it."""
     choice, excluded = found.choice, found.arrivals.excluded
     said = behind_excluded(excluded, "").strip() or "none is"
-    wanted = f"An order puts {100 * found.settings.complete:.6g} % of the events in their place"
-    suits = Claim(wanted, choice.suits is not None, f"{choice.headline} {choice.reason}")
+    claim_text = f"An order puts {100 * found.settings.complete:.6g} % of the events in their place"
+    suits = Claim(claim_text, choice.suits is not None, f"{choice.headline} {choice.reason}")
     return [suits, Claim("No source is excluded", not excluded, said)]
 
 

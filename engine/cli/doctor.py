@@ -97,23 +97,23 @@ def check_amount(name: str, free: int, least: int, good: int, remedy: str) -> Ch
     return Check(name, status, value, "" if status is Status.PASS else remedy)
 
 
-def check_package(name: str, wanted: str, installed: str | None) -> Check:
-    """Judges one package: ``wanted`` as in pyproject (``>=2.2,<3``), ``installed`` version."""
-    remedy = f'Type: pip install "{name}{wanted}"'
+def check_package(name: str, specifier: str, installed: str | None) -> Check:
+    """Judges one package: ``specifier`` as in pyproject (``>=2.2,<3``), ``installed`` version."""
+    remedy = f'Type: pip install "{name}{specifier}"'
     if installed is None:
         return Check(f"package {name}", Status.FAIL, "not installed", remedy)
-    if not _fits(installed, wanted):
-        return Check(f"package {name}", Status.FAIL, f"{installed}, not {wanted}", remedy)
+    if not _fits(installed, specifier):
+        return Check(f"package {name}", Status.FAIL, f"{installed}, not {specifier}", remedy)
     return Check(f"package {name}", Status.PASS, installed)
 
 
-def _fits(version: str, wanted: str) -> bool:
+def _fits(version: str, specifier: str) -> bool:
     """Whether a version is wanted; without ``packaging``, which ``[engine]`` brings, any is."""
     try:
         from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - a device has none
     except ModuleNotFoundError:
         return True
-    return bool(SpecifierSet(wanted).contains(version, prereleases=True))
+    return bool(SpecifierSet(specifier).contains(version, prereleases=True))
 
 
 def check_extra(
@@ -172,10 +172,10 @@ def check_fsync(waits_ns: Sequence[int]) -> Check:
 
 def required_packages(requires: Sequence[str], extras: Sequence[str]) -> dict[str, str]:
     """Name -> specifier of the base install and ``extras``, from a wheel's requirement lines."""
-    wanted = [_REQUIREMENT.fullmatch(line) for line in requires]
+    requirements = [_REQUIREMENT.fullmatch(line) for line in requires]
     return {
         each["name"]: each["versions"].strip("( )")
-        for each in wanted
+        for each in requirements
         if each and each["name"] != "slackwater" and (each["extra"] or "") in ("", *extras)
     }
 

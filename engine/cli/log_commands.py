@@ -258,11 +258,11 @@ def forget_source(
     )
 
 
-def _format(out: Path | None, wanted: str | None) -> str:
-    if wanted is not None:
-        if wanted not in FORMATS:
-            raise UserError(f'unknown --format "{wanted}"{did_you_mean(wanted, FORMATS)}')
-        return wanted
+def _format(out: Path | None, name: str | None) -> str:
+    if name is not None:
+        if name not in FORMATS:
+            raise UserError(f'unknown --format "{name}"{did_you_mean(name, FORMATS)}')
+        return name
     if out is None:
         return "jsonl"
     suffix = out.suffix.lower().removeprefix(".")
@@ -302,9 +302,9 @@ def _progress(verb: str, *, quiet: bool) -> Iterator[Callable[[Iterable[Frame]],
     """Gives what counts the frames that go through it."""
     with watched(verb, quiet=quiet) as advanced:
 
-        def counted(frames: Iterable[Frame]) -> Iterator[Frame]:
+        def count_rows(frames: Iterable[Frame]) -> Iterator[Frame]:
             for frame in frames:
                 advanced(frame.rows)
                 yield frame
 
-        yield counted
+        yield count_rows

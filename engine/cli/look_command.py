@@ -164,12 +164,14 @@ def _name(column: Column) -> str:
 def _window(summary: LogSummary | None, scale: int) -> str:
     first, last = _span(summary)
     span = 0 if first is None or last is None else last - first
-    shown = _WINDOWS_SHOWN
+    window_count = _WINDOWS_SHOWN
     if summary is not None:
         span = 2 * summary.half_ns if _has_far_times(summary) else span
         each = summary.records // max(len(_sources(summary)), 1)
-        shown = min(shown, max(each, 1))  # windows are to hold some events
-    return next((text for text, ns in _WINDOWS if ns * shown >= span * scale), _WINDOWS[-1][0])
+        window_count = min(window_count, max(each, 1))  # windows are to hold some events
+    return next(
+        (text for text, ns in _WINDOWS if ns * window_count >= span * scale), _WINDOWS[-1][0]
+    )
 
 
 def _has_far_times(summary: LogSummary) -> bool:

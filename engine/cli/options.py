@@ -44,22 +44,22 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     ``typer.Option`` or ``CommandOption``, or groups themselves.
     """
     hints = get_type_hints(command, include_extras=True)
-    shown: list[inspect.Parameter] = []
+    parameters: list[inspect.Parameter] = []
     groups = {}
     for name, each in inspect.signature(command).parameters.items():
         if is_dataclass(hints[name]):
             groups[name] = hints[name]
-            shown += _options(hints[name])
+            parameters += _options(hints[name])
         else:
-            shown.append(_option(name, hints[name], each.default))
+            parameters.append(_option(name, hints[name], each.default))
 
     @wraps(command)
-    def with_groups(**given: Any) -> None:
-        made = {name: _made(group, given) for name, group in groups.items()}
-        command(**given, **made)
+    def with_groups(**arguments: Any) -> None:
+        made = {name: _made(group, arguments) for name, group in groups.items()}
+        command(**arguments, **made)
 
-    with_groups.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    with_groups.__annotations__ = {each.name: each.annotation for each in shown}
+    with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {each.name: each.annotation for each in parameters}
     return with_groups
 
 
@@ -85,16 +85,16 @@ def _option(name: str, hint: Any, default: object) -> inspect.Parameter:
     )
 
 
-def _made(group: Any, given: dict[str, Any]) -> Any:
-    """The group's object, of the options that it takes out of ``given``."""
+def _made(group: Any, arguments: dict[str, Any]) -> Any:
+    """The group's object, of the options that it takes out of ``arguments``."""
     hints = get_type_hints(group)
     values = {}
     for each in fields(group):
         kind = hints[each.name]
         if is_dataclass(kind):
-            values[each.name] = _made(kind, given)
+            values[each.name] = _made(kind, arguments)
             continue
-        value = given.pop(each.name)
+        value = arguments.pop(each.name)
         values[each.name] = tuple(value or ()) if kind == Sequence[str] else value
     return group(**values)
 
@@ -114,13 +114,13 @@ Summary = Annotated[
 ]
 
 
-def refuse_options(given: Mapping[str, object], why: str) -> None:
+def refuse_options(options: Mapping[str, object], why: str) -> None:
     """Refuses options that do not fit the others.
 
     Raises:
         UserError: one of them was given.
     """
-    for name, value in given.items():
+    for name, value in options.items():
         if value:
             raise UserError(f"{name} {why}")
 

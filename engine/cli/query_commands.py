@@ -90,7 +90,7 @@ Input = Annotated[
         help="Trace, CSV, Parquet or arrival log; - = stdin; repeatable, a glob, a folder of such.",
     ),
 ]
-_SHOWN: Final = "shown.jsonl"
+_TERMINAL_ROWS: Final = "shown.jsonl"
 _SENT: Final = "sent.jsonl"
 TIMES: Final = ("iso", "number")
 _RETRACTED: Final = "{:,} results; retracted on the way (see --changes): {:,}\n"
@@ -257,16 +257,16 @@ def query(
         settings = replace(settings, ordered="bare")
     request = PassRequest(files, plans, how.order, how.barrier, typed())
 
-    def before(given: Prepared) -> None:
-        check_plans(given.log, plans)
-        arrives = given.log.arrival_given
-        _warn(before_pass(given.log, plans, settings, unit, arrival_given=arrives))
-        print_unseen_types(given.log, plans, quiet=run.quiet, ends=given.ends)
+    def before(prepared: Prepared) -> None:
+        check_plans(prepared.log, plans)
+        arrives = prepared.log.arrival_given
+        _warn(before_pass(prepared.log, plans, settings, unit, arrival_given=arrives))
+        print_unseen_types(prepared.log, plans, quiet=run.quiet, ends=prepared.ends)
 
-    def answers(given: Prepared, parts: PartStore) -> Answers:
-        final = given.ends and not on_spark if changes is None else not changes
-        dates = Dates(run.input.timezone or "UTC", given.log.arrival_given)
-        is_iso = given.dated and run.input.time_unit is None if times is None else times == "iso"
+    def answers(prepared: Prepared, parts: PartStore) -> Answers:
+        final = prepared.ends and not on_spark if changes is None else not changes
+        dates = Dates(run.input.timezone or "UTC", prepared.log.arrival_given)
+        is_iso = prepared.dated and run.input.time_unit is None if times is None else times == "iso"
         return Answers(parts, plans, unit, final, dates if is_iso else None)
 
     _run(request, settings, run, host, before, answers, sending)
@@ -282,8 +282,8 @@ def order(*, source: Input, how: OrderOptions, run: PassOptions) -> None:
     settings = how.ordering(unit, late=run.late is not None)
     request = PassRequest(files, (), how.order, None, typed())
 
-    def before(given: Prepared) -> None:
-        _warn(of_declared(given.log, settings))
+    def before(prepared: Prepared) -> None:
+        _warn(of_declared(prepared.log, settings))
 
     _run(request, settings, run, host, before, lambda _, parts: StoredEvents(parts, unit))
 
@@ -307,49 +307,49 @@ def _run(
     hold = run.work is None and host.master is None
     with work_folder(run.work) as folder:
         with ending_with_a_command(files, form, may_skip=True):
-            given = prepare(files, folder, form, run.bad.on_bad, letters, hold=hold)
-        before(given)
+            prepared = prepare(files, folder, form, run.bad.on_bad, letters, hold=hold)
+        before(prepared)
         if request.order is None:
-            settings, order = with_default_order(given, settings, run.input.unit)
+            settings, order = with_default_order(prepared, settings, run.input.unit)
             request = replace(request, order=order)
             if order != SEQUENCE and not run.quiet:
                 print_stderr(f"{_BY_TIME.format(order)}\n")
         parts = host.store(folder / "parts", is_kept=is_kept)
         print_compiling(quiet=run.quiet)
-        answers = output(given, parts)
+        answers = output(prepared, parts)
         times = TableTimes(
             run.input.unit, run.input.timezone or "UTC",
-            {plan.name: time_columns(plan) for plan in request.plans}, given.log.arrival_given,
+            {plan.name: time_columns(plan) for plan in request.plans}, prepared.log.arrival_given,
         )  # fmt: skip
         sent = None if sending is None else folder / _SENT
         goes_on = run.work is not None and host.master is not None
         saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
         verb = "processing" if request.plans else "ordering"
         with saying, watched(verb, quiet=run.quiet) as advanced:
-            counters = run_pass(given, settings, host, parts, advanced)
-        shown = write_output(run.out or sent, answers, folder / _SHOWN, times)
+            counters = run_pass(prepared, settings, host, parts, advanced)
+        line_count = write_output(run.out or sent, answers, folder / _TERMINAL_ROWS, times)
         retracted = 0
         if isinstance(answers, Answers) and answers.final and not run.quiet:
-            retracted = (answers.changes - shown) // 2
+            retracted = (answers.changes - line_count) // 2
         if run.late is not None:
             write(StoredEvents(parts, run.input.unit, SIDE_OUTPUT), run.late)
-        excluded = excluded_lines(counters, given.log)
+        excluded = excluded_lines(counters, prepared.log)
         if run.page.report is not None:
             from slackwater.engine.apps.report.write import write_own_report  # noqa: PLC0415 - needs an extra
 
-            arrives = given.log.arrival_given
+            arrives = prepared.log.arrival_given
             request = replace(request, excluded=tuple(excluded))
             write_own_report(request, parts, run.page.report, arrival_given=arrives)
         if sending is not None:
             sending(answers, folder)
-    _print_bad(given, letters, kept=run.bad.dead_letter is not None)
+    _print_bad(prepared, letters, kept=run.bad.dead_letter is not None)
     see = " ".join(["slackwater compare", *(f"--input {shlex.quote(file)}" for file in files)])
-    _warn(warnings_after(given, counters, excluded, see))
+    _warn(warnings_after(prepared, counters, excluded, see))
     if not run.quiet:
         print_summary(counters, host)
         if retracted:
-            print_stderr(_RETRACTED.format(shown, retracted))
-        print_unused(request.plans, counters, given.nulls)
+            print_stderr(_RETRACTED.format(line_count, retracted))
+        print_unused(request.plans, counters, prepared.nulls)
     report = run.page.report
     if report is not None:
         print_against(run.page.against, report)
@@ -418,11 +418,11 @@ def _check_out(out: Path | None, source: str) -> None:
         raise UserError(f"{out}: is the input itself; choose another --out")
 
 
-def _print_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
+def _print_bad(prepared: Prepared, letters: Path | None, *, kept: bool) -> None:
     """Says where the skipped lines are; a file that nobody asked for and that is empty goes."""
     if letters is None:
         return
-    if given.bad_count:
-        print_stderr(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
+    if prepared.bad_count:
+        print_stderr(f"{prepared.bad_count:,} bad lines skipped, kept in {letters}\n")
     elif not kept:
         letters.unlink(missing_ok=True)

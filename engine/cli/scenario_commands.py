@@ -129,8 +129,8 @@ def run(
     need("sim")
     check_summaries(summary or ())
     if sweep:
-        given = {"--order": order, "--against": against, "--overwrite": overwrite}
-        refuse_options(given, "goes with a single run, not with --sweep")
+        single_run_options = {"--order": order, "--against": against, "--overwrite": overwrite}
+        refuse_options(single_run_options, "goes with a single run, not with --sweep")
         run_sweep(name, sweep, settings or [], seeds, out, summary or (), quiet=quiet)
         return
     if seeds is not None:
@@ -315,7 +315,7 @@ def run_sweep(
     path = Path(name)
     scenario: Any = load_file(path)
     options = read_options(scenario, list(settings))
-    own = tuple(nearest(axis, scenario.setting(axis.path, options)) for axis in axes)
+    file_cell = tuple(nearest(axis, scenario.setting(axis.path, options)) for axis in axes)
     grid = cells(axes)
     for cell in _checked(axes, grid[0]):  # a wrong path or value stops before the work
         pairs = [f"{axis.path}={value}" for axis, value in zip(axes, cell, strict=True)]
@@ -333,9 +333,9 @@ def run_sweep(
     ):
         answers = answered(path, jobs, out, advanced)
     findings = SweepFindings.of(axes, answers)
-    write_sweep(findings, scenario.title, own, typed(), out, seeds)
-    holds, headline = assess(findings, own)
-    write_summaries(summaries, scenario.title, headline, checks_at(findings, own))
+    write_sweep(findings, scenario.title, file_cell, typed(), out, seeds)
+    holds, headline = assess(findings, file_cell)
+    write_summaries(summaries, scenario.title, headline, checks_at(findings, file_cell))
     if not quiet:
         typer.echo(headline)
         for cell, why in findings.errors.items():

@@ -53,7 +53,7 @@ def emulate_links(
 
     emulation = read_links_file(links)
     if check:
-        typer.echo(_shown(emulation), nl=False)
+        typer.echo(_emulation_text(emulation), nl=False)
         return
     data = data_directory(os.environ)
     code = emulate(
@@ -63,7 +63,7 @@ def emulate_links(
     raise typer.Exit(code)
 
 
-def _shown(emulation: Emulation) -> str:
+def _emulation_text(emulation: Emulation) -> str:
     """Namespaces with their addresses, and the settings of links that are not as they would be."""
     lines = [
         f"{emulation.prefix}{name}  {address}" for name, address in emulation.addresses.items()
@@ -152,7 +152,7 @@ def _check(engine: Task, log: Path) -> None:
     if not log.is_dir() or not log_files(log):
         return
     settings = engine.questions.chain_settings()
-    wanted = set().union(*map(named_attributes, settings.plans))
-    if attribute_types(log, wanted):  # else there were no events yet
+    names = set().union(*map(named_attributes, settings.plans))
+    if attribute_types(log, names):  # else there were no events yet
         check_plans(log, settings.plans)
         check_order(log, settings)

@@ -149,26 +149,26 @@ def copying(*, quiet: bool) -> Copying:
 
 
 def write_output(
-    out: Path | None, output: Answers | StoredEvents, shown: Path, times: TableTimes
+    out: Path | None, output: Answers | StoredEvents, terminal_rows: Path, times: TableTimes
 ) -> int:
     """Writes ``output`` and gives its number.
 
     Args:
         out: the file; None: standard output.
         output: of a pass that is done.
-        shown: a file for the while that a person is shown it.
+        terminal_rows: a file for the while that a person is shown it.
         times: as a person is shown them.
     """
-    return _show(output, shown, times) if out is None else write(output, out)
+    return _show(output, terminal_rows, times) if out is None else write(output, out)
 
 
-def _show(output: Answers | StoredEvents, shown: Path, times: TableTimes) -> int:
+def _show(output: Answers | StoredEvents, terminal_rows: Path, times: TableTimes) -> int:
     if not sys.stdout.isatty():  # a pipe gets JSON lines
         with writing_output():
             return output.lines(sys.stdout)
-    count = output.in_ns().lines(shown)
-    show_results(shown, times=times)
-    shown.unlink()
+    count = output.in_ns().lines(terminal_rows)
+    show_results(terminal_rows, times=times)
+    terminal_rows.unlink()
     return count
 
 
@@ -247,12 +247,12 @@ def show_results(
     lines: Path, console: Console | None = None, times: TableTimes | None = None
 ) -> None:
     """Prints the first results of a JSONL file as a table, and how many more there are."""
-    shown = shown_rows(lines, times or TableTimes())
+    output = shown_rows(lines, times or TableTimes())
     console = console or PlainConsole()
-    table = table_of(shown.names, shown.rows, shown.numbers.__getitem__)
-    console.print(table if shown.rows else "no results")
-    if shown.more:
-        console.print(f"{shown.rest}; --out FILE keeps all of them", highlight=False)
+    table = table_of(output.names, output.rows, output.numbers.__getitem__)
+    console.print(table if output.rows else "no results")
+    if output.more:
+        console.print(f"{output.rest}; --out FILE keeps all of them", highlight=False)
 
 
 def shown_rows(lines: Path, times: TableTimes, most: int = ROWS_SHOWN) -> ShownRows:

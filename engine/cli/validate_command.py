@@ -135,7 +135,7 @@ def read_recorded(recording: Path, scenario: Path | None) -> RecordedSources:
 
 def write_scenario(
     found: Validation,
-    asked: Questions,
+    questions: Questions,
     file: Path,
     recorded: RecordedSources | None,
     site: Path | None,
@@ -148,13 +148,13 @@ def write_scenario(
     rhythm = None
     if site is not None:
         settings = read_site(site, "none")
-        own = settings.gateway
+        gateway = settings.gateway
         # A site's log is where its gateway is: elsewhere nothing is known of that machine.
-        here = asked.queries and settings.log.is_dir()
-        after = answering_time_ns(settings.log.parent, asked) if here else None
-        rhythm = Rhythm(own.tick_every_ns, own.frame_every_ns, own.frame_rows, after)
-    plans = asked.plans()
-    text = scenario_text(found, plans, asked.order, asked.barrier, recorded, rhythm)
+        here = questions.queries and settings.log.is_dir()
+        after = answering_time_ns(settings.log.parent, questions) if here else None
+        rhythm = Rhythm(gateway.tick_every_ns, gateway.frame_every_ns, gateway.frame_rows, after)
+    plans = questions.plans()
+    text = scenario_text(found, plans, questions.order, questions.barrier, recorded, rhythm)
     with whole_file(file) as sink:
         sink.write(text.encode())
 
@@ -237,8 +237,8 @@ def validate_setup(
     """
     if sum(way is not None for way in (config, log, two_logs)) != 1:
         raise UserError("give one of --config FILE, --log LOG, --two-logs A B")
-    asked = _questions(site, queries or [], tuple(clock or ()))
-    wanted = _wanted(asked, uncertain, gap)
+    questions = _questions(site, queries or [], tuple(clock or ()))
+    requirements = _requirements(questions, uncertain, gap)
     seconds = _seconds(duration or _DURATION)
     if config is None:
         of_device = {"--duration": duration, "--rate": rate, "--server": servers}
@@ -259,11 +259,13 @@ def validate_setup(
     if scenario is not None:
         check_scenario(scenario)
     if log is not None:
-        found = _of_log(log, asked, wanted, quiet=quiet)
+        found = _of_log(log, questions, requirements, quiet=quiet)
     else:
-        found = _of_device(config, asked, wanted, servers or [], seconds, rate=rate, quiet=quiet)
+        found = _of_device(
+            config, questions, requirements, servers or [], seconds, rate=rate, quiet=quiet
+        )
     if scenario is not None:
-        write_scenario(found, asked, scenario, recorded, site)
+        write_scenario(found, questions, scenario, recorded, site)
     if out is not None:
         page.write_page(found, out, typed())
     write_summaries(summary or (), found.looked_at, "", checks_of(found))
@@ -273,24 +275,26 @@ def validate_setup(
 
 
 def _questions(site: Path | None, queries: Sequence[str], clock: tuple[str, ...]) -> Questions:
-    own = tuple((f"q{n}", text) for n, text in enumerate(queries, 1))
+    typed_queries = tuple((f"q{n}", text) for n, text in enumerate(queries, 1))
     engine = None if site is None else read_site(site, "embedded").engine
     if engine is None:
-        return Questions(queries=own, clock=clock)
+        return Questions(queries=typed_queries, clock=clock)
     taken = {name for name, _ in engine.questions.queries}
-    more = tuple((name if name not in taken else f"--query {name}", text) for name, text in own)
+    more = tuple(
+        (name if name not in taken else f"--query {name}", text) for name, text in typed_queries
+    )
     stated = (*engine.questions.clock, *clock)
     return replace(
         engine.questions, queries=engine.questions.queries + more, late=False, clock=stated
     )
 
 
-def _wanted(asked: Questions, uncertain: str, gap: str | None) -> ResultRequirements:
-    order = parse_order(asked.order, asked.time_unit)
+def _requirements(questions: Questions, uncertain: str, gap: str | None) -> ResultRequirements:
+    order = parse_order(questions.order, questions.time_unit)
     return ResultRequirements(
         uncertain=read_share("--uncertain", uncertain, '0.05 or "5 %"'),
         gap_ns=None if gap is None else _duration_ns("--gap", gap),
-        certainty=asked.certainty,
+        certainty=questions.certainty,
         latency_ns=getattr(order, "latency_ns", LATENCY_NS),
     )  # fmt: skip
 
@@ -310,12 +314,12 @@ def _duration_ns(option: str, text: str) -> int:
 
 
 def _of_device(
-    config: Path | None, asked: Questions, wanted: ResultRequirements, servers: Sequence[str],
-    seconds: float, *, rate: bool, quiet: bool,
+    config: Path | None, questions: Questions, requirements: ResultRequirements,
+    servers: Sequence[str], seconds: float, *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
     assert config is not None
     settings = _agent(config)
-    plans = asked.plans()
+    plans = questions.plans()
     found = _measured(
         settings, config, _servers(settings, servers), seconds, rate=rate, quiet=quiet
     )
@@ -326,17 +330,19 @@ def _of_device(
         tuple(stream.name for stream in settings.streams), habits_of(settings.session),
     )  # fmt: skip
     setup = setup_of(found, facts, round(_STEP_S * 1e9))
-    return validation(str(config), "device", setup, plans, wanted)
+    return validation(str(config), "device", setup, plans, requirements)
 
 
-def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: bool) -> Validation:
-    settings = asked.chain_settings() if asked.queries else None
+def _of_log(
+    log: Path, questions: Questions, requirements: ResultRequirements, *, quiet: bool
+) -> Validation:
+    settings = questions.chain_settings() if questions.queries else None
     if settings is not None:
         check_plans(log, settings.plans)
         print_unseen_types(log, settings.plans, quiet=quiet)
         print_compiling(quiet=quiet)
-    choice = read_clock(asked.clock, asked.time_unit)
-    return judged(log, str(log), settings, wanted, choice, partial(watched, quiet=quiet))
+    choice = read_clock(questions.clock, questions.time_unit)
+    return judged(log, str(log), settings, requirements, choice, partial(watched, quiet=quiet))
 
 
 def _agent(config: Path) -> AgentSettings:
@@ -460,9 +466,9 @@ def show_clocks(
     files = files_of(source, copying(quiet=quiet))
     with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
         with ending_with_a_command(files, read.form()):
-            given = prepare(files, folder, read.form(), hold=True)
-        arrives = given.log.arrival_given
-        found = clock_reports(given.log, arrival_given=arrives, advanced=advanced)
+            prepared = prepare(files, folder, read.form(), hold=True)
+        arrives = prepared.log.arrival_given
+        found = clock_reports(prepared.log, arrival_given=arrives, advanced=advanced)
     name = ", ".join(files)
     if out is not None:
         clocks_page.write_clocks(found, name, out, typed())

@@ -125,13 +125,15 @@ def compile_half(half: str, run: Callable[[Sequence[str]], int]) -> None:
         ]
         for trace, content in ((whole, records()), (bare, of_events)):
             trace.write_text("\n".join(map(json.dumps, content)) + "\n", encoding="utf-8")
-        given = [[*each, "--input", str(whole)] for each in COMMANDS[half]]
+        command_lines = [[*each, "--input", str(whole)] for each in COMMANDS[half]]
         if half == "patterns":
-            given += [[*each, "--input", str(bare)] for each in TASTE]
-            given += map(list, SCENARIOS) if find_spec("simpy") and find_spec("plotly") else ()
+            command_lines += [[*each, "--input", str(bare)] for each in TASTE]
+            command_lines += (
+                map(list, SCENARIOS) if find_spec("simpy") and find_spec("plotly") else ()
+            )
         elif find_spec("plotly"):
-            given.append(["compare", "--input", str(whole)])
-        for place, command in enumerate(given):
+            command_lines.append(["compare", "--input", str(whole)])
+        for place, command in enumerate(command_lines):
             name = f"{place}.jsonl" if command[0] in ("query", "order") else f"{place}"
             with redirect_stdout(StringIO()):
                 code = run([*command, "--out", str(Path(folder, name)), "--quiet"])

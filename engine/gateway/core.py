@@ -184,7 +184,7 @@ class GatewayCore:
         self._addresses = Addresses(settings)
         self._half_bytes = 0
         self._sites: dict[str, Site] = {}
-        self._held: dict[str, Site] = {}
+        self._waiting_sites: dict[str, Site] = {}
         """Sites whose frames are due and stay open until the sink has room."""
         self.timers = Timers()
         self._outputs: list[Output] = []
@@ -283,8 +283,8 @@ class GatewayCore:
                 case ("site", name):
                     self._site_due(self._sites[str(name)], arrival)
                 case ("ask", _):
-                    for source, wanted in self._intake.pull_back.requests(arrival):
-                        self._tell(source, wanted)
+                    for source, request in self._intake.pull_back.requests(arrival):
+                        self._tell(source, request)
                 case _:
                     self._commit_later()
         self._commit_if_due()
@@ -304,9 +304,9 @@ class GatewayCore:
         """The sink, which said LATER, has done ``count`` flushes in all."""
         arrival = self.clock.advance(now_ns)
         self._ack(self._commits.flushed(count))
-        held, self._held = self._held, {}
-        for site in held.values():
-            site.held, site.frame_due = False, arrival
+        waiting, self._waiting_sites = self._waiting_sites, {}
+        for site in waiting.values():
+            site.awaits_flush, site.frame_due = False, arrival
             self.timers.set(site.timer, site.due)
 
     def flush_failed(self, error: OSError) -> None:
@@ -346,7 +346,7 @@ class GatewayCore:
 
     def _forget_if_idle(self, site: Site) -> None:
         # Without sources it may still have rows to write, of a start that was superseded.
-        if not (site.sources or site.builder.rows or site.held or site.due is not None):
+        if not (site.sources or site.builder.rows or site.awaits_flush or site.due is not None):
             del self._sites[site.name]
 
     def _watch_rest(self, peer: Peer, whole: int, arrival: int) -> None:
@@ -490,8 +490,8 @@ class GatewayCore:
         Unless ``now``, it is held open while the sink is behind.
         """
         if not (now or self._commits.room):
-            site.held = True
-            self._held[site.name] = site
+            site.awaits_flush = True
+            self._waiting_sites[site.name] = site
             return
         try:
             self._commits.append(site)
@@ -499,7 +499,7 @@ class GatewayCore:
             self.flush_failed(error)
             site.frame_due = self.clock.now + self.settings.sink_retry_ns
         else:
-            self._held.pop(site.name, None)
+            self._waiting_sites.pop(site.name, None)
 
     def _commit_if_due(self) -> None:
         """Commits now, or sets when to, with the first frame that waits for it; and when to ask."""

@@ -100,7 +100,7 @@ class Counters:
         seq = data.first_seq + np.arange(data.rows, dtype=np.int64)
         if bits := numbering.bits(name):
             seq &= (1 << bits) - 1 if data.first_seq < 1 << bits else -1
-        numbers = self._counted(numbering, name, seq, data, schema)
+        numbers = self._full_numbers(numbering, name, seq, data, schema)
         cuts = np.flatnonzero(np.diff(numbers) != np.where(numbers[:-1] < 0, 0, 1)) + 1
         self._notice(numbering.found([name]))
         parts: list[tuple[int | None, Events]] = []
@@ -158,7 +158,7 @@ class Counters:
             self._numbering.begin(name, newest, ts, seq, digest)
         return self._numbering
 
-    def _counted(
+    def _full_numbers(
         self, numbering: Numbering, name: LaneName, seq: np.ndarray, data: m.Data,
         schema: m.StreamSchema,
     ) -> np.ndarray:  # fmt: skip

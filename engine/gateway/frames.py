@@ -63,8 +63,8 @@ def clock_name(source: str, clock: str | None = None) -> str:
     >>> clock_name("ward", "monitor/2"), clock_name("ward"), clock_name("ward/monitor")
     ('ward/monitor/2', 'ward', 'ward%2Fmonitor')
     """
-    own = source.replace("%", "%25").replace("/", "%2F")
-    return own if clock is None else f"{own}/{clock}"
+    escaped = source.replace("%", "%25").replace("/", "%2F")
+    return escaped if clock is None else f"{escaped}/{clock}"
 
 
 def one_row(
@@ -84,7 +84,7 @@ class FrameBuilder:
         self.site = site
         self.rows = 0
         self._parts: list[Part] = []
-        self._given: set[str] = set()
+        self._attr_names: set[str] = set()
         self._row_bytes = ROW_BYTES
         self._whole: StreamSchema | None = None
         """The schema of the last part that gave all its attributes."""
@@ -99,8 +99,8 @@ class FrameBuilder:
         data, schema = part.data, part.schema
         self.rows += data.rows
         if schema is not self._whole and schema.attrs:
-            self._given = self._given_with(data, schema)
-            self._row_bytes = ROW_BYTES + CELL_BYTES * len(self._given)
+            self._attr_names = self._attr_names_with(data, schema)
+            self._row_bytes = ROW_BYTES + CELL_BYTES * len(self._attr_names)
             if None not in columns_of(data)[0].attrs:
                 self._whole = schema
         self._text_bytes += _text_bytes(data)
@@ -110,14 +110,14 @@ class FrameBuilder:
         """``bytes`` if ``data`` were added."""
         row_bytes = self._row_bytes
         if schema is not self._whole:
-            row_bytes = ROW_BYTES + CELL_BYTES * len(self._given_with(data, schema))
+            row_bytes = ROW_BYTES + CELL_BYTES * len(self._attr_names_with(data, schema))
         return (self.rows + data.rows) * row_bytes + self._text_bytes + _text_bytes(data)
 
-    def _given_with(self, data: Events, schema: StreamSchema) -> set[str]:
+    def _attr_names_with(self, data: Events, schema: StreamSchema) -> set[str]:
         """Names of the attributes that have values in some row, ``data`` being among them."""
         # Content is checked later.
         named = zip(schema.attrs, columns_of(data)[0].attrs, strict=False)
-        return self._given.union([name for name, column in named if column is not None])
+        return self._attr_names.union([name for name, column in named if column is not None])
 
     def tick(self, arrival: int) -> None:
         """Nothing came until ``arrival``. A tick right after a tick takes its place."""
@@ -134,7 +134,7 @@ class FrameBuilder:
     def clear(self) -> None:
         """The frame that was built is durable: begin the next one."""
         self._parts = []
-        self._given, self._whole, self._row_bytes = set(), None, ROW_BYTES
+        self._attr_names, self._whole, self._row_bytes = set(), None, ROW_BYTES
         self.rows = self._text_bytes = self.bytes = 0
 
 
@@ -207,8 +207,8 @@ class _Cuts(NamedTuple):
     def numbers(self, columns: Sequence[Packed]) -> np.ndarray:
         """One column of int64 of theirs."""
         rows = zip(columns, self.starts, self.ends, strict=True)
-        given = b"".join([each[8 * a : 8 * b] for each, a, b in rows])
-        return self.in_order(np.frombuffer(given, INT))
+        packed = b"".join([each[8 * a : 8 * b] for each, a, b in rows])
+        return self.in_order(np.frombuffer(packed, INT))
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
@@ -261,16 +261,16 @@ def _clocks(cuts: _Cuts) -> list[Texts | None] | None:
 def _of_source(data: Data, source: str | None) -> Texts | None:
     if source is None:
         return None
-    own = clock_name(source)
+    default_name = clock_name(source)
     if data.clocks is None:
-        return None if own == source else Texts([own], None)
+        return None if default_name == source else Texts([default_name], None)
     names = [clock_name(source, name) for name in data.clocks.names]
     codes = data.clocks.codes
-    if own != source and codes is not None:
+    if default_name != source and codes is not None:
         # Rows of its own clock name it, too: their null is one more name.
         found = np.frombuffer(codes, CODE)
         codes = np.where(found < 0, len(names), found).astype(CODE).tobytes()
-        names.append(own)
+        names.append(default_name)
     return Texts(names, codes)
 
 
@@ -305,12 +305,12 @@ def _values(columns: Sequence[Values | None], kind: str, cuts: _Cuts) -> pa.Arra
     """Numbers or bools of all parts; None stands for a part whose rows are all null."""
     size = 1 if kind == "bool" else 8
     zeros = bytes(cuts.longest * size)
-    given = [
+    parts = [
         zeros[: size * (b - a)] if column is None else column.values[size * a : size * b]
         for column, a, b in zip(columns, cuts.starts, cuts.ends, strict=True)
     ]
     dtype = {"int": "<i8", "float": "<f8", "bool": "u1"}[kind]
-    values = cuts.in_order(np.frombuffer(b"".join(given), dtype))
+    values = cuts.in_order(np.frombuffer(b"".join(parts), dtype))
     if kind == "bool":
         values = values != 0
     # A fraction that is NaN is none (engine.core.columns).
@@ -341,12 +341,12 @@ def _strings(columns: Sequence[Texts | None], cuts: _Cuts) -> pa.Array:
     bases: list[int] = []
     known: dict[tuple[str, ...], int] = {}
     zeros = bytes(4 * cuts.longest)
-    given: list[Packed] = []
+    parts: list[Packed] = []
     for column, a, b in zip(columns, cuts.starts, cuts.ends, strict=True):
         if column is None or column.codes is None:
-            given.append(zeros[: 4 * (b - a)])
+            parts.append(zeros[: 4 * (b - a)])
         else:
-            given.append(column.codes[4 * a : 4 * b])
+            parts.append(column.codes[4 * a : 4 * b])
         if column is None:
             bases.append(1)
             continue
@@ -356,7 +356,7 @@ def _strings(columns: Sequence[Texts | None], cuts: _Cuts) -> pa.Array:
             known[key] = len(place)
             place += [names.setdefault(name, len(names)) for name in key]
         bases.append(known[key])
-    at = np.frombuffer(b"".join(given), CODE) + np.repeat(np.array(bases, np.int64), cuts.counts)
+    at = np.frombuffer(b"".join(parts), CODE) + np.repeat(np.array(bases, np.int64), cuts.counts)
     return _dictionary(np.array(place, np.int32)[cuts.in_order(at)], list(names))
 
 
@@ -386,16 +386,16 @@ def _attr_columns(cuts: _Cuts) -> dict[str, pa.Array]:
         for schema, data in zip(cuts.schemas, cuts.data, strict=True)
     ]
     columns: dict[str, pa.Array] = {}
-    for (name, kind), given in zip(kinds.items(), zip(*per_part, strict=True), strict=True):
-        if given.count(None) < len(given):
+    for (name, kind), parts in zip(kinds.items(), zip(*per_part, strict=True), strict=True):
+        if parts.count(None) < len(parts):
             build = _strings if kind == "str" else partial(_values, kind=kind)
-            columns[ATTR_PREFIX + name] = build(given, cuts=cuts)
+            columns[ATTR_PREFIX + name] = build(parts, cuts=cuts)
     return columns
 
 
 def _order(schema: StreamSchema, names: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
     """From a part's columns and a None after them to those of ``names``; None where it has none."""
     places = {name: place for place, name in enumerate(schema.attrs)}
-    wanted = [places.get(name, -1) for name in names]
+    indexes = [places.get(name, -1) for name in names]
     # A getter of one place would give the column alone.
-    return itemgetter(*wanted) if len(wanted) > 1 else lambda columns: (columns[wanted[0]],)
+    return itemgetter(*indexes) if len(indexes) > 1 else lambda columns: (columns[indexes[0]],)

@@ -91,7 +91,7 @@ class PullBack:
         else:
             mine = [(stream, id_) for id_ in ids if (stream, id_) in source.open]
         for key in mine:
-            if source.open.pop(key).asked:
+            if source.open.pop(key).is_requested:
                 self._counts[*source.key, "pull_back_came"] += 1
         self._open -= len(mine)
 
@@ -123,7 +123,7 @@ class PullBack:
         """What an agent cannot send."""
         for key in lacking.unended:
             if (interval := source.open.get(key)) is not None:
-                interval.asked = False  # it will come by itself
+                interval.is_requested = False  # it will come by itself
         known = [key for key in lacking.gone if source.open.pop(key, None) is not None]
         self._open -= len(known)
         for reason, intervals in (("gone", known), ("unended", lacking.unended)):
@@ -137,7 +137,7 @@ class PullBack:
 
     def requests(self, arrival: int) -> Iterator[tuple[Source, m.IntervalsRequest]]:
         """What is due by ``arrival``. Who is not connected is asked when it is back."""
-        asked: dict[Source, list[tuple[int, int]]] = {}
+        keys_of: dict[Source, list[tuple[int, int]]] = {}
         self.moved = True
         while self._heap and self._heap[0][0] <= arrival:
             due, _, source, key, interval = heapq.heappop(self._heap)
@@ -147,11 +147,11 @@ class PullBack:
                 if source.ended:
                     self.forgot(source)
                 continue
-            interval.asked, interval.waits = True, min(interval.waits + 1, _DOUBLED_MAX)
+            interval.is_requested, interval.waits = True, min(interval.waits + 1, _DOUBLED_MAX)
             interval.due = arrival + (self._after_ns << interval.waits)
             self._push(source, key, interval)
-            asked.setdefault(source, []).append(key)
-        for source, keys in asked.items():
+            keys_of.setdefault(source, []).append(key)
+        for source, keys in keys_of.items():
             self._counts[*source.key, "pull_back_asked"] += len(keys)
             for low in range(0, len(keys), m.WANTED_MAX):
                 yield source, m.IntervalsRequest(tuple(keys[low : low + m.WANTED_MAX]))
@@ -195,14 +195,14 @@ class Site:
         self.frame_due: int | None = None
         self.timer = ("site", name)
         """What the core calls its deadline."""
-        self.held = False
+        self.awaits_flush = False
         """The frame is due, and stays open until the sink has room."""
         self._dirty: list[Source] = []
 
     @property
     def due(self) -> int | None:
         """When the site is next to be looked after; None: nothing is waited for."""
-        tick, frame = self.tick_due, None if self.held else self.frame_due
+        tick, frame = self.tick_due, None if self.awaits_flush else self.frame_due
         if tick is None or frame is None:
             return frame if tick is None else tick
         return min(tick, frame)
@@ -231,7 +231,7 @@ class Site:
     def flushed(self) -> list[Source]:
         """The frame is durable; gives the sources that it was about."""
         self.builder.clear()
-        self.frame_due, self.held = None, False
+        self.frame_due, self.awaits_flush = None, False
         sources, self._dirty = self._dirty, []
         for source in sources:
             source.dirty = False

@@ -119,12 +119,12 @@ class Lane:
 @dataclass(slots=True, eq=False)
 class OpenInterval:
     """One that has begun and not come. ``due``: when to ask for it; ``waits``: so often the wait
-    was doubled; ``asked``: whether it was asked for.
+    was doubled; ``is_requested``: whether it was asked for.
     """
 
     due: int
     waits: int = 0
-    asked: bool = False
+    is_requested: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -260,8 +260,8 @@ class Admission:
         if not same:
             self._check_start(hello, old, past, arrival)
         new = self._schemas.new_types(hello.site, schemas)
-        held = same and old is not None and bool(old.schemas)
-        cost = 0 if held else self._schemas.cost(declared, schemas, new)
+        has_schemas = same and old is not None and bool(old.schemas)
+        cost = 0 if has_schemas else self._schemas.cost(declared, schemas, new)
         cost += 0 if old is not None else SOURCE_BYTES + LANE_BYTES * len(hello.streams)
         if self.kept_bytes + cost > self._settings.sources_bytes_max:
             limit = self._settings.sources_bytes_max

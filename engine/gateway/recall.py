@@ -211,14 +211,14 @@ class Recalled:
         kind = kinds_of(batch)
         first_seq = column_ints(batch, r.FIRST_SEQ, -1)
         seq = column_ints(batch, r.SEQ, -1)
-        counted = np.flatnonzero(
+        numbered = np.flatnonzero(
             (sources >= 0)
             & (((kind == Kind.EVENT) & (seq >= 0)) | ((kind == Kind.SYNC) & (first_seq >= 0)))
         )
-        if not len(counted):
+        if not len(numbered):
             return
-        groups = group_rows([key[counted] for key in (sources, incarnation, streams)])
-        for of in np.split(counted[groups.order], groups.starts[1:]):
+        groups = group_rows([key[numbered] for key in (sources, incarnation, streams)])
+        for of in np.split(numbered[groups.order], groups.starts[1:]):
             row = int(of[0])
             received = self._stream(
                 frame.site, names[sources[row]], stream_names[streams[row]], int(incarnation[row])

@@ -67,7 +67,7 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Task
     keep = read_limits(whole.table("answers"))
     table = whole.table("engine")
     tables = whole.tables("query")
-    asked = _queries(tables, folder)
+    queries = _queries(tables, folder)
     said = table.text("kind", "spark", among=KINDS)
     defaults = Questions(queries=())
     options: dict[str, Any] = {
@@ -89,7 +89,7 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Task
     kind = said if kind is None else kind
     from_now = [
         name
-        for (name, _), each in zip(asked, tables, strict=True)
+        for (name, _), each in zip(queries, tables, strict=True)
         if each.text("begin", LOG, among=(LOG, NOW)) == NOW
     ]
     if from_now and kind == "spark":
@@ -98,24 +98,26 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Task
         kind=kind,
         log=str(log.resolve()),
         answers=str((folder / table.text("answers", f"{log.name}.answers")).resolve()),
-        questions=Questions(queries=asked, **options),
+        questions=Questions(queries=queries, **options),
         save_every_s=table.duration_ns("save_every", _SAVE_NS, low=10**6) / 1e9,
         parquet_every_s=parquet_every / 1e9 if "parquet" in formats else 0,
         master=table.text("master", "local[*]"),
         from_now=tuple(from_now),
         keep=keep,
     )
-    if asked:
+    if queries:
         try:
             task.questions.chain_settings()
         except (UserError, OSError) as error:
             said = (
                 f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             )
-            places = {f"query {name}": each for (name, _), each in zip(asked, tables, strict=True)}
+            places = {
+                f"query {name}": each for (name, _), each in zip(queries, tables, strict=True)
+            }
             places |= {str(folder / each.effective["path"]): each for each in references}
             raise _placed(said, table, places) from error
-    return task if asked and kind != "none" else None
+    return task if queries and kind != "none" else None
 
 
 def read_limits(table: Table) -> Limits:

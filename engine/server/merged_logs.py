@@ -165,8 +165,8 @@ class MergedLogs:
     ) -> pa.Table:
         table = _whole(pa.table(frame.batch))
         later = pc.is_in(table[r.KIND], pa.array(_LATER_KINDS, pa.int8()))
-        own = self._apart if log else 0
-        arrival = pc.add(table[r.ARRIVAL], pc.if_else(later, 2 * self._apart, own))
+        shift = self._apart if log else 0
+        arrival = pc.add(table[r.ARRIVAL], pc.if_else(later, 2 * self._apart, shift))
         table = _with(table, r.ARRIVAL, arrival)
         if log and r.DELAY in table.column_names:
             wider = pc.min_element_wise(

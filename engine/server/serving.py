@@ -72,16 +72,16 @@ class _Children:
 
     def _make(self, settings: SiteSettings) -> None:
         self._settings = settings
-        asked = settings.engine
+        engine = settings.engine
         self._answers.running, self._answers.failed, self._answers.sinks = True, [], []
         self._engine = self._sinks = self._keep_answers = None
-        if asked is not None:
-            self._feed.unit_ns = unit_ns(asked.questions.time_unit)
-            task, publish = replace(asked, durable=self._files), self._feed.publish
+        if engine is not None:
+            self._feed.unit_ns = unit_ns(engine.questions.time_unit)
+            task, publish = replace(engine, durable=self._files), self._feed.publish
             self._engine = EngineProcess(task, self._tell, publish, self._answers)
             follows = {} if settings.sinks is None else settings.sinks.follows
-            folders = asked.questions.folders
-            keeper = keeper_of(Path(asked.answers), folders, asked.keep, follows, self._tell)
+            folders = engine.questions.folders
+            keeper = keeper_of(Path(engine.answers), folders, engine.keep, follows, self._tell)
             self._keep_answers = keeper.step
         if settings.sinks is not None:
             self._sinks = SinksProcess(settings.sinks, self._tell, self._answers)
@@ -182,9 +182,9 @@ def _check_kind(settings: SiteSettings) -> None:
 
 
 def _check_answers(settings: SiteSettings) -> None:
-    asked = settings.engine
-    if asked is not None:
-        check_claim(Path(asked.answers), settings.log, asked.questions.of_each())
+    engine = settings.engine
+    if engine is not None:
+        check_claim(Path(engine.answers), settings.log, engine.questions.of_each())
 
 
 def serve(
@@ -233,17 +233,17 @@ def serve(
 
 def _within_open_files(settings: SiteSettings, tell: Tell) -> SiteSettings:
     """No more connections than this process can hold; and one address leaves some to others."""
-    wanted = settings.gateway
-    files = open_files(wanted.connections_max)
-    most = min(wanted.connections_max, connections_within(files))
-    if most == wanted.connections_max:
+    limits = settings.gateway
+    files = open_files(limits.connections_max)
+    most = min(limits.connections_max, connections_within(files))
+    if most == limits.connections_max:
         return settings
     tell(
-        f"connections_max is {most} instead of {wanted.connections_max}, as this process may have "
+        f"connections_max is {most} instead of {limits.connections_max}, as this process may have "
         f"{files} open files: raise that limit (ulimit -Hn, LimitNOFILE)"
     )
-    of_address = min(wanted.connections_per_address, most // 2)
-    gateway = replace(wanted, connections_max=most, connections_per_address=of_address)
+    of_address = min(limits.connections_per_address, most // 2)
+    gateway = replace(limits, connections_max=most, connections_per_address=of_address)
     return replace(settings, gateway=gateway)
 
 

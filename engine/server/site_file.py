@@ -56,8 +56,8 @@ def read_page(whole: Table, *, has_tls: bool) -> PageSettings | None:
         SettingsError: an address of others without a token, a token that can be guessed, TLS
             without a certificate.
     """
-    given, table = "page" in whole, whole.table("page")
-    if not given:
+    has_page, table = "page" in whole, whole.table("page")
+    if not has_page:
         return None
     at = read_listening(table, PAGE_PORT)
     tls = table.flag("tls", False)
@@ -274,8 +274,8 @@ def _tls(table: Table, folder: Path) -> SiteTlsFiles | None:
     clients = table.text("clients", "")
     if not (certificate or key or clients):
         return None
-    for name, given in (("certificate", certificate), ("key", key)):
-        if not given:
+    for name, path in (("certificate", certificate), ("key", key)):
+        if not path:
             raise table.wrong(name, "must be given with TLS")
     return SiteTlsFiles(
         certificate=folder / certificate,

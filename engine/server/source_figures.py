@@ -394,13 +394,13 @@ class SourceFigures:
         for number, pair in enumerate(which.tolist()):
             row, code = divmod(pair, len(names) + 1)
             key = self.keys[row]
-            own = clock_name(key[1])
-            name = names[code - 1] if code else own
+            default_name = clock_name(key[1])
+            name = names[code - 1] if code else default_name
             stamps.append((row, name))
-            sync = self._sync(row) if name == own else self.devices.of(key, name)
+            sync = self._sync(row) if name == default_name else self.devices.of(key, name)
             if sync is not None:
                 offset[number], bound[number] = sync.offset, sync.bound_ns(now)
-            elif name == own:  # nothing better is known than what it had before its start
+            elif name == default_name:  # nothing better is known than what it had before its start
                 offset[number] = self.columns["offset"][row]
         return _Stamped(stamps, place, offset[place], bound[place])
 

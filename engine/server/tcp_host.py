@@ -82,16 +82,16 @@ _OTHERS: Final = 320
 _PAGE: Final = 128
 
 
-def open_files(wanted: int) -> int:
-    """How many files this process may have open, once it has raised that for ``wanted``
+def open_files(connections: int) -> int:
+    """How many files this process may have open, once it has raised that for ``connections``
     connections as far as it may.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return wanted + _OTHERS
-    if soft < wanted + _OTHERS:
-        most = wanted + _OTHERS if hard == resource.RLIM_INFINITY else hard
-        soft = max(min(wanted + _OTHERS, most), soft)
+        return connections + _OTHERS
+    if soft < connections + _OTHERS:
+        most = connections + _OTHERS if hard == resource.RLIM_INFINITY else hard
+        soft = max(min(connections + _OTHERS, most), soft)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return soft
 
@@ -485,7 +485,7 @@ class _Connection(StreamSocket):
         """Its address."""
         limits = host.core.settings
         self._limit = RateLimit(limits.connection_bytes_per_s, limits.connection_events_per_s)
-        self._wanted = True
+        self._has_room = True
         self._pause: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -502,7 +502,7 @@ class _Connection(StreamSocket):
 
     def read(self, *, on: bool) -> None:
         """Reads on, or leaves to the peer what it sends."""
-        self._wanted = on
+        self._has_room = on
         self._read_or_not()
 
     def spent(self, size: int, events: int) -> None:
@@ -520,7 +520,7 @@ class _Connection(StreamSocket):
     def _read_or_not(self) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing():
-            on = self._wanted and self._pause is None
+            on = self._has_room and self._pause is None
             (transport.resume_reading if on else transport.pause_reading)()
 
     def connection_lost(self, exc: Exception | None) -> None:

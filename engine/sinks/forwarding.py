@@ -99,13 +99,13 @@ class FollowedFile:
         query: its query.
         position: is kept up to date.
         settle_s: how long a line waits.
-        wanted: whether a result is to be delivered.
+        selects: whether a result is to be delivered.
         tell: takes a line for people.
     """
 
     def __init__(
         self, path: Path, query: str, position: Position, settle_s: float,
-        wanted: Callable[[dict[str, Any]], bool], tell: Callable[[str], None],
+        selects: Callable[[dict[str, Any]], bool], tell: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.path = path
         self.position = position
@@ -114,7 +114,7 @@ class FollowedFile:
         self._query = query
         self._site = path.name.removesuffix(SUFFIX)
         self._settle_s = settle_s
-        self._wanted = wanted
+        self._selects = selects
         self._tell = tell
         self._reported = False
         self._offset, self._number = position.offset, position.number
@@ -123,7 +123,7 @@ class FollowedFile:
         self._waiting: deque[FollowedLine] = deque()
         self._inserted: dict[str, deque[FollowedLine]] = {}
         """By identity, the ``+`` that wait."""
-        self.held = 0
+        self.waiting_bytes = 0
         """Bytes of lines that wait."""
 
     @property
@@ -177,7 +177,7 @@ class FollowedFile:
                 self._leave(line)
                 self._on_the_way.append(line)
             self._waiting.popleft()
-            self.held -= len(line.item.line)
+            self.waiting_bytes -= len(line.item.line)
             if not line.is_dropped:
                 return line
         self._move()
@@ -213,13 +213,13 @@ class FollowedFile:
                 )
                 self._reported = True
             return False
-        if number not in self.position.dropped and self._wanted(result):
+        if number not in self.position.dropped and self._selects(result):
             is_free = number >= self.position.released
             due = now + self._settle_s if is_free and self._settle_s else 0.0
             one = FollowedLine(self._offset, item, due)
             if not (due and self._cancels(one)):
                 self._waiting.append(one)
-                self.held += len(line)
+                self.waiting_bytes += len(line)
                 if due and result.get("op") == "+":
                     self._inserted.setdefault(item.identity, deque()).append(one)
         self._offset += len(line) + 1
@@ -250,7 +250,7 @@ class FollowedFile:
     def _move(self) -> None:
         """The position goes on to the first line that is not done."""
         while self._waiting and self._waiting[0].is_dropped:
-            self.held -= len(self._waiting.popleft().item.line)
+            self.waiting_bytes -= len(self._waiting.popleft().item.line)
         at = self.position
         if first := (self._on_the_way or self._waiting):
             at.offset, at.number = first[0].offset, first[0].item.number
@@ -297,7 +297,7 @@ class FollowedFile:
         self._tell(f"{self.path}: was repaired; what was sent of it is not sent again")
         self._waiting.clear()
         self._inserted.clear()
-        self.held = 0
+        self.waiting_bytes = 0
         self.position.offset = self._offset = at
         self._number = self.position.number
         return True
@@ -469,14 +469,14 @@ class Forwarder:
         self._begins_now = False
         now, room = self._clock(), self._settings.batch
         found: list[tuple[FollowedFile, SinkItem]] = []
-        held = sum(file.held for file in self._files.values())
+        waiting_bytes = sum(file.waiting_bytes for file in self._files.values())
         # What was read goes first, so that little is held.
         for file in sorted(self._files.values(), key=lambda file: not file.waits):
             is_due = bool(self._settings.settle_s) or not file.waits
-            if is_due and file.has_unread and held < HELD_BYTES:
-                held -= file.held
+            if is_due and file.has_unread and waiting_bytes < HELD_BYTES:
+                waiting_bytes -= file.waiting_bytes
                 file.read(now)
-                held += file.held
+                waiting_bytes += file.waiting_bytes
             while len(found) < room and (line := file.next_line(now)) is not None:
                 found.append((file, line.item))
         return found
@@ -535,11 +535,11 @@ class Forwarder:
             if self._begins_now:
                 position.number, position.offset = position.released, files.begin + end
         file = self._files[key] = FollowedFile(
-            path, query, position, self._settings.settle_s, self._wanted, self._tell
+            path, query, position, self._settings.settle_s, self._selects, self._tell
         )
         return file
 
-    def _wanted(self, result: dict[str, Any]) -> bool:
+    def _selects(self, result: dict[str, Any]) -> bool:
         return is_wanted(result, confirmed_only=self._settings.confirmed_only)
 
     def _load(self) -> None:

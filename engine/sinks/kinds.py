@@ -126,13 +126,13 @@ def http_sink(table: Table, name: str) -> HttpReceiver:
     url = read_url(table, ("http", "https"))
     if url.username is not None or url.password is not None:
         raise table.wrong("url", "without user and password: write them as a header, or token")
-    given = table.table("headers")
-    headers = {key: given.text(key, secret=True) for key in given.keys()}  # noqa: SIM118 - a Table
+    headers_table = table.table("headers")
+    headers = {key: headers_table.text(key, secret=True) for key in headers_table.keys()}  # noqa: SIM118 - a Table
     for key, value in headers.items():
         if not _HEADER.fullmatch(key):
-            raise given.wrong(key, "is no name of a header: letters, digits and -")
+            raise headers_table.wrong(key, "is no name of a header: letters, digits and -")
         if not (value.isascii() and value.isprintable()):
-            raise given.wrong(key, "must be of printable ASCII")
+            raise headers_table.wrong(key, "must be of printable ASCII")
     if token := table.secret("token", Path(table.file).parent):
         if not (token.isascii() and token.isprintable()):
             raise table.wrong("token", "must be of printable ASCII")
@@ -213,10 +213,10 @@ def read_password(table: Table, url: SplitResult) -> str:
     Raises:
         SettingsError: both are there.
     """
-    given = table.secret("password", Path(table.file).parent)
-    if given and url.password:
+    password = table.secret("password", Path(table.file).parent)
+    if password and url.password:
         raise table.wrong("password", "there is one in url, too")
-    return given or unquote(url.password or "")
+    return password or unquote(url.password or "")
 
 
 def read_url(table: Table, schemes: Sequence[str]) -> SplitResult:

@@ -136,10 +136,10 @@ def mqtt_sink(table: Table, name: str) -> MqttReceiver:
     url = read_url(table, tuple(_MQTT_PORTS))
     topic = table.text("topic", "slackwater/{query}/{site}")
     try:
-        shown = topic.format(query="q", site="s")
+        example = topic.format(query="q", site="s")
     except (KeyError, IndexError, ValueError) as error:
         raise table.wrong("topic", "may have {query} and {site}, and no other braces") from error
-    if not shown or set(shown) & {"+", "#"}:
+    if not example or set(example) & {"+", "#"}:
         raise table.wrong("topic", "must have a character, and none of + and #")
     protocol = table.text("protocol", "5", among=_PROTOCOLS)
     tls = read_tls(table.table("tls"), Path(table.file).parent)

@@ -119,10 +119,10 @@ class SinkTask(ChildTask):
 
 def main() -> int:
     """Runs until standard input ends; gives the exit code."""
-    given = begin_child(SinkTask)
-    if given is None:
+    child = begin_child(SinkTask)
+    if child is None:
         return 0
-    task, notices, outlet = given
+    task, notices, outlet = child
     answers = Path(task.answers)
     with ExitStack() as stack:
         try:

@@ -25,7 +25,7 @@ _EVENTS_MAX: Final = 6
 _FIELDS_MAX: Final = 6
 
 
-def shown(line: bytes, unit_ns: int) -> dict[str, Any]:
+def page_result(line: bytes, unit_ns: int) -> dict[str, Any]:
     """What the page gets of a line whose times are in ``unit_ns``.
 
     ``key``: equal for an insertion and its retraction; ``at``, ``window`` [s]; ``what`` and
@@ -70,12 +70,12 @@ def _match(result: dict[str, Any]) -> tuple[str, str]:
     names = [f"{event.get('type') or 'event'}" for event in events[:_EVENTS_MAX]]
     left = len(events) - len(names) + int(result.get("events_left_out", 0))
     what = " → ".join(names) + (f" and {left} more" if left else "")
-    shown = []
+    sources = []
     for event in events[:_EVENTS_MAX]:
         attrs = _fields(event.get("attrs") or {})
-        shown.append(f"{event.get('source')}{f' ({attrs})' if attrs else ''}")
+        sources.append(f"{event.get('source')}{f' ({attrs})' if attrs else ''}")
     value = result.get("value")
-    return what, (f"{_fields(value)}; " if isinstance(value, dict) else "") + ", ".join(shown)
+    return what, (f"{_fields(value)}; " if isinstance(value, dict) else "") + ", ".join(sources)
 
 
 def _window(result: dict[str, Any]) -> tuple[str, str]:
@@ -190,11 +190,11 @@ def _answers(answers: AnswersState) -> dict[str, Any]:
 
 def _alarms(overview: Overview) -> dict[str, Any]:
     numbers = overview.alarms().tolist()
-    shown = [overview.row(number) for number in numbers[:ROWS]]
+    alarm_rows = [overview.row(number) for number in numbers[:ROWS]]
     return {
         "total": len(numbers),
         "shown": [{name: getattr(row, name) for name in ("site", "source", "alarm")}
-                  for row in shown],
+                  for row in alarm_rows],
     }  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def results(feed: ResultFeed, after: int) -> dict[str, Any]:
     return {
         "end": unread.end,
         "skipped": unread.skipped,
-        "results": [shown(line, feed.unit_ns) for line in unread.lines],
+        "results": [page_result(line, feed.unit_ns) for line in unread.lines],
     }
 
 
@@ -297,8 +297,8 @@ class LiveStreams:
         transport = request.transport
         if transport is not None:
             transport.set_write_buffer_limits(high=_UNSENT_MAX)
-            own = transport.get_extra_info("socket")
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT_MAX)
+            tcp_socket = transport.get_extra_info("socket")
+            tcp_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT_MAX)
         await response.prepare(request)
         loop = asyncio.get_running_loop()
         read, due = wish.after, loop.time()

@@ -168,7 +168,11 @@ class Access:
         return check
 
     async def _slowly(
-        self, request: web.Request, is_right: Callable[[web.Request], bool], *, given: bool = False
+        self,
+        request: web.Request,
+        is_right: Callable[[web.Request], bool],
+        *,
+        has_token: bool = False,
     ) -> bool:
         """Whether the request ``is_right``; if it is a wrong guess, after a while.
 
@@ -176,7 +180,7 @@ class Access:
         they would be as many as it likes.
         """
         place = place_of(request.remote or "")
-        is_guess = given or bool(
+        is_guess = has_token or bool(
             request.headers.get("Authorization") or _cookie_name(request) in request.cookies
         )
         most = GUESSES_MAX if place else LOCAL_GUESSES_MAX
@@ -200,9 +204,9 @@ class Access:
         """Whether the request has the token, or its cookie."""
         if self.open:
             return True
-        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return hmac.compare_digest(_bytes_of(given.strip()), self._token)
+            return hmac.compare_digest(_bytes_of(bearer.strip()), self._token)
         cookie = request.cookies.get(_cookie_name(request), "")
         return hmac.compare_digest(_bytes_of(cookie), self._cookie.encode())
 
@@ -216,7 +220,7 @@ class Access:
         def is_right(_: web.Request) -> bool:
             return not self.open and hmac.compare_digest(_bytes_of(token), self._token)
 
-        if not await self._slowly(request, is_right, given=True):
+        if not await self._slowly(request, is_right, has_token=True):
             return False
         answer.set_cookie(
             _cookie_name(request), self._cookie, max_age=_MONTH_S, httponly=True,
