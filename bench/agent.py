@@ -79,16 +79,16 @@ def settings(folder: Path, port: int, ntp_port: int, lines: str) -> Path:
 
 def sent(name: str, folder: Path, port: int) -> None:
     """Runs an agent to its end, and prints its cost."""
-    own = folder / name
-    own.mkdir()
-    path = settings(own, port, port, KINDS[name])
+    run_folder = folder / name
+    run_folder.mkdir()
+    path = settings(run_folder, port, port, KINDS[name])
     began = time.monotonic()
     # A pipe, as from a program; a file at stdin would be read by another way.
     words = ["cat", str(folder / "events.jsonl" if name == "stdin" else os.devnull)]
     resident = 0
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE) as cat,
-        (own / "said.txt").open("wb") as said,
+        (run_folder / "said.txt").open("wb") as said,
     ):
         agent = subprocess.Popen([*AGENT, str(path)], env=ENV, stderr=said, stdin=cat.stdout)
         while True:
@@ -99,7 +99,7 @@ def sent(name: str, folder: Path, port: int) -> None:
             time.sleep(0.02)
     took = time.monotonic() - began
     agent.returncode = os.waitstatus_to_exitcode(status)
-    output = (own / "said.txt").read_text()
+    output = (run_folder / "said.txt").read_text()
     if agent.returncode or f"done: {EVENTS} events acked" not in output:
         raise RuntimeError(f"{name}: the agent ended with {agent.returncode}:\n{output}")
     spent = used.ru_utime + used.ru_stime
@@ -120,14 +120,14 @@ def most_resident(pid: int) -> int:
 
 def started(folder: Path) -> None:
     """From the start of the process to its first connection, warm."""
-    own = folder / "start"
-    own.mkdir()
-    (own / "none.jsonl").touch()
+    run_folder = folder / "start"
+    run_folder.mkdir()
+    (run_folder / "none.jsonl").touch()
     times, spent = [], []
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         lines = 'kind = "replay"\nfile = "none.jsonl"\n'
-        path = settings(own, port, port, lines)
+        path = settings(run_folder, port, port, lines)
         for _ in range(STARTS):
             began = time.monotonic()
             agent = subprocess.Popen([*AGENT, str(path), "--quiet"], env=ENV)
@@ -139,11 +139,11 @@ def started(folder: Path) -> None:
                 _pid, status, used = os.wait4(agent.pid, 0)
                 agent.returncode = os.waitstatus_to_exitcode(status)
                 spent.append(used.ru_utime + used.ru_stime)
-    shown = ", ".join(
+    times_text = ", ".join(
         f"{median(of):.3f} s {what} ({min(of):.3f} to {max(of):.3f})"
         for what, of in (("on the clock", times), ("of processor time", spent))
     )
-    print(f"start {shown}")
+    print(f"start {times_text}")
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ CASES = (
 
 
 def answered(
-    plans: tuple[Plan, ...], order: str, given: Sequence[Frame], folder: Path
+    plans: tuple[Plan, ...], order: str, input_frames: Sequence[Frame], folder: Path
 ) -> dict[str, int]:
     """How many results each query has, which are in files by their names."""
     settings = ChainSettings(
@@ -62,7 +62,7 @@ def answered(
             for piece in columns_in(of.pieces):
                 tables[name] += type(piece).tables([piece])
 
-    for frame in given:
+    for frame in input_frames:
         keep(chain.process([frame]).results)
     keep(chain.finish().results)
     for name, mine in tables.items():
@@ -99,19 +99,21 @@ def spent(work: Callable[[Path], dict[str, int]]) -> tuple[float, dict[str, int]
         return time.process_time() - started, counts
 
 
-def compared(order: str, second: str, given: Sequence[Frame]) -> tuple[dict[str, float], int, int]:
+def compared(
+    order: str, second: str, input_frames: Sequence[Frame]
+) -> tuple[dict[str, float], int, int]:
     """(the least seconds of each way, results of the first statement, and of the second)."""
     both, _ = read_statements([f"CREATE STREAM w AS {FIRST}; CREATE STREAM x AS {second}"])
     first, alone = query(FIRST, name="w"), query(second, name="x")
 
     def by_file(folder: Path) -> dict[str, int]:
-        counts = answered((first,), order, given, folder)
+        counts = answered((first,), order, input_frames, folder)
         events = list(windows_as_events(folder / "w.parquet"))
         return counts | answered((alone,), "none", events, folder)
 
     ways: dict[str, Callable[[Path], dict[str, int]]] = {
-        "cascade": lambda folder: answered(both, order, given, folder),
-        "first alone": lambda folder: answered((first,), order, given, folder),
+        "cascade": lambda folder: answered(both, order, input_frames, folder),
+        "first alone": lambda folder: answered((first,), order, input_frames, folder),
     }
     if order != "sequence":  # retracted results are no events of a file
         ways["by file"] = by_file
@@ -127,18 +129,18 @@ def compared(order: str, second: str, given: Sequence[Frame]) -> tuple[dict[str,
 
 
 def main() -> int:
-    given = list(frames(columns(EVENTS, SOURCES), SOURCES))
-    compared("kslack:1s", RISES, given[:2])  # compile
+    input_frames = list(frames(columns(EVENTS, SOURCES), SOURCES))
+    compared("kslack:1s", RISES, input_frames[:2])  # compile
     slow = False
     for name, order, second in CASES:
-        least, first, last = compared(order, second, given)
+        least, first, last = compared(order, second, input_frames)
         of_file = least.get("by file")
         ratio = None if of_file is None else least["cascade"] / of_file
-        shown = "" if ratio is None else f"{ratio:5.2f} of two passes through a file, "
+        ratio_text = "" if ratio is None else f"{ratio:5.2f} of two passes through a file, "
         print(
             f"cascade, {name:10s} {EVENTS / least['cascade'] / 1e6:6.2f} M events/s, {first:,} "
-            f"and {last:,} results, {shown}{least['cascade'] / least['first alone']:5.2f} of the "
-            "first statement alone"
+            f"and {last:,} results, {ratio_text}{least['cascade'] / least['first alone']:5.2f} of "
+            "the first statement alone"
         )
         slow |= ratio is not None and ratio > GOAL_RATIO
     return 1 if slow else 0

@@ -169,7 +169,7 @@ def main() -> int:
     """Prints the table; 1 if the goal is not met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pm4py", default=sys.executable, metavar="PYTHON", help="that has pm4py")
-    given = parser.parse_args()
+    options = parser.parse_args()
     plan = query(f"{PATTERN} UNDER CONSTRAINT flow FOR TRACE BY order AS {FLOW}")
     assert isinstance(plan, MonitorPlan)
     begun = time.process_time()
@@ -199,7 +199,7 @@ def main() -> int:
         f"plain Python: {n:,} events in {seconds:.2f} s, {n / seconds / 1e6:.2f} M events/s: "
         f"{rate * seconds / n:.0f} times as long an event\n"
     )
-    sys.stdout.write(pm4py_lines(given.pm4py, plan, of_some(stream), rate))
+    sys.stdout.write(pm4py_lines(options.pm4py, plan, of_some(stream), rate))
     return int(rate < GOAL_PER_S)
 
 

@@ -49,9 +49,9 @@ def spent(log: Path, order: str, size: str) -> tuple[float, int]:
 def rate(made: dict[str, np.ndarray]) -> tuple[float, int]:
     """(events per second of CPU in the chain alone, number of results), in no order."""
     chain = Chain(ChainSettings(parse_order("none"), (query(QUERY.format(size="1 s")),)), "main")
-    given = list(frames(made, SOURCES))
+    input_frames = list(frames(made, SOURCES))
     started = time.process_time()
-    results = sum(len(each) for frame in given for each in chain.process([frame]).results)
+    results = sum(len(each) for frame in input_frames for each in chain.process([frame]).results)
     return len(made["ts"]) / (time.process_time() - started), results
 
 

@@ -98,34 +98,34 @@ class PlainBuffer:
         return found
 
 
-def optimistic(given: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
+def optimistic(stream: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
     """``out``: called with the number of the batch, its seconds, and its results."""
-    _run(FLOW.start(together=True), given, size, out)
+    _run(FLOW.start(together=True), stream, size, out)
 
 
-def buffered(given: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
+def buffered(stream: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
     """The same map behind a buffer, compiled as well."""
-    _run(InOrderRun(FLOW), given, size, out)
+    _run(InOrderRun(FLOW), stream, size, out)
 
 
 def _run(
-    run: Any, given: GroupingStream, size: int, out: Callable[[int, float, Any], None]
+    run: Any, stream: GroupingStream, size: int, out: Callable[[int, float, Any], None]
 ) -> None:
-    clock = np.maximum.accumulate(given.ref)
+    clock = np.maximum.accumulate(stream.ref)
     for batch, start in enumerate(range(0, EVENTS, size)):
         end = min(start + size, EVENTS)
         begun = time.process_time()
-        run.send(given.ref[start:end], given.items[start:end])
+        run.send(stream.ref[start:end], stream.items[start:end])
         gone = run.watermark(int(clock[end - 1]) - LATE_NS)
         out(batch, time.process_time() - begun, gone.ref)
 
 
-def plain(given: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
+def plain(stream: GroupingStream, size: int, out: Callable[[int, float, Any], None]) -> None:
     """A heap and a dict; that its input is made Python's is not counted."""
-    run, clock = PlainBuffer(), np.maximum.accumulate(given.ref)
+    run, clock = PlainBuffer(), np.maximum.accumulate(stream.ref)
     for batch, start in enumerate(range(0, EVENTS, size)):
         end = min(start + size, EVENTS)
-        ref, items = given.ref[start:end].tolist(), given.items[start:end]
+        ref, items = stream.ref[start:end].tolist(), stream.items[start:end]
         sid, v, floor = items["sid"].tolist(), items["v"].tolist(), int(clock[end - 1]) - LATE_NS
         begun = time.process_time()
         run.send(ref, sid, v)
@@ -133,26 +133,26 @@ def plain(given: GroupingStream, size: int, out: Callable[[int, float, Any], Non
         out(batch, time.process_time() - begun, np.array([each[0] for each in gone], np.int64))
 
 
-def rate(way: Callable[..., None], given: GroupingStream) -> float:
+def rate(way: Callable[..., None], stream: GroupingStream) -> float:
     """Events per second."""
     seconds: list[float] = []
-    way(given, BATCH, lambda _, took, __: seconds.append(took))
+    way(stream, BATCH, lambda _, took, __: seconds.append(took))
     return EVENTS / sum(seconds)
 
 
-def latency_ms(way: Callable[..., None], given: GroupingStream) -> tuple[float, float]:
+def latency_ms(way: Callable[..., None], stream: GroupingStream) -> tuple[float, float]:
     """Medians: from an event's arrival until its result leaves, and from the watermark on."""
-    arrived = given.arrival[np.argsort(given.ref)]
+    arrived = stream.arrival[np.argsort(stream.ref)]
     free, all_ms, after_ms = 0.0, [], []
 
     def out(batch: int, took: float, gone: np.ndarray) -> None:
         nonlocal free
-        now = float(given.arrival[min((batch + 1) * SMALL, EVENTS) - 1])
+        now = float(stream.arrival[min((batch + 1) * SMALL, EVENTS) - 1])
         free = max(free, now) + took * 1e9
         all_ms.append((free - arrived[gone // EVERY_NS]) / 1e6)
         after_ms.append(np.full(len(gone), (free - now) / 1e6))
 
-    way(given, SMALL, out)
+    way(stream, SMALL, out)
     return tuple(float(np.median(np.concatenate(each))) for each in (all_ms, after_ms))  # type: ignore[return-value]
 
 
@@ -164,8 +164,8 @@ def main() -> int:
     best = {name: [0.0, 0.0] for name in ways}
     for _ in range(ROUNDS):
         for name, way in ways.items():
-            for place, given in enumerate((in_order, late)):
-                best[name][place] = max(best[name][place], rate(way, given))
+            for place, data in enumerate((in_order, late)):
+                best[name][place] = max(best[name][place], rate(way, data))
     latency = {name: latency_ms(way, late) for name, way in ways.items()}
     run = FLOW.start()
     run.send(late.ref, late.items)

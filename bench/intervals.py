@@ -97,16 +97,16 @@ def points_of(names: list[str]) -> list[str]:
 
 
 def timed(
-    plan: Plan, given: IntervalColumns, index: str, batch: int
+    plan: Plan, columns: IntervalColumns, index: str, batch: int
 ) -> tuple[float, int, SeqMatcher]:
     """Seconds of the processor, matches, and the matcher afterwards."""
     assert isinstance(plan, SeqPlan)
     matcher = IseqMatcher(plan, PatternSettings(intervals=index, keep_late_ns=0))
     alone, strings, found = Alone(matcher), Strings(["events"]), 0
-    n = len(given.ts)
+    n = len(columns.ts)
     before = time.process_time()
     for start in range(0, n, batch):
-        released = given.released(start, min(n, start + batch), strings)
+        released = columns.released(start, min(n, start + batch), strings)
         found += len(alone.process(released))
     return time.process_time() - before, found, matcher
 
@@ -121,7 +121,7 @@ def bytes_held(matcher: SeqMatcher) -> float:
     return each + entries * stacks.entry.itemsize / max(1, store.n)
 
 
-def in_batch(given: IntervalColumns) -> Batch | None:
+def in_batch(columns: IntervalColumns) -> Batch | None:
     """What DuckDB, on one core, takes for the same matches; None: it is not installed.
 
     All intervals are there in columns of its own. A join has the chain's order, and the window
@@ -132,8 +132,8 @@ def in_batch(given: IntervalColumns) -> Batch | None:
         import pyarrow as pa  # noqa: PLC0415 - for it alone
     except ImportError:
         return None
-    names = [_name(kind) for kind in given.kind.tolist()]
-    events = pa.table({"ts": given.ts, "te": given.te, "type": names, "k": given.key})
+    names = [_name(kind) for kind in columns.kind.tolist()]
+    events = pa.table({"ts": columns.ts, "te": columns.te, "type": names, "k": columns.key})
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     connection.register("given", events)
@@ -154,34 +154,36 @@ def joined(length: int, *, keyed: bool) -> str:
     points = points_of(steps)
     text = "SELECT count(*), sum(A.ts % 7) FROM (SELECT * FROM e WHERE type = 'A') A"
     for n, mine in enumerate(steps[1:], 1):
-        asked = [f"A.k = {mine}.k"] if keyed else []
-        asked.append(f"{points[n - 1]} < {points[n]}")
+        conditions = [f"A.k = {mine}.k"] if keyed else []
+        conditions.append(f"{points[n - 1]} < {points[n]}")
         for other in steps[:n]:
-            asked.append(f"{mine}.te - {other}.ts <= {WITHIN_NS}")
-            asked.append(f"{other}.te - {mine}.ts <= {WITHIN_NS}")
-        text += f" JOIN (SELECT * FROM e WHERE type = '{mine}') {mine} ON {' AND '.join(asked)}"
+            conditions.append(f"{mine}.te - {other}.ts <= {WITHIN_NS}")
+            conditions.append(f"{other}.te - {mine}.ts <= {WITHIN_NS}")
+        text += (
+            f" JOIN (SELECT * FROM e WHERE type = '{mine}') {mine} ON {' AND '.join(conditions)}"
+        )
     return text
 
 
 def main() -> None:
-    given, plan = stream(COMPARED), query(chain(LENGTH))
+    columns, plan = stream(COMPARED), query(chain(LENGTH))
     passes: dict[str, list[tuple[float, int]]] = {index: [] for index in INDEXES}
     for turn in range(1 + TURNS):  # the first may compile and is not counted
         for index in INDEXES:
-            passes[index] += [timed(plan, given, index, FEW)[:2]][:turn]
+            passes[index] += [timed(plan, columns, index, FEW)[:2]][:turn]
     took = {index: min(seconds for seconds, _ in of) for index, of in passes.items()}
     for index, of in passes.items():
         print(f"length {LENGTH}, 50t-50s, {index:8} {took[index]:7.3f} s  {of[0][1]:,} matches")
     for index, goal in (("indexed", 2), ("naive", 4)):
         print(f"ibp is {took[index] / took['ibp']:.1f} x {index} (goal {goal} x)")
-    given = stream(TIMED)
+    columns = stream(TIMED)
     less = stream(BATCHED)
     batch = in_batch(less)
     for keyed, goal in ((True, 1_000_000), (False, 300_000)):
         for length in (3, 4):
             plan = query(chain(length, keyed=keyed))
             timed(plan, stream(FEW), "ibp", FEW)
-            every = [timed(plan, given, "ibp", MANY) for _ in range(TURNS)]
+            every = [timed(plan, columns, "ibp", MANY) for _ in range(TURNS)]
             seconds, found, matcher = min(every, key=operator.itemgetter(0))
             print(
                 f"length {length}, {'with a key' if keyed else 'no key':10} "

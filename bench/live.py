@@ -210,8 +210,8 @@ def run(engine: str, folder: Path, port: int) -> None:
         server.terminate()
         server.wait(60)
     report(engine, found, partial(durable, folder / SEEN, files))
-    shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
-    print(f"  processor time        {shown} (start and warming up included)")
+    times_text = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
+    print(f"  processor time        {times_text} (start and warming up included)")
 
 
 def report(engine: str, found: list[TimedAnswer], durable_at: Callable[[Times], Times]) -> None:
@@ -233,8 +233,8 @@ def report(engine: str, found: list[TimedAnswer], durable_at: Callable[[Times], 
     for name, spent in parts.items():
         quantiles = np.quantile(spent / 1e6, [0.5, 0.95, 0.99, 1.0])
         names = ("p50", "p95", "p99", "max")
-        shown = ", ".join(f"{n} {ms:.1f}" for n, ms in zip(names, quantiles, strict=True))
-        print(f"  {name:21} {shown} ms")
+        quantiles_text = ", ".join(f"{n} {ms:.1f}" for n, ms in zip(names, quantiles, strict=True))
+        print(f"  {name:21} {quantiles_text} ms")
 
 
 def main() -> None:

@@ -106,10 +106,10 @@ def from_line_to_line() -> CallPath:
         with tempfile.TemporaryDirectory() as name:
             folder, out = Path(name), io.StringIO()
             (folder / "trace.jsonl").write_text(LINE, encoding="utf-8")
-            given = prepare(str(folder / "trace.jsonl"), folder, hold=True)
-            check_plans(given.log, plans)
+            prepared = prepare(str(folder / "trace.jsonl"), folder, hold=True)
+            check_plans(prepared.log, plans)
             parts = host.store(folder / "parts", is_kept=False)
-            host.run(given.log, settings, parts, lambda _: None)
+            host.run(prepared.log, settings, parts, lambda _: None)
             Answers(parts, plans, "ns").lines(out)
         assert out.getvalue().count("\n") == 1, "one event, one match"
 

@@ -90,10 +90,10 @@ def main() -> None:
         runs = [workload(size, count, 0.125) for size in sizes for count in sources]
         for order in ORDERS:
             costs = [1e9 / measured(order, batches, times=2)[0] for batches in runs]
-            shown = ", ".join(f"{cost:5.0f}" for cost in costs)
+            costs_text = ", ".join(f"{cost:5.0f}" for cost in costs)
             over = " ".join(f"{number:,}" for number in (SIZES if what == "events" else SOURCES))
             print(
-                f"{order:38s} ns per event at {over} {what}: {shown}; "
+                f"{order:38s} ns per event at {over} {what}: {costs_text}; "
                 f"largest is {max(costs) / min(costs):4.2f} x the smallest"
             )
         del runs

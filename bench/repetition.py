@@ -195,9 +195,9 @@ def main() -> int:
         for _ in range(ROUNDS):
             found, seconds = timed(lambda plan=plan: matches_of(batches, plan))  # type: ignore[misc]
             engine.append(seconds)
-            wanted, seconds = timed(lambda name=name: matches_by_hand(columns, name))  # type: ignore[misc]
+            expected, seconds = timed(lambda name=name: matches_by_hand(columns, name))  # type: ignore[misc]
             python.append(seconds)
-            assert found == wanted, (name, found, wanted)
+            assert found == expected, (name, found, expected)
         ratio = min(python) / min(engine)
         slow += ratio < GOAL_RATIO
         sys.stdout.write(

@@ -90,8 +90,8 @@ def run(seconds: int, sources: int = 36, poll_ms: int = 20) -> SimulationOutcome
 
 def main() -> int:
     """Prints the rates; exit code 1 when no load reaches the goal."""
-    given = [word for word in sys.argv[1:] if not word.startswith("-")]
-    seconds = int(given[0]) if given else 30
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    seconds = int(words[0]) if words else 30
     run(1)  # compiled kernels and imports are not part of it
     if "--profile" in sys.argv:
         profile = cProfile.Profile()

@@ -39,7 +39,7 @@ SMALL = (1, 10)
 SIZES = ((1, 500_000), (10, 500_000), (100, 500_000), (1_000, 500_000), (10_000, 500_000))
 MANY = (10_000, 1_000_000)
 ROUNDS = 10
-WANTED = 100_000_000
+RATE = 100_000_000
 """Events/s to predict for."""
 PREDICTED = ((1_000, 10), (100_000, 10), (100_000, 60))
 """Sites, and seconds between two micro-batches."""
@@ -142,8 +142,8 @@ def main() -> None:
         f"{max(off):.0%}; fixed cost {'met' if model.fixed <= FIXED_GOAL_S else 'MISSED'}"
     )
     for sites, every in PREDICTED:
-        slots = model.slots(sites, WANTED, every)
-        print(f"{WANTED:,} events/s of {sites:,} sites, a batch all {every} s: {slots:,} slots")
+        slots = model.slots(sites, RATE, every)
+        print(f"{RATE:,} events/s of {sites:,} sites, a batch all {every} s: {slots:,} slots")
     print(
         f"breaks first: a site beyond {1 / model.event / 1e6:.1f} M events/s, as it has one slot; "
         f"batches more often than all {model.fixed:.1f} s; a log of more than {1 / listing:,.0f} "

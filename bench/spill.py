@@ -96,11 +96,11 @@ def run(found: SeqMatcher, data: Iterable[Released]) -> SpillOutcome:
     def look(results: object) -> int:
         at, known, taken_back = *np.empty((2, 0), np.int64), 0
         for piece in getattr(results, "pieces", [results]):
-            given = getattr(piece, "given", None)
-            if given is not None:
-                at = np.append(at, given.at[given.plus])
-                known = np.append(known, given.known_at[given.plus])
-                taken_back += len(given.at) - int(given.plus.sum())
+            released_matches = getattr(piece, "given", None)
+            if released_matches is not None:
+                at = np.append(at, released_matches.at[released_matches.plus])
+                known = np.append(known, released_matches.known_at[released_matches.plus])
+                taken_back += len(released_matches.at) - int(released_matches.plus.sum())
         waits.append((at - known)[at > known])
         return len(at) - taken_back
 

@@ -72,10 +72,10 @@ def whole(count: int) -> int:
 
 def main() -> int:
     """Prints each cell's time and memory; exit code 1 when the goal is missed."""
-    given = [word for word in sys.argv[1:] if not word.startswith("-")]
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
     if "--whole" in sys.argv:
-        return whole(max(int(given[0]) if given else WHOLE, 2))
-    count = max(int(given[0]) if given else CELLS, 2)
+        return whole(max(int(words[0]) if words else WHOLE, 2))
+    count = max(int(words[0]) if words else CELLS, 2)
     axes = read_axes([SWEPT.format(count)])
     took: list[float] = []
     with tempfile.TemporaryDirectory() as folder:

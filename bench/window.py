@@ -58,7 +58,7 @@ def batches(rows: int, batch: int, uncertainty: int = ERRING_NS) -> list[Release
 
 SHARES = (1, 10, 100)
 """Size by slide."""
-OWN = ("SESSION 20 ms", "SESSION 50 ms", "ROWS 100", "ROWS 100 EVERY 25")
+OTHER_WINDOWS = ("SESSION 20 ms", "SESSION 50 ms", "ROWS 100", "ROWS 100 EVERY 25")
 """Of some 3 events, of some 1,900, and by number."""
 DRIFTS = (
     "TUMBLING 10 s DRIFT each",
@@ -73,10 +73,10 @@ def windows() -> list[str]:
     for share in SHARES:
         slide = f"{SIZE_NS // share // 10**6} ms"
         made += [f"TUMBLING {slide}", f"SLIDING 10 s EVERY {slide}"]
-    return [*made, *OWN, *DRIFTS]
+    return [*made, *OTHER_WINDOWS, *DRIFTS]
 
 
-def asked(window: str) -> WindowPlan:
+def window_plan(window: str) -> WindowPlan:
     made = query(f"SELECT avg(v) GROUP BY sid WINDOW {window}")
     assert isinstance(made, WindowPlan)
     return made
@@ -95,7 +95,7 @@ def main() -> None:
     seconds = ROWS / RATE
     print(f"avg(v) by 100 keys, {RATE:,} rows a second of the stream; M rows/s of processor time")
     for window in windows():
-        made = asked(window)
+        made = window_plan(window)
         windows_of(made).process(clocks["erring"][0])
         rounds = [
             {name: measured(made, data) for name, data in clocks.items()} for _ in range(ROUNDS)

@@ -67,12 +67,12 @@ class KernelCache:
     def __init__(self, folder: Path) -> None:
         """It begins with the user's own, if there is one."""
         home = os.environ.get("SLACKWATER_CACHE") or os.environ.get("XDG_CACHE_HOME")
-        own = (Path(home) if home else Path.home() / ".cache") / "slackwater"
+        user_cache = (Path(home) if home else Path.home() / ".cache") / "slackwater"
         self._folder, self._lock = folder, threading.Lock()
         folder.mkdir()
-        if own.is_dir():
+        if user_cache.is_dir():
             left_out = shutil.ignore_patterns("*.jsa")  # classes of Java
-            shutil.copytree(own, folder / own.name, ignore=left_out)
+            shutil.copytree(user_cache, folder / user_cache.name, ignore=left_out)
 
     def lend(self, to: Path) -> None:
         """Make ``to`` a copy; what a run replaces there stays as it is here."""

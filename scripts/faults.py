@@ -59,7 +59,7 @@ class PlantedFault:
     end: int
     before: str
     after: str
-    shown: str
+    edit_text: str
     """The line, the edit in brackets."""
 
     @property
@@ -119,11 +119,11 @@ def faults_in(room: str, file: str, source: bytes) -> Iterator[PlantedFault]:
         yield PlantedFault(
             _hash(key, str(number))[:10], room, file, source.count(b"\n", 0, site.start) + 1,
             site.function, site.kind, site.start, site.end, before, site.after,
-            _shown(source, site, before),
+            _edit_text(source, site, before),
         )  # fmt: skip
 
 
-def _shown(source: bytes, site: _Site, before: str) -> str:
+def _edit_text(source: bytes, site: _Site, before: str) -> str:
     begin = source.rfind(b"\n", 0, site.start) + 1
     end = source.find(b"\n", site.end)
     ahead = source[begin : site.start].decode().lstrip()

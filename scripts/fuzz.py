@@ -43,19 +43,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10, help="begin no round after that")
     parser.add_argument("--seed", type=int, help="one round, with this seed")
     parser.add_argument("tests", nargs="*", help="files or tests, as for pytest (default: all)")
-    asked = parser.parse_args()
-    until = time.monotonic() + asked.minutes * 60
+    options = parser.parse_args()
+    until = time.monotonic() + options.minutes * 60
     found: list[str] = []
     while True:
-        seed = asked.seed if asked.seed is not None else secrets.randbelow(2**32)
-        code, failures = round_of(seed, asked.tests)
+        seed = options.seed if options.seed is not None else secrets.randbelow(2**32)
+        code, failures = round_of(seed, options.tests)
         if code == NOTHING_TO_RUN:
             sys.exit("fuzz: no property test there")
         if code:
-            words = " ".join(asked.tests)
+            words = " ".join(options.tests)
             again = f"make fuzz SEED={seed}" + (f" TESTS='{words}'" if words else "")
             found += [f"{again}   # {line}" for line in failures or [f"pytest ended with {code}"]]
-        if asked.seed is not None or time.monotonic() > until:
+        if options.seed is not None or time.monotonic() > until:
             break
     print("\n".join(found) if found else "fuzz: nothing found", flush=True)
     sys.exit(1 if found else 0)

@@ -89,9 +89,9 @@ def in_order(
 class MutantRun:
     """The faults that are to be planted, and what is known of each."""
 
-    def __init__(self, asked: argparse.Namespace, plan: list[PlantedFault]) -> None:
-        self.asked, self.plan = asked, plan
-        self.known = {line["id"]: line for line in read_lines(asked.out) if "id" in line}
+    def __init__(self, options: argparse.Namespace, plan: list[PlantedFault]) -> None:
+        self.options, self.plan = options, plan
+        self.known = {line["id"]: line for line in read_lines(options.out) if "id" in line}
         self.seconds: dict[str, float] = {}  # of each test file, unmutated
         self.limits: dict[str, float] = {}
         self.stopped = threading.Event()
@@ -103,8 +103,8 @@ class MutantRun:
         }  # fmt: skip
         with self._lock:
             self.known[fault.id] = line
-            if self.asked.out is not None:
-                with self.asked.out.open("a", encoding="utf-8") as out:
+            if self.options.out is not None:
+                with self.options.out.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(line) + "\n")
             print(f"{_words(line)}: {verdict.words} ({verdict.seconds} s)", flush=True)
 
@@ -118,7 +118,7 @@ class MutantRun:
         copy.kernels.keep(copy.cache)
         for seconds, file in re.findall(r"^([\d.]+)s \w+ +([^:\s]+)::", done.output, re.MULTILINE):
             self.seconds[file] = self.seconds.get(file, 0.0) + float(seconds)
-        self.limits[room] = max(self.asked.limit, 2.5 * done.seconds + 60)
+        self.limits[room] = max(self.options.limit, 2.5 * done.seconds + 60)
         print(f"{room}: passes without a fault ({done.seconds} s)", flush=True)
 
     def work(self, copy: Copy, jobs: Jobs) -> None:
@@ -160,7 +160,7 @@ class Jobs:
 
 def _words(line: Mapping[str, Any]) -> str:
     place = f"{line['id']} {line['room']}: {line['file']}:{line['line']} {line['function']}"
-    return f"{place}, {line['kind']}: {line['shown'][:160]}"
+    return f"{place}, {line['kind']}: {line['edit_text'][:160]}"
 
 
 def read_lines(file: Path | None) -> list[dict[str, Any]]:
@@ -233,16 +233,16 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Plant the faults that were asked for."""
-    asked = arguments()
-    rooms = asked.room or list(ROOMS)
-    earlier = [line for line in read_lines(asked.compare) if line["room"] in rooms]
+    options = arguments()
+    rooms = options.room or list(ROOMS)
+    earlier = [line for line in read_lines(options.compare) if line["room"] in rooms]
     left_out, ids = equivalent(), {line["id"] for line in earlier}
     plan = [
-        fault for room in rooms
-        for fault in planned(room, asked.number or ROOMS[room].number, asked.seed, left_out, ids)
+        fault for room in rooms for fault in planned(
+            room, options.number or ROOMS[room].number, options.seed, left_out, ids)
     ]  # fmt: skip
-    run = MutantRun(asked, plan)
-    if asked.list:
+    run = MutantRun(options, plan)
+    if options.list:
         for fault in plan:
             print(_words(asdict(fault)))
         return 0
@@ -262,8 +262,8 @@ def main() -> int:
 def plant(run: MutantRun, left: list[PlantedFault], folder: Path) -> None:
     """Room by room: its tests without a fault, then with each."""
     kernels, jobs = KernelCache(folder / "kernels"), Jobs(left)
-    tests = run.asked.tests.resolve()
-    copies = [Copy(folder / f"worker{n}", tests, kernels) for n in range(run.asked.workers)]
+    tests = run.options.tests.resolve()
+    copies = [Copy(folder / f"worker{n}", tests, kernels) for n in range(run.options.workers)]
     with ThreadPoolExecutor(len(copies)) as pool:
         workers = [pool.submit(run.work, copy, jobs) for copy in copies]
         try:

@@ -27,8 +27,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upgrade", metavar="NAME", help="take its newest version; '': of all")
     name = parser.parse_args().upgrade
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    build = "\n".join(wanted["build-system"]["requires"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    build = "\n".join(project["build-system"]["requires"])
     newest = [] if name is None else ["--upgrade-package", name] if name else ["--upgrade"]
     for file, extras in EXTRAS.items():
         chosen = newest if file == "constraints.txt" else ["--constraints", "constraints.txt"]

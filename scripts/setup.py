@@ -85,13 +85,13 @@ def install_packages() -> None:
     pip_install("--no-deps", "--no-build-isolation", "-e", ROOT, packages=1)
 
 
-def pip_install(*wanted: str | Path, packages: int) -> None:
+def pip_install(*requirements: str | Path, packages: int) -> None:
     """Runs pip with a line of progress at a terminal; what it says is shown if it fails."""
     said, seen, shows = [], 0, sys.stdout.isatty()
     with subprocess.Popen(
         [
             VENV / "bin" / "python", "-m", "pip", "install", "--no-input", "--no-color",
-            "--disable-pip-version-check", "--progress-bar", "off", *wanted,
+            "--disable-pip-version-check", "--progress-bar", "off", *requirements,
         ],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as pip:  # fmt: skip

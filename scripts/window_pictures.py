@@ -36,8 +36,8 @@ _STYLE: Final = """
 def emissions(window: str) -> list[dict[str, Any]]:
     """The results of a query with this window over the events."""
     events = {"ts": [*EVENTS], "v": [*EVENTS.values()]}
-    asked = f"SELECT sum(v) AS n WINDOW {window}"
-    return list(slackwater.query(events, asked, order="kslack:0", guard="off").changes())
+    query = f"SELECT sum(v) AS n WINDOW {window}"
+    return list(slackwater.query(events, query, order="kslack:0", guard="off").changes())
 
 
 def windows(results: list[dict[str, Any]]) -> list[tuple[int, int, list[int]]]:

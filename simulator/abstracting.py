@@ -98,8 +98,8 @@ class DeviceAbstraction:
                     continue
                 for name, some in groupby(zip(clocks, readings, strict=True), itemgetter(0)):
                     device = device_of(name)
-                    own = [((*key, device), at, value) for _, (key, at, value) in some]
-                    machine.take(own, mono_ns, name)
+                    device_readings = [((*key, device), at, value) for _, (key, at, value) in some]
+                    machine.take(device_readings, mono_ns, name)
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due."""
@@ -128,14 +128,14 @@ class DeviceAbstraction:
                 yield into, interval_rows(self.streams[into], ended)
 
 
-def parse_abstracts(given: object, place: str) -> tuple[AbstractSettings, ...]:
+def parse_abstracts(value: object, place: str) -> tuple[AbstractSettings, ...]:
     """Settings from plain dicts.
 
     Raises:
         UserError: the message names the key.
     """
     try:
-        return parse_many(AbstractSettings, given, place)
+        return parse_many(AbstractSettings, value, place)
     except SettingsError as error:
         raise UserError(f"{place}: {error}") from error
 

@@ -23,20 +23,20 @@ _CALL: Final = 5
 class VirtualTime(Environment):  # type: ignore[misc]
     """SimPy's clock and queue, for instants in whole ns, with calls among its events."""
 
-    def call_at(self, at_ns: int, callback: Callback, given: object = None) -> None:
+    def call_at(self, at_ns: int, callback: Callback, argument: object = None) -> None:
         """Calls ``callback(given)`` at ``at_ns`` (not before now).
 
         As ``schedule``, which takes a wait instead of an instant.
         """
         at_ns = max(at_ns, self._now)
-        heappush(self._queue, (at_ns, NORMAL, next(self._eid), callback, given))
+        heappush(self._queue, (at_ns, NORMAL, next(self._eid), callback, argument))
 
     def step(self) -> None:
         """All calls that come before the next event, and that event."""
         queue = self._queue
         while queue and len(queue[0]) == _CALL:
-            self._now, _, _, callback, given = heappop(queue)
-            callback(given)
+            self._now, _, _, callback, argument = heappop(queue)
+            callback(argument)
         super().step()
 
 

@@ -132,9 +132,9 @@ def add_links(total: LinkCounts, links: Iterable[LinkCounts]) -> None:
     """Adds the counts of ``links`` to ``total``."""
     for each in links:
         for name in LINK_FIELDS:
-            own, other = getattr(total, name), getattr(each, name)
-            own.messages += other.messages
-            own.events += other.events
+            sums, other = getattr(total, name), getattr(each, name)
+            sums.messages += other.messages
+            sums.events += other.events
 
 
 def check_balance(accounts: dict[str, Account]) -> None:

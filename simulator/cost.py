@@ -93,9 +93,9 @@ def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int
     events = beats = exchanges = others = looks = lines = 0
     lives = [scenario.life(source) for source in sources]
     for source, (_, alive_ns) in zip(sources, lives, strict=True):
-        own = expected_events(source.workload, scenario.duration_ns)
-        events += own
-        polls = min(own, alive_ns // source.poll_ns) if source.poll_ns else own
+        count = expected_events(source.workload, scenario.duration_ns)
+        events += count
+        polls = min(count, alive_ns // source.poll_ns) if source.poll_ns else count
         others += 2 * polls
         if source.heartbeat_ns:  # an event takes the place of one
             beats += 2 * max(alive_ns // source.heartbeat_ns - polls, 0)

@@ -35,14 +35,14 @@ class FrameDigest:
         return self._hash.hexdigest()
 
     def _texts(self, *words: str) -> None:
-        self._hash.update(b"".join([_counted(word.encode()) for word in words]))
+        self._hash.update(b"".join([_with_length(word.encode()) for word in words]))
 
     def _column(self, name: str, column: pa.Array) -> None:
         nulls = null_rows(column)
         nowhere = bytes(-(-len(column) // 8))
         self._hash.update(
-            _counted(name.encode())
-            + _counted(str(column.type).encode())
+            _with_length(name.encode())
+            + _with_length(str(column.type).encode())
             + (nowhere if nulls is None else np.packbits(nulls).tobytes())
         )
         if isinstance(column, pa.DictionaryArray):
@@ -65,5 +65,5 @@ class FrameDigest:
         self._hash.update(rank[codes].tobytes())
 
 
-def _counted(text: bytes) -> bytes:
+def _with_length(text: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text

@@ -95,15 +95,15 @@ LOSS_MODELS: Final[dict[str, type[Any]]] = {
 }
 
 
-def parse_loss(given: object, place: str) -> LossSettings:
+def parse_loss(value: object, place: str) -> LossSettings:
     """Loss settings from a dict with the key ``model``, or from a bare share.
 
     Raises:
         UserError: unknown model or key, value out of range.
     """
-    if isinstance(given, int | float | str):
-        return Bernoulli(parse_share(given, place))
-    settings: LossSettings = parse_model(LOSS_MODELS, given, place)
+    if isinstance(value, int | float | str):
+        return Bernoulli(parse_share(value, place))
+    settings: LossSettings = parse_model(LOSS_MODELS, value, place)
     return settings
 
 

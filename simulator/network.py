@@ -111,17 +111,17 @@ class Network:
         """Sends a datagram of the device."""
         self.agent = agent
         for at_ns in self._ask.transmit(self.env.now, len(data), 0):
-            self.env.call_at(at_ns, self._asked, data)
+            self.env.call_at(at_ns, self._deliver_request, data)
 
     def answer(self, data: bytes) -> None:
         """Sends a datagram of the gateway to the device."""
         for at_ns in self._answer.transmit(self.env.now, len(data), 0):
-            self.env.call_at(at_ns, self._answered, data)
+            self.env.call_at(at_ns, self._deliver_answer, data)
 
-    def _asked(self, data: bytes) -> None:
+    def _deliver_request(self, data: bytes) -> None:
         self.gateway.datagram(self, data)
 
-    def _answered(self, data: bytes) -> None:
+    def _deliver_answer(self, data: bytes) -> None:
         assert self.agent is not None
         self.agent.datagram(data)
 

@@ -94,14 +94,14 @@ class RecordedSettings:
 DelaySettings = DelayModel | RecordedSettings
 
 
-def parse_delay(given: object, place: str) -> DelaySettings:
+def parse_delay(value: object, place: str) -> DelaySettings:
     """Delay settings from a dict with the key ``model``.
 
     Raises:
         UserError: unknown model or key, value out of range.
     """
     known: dict[str, type[Any]] = {**DELAY_MODELS, "recorded": RecordedSettings}
-    settings: DelaySettings = parse_model(known, given, place)
+    settings: DelaySettings = parse_model(known, value, place)
     return settings
 
 
@@ -161,10 +161,10 @@ def _read_cicv5g(path: Path) -> DelayTrace:
     with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
         head = next(rows, [])
-        wanted = ("run", "pub_time_ms", "rtt_ms")
-        if any(name not in head for name in wanted):
-            raise UserError(f"{path}:1: expected the columns {', '.join(wanted)}")
-        run_at, time_at, rtt_at = (head.index(name) for name in wanted)
+        columns = ("run", "pub_time_ms", "rtt_ms")
+        if any(name not in head for name in columns):
+            raise UserError(f"{path}:1: expected the columns {', '.join(columns)}")
+        run_at, time_at, rtt_at = (head.index(name) for name in columns)
         kept = [(row[run_at], int(row[time_at]), int(row[rtt_at])) for row in rows]
     sent = np.array([time for _, time, _ in kept], np.int64) * MS
     trips = np.array([rtt for _, _, rtt in kept], np.int64) * MS

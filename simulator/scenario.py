@@ -37,7 +37,7 @@ from slackwater.simulator.settings import (
     parse_share,
     parse_times,
     parsed_by,
-    shown,
+    value_text,
 )
 from slackwater.simulator.workload import Span, Workload, parse_workload
 
@@ -48,24 +48,24 @@ CLOCK_ROWS_MAX: Final = 2_000_000
 """Of clock errors in the truth table of all sources, of 56 bytes each."""
 
 
-def _parse_sync(given: object, place: str) -> SyncSettings:
+def _parse_sync(value: object, place: str) -> SyncSettings:
     try:
-        return parse(SyncSettings, given, place)
+        return parse(SyncSettings, value, place)
     except SettingsError as error:
         raise UserError(f"{place}: {error}") from error
 
 
-def _parse_types(given: object, place: str) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise UserError(f"{place}: expected a list of types, found {given!r}")
-    for name in given:
+def _parse_types(value: object, place: str) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise UserError(f"{place}: expected a list of types, found {value!r}")
+    for name in value:
         named = isinstance(name, str) and 1 <= len(name) <= NAME_MAX
         check(named, place, f"{name!r} is not a text of 1 to {NAME_MAX} characters")
-    return tuple(given)
+    return tuple(value)
 
 
 def _settings_of(cls: type[Any]) -> Mapping[str, Any]:
-    return parsed_by(lambda given, place: parse(cls, given, place))
+    return parsed_by(lambda value, place: parse(cls, value, place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class SourceSettings:
     def __post_init__(self) -> None:
         check(self.pull_back_bytes >= 0, "pull_back_bytes", "must not be negative")
         named = 1 <= len(self.name) <= NAME_MAX
-        check(named, "name", f"{shown(self.name)} must have 1 to {NAME_MAX} characters")
+        check(named, "name", f"{value_text(self.name)} must have 1 to {NAME_MAX} characters")
         check(1 <= len(self.site) <= NAME_MAX, "site", f"must have 1 to {NAME_MAX} characters")
         check(1 <= self.connections <= 64, "connections", "must lie in 1..64")
         check(self.connect_timeout_ns > 0, "connect_timeout", "must be positive")
@@ -250,13 +250,13 @@ class Scenario:
         return max(-(-lives // (CLOCK_ROWS_MAX * SECOND)), 1) * SECOND
 
 
-def read_scenario(given: object, place: str = "scenario") -> Scenario:
+def read_scenario(value: object, place: str = "scenario") -> Scenario:
     """A scenario from plain dicts.
 
     Raises:
         UserError: the message names the key.
     """
-    return parse(Scenario, given, place)
+    return parse(Scenario, value, place)
 
 
 def options(settings: object) -> Any:

@@ -31,7 +31,7 @@ class Seeds:
         if root < 0:
             raise UserError(f"seed: {root} is negative; give a whole number from 0 on")
         self.root = root
-        self._given: set[str] = set()
+        self._names: set[str] = set()
 
     def generator(self, name: str) -> np.random.Generator:
         """The generator called ``name``; every name is given out once.
@@ -40,9 +40,9 @@ class Seeds:
             ContractViolation: ``name`` was given out before: two components would draw from
                 equal streams and be correlated unawares.
         """
-        if name in self._given:
+        if name in self._names:
             raise ContractViolation(f"random generator {name!r} was handed out twice")
-        self._given.add(name)
+        self._names.add(name)
         digest = hashlib.sha256(name.encode()).digest()
         words = tuple(int.from_bytes(digest[at : at + 4], "little") for at in range(0, 32, 4))
         sequence = np.random.SeedSequence(self.root, spawn_key=words)

@@ -86,8 +86,8 @@ def _intervals(readings: pa.Table, source: SourceSettings, settings: AbstractSet
         "stream": pa.array([settings.into] * len(found), pa.string()),
         "true_ts": starts,
         "true_te": ends,
-        "ts": _shown(starts, true_ns, device_ns),
-        "te": _shown(ends, true_ns, device_ns),
+        "ts": _device_times(starts, true_ns, device_ns),
+        "te": _device_times(ends, true_ns, device_ns),
         "type": pa.array([each.type for each in found], pa.string()),
         TRUTH_PREFIX + CUT: pa.array([each.cut for each in found], pa.string()),
         TRUTH_PREFIX + READINGS: pa.array([each.readings for each in found], pa.int64()),
@@ -115,7 +115,7 @@ def _ended(
     yield from (each for each in machine.outputs() if isinstance(each, EndedInterval))
 
 
-def _shown(at_ns: np.ndarray, true_ns: np.ndarray, device_ns: np.ndarray) -> np.ndarray:
+def _device_times(at_ns: np.ndarray, true_ns: np.ndarray, device_ns: np.ndarray) -> np.ndarray:
     """What the source's clock showed at true instants: at readings exactly, between them as if it
     ran right since the last one.
     """

@@ -121,14 +121,16 @@ class AttributeViews:
     __slots__ = ("_codes", "_masked", "_plain")
 
     def __init__(self, batch: Batch) -> None:
-        given = batch.attrs.items()
-        self._codes = [(n, c.names, memoryview(c.codes)) for n, c in given if isinstance(c, Codes)]
+        columns = batch.attrs.items()
+        self._codes = [
+            (n, c.names, memoryview(c.codes)) for n, c in columns if isinstance(c, Codes)
+        ]
         self._masked = [
             (n, memoryview(c.values), memoryview(c.valid))
-            for n, c in given
+            for n, c in columns
             if isinstance(c, MaskedColumn)
         ]
-        self._plain = [(n, c.data) for n, c in given if isinstance(c, np.ndarray)]
+        self._plain = [(n, c.data) for n, c in columns if isinstance(c, np.ndarray)]
 
     def attrs(self, low: int, high: int) -> dict[str, Column]:
         """Attributes of rows ``low`` to ``high``."""
@@ -212,13 +214,13 @@ class Poisson:
 WORKLOADS: Final[dict[str, type[Any]]] = {"periodic": Periodic, "poisson": Poisson}
 
 
-def parse_workload(given: object, place: str) -> Workload:
+def parse_workload(value: object, place: str) -> Workload:
     """A workload from a dict with the key ``model``; any object of the protocol passes as it is.
 
     Raises:
         UserError: unknown model or key, value out of range.
     """
-    if hasattr(given, "streams") and hasattr(given, "batches"):
-        return given
-    workload: Workload = parse_model(WORKLOADS, given, place)
+    if hasattr(value, "streams") and hasattr(value, "batches"):
+        return value
+    workload: Workload = parse_model(WORKLOADS, value, place)
     return workload

@@ -71,8 +71,8 @@ class CountedSink:
             codes = codes[kinds == r.Kind.EVENT]
         else:
             self.rows["event"] += frame.rows
-        counted = np.bincount(codes, minlength=len(source.dictionary))
-        for name, count in zip(source.dictionary.to_pylist(), counted.tolist(), strict=True):
+        rows = np.bincount(codes, minlength=len(source.dictionary))
+        for name, count in zip(source.dictionary.to_pylist(), rows.tolist(), strict=True):
             self.events[name] += count
 
 
@@ -132,10 +132,10 @@ class World:
         found: dict[str, Account] = {}
         for device in self.devices:
             found.setdefault(device.settings.name, Account()).add(self._account(device))
-        counted = self.gateway.counts
+        counts = self.gateway.counts
         for name, account in found.items():
-            account.known = counted[name, "duplicate"]
-            account.refused_by_gateway = counted[name, "refused"]
+            account.known = counts[name, "duplicate"]
+            account.refused_by_gateway = counts[name, "refused"]
             account.logged = self.sink.events[name]
         return found
 

@@ -79,7 +79,7 @@ def test_each_kind_is_found_in_bodies_and_nowhere_else() -> None:
 
 
 def test_a_fault_is_shown_in_its_line() -> None:
-    shown = [fault.shown for fault in faults_in("room", "a.py", SOURCE.encode())]
+    shown = [fault.edit_text for fault in faults_in("room", "a.py", SOURCE.encode())]
     assert shown[1:3] == [
         "if [not -> ]last and (value) <= self.given[0]:",
         "if not last and (value) [<= -> <] self.given[0]:",

@@ -70,12 +70,12 @@ def with_duckdb() -> None:
 
     events = f"read_parquet('{DATA / 'base.parquet'}')"
     near = f"b.ts BETWEEN a.ts - {WITHIN_NS} AND a.ts + {WITHIN_NS}"
-    asked = (
+    query = (
         f"SELECT a.ts AS a, b.ts AS b, a.id AS key, a.v AS v, b.v AS w FROM {events} a "
         f"JOIN {events} b ON a.id = b.id AND a.type < 'F' AND b.type >= 'F' AND {near}"
     )
     out = FOLDER / "out" / "join_duckdb.parquet"
-    duckdb.connect().execute(f"SET threads=2; COPY ({asked}) TO '{out}' (FORMAT parquet)")
+    duckdb.connect().execute(f"SET threads=2; COPY ({query}) TO '{out}' (FORMAT parquet)")
 
 
 def with_spark() -> None:
@@ -88,9 +88,9 @@ def with_spark() -> None:
     def side(name: str, *, below: bool) -> Any:
         kind = functions.col("type")
         mine = (kind < "F") if below else (kind >= "F")  # type Z moves the watermark at the end
-        asked = common.stream(session, "base").where(mine | (kind == "Z"))
+        rows = common.stream(session, "base").where(mine | (kind == "Z"))
         columns = [functions.col(one).alias(name + one) for one in ("id", "ts", "rt", "v")]
-        return asked.select(*columns).withWatermark(f"{name}rt", "1 second")
+        return rows.select(*columns).withWatermark(f"{name}rt", "1 second")
 
     apart = f"abs(ats - bts) <= {WITHIN_NS}"
     bounds = "brt >= art - interval 100 milliseconds AND brt <= art + interval 100 milliseconds"

@@ -49,11 +49,13 @@ def by_others(side: Competitor, name: str) -> Competitor:
 
 def sides(folder: Path) -> dict[str, Competitor]:
     """All competitors, by their names."""
-    asked = ["query", QUERY, "--order", "none"]
+    arguments = ["query", QUERY, "--order", "none"]
     return {
-        "ours": ours(folder, "ours, in process", "join", asked, data="join"),
-        "ours-jsonl": ours(folder, "ours, .jsonl", "join", asked, data="join", suffix="jsonl"),
-        "ours-spark": ours(folder, "ours, Spark local[2]", "join", asked, *ON_SPARK, data="join"),
+        "ours": ours(folder, "ours, in process", "join", arguments, data="join"),
+        "ours-jsonl": ours(folder, "ours, .jsonl", "join", arguments, data="join", suffix="jsonl"),
+        "ours-spark": ours(
+            folder, "ours, Spark local[2]", "join", arguments, *ON_SPARK, data="join"
+        ),
         "bytewax": by_others(peers.bytewax(folder, "w2"), "bytewax"),
         "duckdb": by_others(peers.duckdb(folder, "w2"), "duckdb"),
         "spark": by_others(peers.plain_spark(folder, "w2"), "spark"),

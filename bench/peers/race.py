@@ -248,17 +248,17 @@ def race(
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=600, help="seconds for a side's run")
-    asked = parser.parse_args()
-    unknown = [name for name in asked.sides if name not in all_sides(Path())]
+    options = parser.parse_args()
+    unknown = [name for name in options.sides if name not in all_sides(Path())]
     if unknown:
         parser.error(f"nobody is called {unknown[0]}; there are {', '.join(all_sides(Path()))}")
-    folder = Path(os.environ.get("PEERS_DIR", "out/peers")).resolve() / str(asked.events)
-    prepare(folder, asked.events)
+    folder = Path(os.environ.get("PEERS_DIR", "out/peers")).resolve() / str(options.events)
+    prepare(folder, options.events)
     if more is not None:
         more(folder)
     judge, known = compared(folder / "data" / "base.parquet"), all_sides(folder)
     runs: dict[str, list[RaceRun]] = {}
-    for name in asked.sides or known:
+    for name in options.sides or known:
         side = known[name]
         if side.needs.exists():
             runs[name] = []
@@ -266,16 +266,18 @@ def race(
             print(f"{side.name}: not installed; {side.remedy}")
     # What a side leaves behind becomes a child of this process, which counts what it takes.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for number in range(asked.rounds):
+    for number in range(options.rounds):
         for name in tuple(runs):
-            done = run(known[name], folder, look, asked.limit)
+            done = run(known[name], folder, look, options.limit)
             if done is None:
-                print(f"{known[name].name}: not done in {asked.limit:g} s", flush=True)
+                print(f"{known[name].name}: not done in {options.limit:g} s", flush=True)
                 del runs[name]
                 continue
             runs[name].append(done)
-            shown = f"{done.wall:.2f} s, {done.cpu:.2f} s processor"
-            print(f"round {number + 1}: {known[name].name}: {shown}", file=sys.stderr, flush=True)
+            times_text = f"{done.wall:.2f} s, {done.cpu:.2f} s processor"
+            print(
+                f"round {number + 1}: {known[name].name}: {times_text}", file=sys.stderr, flush=True
+            )
     first = next(iter(known))
     for name, of_side in runs.items():
         wall, cpu = (
@@ -286,7 +288,7 @@ def race(
             for each, mine in zip(of_side, runs.get(first, of_side), strict=True)
         ]
         print(
-            f"{known[name].name:36s} {wall:7.2f} s, {asked.events / wall / 1e6:5.2f} M events/s; "
+            f"{known[name].name:36s} {wall:7.2f} s, {options.events / wall / 1e6:5.2f} M events/s; "
             f"{cpu:6.2f} s processor; {statistics.median(ratios):5.2f} x {known[first].name}; "
             f"{judge(of_side[-1].found)}",
             flush=True,

@@ -41,10 +41,10 @@ def rows_of(out: Path) -> Rows:
         count = pc.struct_field(table["value"], "count(*)").to_numpy()
         average = pc.struct_field(table["value"], "avg(v)").to_numpy()
         # A correction retracts a row and emits it again: the last one counts.
-        given = pc.equal(table["op"], "+").to_numpy()
+        is_insertion = pc.equal(table["op"], "+").to_numpy()
         key = start // _SECOND_NS * _SIDS + sid
         last = len(key) - 1 - np.unique(key[::-1], return_index=True)[1]
-        last = last[given[last]]
+        last = last[is_insertion[last]]
         return _sorted(key[last], count[last], average[last])
     table = table_of(out, ["win", "sid", "cnt", "av"])
     window, sid, count, average = (column.to_numpy() for column in table.columns)

@@ -116,18 +116,18 @@ def offset_run(folder: Path) -> None:
     events = pc.list_flatten(results["events"].combine_chunks())
     source, number = events.field("source").cast(pa.int64()), events.field("seq")
     known = _one_number(data["source"].to_numpy(), data["seq"].to_numpy())
-    asked = _one_number(source.to_numpy(), number.to_numpy())
+    numbers = _one_number(source.to_numpy(), number.to_numpy())
     order = np.argsort(known)
-    found = true[order][np.searchsorted(known[order], asked)].reshape(-1, 2)
+    found = true[order][np.searchsorted(known[order], numbers)].reshape(-1, 2)
     right = np.isin(as_one(found), as_one(truth))
     sure = pc.equal(results["certainty"], "confirmed").to_numpy()
-    given = pc.equal(results["op"], "+").to_numpy()
-    wrong, unsure = ~right & given, ~sure & given
+    is_insertion = pc.equal(results["op"], "+").to_numpy()
+    wrong, unsure = ~right & is_insertion, ~sure & is_insertion
     print(
-        f"offset: {int((right & given).sum()):,} of {len(truth):,} true pairs given, "
+        f"offset: {int((right & is_insertion).sum()):,} of {len(truth):,} true pairs given, "
         f"{int(wrong.sum()):,} wrong ones, {int((wrong & sure).sum()):,} of them as confirmed; "
-        f"{int(unsure.sum()):,} of {int(given.sum()):,} uncertain; "
-        f"{int((~given).sum()):,} retracted; {done.wall:.2f} s"
+        f"{int(unsure.sum()):,} of {int(is_insertion.sum()):,} uncertain; "
+        f"{int((~is_insertion).sum()):,} retracted; {done.wall:.2f} s"
     )
 
 

@@ -164,9 +164,11 @@ class SocketsSetup:
         timeout_ns = recovery_ns(device)
         up, down = (
             parse(
-                LinkSettings, given | {"reliable": True, "retransmit_timeout": timeout_ns}, "link"
+                LinkSettings,
+                link_values | {"reliable": True, "retransmit_timeout": timeout_ns},
+                "link",
             )
-            for given in LINKS[device.link]
+            for link_values in LINKS[device.link]
         )
         return SourceSettings(
             name=device.name,

@@ -87,7 +87,7 @@ class Soak:
             found[name] = len(values) if len(np.unique(values)) == len(values) else -1
         return found
 
-    def counted(self) -> int:
+    def events_in_windows(self) -> int:
         """How many events the windows of the answers have, what was taken back left out."""
         total = 0
         for path in (self.folder / "site.log.answers" / "counts").glob("main.jsonl*"):
@@ -138,12 +138,12 @@ class Soak:
     def _engine(self) -> list[ProcessWatch]:
         """The engine, and the JVM that it may have."""
         gateway, kinds = self._running["gateway"].pid, {"python", "java"}
-        wanted = {"embedded": 1, "spark": 2}[self.engine]
+        process_count = {"embedded": 1, "spark": 2}[self.engine]
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             pids = {each: command(each) for each in family(gateway)}
             first = {kind: pid for pid, kind in reversed(pids.items()) if kind in kinds}
-            if len(first) >= wanted:
+            if len(first) >= process_count:
                 return [
                     ProcessWatch({"python": "engine"}.get(k, k), pid) for k, pid in first.items()
                 ]
@@ -197,11 +197,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), options.agents, options.rate, options.seconds, options.engine)
         soak.run()
-        events, counted, pairs = soak.events(), soak.counted(), soak.pairs()
-    wanted = soak.each * options.seconds
-    problems = [f"{name}: {n} of {wanted} events" for name, n in events.items() if n != wanted]
-    if counted != wanted * len(events):
-        problems.append(f"the answers count {counted} of {wanted * len(events)} events")
+        events, in_windows, pairs = soak.events(), soak.events_in_windows(), soak.pairs()
+    expected = soak.each * options.seconds
+    problems = [f"{name}: {n} of {expected} events" for name, n in events.items() if n != expected]
+    if in_windows != expected * len(events):
+        problems.append(f"the answers count {in_windows} of {expected * len(events)} events")
     for each in soak.watched:
         print(each.verdict())
         problems += each.grows()

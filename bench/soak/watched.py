@@ -100,11 +100,11 @@ class ProcessWatch:
 
 def family(pid: int) -> list[int]:
     """The children of a process, theirs, and so on; one that has just ended has none."""
-    own: list[int] = []
+    children: list[int] = []
     with suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-            own.extend(map(int, thread.read_text().split()))
-    return [*own, *(other for each in own for other in family(each))]
+            children.extend(map(int, thread.read_text().split()))
+    return [*children, *(other for each in children for other in family(each))]
 
 
 def command(pid: int) -> str:

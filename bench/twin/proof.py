@@ -31,7 +31,7 @@ METRICS = {
     "uncertain": "%", "detection_delay_p50": "ms", "detection_delay_p95": "ms",
     "answer_delay_p50": "ms", "answer_delay_p95": "ms",
 }  # fmt: skip
-ASKED = ("uncertain", "detection_delay_p95", "answer_delay_p95")
+CHECKED_METRICS = ("uncertain", "detection_delay_p95", "answer_delay_p95")
 """Of these, what must agree, whatever else the machine does: the set-up runs before it."""
 Pair = tuple[tuple[str, int], tuple[str, int]]
 
@@ -55,7 +55,7 @@ class TwinOutcome:
 
     def disagreements(self) -> dict[str, float]:
         """What is asked for and further off than that."""
-        found = {name: self.off(name) for name in ASKED}
+        found = {name: self.off(name) for name in CHECKED_METRICS}
         return {name: by for name, by in found.items() if abs(by) > AGREE}
 
 

@@ -53,13 +53,13 @@ class Command:
     def end(self) -> None:
         """Returns when nothing that it started runs; what does not end by itself is killed."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            asked: set[int] = set()
+            signalled_ids: set[int] = set()
             until = time.monotonic() + _STOP_SECONDS
             while (left := self._left()) and (time.monotonic() < until):
-                for each in left - asked:
+                for each in left - signalled_ids:
                     with suppress(ProcessLookupError):
                         os.kill(each, number)
-                asked |= left
+                signalled_ids |= left
                 time.sleep(_LOOK_SECONDS)
 
     def _left(self) -> set[int]:

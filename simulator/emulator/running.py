@@ -55,10 +55,12 @@ def emulate(
     for way in Relay(emulation, Place(0, data)).ways:
         way.link.transmit(0, 0, 0)
     namespaces = Namespaces(emulation)
-    with _asked_to_stop() as asked:
+    with _asked_to_stop() as stop_signals:
         try:
             namespaces.make()
-            return _RunningEmulation(emulation, namespaces, data, tell, asked).run(command, within)
+            return _RunningEmulation(emulation, namespaces, data, tell, stop_signals).run(
+                command, within
+            )
         finally:
             namespaces.remove()
 

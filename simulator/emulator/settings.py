@@ -28,21 +28,21 @@ _TAKEN: Final = {"lo", "all", "default"}
 _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
-def _between(given: object, place: str) -> tuple[str, str]:
-    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
-        raise UserError(f"{place}: name two namespaces, not {given!r}")
-    for name in given:
+def _between(value: object, place: str) -> tuple[str, str]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+        raise UserError(f"{place}: name two namespaces, not {value!r}")
+    for name in value:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
             raise UserError(
                 f"{place}: {name!r} is no name of a namespace: 1 to 15 letters, digits, - and _, "
                 f"but not {', '.join(sorted(_TAKEN))}"
             )
-    check(given[0] != given[1], place, "a link needs two different ends")
-    return given[0], given[1]
+    check(value[0] != value[1], place, "a link needs two different ends")
+    return value[0], value[1]
 
 
-def _link(given: object, place: str) -> LinkSettings:
-    settings = parse(LinkSettings, given, place)
+def _link(value: object, place: str) -> LinkSettings:
+    settings = parse(LinkSettings, value, place)
     if settings.reliable:
         raise UserError(
             f"{place}.reliable: leave it out; packets are not reliable, the kernel's TCP is"
@@ -135,13 +135,13 @@ class Emulation:
         return {name: str(network[i]) for i, name in enumerate(self.namespaces, 1)}
 
 
-def read_emulation(given: Any, place: str = "links") -> Emulation:
+def read_emulation(value: Any, place: str = "links") -> Emulation:
     """The emulation from plain dicts.
 
     Raises:
         UserError: the message begins with ``place`` and the key.
     """
-    return parse(Emulation, given, place)
+    return parse(Emulation, value, place)
 
 
 def read_links_file(path: Path) -> Emulation:
@@ -151,10 +151,10 @@ def read_links_file(path: Path) -> Emulation:
         UserError: no such file, no TOML, or a mistake in it; says where.
     """
     try:
-        given = tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # Notepad writes a mark
+        tables = tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # Notepad writes a mark
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not TOML: {error}") from error
     with units_needed():
-        return read_emulation(given, str(path))
+        return read_emulation(tables, str(path))

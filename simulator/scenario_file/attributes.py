@@ -19,7 +19,7 @@ import numpy as np
 from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.units import INT64_MAX
-from slackwater.simulator.settings import check, parse_model, parsed_by, shown
+from slackwater.simulator.settings import check, parse_model, parsed_by, value_text
 
 Value = int | float | bool | str
 _KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float", str: "str"}
@@ -41,7 +41,7 @@ def _kind_of(value: object, place: str) -> str:
     if kind is None:
         raise UserError(f"{place}: expected a number, a text, true or false, found {value!r}")
     if isinstance(value, int) and abs(value) > INT64_MAX:
-        raise UserError(f"{place}: {shown(value)} is beyond 64 bits")
+        raise UserError(f"{place}: {value_text(value)} is beyond 64 bits")
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{place}: {value!r} is not a finite number")
     if isinstance(value, str) and len(value) > TEXT_MAX:
@@ -71,28 +71,28 @@ class Constant:
         return np.repeat(_column([self.value], self.kind), rows)
 
 
-def _parse_options(given: object, place: str) -> tuple[Value, ...]:
-    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise UserError(f"{place}: expected a list of values, found {shown(given)}")
-    check(len(given) <= NAMES_MAX, place, f"{len(given):,} values; at most {NAMES_MAX:,}")
-    kinds = {_kind_of(value, f"{place}[{index}]") for index, value in enumerate(given)}
+def _parse_options(values: object, place: str) -> tuple[Value, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise UserError(f"{place}: expected a list of values, found {value_text(values)}")
+    check(len(values) <= NAMES_MAX, place, f"{len(values):,} values; at most {NAMES_MAX:,}")
+    kinds = {_kind_of(value, f"{place}[{index}]") for index, value in enumerate(values)}
     if kinds == {"int", "float"}:
-        return tuple(float(value) for value in given)
+        return tuple(float(value) for value in values)
     if len(kinds) > 1:
         raise UserError(f"{place}: values of one kind, found {' and '.join(sorted(kinds))}")
-    return tuple(given)
+    return tuple(values)
 
 
-def parse_weights(given: object, place: str) -> tuple[float, ...]:
+def parse_weights(value: object, place: str) -> tuple[float, ...]:
     """Chances as they stand in a file: not negative, not all 0.
 
     Raises:
         UserError: they are not.
     """
-    numbers = isinstance(given, Sequence) and not isinstance(given, str)
-    if not numbers or not all(type(each) in (int, float) for each in given):  # type: ignore[attr-defined]
-        raise UserError(f"{place}: expected a list of numbers, found {shown(given)}")
-    found = tuple(float(each) for each in given)  # type: ignore[attr-defined]
+    numbers = isinstance(value, Sequence) and not isinstance(value, str)
+    if not numbers or not all(type(each) in (int, float) for each in value):  # type: ignore[attr-defined]
+        raise UserError(f"{place}: expected a list of numbers, found {value_text(value)}")
+    found = tuple(float(each) for each in value)  # type: ignore[attr-defined]
     if not all(0 <= each < float("inf") for each in found) or not sum(found):
         raise UserError(f"{place}: weights must not be negative, nor all 0")
     return found
@@ -193,16 +193,16 @@ ATTRIBUTES: Final[dict[str, type[Any]]] = {
 }
 
 
-def parse_attributes(given: object, place: str) -> dict[str, AttributeLaw]:
+def parse_attributes(tables: object, place: str) -> dict[str, AttributeLaw]:
     """Attributes by name from a table.
 
     Raises:
         UserError: not a table, a bad name, an unknown model or a value out of range.
     """
-    if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of attributes, found {shown(given)}")
+    if not isinstance(tables, Mapping):
+        raise UserError(f"{place}: expected a table of attributes, found {value_text(tables)}")
     found: dict[str, AttributeLaw] = {}
-    for name, value in given.items():
+    for name, value in tables.items():
         named = isinstance(name, str) and 1 <= len(name) <= NAME_MAX
         check(named, place, f"{name!r} is not a name of 1 to {NAME_MAX} characters")
         spot = f"{place}.{name}"

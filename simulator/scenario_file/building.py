@@ -27,7 +27,14 @@ from slackwater.simulator.scenario_file.settings import (
     parse_workload,
 )
 from slackwater.simulator.seeds import Seeds
-from slackwater.simulator.settings import check, parse, parse_many, parse_plain, shown, units_needed
+from slackwater.simulator.settings import (
+    check,
+    parse,
+    parse_many,
+    parse_plain,
+    units_needed,
+    value_text,
+)
 from slackwater.simulator.workload import Workload, expected_events
 
 Recording = Mapping[str, tuple[RecordedStream, ...]]
@@ -131,16 +138,16 @@ def _build(
     )  # fmt: skip
     _check_attributes(sources, place)
     recorded = [group.recorded_ns for group in groups if group.recorded_ns is not None]
-    given = {
+    settings = {
         key: tables[key] for key in ("duration", "warm_up", "drain", "gateway") if key in tables
     }
-    if "duration" not in given:
+    if "duration" not in settings:
         if not recorded:
             raise UserError(f"{place}: duration is missing")
-        given["duration_ns"] = max(recorded) + 1
-    if "warm_up" not in given:
-        given["warm_up_ns"] = 5 * SECOND
-    scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
+        settings["duration_ns"] = max(recorded) + 1
+    if "warm_up" not in settings:
+        settings["warm_up_ns"] = 5 * SECOND
+    scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **settings}, place)
     around = {
         each.name: group.on_around_ns
         for group in groups
@@ -231,12 +238,12 @@ def _check_attributes(sources: Sequence[SourceSettings], place: str) -> None:
         for stream in source.workload.streams():
             for name, kind in stream.attrs.items():
                 plain = _SPOKEN[kind]
-                own = f"of source {source.name!r} in stream {stream.name!r}"
-                first, other = kinds.setdefault(name, (plain, own))
+                place_text = f"of source {source.name!r} in stream {stream.name!r}"
+                first, other = kinds.setdefault(name, (plain, place_text))
                 check(
                     plain == first, f"{place}.sources",
-                    f"attribute {name!r} is {plain} {own}, and {first} {other}; give one of them "
-                    "another name",
+                    f"attribute {name!r} is {plain} {place_text}, and {first} {other}; give one of "
+                    "them another name",
                 )  # fmt: skip
 
 
@@ -244,16 +251,18 @@ def _groups(
     tables: Mapping[str, Any], read_recording: ReadRecording | None,
     worlds: Mapping[str, type[Any]], place: str,
 ) -> list[_Group]:  # fmt: skip
-    given = tables["sources"]
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        raise UserError(f"{place}.sources: write tables, [[sources]], not {shown(given)}")
-    check(bool(given), f"{place}.sources", "there must be at least one")
+    group_tables = tables["sources"]
+    if isinstance(group_tables, str | Mapping) or not isinstance(group_tables, Sequence):
+        raise UserError(
+            f"{place}.sources: write tables, [[sources]], not {value_text(group_tables)}"
+        )
+    check(bool(group_tables), f"{place}.sources", "there must be at least one")
     general = {key: _table(tables.get(key, {}), f"{place}.{key}") for key in ("clock", "link")}
     # By themselves first, so that a mistake is reported at its own place.
     parse(GroupClock, general["clock"], f"{place}.clock")
     parse_links(general["link"], f"{place}.link")
     groups = []
-    for number, each in enumerate(given):
+    for number, each in enumerate(group_tables):
         spot = f"{place}.sources[{number}]"
         groups.append(_group(_table(each, spot), general, read_recording, worlds, spot))
     _once([group.name for group in groups], f"{place}.sources", "groups of sources")
@@ -261,48 +270,48 @@ def _groups(
 
 
 def _group(
-    given: Mapping[str, Any], general: Mapping[str, Mapping[str, Any]],
+    table: Mapping[str, Any], general: Mapping[str, Mapping[str, Any]],
     read_recording: ReadRecording | None, worlds: Mapping[str, type[Any]], place: str,
 ) -> _Group:  # fmt: skip
     for key in _OF_LINK:
-        check(key not in given, f"{place}.{key}", f"write [sources.link.{key}]")
-    for key in given:
+        check(key not in table, f"{place}.{key}", f"write [sources.link.{key}]")
+    for key in table:
         known = (*GROUP, *_OF_SOURCE)
         how = f"known are {', '.join(known)}{near_miss(key, known)}"
         check(key.removesuffix("_ns") in known, f"{place}.{key}", f"unknown setting; {how}")
-    if "workload" in given and "recording" in given:
+    if "workload" in table and "recording" in table:
         raise UserError(f"{place}.recording: give a workload or a recording, not both")
     recorded: Recording = {}
     around_ns = None
-    if "recording" in given:
+    if "recording" in table:
         if read_recording is None:
             raise UserError(f"{place}.recording: no recordings are read here")
-        settings = _table(given["recording"], f"{place}.recording")
+        settings = _table(table["recording"], f"{place}.recording")
         recorded = read_recording(settings, place)
-        if not {"on", "off"}.intersection(given):
+        if not {"on", "off"}.intersection(table):
             some = {key: settings[key] for key in ("on_around",) if key in settings}
             around_ns = parse(OnAround, some, f"{place}.recording").on_around_ns
-        name = parse_plain(str, given.get("name", "recording"), f"{place}.name")
-        check("count" not in given, f"{place}.count", "a recording says how many sources it has")
+        name = parse_plain(str, table.get("name", "recording"), f"{place}.name")
+        check("count" not in table, f"{place}.count", "a recording says how many sources it has")
         work: dict[str, Workload] = {of: RecordedEvents(each) for of, each in recorded.items()}
     else:
-        if "name" not in given:
+        if "name" not in table:
             raise UserError(f"{place}: name is missing")
-        name = parse_plain(str, given["name"], f"{place}.name")
-        count = parse_plain(int, given.get("count", 1), f"{place}.count")
+        name = parse_plain(str, table["name"], f"{place}.name")
+        count = parse_plain(int, table.get("count", 1), f"{place}.count")
         check(1 <= count <= COUNT_MAX, f"{place}.count", f"must lie in 1..{COUNT_MAX}")
-        own: Workload = (
-            parse_workload(given["workload"], f"{place}.workload", worlds)
-            if "workload" in given
+        each_workload: Workload = (
+            parse_workload(table["workload"], f"{place}.workload", worlds)
+            if "workload" in table
             else _Nothing()
         )
         names = [name] if count == 1 else [f"{name}-{each}" for each in range(1, count + 1)]
-        work = dict.fromkeys(names, own)
-    clock = parse(GroupClock, merged(general["clock"], _table(given.get("clock", {}),
+        work = dict.fromkeys(names, each_workload)
+    clock = parse(GroupClock, merged(general["clock"], _table(table.get("clock", {}),
                   f"{place}.clock")), f"{place}.clock")  # fmt: skip
-    up, down = parse_links(merged(general["link"], _table(given.get("link", {}),
+    up, down = parse_links(merged(general["link"], _table(table.get("link", {}),
                            f"{place}.link")), f"{place}.link")  # fmt: skip
-    rest = {key: value for key, value in given.items() if key not in GROUP}
+    rest = {key: value for key, value in table.items() if key not in GROUP}
     sources = tuple(
         parse(
             SourceSettings,
@@ -349,10 +358,10 @@ def _with_machines(
     return tuple(found)
 
 
-def _table(given: object, place: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of settings, found {shown(given)}")
-    return given
+def _table(value: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UserError(f"{place}: expected a table of settings, found {value_text(value)}")
+    return value
 
 
 def _once(names: Sequence[str], place: str, what: str) -> None:

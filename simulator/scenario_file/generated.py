@@ -20,25 +20,25 @@ from slackwater.simulator.workload import AttrColumn, Batch, Periodic, Poisson, 
 DEFAULT_TYPE: Final = "EVENT"
 
 
-def parse_types(given: object, place: str) -> dict[str, float]:
+def parse_types(value: object, place: str) -> dict[str, float]:
     """Types with their chances, from a name, a list of names or a table ``{A = 3, B = 1}``.
 
     Raises:
         UserError: none of these, or chances that are negative or all 0.
     """
-    if isinstance(given, str):
-        given = [given]
-    if isinstance(given, Sequence):
-        given = dict.fromkeys(given, 1.0) if all(isinstance(each, str) for each in given) else None
-    if not isinstance(given, Mapping) or not given:
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, Sequence):
+        value = dict.fromkeys(value, 1.0) if all(isinstance(each, str) for each in value) else None
+    if not isinstance(value, Mapping) or not value:
         raise UserError(f"{place}: expected a type, a list of types, or a table {{A = 3, B = 1}}")
-    check(len(given) <= NAMES_MAX, place, f"{len(given):,} types; at most {NAMES_MAX:,}")
-    for name, chance in given.items():
+    check(len(value) <= NAMES_MAX, place, f"{len(value):,} types; at most {NAMES_MAX:,}")
+    for name, chance in value.items():
         check(1 <= len(name) <= NAME_MAX, place, f"{name!r} is not 1 to {NAME_MAX} characters")
         number = type(chance) in (int, float) and 0 <= chance < float("inf")
         check(number, f"{place}.{name}", f"expected a chance, found {chance!r}")
-    check(sum(given.values()) > 0, place, "one chance must be above 0")
-    return {name: float(chance) for name, chance in given.items()}
+    check(sum(value.values()) > 0, place, "one chance must be above 0")
+    return {name: float(chance) for name, chance in value.items()}
 
 
 def taken(column: np.ndarray, kind: str) -> AttrColumn:

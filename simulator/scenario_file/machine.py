@@ -23,7 +23,14 @@ from slackwater.simulator.delays import DELAY_MODELS, DelayModel
 from slackwater.simulator.scenario_file.attributes import AttributeLaw, parse_attributes
 from slackwater.simulator.scenario_file.generated import taken
 from slackwater.simulator.seeds import Seeds
-from slackwater.simulator.settings import check, parse, parse_model, parse_share, parsed_by, shown
+from slackwater.simulator.settings import (
+    check,
+    parse,
+    parse_model,
+    parse_share,
+    parsed_by,
+    value_text,
+)
 from slackwater.simulator.workload import ROWS_MAX, Batch, Span
 
 ROUNDS_MAX: Final = 1_000
@@ -31,24 +38,24 @@ ROUNDS_MAX: Final = 1_000
 THINGS_MAX: Final = 2_000_000
 
 
-def parse_law(given: object, place: str) -> DelayModel:
+def parse_law(value: object, place: str) -> DelayModel:
     """A law of durations: a table with ``model``, or a bare duration.
 
     Raises:
         UserError: neither.
     """
-    if isinstance(given, int | str) and not isinstance(given, bool):
-        given = {"model": "constant", "delay": given}
-    law: DelayModel = parse_model(DELAY_MODELS, given, place)
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        value = {"model": "constant", "delay": value}
+    law: DelayModel = parse_model(DELAY_MODELS, value, place)
     return law
 
 
-def _parse_next(given: object, place: str) -> dict[str, float]:
-    if not isinstance(given, Mapping):
+def _parse_next(table: object, place: str) -> dict[str, float]:
+    if not isinstance(table, Mapping):
         raise UserError(
-            f"{place}: expected a table of states with their chances, found {shown(given)}"
+            f"{place}: expected a table of states with their chances, found {value_text(table)}"
         )
-    chances = {name: parse_share(chance, f"{place}.{name}") for name, chance in given.items()}
+    chances = {name: parse_share(chance, f"{place}.{name}") for name, chance in table.items()}
     check(sum(chances.values()) <= 1 + 1e-9, place, "chances sum to more than 1")
     return chances
 
@@ -83,13 +90,13 @@ class State:
         check(named, "type", f"must have 1 to {NAME_MAX} characters")
 
 
-def _parse_states(given: object, place: str) -> dict[str, State]:
-    if not isinstance(given, Mapping) or not given:
-        raise UserError(f"{place}: expected a table for each state, found {shown(given)}")
-    for name in given:
+def _parse_states(tables: object, place: str) -> dict[str, State]:
+    if not isinstance(tables, Mapping) or not tables:
+        raise UserError(f"{place}: expected a table for each state, found {value_text(tables)}")
+    for name in tables:
         named = 1 <= len(name) <= NAME_MAX
-        check(named, place, f"{shown(name)} is not a name of 1 to {NAME_MAX} characters")
-    return {name: parse(State, each, f"{place}.{name}") for name, each in given.items()}
+        check(named, place, f"{value_text(name)} is not a name of 1 to {NAME_MAX} characters")
+    return {name: parse(State, each, f"{place}.{name}") for name, each in tables.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from slackwater.edge_agent.messages import ATTRS_MAX, NAME_MAX, TEXT_MAX, Stream
 from slackwater.edge_agent.packing import Codes
 from slackwater.simulator.scenario_file.generated import taken
 from slackwater.simulator.seeds import Seeds
-from slackwater.simulator.settings import check, shown
+from slackwater.simulator.settings import check, value_text
 from slackwater.simulator.workload import ROWS_MAX, SECOND, Batch, Span
 
 _FEW: Final = 64
@@ -77,7 +77,7 @@ class RecordedStream:
 
 def _check_name(what: str, name: str) -> None:
     right = 1 <= len(name) <= NAME_MAX
-    check(right, f"{what} {shown(name)}", f"a name has 1 to {NAME_MAX} characters")
+    check(right, f"{what} {value_text(name)}", f"a name has 1 to {NAME_MAX} characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class RecordedEvents:
         """As ``simulator.workload.Workload``."""
         cuts = [cut for each in self.recorded for cut in _cuts(each, span)]
         cuts.sort(key=lambda cut: int(cut[0].known_ns[cut[1].start]))
-        for given, rows in cuts:
-            yield _batch(given, rows, span)
+        for stream, rows in cuts:
+            yield _batch(stream, rows, span)
 
     def expected(self, length_ns: int) -> int:
         """As ``simulator.workload.ForeseenWorkload``."""
@@ -123,24 +123,24 @@ class RecordedEvents:
         return max(int(each.known_ns[-1]) for each in self.recorded)
 
 
-def _cuts(given: RecordedStream, span: Span) -> Iterator[tuple[RecordedStream, slice]]:
+def _cuts(stream: RecordedStream, span: Span) -> Iterator[tuple[RecordedStream, slice]]:
     """The stream and the rows of each of its batches within ``span``."""
-    rows, rows_max = int(np.searchsorted(given.known_ns, span.length_ns)), given.rows_max
+    rows, rows_max = int(np.searchsorted(stream.known_ns, span.length_ns)), stream.rows_max
     for low in range(0, rows, rows_max):
-        yield given, slice(low, min(low + rows_max, rows))
+        yield stream, slice(low, min(low + rows_max, rows))
 
 
-def _batch(given: RecordedStream, rows: slice, span: Span) -> Batch:
-    columns = {name: (column[rows], kind) for name, (column, kind) in given.attrs.items()}
-    names, codes = given.types.names, np.asarray(given.types.codes, np.int32)[rows]
+def _batch(stream: RecordedStream, rows: slice, span: Span) -> Batch:
+    columns = {name: (column[rows], kind) for name, (column, kind) in stream.attrs.items()}
+    names, codes = stream.types.names, np.asarray(stream.types.codes, np.int32)[rows]
     if len(names) > _FEW:
         names, codes = _those_of(names, codes)
     return Batch(
-        given.name,
-        span.start_ns + given.since_ns[rows],
+        stream.name,
+        span.start_ns + stream.since_ns[rows],
         Codes(names, codes.data),
         {name: taken(column, kind) for name, (column, kind) in columns.items()},
-        end_ns=None if given.until_ns is None else span.start_ns + given.until_ns[rows],
+        end_ns=None if stream.until_ns is None else span.start_ns + stream.until_ns[rows],
         truth={name: column for name, (column, _) in columns.items()},
     )
 
@@ -148,6 +148,6 @@ def _batch(given: RecordedStream, rows: slice, span: Span) -> Batch:
 def _those_of(names: Sequence[str], codes: np.ndarray) -> tuple[list[str], np.ndarray]:
     """The names that ``codes`` (-1: none) use, and the codes among these."""
     used, places = np.unique(codes[codes >= 0], return_inverse=True)
-    own = np.full(codes.size, -1, np.int32)
-    own[codes >= 0] = places
-    return [names[each] for each in used], own
+    new_codes = np.full(codes.size, -1, np.int32)
+    new_codes[codes >= 0] = places
+    return [names[each] for each in used], new_codes

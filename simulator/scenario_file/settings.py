@@ -16,7 +16,14 @@ from slackwater.simulator.clocks import ClockSettings, Step
 from slackwater.simulator.links import LinkSettings
 from slackwater.simulator.scenario_file.generated import GENERATED
 from slackwater.simulator.seeds import Seeds
-from slackwater.simulator.settings import check, parse, parse_many, parse_model, parsed_by, shown
+from slackwater.simulator.settings import (
+    check,
+    parse,
+    parse_many,
+    parse_model,
+    parsed_by,
+    value_text,
+)
 from slackwater.simulator.workload import Workload
 
 MODEL: Final = "model"
@@ -24,17 +31,17 @@ _WAYS: Final = ("up", "down")
 COUNT_MAX: Final = 10_000
 
 
-def parse_texts(given: object, place: str) -> tuple[str, ...]:
+def parse_texts(value: object, place: str) -> tuple[str, ...]:
     """A list of texts.
 
     Raises:
         UserError: it is not.
     """
-    texts = isinstance(given, Sequence) and not isinstance(given, str)
-    if not texts or not all(isinstance(each, str) for each in given):  # type: ignore[attr-defined]
-        how = f"; write [{json.dumps(given, ensure_ascii=False)}]" if isinstance(given, str) else ""
-        raise UserError(f"{place}: expected a list of texts, found {shown(given)}{how}")
-    return tuple(given)  # type: ignore[arg-type]
+    texts = isinstance(value, Sequence) and not isinstance(value, str)
+    if not texts or not all(isinstance(each, str) for each in value):  # type: ignore[attr-defined]
+        how = f"; write [{json.dumps(value, ensure_ascii=False)}]" if isinstance(value, str) else ""
+        raise UserError(f"{place}: expected a list of texts, found {value_text(value)}{how}")
+    return tuple(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,25 +120,25 @@ QUERIES: Final = 'queries, NAME = "EVENT SEQ(...)"'
 FILES: Final = 'files, NAME = "tags.csv"'
 
 
-def parse_texts_by_name(given: object, what: str, place: str) -> dict[str, str]:
+def parse_texts_by_name(value: object, what: str, place: str) -> dict[str, str]:
     """``what``, such as ``QUERIES``, by name.
 
     Raises:
         UserError: not a table of texts.
     """
-    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
         raise UserError(f"{place}: write a table of {what}")
-    return dict(given)
+    return dict(value)
 
 
-def merged(general: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``general`` with what ``own`` says otherwise; a table of another ``model`` is another table.
+def merged(general: Mapping[str, Any], specific: Mapping[str, Any]) -> dict[str, Any]:
+    """``general``, overridden by ``specific``; a table of another ``model`` replaces the whole.
 
     >>> merged({"up": {"loss": 0.1, "delay": "1 ms"}}, {"up": {"loss": 0}})
     {'up': {'loss': 0, 'delay': '1 ms'}}
     """
     found = dict(general)
-    for key, value in own.items():
+    for key, value in specific.items():
         there = found.get(key, ())
         both = isinstance(there, Mapping) and isinstance(value, Mapping)
         found[key] = merged(there, value) if both and _same_model(there, value) else value
@@ -142,7 +149,7 @@ def _same_model(there: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
     return bool(MODEL not in value or value[MODEL] == there.get(MODEL))
 
 
-def parse_links(given: object, place: str) -> tuple[LinkSettings, LinkSettings]:
+def parse_links(table: object, place: str) -> tuple[LinkSettings, LinkSettings]:
     """Both directions, up and down, of a table ``link``.
 
     What it says is for both, its tables ``up`` and ``down`` for one. ``delay`` may be a bare
@@ -152,27 +159,27 @@ def parse_links(given: object, place: str) -> tuple[LinkSettings, LinkSettings]:
     Raises:
         UserError: an unknown setting, or a value out of its range.
     """
-    if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of settings, found {shown(given)}")
+    if not isinstance(table, Mapping):
+        raise UserError(f"{place}: expected a table of settings, found {value_text(table)}")
     known = (*(each.name.removesuffix("_ns") for each in fields(LinkSettings)), "jitter", *_WAYS)
-    for key in given:
+    for key in table:
         how = f"known are {', '.join(known)}{near_miss(key, known)}"
         check(key.removesuffix("_ns") in known, f"{place}.{key}", f"unknown setting; {how}")
-    both = {key: value for key, value in given.items() if key not in _WAYS}
+    both = {key: value for key, value in table.items() if key not in _WAYS}
     found = []
     for direction in _WAYS:
-        own = given.get(direction, {})
-        if not isinstance(own, Mapping):
+        way = table.get(direction, {})
+        if not isinstance(way, Mapping):
             raise UserError(
-                f"{place}.{direction}: expected a table of settings, found {shown(own)}"
+                f"{place}.{direction}: expected a table of settings, found {value_text(way)}"
             )
-        spot = f"{place}.{direction}" if direction in given else place
-        found.append(_parse_link(merged(both, own), spot))
+        spot = f"{place}.{direction}" if direction in table else place
+        found.append(_parse_link(merged(both, way), spot))
     return found[0], found[1]
 
 
-def _parse_link(given: Mapping[str, Any], place: str) -> LinkSettings:
-    values = {"reliable": True, **given}
+def _parse_link(table: Mapping[str, Any], place: str) -> LinkSettings:
+    values = {"reliable": True, **table}
     delay = values.get("delay", 0)
     more = parse(_Jitter, {"jitter": values.pop("jitter", 0)}, place).jitter_ns
     if isinstance(delay, Mapping):
@@ -229,12 +236,12 @@ def clocks_of(named: Mapping[str, GroupClock], seeds: Seeds) -> dict[str, ClockS
 
 
 def parse_workload(
-    given: object, place: str, worlds: Mapping[str, type[Any]] | None = None
+    value: object, place: str, worlds: Mapping[str, type[Any]] | None = None
 ) -> Workload:
     """A made-up workload: a table with ``model``; ``worlds``: more models than the plain ones.
 
     Raises:
         UserError: an unknown model or setting.
     """
-    found: Workload = parse_model({**GENERATED, **(worlds or {})}, given, place)
+    found: Workload = parse_model({**GENERATED, **(worlds or {})}, value, place)
     return found

@@ -84,7 +84,7 @@ def test_memory_and_files_stay_as_they_are(tmp_path: Path) -> None:
     soak = Soak(tmp_path, agents=3, rate=6_000, seconds=40)
     soak.run()
     assert soak.events() == dict.fromkeys(soak.names, 80_000)
-    assert soak.counted() == 240_000
+    assert soak.events_in_windows() == 240_000
     assert soak.pairs() > 100
     assert [each.name for each in soak.watched] == ["gateway", *soak.names, "engine"]
     assert all(len(each.at) > 20 for each in soak.watched)

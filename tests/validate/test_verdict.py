@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from slackwater.engine.apps.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
 from slackwater.engine.apps.validate.verdict import (
@@ -118,7 +119,7 @@ def test_a_remedy_says_what_it_would_bring() -> None:
 
 def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
     plan = requirements_of(query("EVENT SEQ(A a, B b) WITHIN 1 min"))
-    late = replace(LINK, p999_ns=2 * SECOND)
+    late = structs.replace(LINK, p999_ns=2 * SECOND)
     assert judge(plan, setup(link=late), ResultRequirements()).change_first.startswith(
         "write order ="
     )
@@ -146,7 +147,7 @@ def test_the_numbers_of_a_window() -> None:
 
 @pytest.mark.parametrize(("loss", "resent"), [(0.001, 1), (0.02, 1), (0.1, 2), (0.5, 9 - 1)])
 def test_the_wait_for_what_is_sent_again(loss: float, resent: int) -> None:
-    link = replace(LINK, lost=round(loss * 1000))
+    link = structs.replace(LINK, lost=round(loss * 1000))
     found = judge(
         requirements_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")),
         setup(link=link),
