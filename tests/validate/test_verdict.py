@@ -123,7 +123,7 @@ def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
     assert judge(plan, setup(link=late), ResultRequirements()).change_first.startswith(
         "write order ="
     )
-    slow = judge(plan, setup(link=replace(late, p95_ns=SECOND)), ResultRequirements())
+    slow = judge(plan, setup(link=structs.replace(late, p95_ns=SECOND)), ResultRequirements())
     assert slow.change_first.startswith(
         "door: improve its link, 5 % of its events take longer than 1 s"
     )
@@ -154,7 +154,7 @@ def test_the_wait_for_what_is_sent_again(loss: float, resent: int) -> None:
         ResultRequirements(),
     )
     assert found.timeout_ns == 20 * MS + 220 * MS * (2**resent - 1)
-    never = setup(link=replace(link, resends=False))
+    never = setup(link=structs.replace(link, resends=False))
     reported = judge(
         requirements_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), never, ResultRequirements()
     )
