@@ -65,13 +65,13 @@ def bands_of(
     its edge by more than ``hysteresis`` upwards, or by at least that much downwards.
     """
     plain = np.searchsorted(np.array(edges, np.float64), readings.values, side="left").tolist()
-    held: list[int] = []
+    band_places: list[int] = []
     for value, place in zip(readings.values.tolist(), plain, strict=True):
-        last = held[-1] if held else place
+        last = band_places[-1] if band_places else place
         above = last == 0 or value > edges[last - 1] - hysteresis
         below = last == len(edges) or value <= edges[last] + hysteresis
-        held.append(last if above and below else place)
-    return runs_of(readings, np.array(names, object)[held])
+        band_places.append(last if above and below else place)
+    return runs_of(readings, np.array(names, object)[band_places])
 
 
 def stays_of(readings: TrueReadings, name: str, gap_ns: int) -> list[Interval]:

@@ -12,7 +12,7 @@ from typing import Any
 from slackwater.scenario import NS_PER, UserError, parse_duration
 
 
-def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def read_options(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Every option with its value; texts become the type of the default.
 
     >>> read_options({"seed": "7"}, {"seed": 1, "duration": "60 s"})
@@ -21,13 +21,13 @@ def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[
     Raises:
         UserError: an unknown name (the message lists the known ones), or not such a value.
     """
-    for name in given:
+    for name in values:
         if name not in defaults:
             near = difflib.get_close_matches(name, defaults, n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
             known = ", ".join(defaults)
             raise UserError(f"--set {name}: unknown option{meant} (known are {known})")
-    return {name: _value(name, given.get(name, kept), kept) for name, kept in defaults.items()}
+    return {name: _value(name, values.get(name, kept), kept) for name, kept in defaults.items()}
 
 
 def tables_of(file: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,13 +41,13 @@ def tables_of(file: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any, default: Any) -> Any:
-    wanted = type(default)
-    if wanted is str:
+    kind = type(default)
+    if kind is str:
         return str(value).strip()
     try:
-        return wanted(value)
+        return kind(value)
     except (TypeError, ValueError) as error:
-        what = "a whole number" if wanted is int else "a number"
+        what = "a whole number" if kind is int else "a number"
         raise UserError(f"--set {name}={value}: expected {what}, such as {default}") from error
 
 

@@ -20,7 +20,7 @@ NOTE: Final = (
     "a later one moves the event clock on."
 )
 """Meaning of the headings of ``order_table``."""
-_SHOWN: Final = 1_000
+_THOUSANDTHS: Final = 1_000
 """Parts of the unit of holds that are shown."""
 
 
@@ -67,7 +67,7 @@ def order_table(title: str, measured: Sequence[Measures], unit: str) -> Table:
             (each.order, in_place(each), each.disorder_after,
              percent(each.disorder_before - each.disorder_after, each.disorder_before),
              each.late, each.dropped, each.duplicates, each.missing,
-             *(_held(each_ns, unit) for each_ns in held_ns))
+             *(_hold_text(each_ns, unit) for each_ns in held_ns))
         )  # fmt: skip
     return Table(
         f"{title}: {on_arrival(measured[0])}",
@@ -88,8 +88,8 @@ def on_arrival(each: Measures) -> str:
     )
 
 
-def _held(hold_ns: int, unit: str) -> str:
-    return number(round(hold_ns * _SHOWN / NS_PER[unit]) / _SHOWN)
+def _hold_text(hold_ns: int, unit: str) -> str:
+    return number(round(hold_ns * _THOUSANDTHS / NS_PER[unit]) / _THOUSANDTHS)
 
 
 def plain(measured: Sequence[Measures]) -> list[dict[str, Any]]:

@@ -21,7 +21,10 @@ class Durable:
         spans: dict[str, list[tuple[int, int]]] = {}
         for site, first, last in LogReader(log).spans():
             spans.setdefault(site, []).append((first, last))
-        self._of = {site: _closed(np.array(own), frame_every_ns) for site, own in spans.items()}
+        self._of = {
+            site: _closed(np.array(site_spans), frame_every_ns)
+            for site, site_spans in spans.items()
+        }
 
     def since(self, site: str, at_ns: int) -> int:
         """When a result decided at ``at_ns`` is emitted; after the log's last record: at once."""

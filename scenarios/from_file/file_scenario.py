@@ -43,8 +43,8 @@ class FromFile:
         sources = len(scenario.simulated.sources)
         queries = len(statement_names(scenario.queries))
         who = f"{sources} source{'' if sources == 1 else 's'}"
-        asked = f"{queries} {'query' if queries == 1 else 'queries'}"
-        self.what = f"{path.name}: {who}, {asked}."
+        query_count = f"{queries} {'query' if queries == 1 else 'queries'}"
+        self.what = f"{path.name}: {who}, {query_count}."
 
     def options(self) -> Mapping[str, Any]:
         """The content of the file, which identifies a run."""

@@ -90,9 +90,11 @@ class Lineage:
             for name, value in event["attrs"].items()
             if name not in self._times[event["stream"]]
         }
-        own = self._times[result["query"]]
+        time_names = self._times[result["query"]]
         content |= {
-            name: value for name, value in (result.get("value") or {}).items() if name not in own
+            name: value
+            for name, value in (result.get("value") or {}).items()
+            if name not in time_names
         }
         return (result["site"], *chosen), content
 
@@ -116,20 +118,20 @@ class Lineage:
             self._final[name].discard(identity)
             return
         self._final[name].add(identity)
-        shown, source = dict(result.get("value") or {}), name
+        attrs, source = dict(result.get("value") or {}), name
         if "window" in result:
             start, end = result["window"]["start"], result["window"]["end"]
             by_rows = any(window.rows for window in statement_plan(self._plans[name]).windows)
             last = end if by_rows else max(end - 1, start)
-            shown |= result["key"]
+            attrs |= result["key"]
             source = result["key"].get("source", source)
         else:
             start = min(event["ref"] for event in result["events"])
             last = max(event["ref"] + _lasts(event) for event in result["events"])
             for event in result["events"]:
-                shown = {**event["attrs"], **shown}
+                attrs = {**event["attrs"], **attrs}
         where = result["site"], name, source, start, last
-        self._made.setdefault(where, {}).setdefault(identity, []).append(shown)
+        self._made.setdefault(where, {}).setdefault(identity, []).append(attrs)
 
 
 def window_identity(result: Result) -> Any:

@@ -101,8 +101,8 @@ def blamed(tables: Mapping[str, Any], values: Mapping[str, Any], place: str) -> 
     'sources.a.count'
     """
     for path in values:
-        own = place_of(tables, path)
-        if own == place or _within(own, place) or _within(place, own):
+        setting_place = place_of(tables, path)
+        if setting_place == place or _within(setting_place, place) or _within(place, setting_place):
             return path
     return None
 

@@ -178,5 +178,5 @@ class ScenarioText:
         line = line_of(line_numbers(self.text), place)
         return UserError(f"{self.path}:{line}: {message}" if line else f"{self.path}: {message}")
 
-    def _recording(self, given: Mapping[str, Any], place: str) -> Any:
-        return read_recording(given, place, self.path.parent)
+    def _recording(self, table: Mapping[str, Any], place: str) -> Any:
+        return read_recording(table, place, self.path.parent)

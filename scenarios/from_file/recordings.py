@@ -134,15 +134,15 @@ def _sources(
         if name.startswith(ATTR_PREFIX)
     }
     sources = table[r.SOURCE].unique().to_pylist()
-    wanted = sources if only is None else only
-    for name in wanted:
+    names = sources if only is None else only
+    for name in names:
         if name not in sources:
             known_names = did_you_mean(name, [str(each) for each in sources])
             raise UserError(f"{spot}.only: no source {name!r} in the file{known_names}")
     found: dict[str, tuple[RecordedStream, ...]] = {}
     since = _scaled(table[r.TS], first, speed)
     until = None if ends is None else _scaled(ends.take(order), first, speed)
-    for source in wanted:
+    for source in names:
         streams = []
         mine = pc.equal(table[r.SOURCE], source)
         for stream in table[r.STREAM].filter(mine).unique().to_pylist():
@@ -173,9 +173,9 @@ def _stream(
         codes = Codes(coded.dictionary.to_pylist(), places.data)
     attrs = {}
     for label, column in columns.items():
-        own = column.take(rows)
-        if own.null_count < len(own):
-            attrs[label] = _column(own)
+        values = column.take(rows)
+        if values.null_count < len(values):
+            attrs[label] = _column(values)
     return RecordedStream(name, since[rows], None if until is None else until[rows], codes, attrs)
 
 

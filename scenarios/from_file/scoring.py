@@ -17,7 +17,7 @@ from slackwater.scenarios.from_file.durable import Durable
 from slackwater.scenarios.from_file.lineage import Lineage
 from slackwater.scenarios.from_file.metrics import METRICS, OF_STREAM, EmittedResult, query_metrics
 from slackwater.scenarios.from_file.perfect_world import PerfectWorld, event_identity
-from slackwater.scenarios.from_file.thresholds import Threshold, shown
+from slackwater.scenarios.from_file.thresholds import Threshold, metric_text
 from slackwater.scenarios.runs import (
     IN_ORDER,
     LATE_DROPPED,
@@ -186,7 +186,7 @@ def _claim(
     if value is None:
         why = "there is none: no true result was emitted"
         return Claim(text, False, why), Tile(name, None, "none", threshold.bound_text, False)
-    holds, value_text = threshold.holds(value), threshold.shown(value)
+    holds, value_text = threshold.holds(value), threshold.value_text(value)
     return (
         Claim(text, holds, f"it is {value_text}{doubt}"),
         Tile(name, value, value_text, threshold.bound_text, holds),
@@ -199,7 +199,7 @@ def _table(
     rows = []
     for name, metrics in values.items():
         for metric, value in metrics.items():
-            rows.append((name, metric, shown(metric, value), METRICS[metric]))
+            rows.append((name, metric, metric_text(metric, value), METRICS[metric]))
         if name in true:
             rows.append(
                 (name, "true_results", str(len(true[name])), "results of the perfect world")

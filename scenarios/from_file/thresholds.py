@@ -1,7 +1,7 @@
 """Thresholds of a scenario file, as k6 has them: ``recall >= 0.99``, ``missing <= 0.1 %``.
 
 >>> one = read_threshold("theft: detection_delay_p95 <= 2 s", ("theft",))
->>> one.metric, one.query, one.holds(1_500_000_000.0), one.shown(1_500_000_000.0)
+>>> one.metric, one.query, one.holds(1_500_000_000.0), one.value_text(1_500_000_000.0)
 ('detection_delay_p95', 'theft', True, '1.5 s')
 >>> read_threshold("recall >= 99 %", ()).bound
 0.99
@@ -48,12 +48,12 @@ class Threshold:
         """Operator and bound as in the file: ``<= 2 s``."""
         return self.text[self.text.index(self.op) :].strip()
 
-    def shown(self, value: float) -> str:
+    def value_text(self, value: float) -> str:
         """``value`` with its unit."""
-        return shown(self.metric, value)
+        return metric_text(self.metric, value)
 
 
-def shown(metric: str, value: float) -> str:
+def metric_text(metric: str, value: float) -> str:
     """The value of ``metric`` as a person reads it."""
     if metric in DURATIONS:
         for unit, length in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):

@@ -79,12 +79,12 @@ def score_run(directory: Path, main: str, slack: str) -> Score:
     orders = dict.fromkeys((UNORDERED, main, *NUMBERED, *SLACKS, slack, *ADAPTIVE))
     measured = measure_sites(directory / "log", list(orders))
     frames, receptions = _hours(table.filter(pc.invert(table.column("is_repeat")))), _hours(table)
-    counted = _counted(directory)
+    answers = _answers(directory)
     return Score(
         claims=(
             _faithful(known),
             _repeats(known, counters),
-            _hours_right(frames, receptions, counted),
+            _hours_right(frames, receptions, answers),
             _lost(known, counters),
             _price(measured, main, slack),
         ),
@@ -99,7 +99,7 @@ def score_run(directory: Path, main: str, slack: str) -> Score:
             },
             "measured": {site: plain(of) for site, of in measured.items()},
             "hours": len(frames),
-            "hours_wrong": len(_different(frames, counted)),
+            "hours_wrong": len(_different(frames, answers)),
             "hours_wrong_by_receptions": len(_different(frames, receptions)),
         },
     )
@@ -139,13 +139,13 @@ def _hours(table: pa.Table) -> dict[_Hour, int]:
     """How many rows of ``table`` each hour of each device has."""
     ts = ints(table, "ts")
     hour = pa.array(ts - ts % _HOUR_NS)
-    counted = table.append_column("hour", hour).group_by(["site", "source", "hour"])
-    found = counted.aggregate([([], "count_all")]).to_pydict()
+    by_hour = table.append_column("hour", hour).group_by(["site", "source", "hour"])
+    found = by_hour.aggregate([([], "count_all")]).to_pydict()
     keys = zip(found["site"], found["source"], found["hour"], strict=True)
     return dict(zip(keys, found["count_all"], strict=True))
 
 
-def _counted(directory: Path) -> dict[_Hour, int]:
+def _answers(directory: Path) -> dict[_Hour, int]:
     """The main pass's net answers to the query."""
     results = standing(directory, MAIN, "windows", _identity)
     counts = {
@@ -190,9 +190,9 @@ def _repeats(known: dict[str, ReceptionCounts], counters: dict[str, Any]) -> Cla
 
 
 def _hours_right(
-    frames: dict[_Hour, int], receptions: dict[_Hour, int], counted: dict[_Hour, int]
+    frames: dict[_Hour, int], receptions: dict[_Hour, int], answers: dict[_Hour, int]
 ) -> Claim:
-    wrong, otherwise = _different(frames, counted), _different(frames, receptions)
+    wrong, otherwise = _different(frames, answers), _different(frames, receptions)
     right = len(frames) - len(wrong)
     worst = max((receptions[hour] - frames.get(hour, 0) for hour in otherwise), default=0)
     return Claim(
@@ -205,13 +205,13 @@ def _hours_right(
 
 def _lost(known: dict[str, ReceptionCounts], counters: dict[str, Any]) -> Claim:
     found = {site: missing_events(counters, site) for site in known}
-    shown = {
+    percents = {
         site: share(each.lost, each.lost + each.receptions - each.repeats)
         for site, each in known.items()
     }
     return Claim(
         "Lost frames are known: "
-        + ", ".join(f"{site} {found[site] or 0:,} ({shown[site]:.1f} %)" for site in known)
+        + ", ".join(f"{site} {found[site] or 0:,} ({percents[site]:.1f} %)" for site in known)
         + " of the devices' numbers never arrived.",
         all(found[site] == each.lost for site, each in known.items()),
         "a count afterwards of each join's numbers up to its highest agrees",

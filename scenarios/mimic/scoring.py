@@ -170,13 +170,13 @@ def _guard(guarded: dict[Guards, tuple[Measures, DailyCounts]]) -> Claim:
 
 def _accounted(of_run: DailyCounts) -> Claim:
     lacking = sum(of_run.lacking.values())
-    counted = sum(of_run.too_late.values()) + sum(of_run.quarantined.values())
+    side_counts = sum(of_run.too_late.values()) + sum(of_run.quarantined.values())
     right = {name: of_run.days[name] - wrong for name, wrong in of_run.wrong.items()}
     return Claim(
         f"Nothing is lost silently: the daily counts lack {lacking:,} events; "
         f"{sum(of_run.too_late.values())} of them are counted as too late to correct their day and "
         f"{sum(of_run.quarantined.values()):,} as quarantined.",
-        lacking == counted,
+        lacking == side_counts,
         "finally right are "
         + ", ".join(f"{right[name]:,} of {of_run.days[name]:,} days of {name}" for name in right),
     )

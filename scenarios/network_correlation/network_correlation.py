@@ -53,11 +53,13 @@ class NetworkCorrelation:
         scenario = machine_room(chosen)
         manifest = simulate_to(scenario, directory, data, set=chosen).manifest
         incidents = incidents_of(scenario.seed, length_ns, chosen["servers"], chosen["attacks"])
-        counted = {
+        incident_counts = {
             "by_attack": sum(each.by_attack for each in incidents),
             "failures": sum(each.failure is not None for each in incidents),
         }
-        (directory / TRUTH / INCIDENTS).write_text(json.dumps(counted) + "\n", encoding="utf-8")
+        (directory / TRUTH / INCIDENTS).write_text(
+            json.dumps(incident_counts) + "\n", encoding="utf-8"
+        )
         return manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:

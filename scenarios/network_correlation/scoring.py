@@ -96,7 +96,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
     intervals = true_intervals(directory)
     expected = true_matches(intervals, within_ns)
     found = found_in(directory, passes, expected)
-    counted = json.loads((directory / TRUTH / INCIDENTS).read_text(encoding="utf-8"))
+    incidents = json.loads((directory / TRUTH / INCIDENTS).read_text(encoding="utf-8"))
     manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     measured, logged = manifest["events"]["generated"], manifest["events"]["logged"]
     roots = {match[-1] for match in found[ROOT_QUERY, str(passes[0].barrier)].at_ns}
@@ -105,8 +105,8 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
         claims=(
             Claim(
                 f"Every failure that an attack has caused is traced to it, and no other: "
-                f"{counted['by_attack']} of {counted['failures']} failures.",
-                len(roots) == counted["by_attack"],
+                f"{incidents['by_attack']} of {incidents['failures']} failures.",
+                len(roots) == incidents["by_attack"],
                 f"{len(roots)} were traced",
             ),
             Claim(
@@ -127,7 +127,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
             ),
         ),
         facts={
-            **counted, "measured": measured, "logged": logged,
+            **incidents, "measured": measured, "logged": logged,
             "true_matches": [
                 {"query": query, "at_ref_ns": max(ends[identity] for identity in match)}
                 for query, those in expected.items()

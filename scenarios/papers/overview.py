@@ -59,10 +59,10 @@ def write_overview(found: Mapping[str, Reproduced], out: Path) -> Path:
 def headline(found: Mapping[str, Reproduced]) -> str:
     """How many claims of how many papers hold."""
     claims = [claim for each in found.values() for _, claim in each.claims]
-    held = sum(claim.holds for claim in claims)
+    count = sum(claim.holds for claim in claims)
     left = sum(len(each.not_judged) for each in found.values())
     more = f" {left} more are not judged." if left else ""
-    return f"{held} of {len(claims)} claims of {len(found)} papers hold here.{more}"
+    return f"{count} of {len(claims)} claims of {len(found)} papers hold here.{more}"
 
 
 def as_plain(found: Mapping[str, Reproduced]) -> dict[str, Any]:

@@ -75,9 +75,9 @@ def score_announcing(directory: Path, orders: Mapping[str, str]) -> Score:
 
 
 def _row(site: str, when: str, each: Measures) -> tuple[str | int | float, ...]:
-    held = (each.hold.p50_ns, each.hold.p99_ns, each.hold.max_ns)
-    shown = (round(span_ns / NS_PER_MS, 3) for span_ns in held)
-    return (site, when, each.order, in_place(each), each.late, each.dropped, *shown)
+    spans_ns = (each.hold.p50_ns, each.hold.p99_ns, each.hold.max_ns)
+    spans_ms = (round(span_ns / NS_PER_MS, 3) for span_ns in spans_ns)
+    return (site, when, each.order, in_place(each), each.late, each.dropped, *spans_ms)
 
 
 def _out_of_place(each: Measures) -> int:

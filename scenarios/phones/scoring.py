@@ -140,7 +140,7 @@ def _claims(
     marked = sum(each.residual + each.late for each in main)
     raw, corrected = (sum(each[at] for each in before.values()) for at in (0, 1))
     of_site = {each.site: each.in_time + each.residual + each.late for each in main}
-    shown = {site: share(before[site][1], count) for site, count in of_site.items()}
+    percents = {site: share(before[site][1], count) for site, count in of_site.items()}
     missing = sum(each.missing or 0 for each in main)
     return [
         Claim(
@@ -157,7 +157,7 @@ def _claims(
             left + marked < corrected < raw,
             "late messages count as left",
         ),
-        *_faithful({site: percent for site, percent in shown.items() if site in published}),
+        *_faithful({site: percent for site, percent in percents.items() if site in published}),
         Claim(
             f"Nothing is lost on the way: {sum(of_site.values()):,} of {messages:,} messages come "
             f"out, {missing} are missing.",
@@ -166,16 +166,16 @@ def _claims(
     ]
 
 
-def _faithful(shown: dict[str, float]) -> list[Claim]:
+def _faithful(percents: dict[str, float]) -> list[Claim]:
     """Of the sessions that were published; a user's own recordings have nothing beside them."""
-    if not shown:
+    if not percents:
         return []
     return [
         Claim(
             "The import is faithful: out of order before, "
-            + ", ".join(f"{site} {percent:.2f} %" for site, percent in shown.items())
+            + ", ".join(f"{site} {percent:.2f} %" for site, percent in percents.items())
             + ", as published.",
-            all(f"{shown[site]:.2f}" == f"{PUBLISHED_PERCENT[site]:.2f}" for site in shown),
+            all(f"{percents[site]:.2f}" == f"{PUBLISHED_PERCENT[site]:.2f}" for site in percents),
             "Weiss et al., IoTBDS 2017, by corrected event time in order of arrival",
         )
     ]
@@ -212,10 +212,10 @@ def _clock_score(directory: Path, messages: pa.Table, ordered: pa.Table) -> Scor
         low, high, unc = _exchanges(messages, ordered, *who)
         wrong = int(((low > unc) | (high < -unc)).sum())
         against += wrong
-        shown = _ms(int(low.max())), _ms(int(high.min()))
+        limits_ms = _ms(int(low.max())), _ms(int(high.min()))
         inside += -unc[0] <= low.max() and high.min() <= unc[0]
         rows.append(
-            (*who, _ms(phone["offset"]), _ms(int(unc[0])), _ms(int(unc[-1])), *shown, wrong)
+            (*who, _ms(phone["offset"]), _ms(int(unc[0])), _ms(int(unc[-1])), *limits_ms, wrong)
         )
     claim = Claim(
         f"None of {messages.num_rows:,} recorded exchanges contradicts the declared uncertainty of "

@@ -108,10 +108,10 @@ def _order_score(main: OrderedStream, before: OrderedStream) -> Score:
         events = len(stream.rows)
         facts[f"out_of_order_{label}"] = disorder
         facts[f"events_{label}"] = events
-        shown = [round(share(count, events), 3) for count in disorder.values()]
+        percents = [round(share(count, events), 3) for count in disorder.values()]
         late = [int((stream.status == status).sum()) for status in (RESIDUAL, LATE)]
         facts[f"behind_true_ms_max_{label}"] = behind[1]
-        rows.append((label, events, *shown, *behind, *late, p50, p99, most))
+        rows.append((label, events, *percents, *behind, *late, p50, p99, most))
     was = share(facts[f"out_of_order_{UNORDERED}"]["corrected"], len(before.rows))
     claim = Claim(
         f"Events come out in order: {was:.1f} % were out of order on arrival, "

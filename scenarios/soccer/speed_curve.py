@@ -36,10 +36,10 @@ def curve_score(log: Path, order: str, truth: EventTruth, logged: np.ndarray) ->
         logged: which of its events are in the log.
     """
     sid = _shoe(truth)
-    asked = _asked(sid)
+    text = _query_text(sid)
     began = int(truth.true_ns.min()) // SLIDE_NS * SLIDE_NS
     ended = min(int(truth.true_ns.max()), began + SHOWN_NS)
-    standing = _standing(log, asked, order)
+    standing = _standing(log, text, order)
     starts = [
         start
         for start in range(began, ended - SIZE_NS + 1, SLIDE_NS)
@@ -55,7 +55,7 @@ def curve_score(log: Path, order: str, truth: EventTruth, logged: np.ndarray) ->
     ends = tuple(((np.array(starts) + SIZE_NS - began) / SECOND).tolist())
     caption = (
         f"Each point is the mean speed of sensor {sid}, in a player's shoe, over the half second "
-        f"before it ({asked}). The band is all that the clocks' errors could have made of "
+        f"before it ({text}). The band is all that the clocks' errors could have made of "
         f"it: it holds the true mean of the events that arrived in {int(inside.sum())} of "
         f"{len(starts)} windows."
     )
@@ -73,16 +73,16 @@ def curve_score(log: Path, order: str, truth: EventTruth, logged: np.ndarray) ->
     ))  # fmt: skip
 
 
-def _asked(sid: int) -> str:
+def _query_text(sid: int) -> str:
     size, slide = SIZE_NS // MS, SLIDE_NS // MS
     window = f"WINDOW SLIDING {size} ms EVERY {slide} ms"
     return f"SELECT {SPEED} FROM soccer WHERE sid = {sid} GROUP BY sid {window}"  # noqa: S608
 
 
-def _standing(log: Path, asked: str, order: str) -> dict[int, tuple[float | None, ...]]:
+def _standing(log: Path, text: str, order: str) -> dict[int, tuple[float | None, ...]]:
     """Per start of a window its value, and the least and the largest that it may be."""
     standing: dict[int, tuple[float | None, ...]] = {}
-    with slackwater.query(log, asked, order=order) as found:
+    with slackwater.query(log, text, order=order) as found:
         for each in found:
             start = each["window"]["start"]
             if each["op"] == "+":

@@ -74,7 +74,7 @@ def window_score(directory: Path, label: str, truth: EventTruth, logged: np.ndar
         "window_truths_outside": outside,
         "speed_error_one_window": one,
         "speed_error_three_windows": three,
-        "windows_truth": {name: _shown(each.whole) for name, each in compared.items()},
+        "windows_truth": {name: _sample(each.whole) for name, each in compared.items()},
     }
     return Score(
         (claim,), (_table(compared, one, three),), facts,
@@ -82,7 +82,7 @@ def window_score(directory: Path, label: str, truth: EventTruth, logged: np.ndar
     )  # fmt: skip
 
 
-def _shown(truth: Mapping[Key, dict[str, float]]) -> list[dict[str, Any]]:
+def _sample(truth: Mapping[Key, dict[str, float]]) -> list[dict[str, Any]]:
     """The truth over all events, as the report draws it beside the results."""
     return [
         {"start": start, "key": {} if sid is None else {"sid": sid}, "value": values}

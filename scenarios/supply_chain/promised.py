@@ -33,7 +33,7 @@ def ways(hubs: int) -> frozenset[Way]:
 def lost(events: Sequence[str]) -> bool:
     """Whether ``LOST`` happened, in its order."""
     rest = iter(events)
-    return all(wanted in rest for wanted in LOST)
+    return all(name in rest for name in LOST)
 
 
 def certain(events: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,7 @@ from slackwater.scenarios.supply_chain.parcels import (
 from slackwater.scenarios.supply_chain.promised import ALERT, CLEARED, VIOLATION, lost
 
 _KINDS: Final = (ALERT, CLEARED, VIOLATION)
-_SHOWN: Final = 4
+_FACTS_MAX: Final = 4
 """Parcels of each kind in the picture."""
 _OPEN, _CERTAIN, _SAFE, _BROKEN = (
     "nothing certain yet", "loss is certain", "no loss can come", "broke the promise",
@@ -133,8 +133,8 @@ def _certainties(
     for (kind, event), facts in sorted(by.items()):
         spans = [leads[fact] / NS_PER["s"] for fact in facts if fact in leads]
         few, many = np.quantile(spans, (0.0, 0.5)) if spans else (None, None)
-        shown = [None if each is None else round(float(each), 2) for each in (few, many)]
-        rows.append((kind, event, len(facts), *shown))
+        limits = [None if each is None else round(float(each), 2) for each in (few, many)]
+        rows.append((kind, event, len(facts), *limits))
     return Table(
         "What became certain, and with which event",
         ("fact", "with", "parcels", "least time before completion [s]", "median [s]"),
@@ -203,7 +203,7 @@ def _picture(
             chosen.setdefault((fact[0], _so_far(parcels, due, fact)[-1]), []).append(fact)
     bars: list[Bar] = []
     for (kind, event), facts in sorted(chosen.items(), key=lambda item: _KINDS.index(item[0][0])):
-        for fact in facts[:_SHOWN]:
+        for fact in facts[:_FACTS_MAX]:
             each, at = parcels[fact[1]], int(found.results[fact]["at"])
             end = (
                 found.complete_ns.get(fact[1], each.at_ns[-1]) if kind == ALERT else each.at_ns[-1]

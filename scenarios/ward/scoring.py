@@ -24,7 +24,7 @@ CULTURE_QUERY: Final = "antibiotic_before_culture"
 CHARTED: Final = "charted.parquet"
 FLOW: Final = (CONSULT, ECG, CT, BLOOD, DIAGNOSIS)
 CHARTED_TYPES: Final = (VENTILATION, ANTIBIOTIC, CULTURE)
-_SHOWN: Final = 3
+_PATIENTS_MAX: Final = 3
 
 
 def _generated(directory: Path) -> tuple[list[Interval], dict[Any, int]]:
@@ -109,8 +109,8 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int, *, charte
     }
     ends = {each.identity: each.end_ns for each in intervals}
     numbers = ", ".join(f"{query} {len(those)}" for query, those in expected.items())
-    shown = next(iter(expected))
-    eager = found[shown, passes[0].label]
+    patient_key = next(iter(expected))
+    eager = found[patient_key, passes[0].label]
     each_right = all(each.right(expected[query]) for (query, _), each in found.items())
     return Score(
         claims=(
@@ -140,7 +140,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int, *, charte
             ],
         },
         timelines=tuple(
-            _picture(intervals, eager, shown, f"Patient {patient}", patient)
+            _picture(intervals, eager, patient_key, f"Patient {patient}", patient)
             for patient in _chosen(intervals, eager)
         ),
     )  # fmt: skip
@@ -167,7 +167,7 @@ def _chosen(intervals: Sequence[Interval], found: FoundMatches) -> list[Any]:
     for each in intervals:
         count[each.thing] += 1
     with_match = {patient[match[0]] for match in found.at_ns if match[0] in patient}
-    return sorted(with_match, key=lambda each: (count[each], str(each)))[:_SHOWN]
+    return sorted(with_match, key=lambda each: (count[each], str(each)))[:_PATIENTS_MAX]
 
 
 def _picture(

@@ -70,16 +70,16 @@ def plan_treatments(
 
     for patient in range(patients):
         begin = generator.uniform(0, hours)
-        asked = do(CONSULT, patient, begin, generator.uniform(0.3, 1))
+        consult_end = do(CONSULT, patient, begin, generator.uniform(0.3, 1))
         exams = [
-            do(name, patient, asked + generator.uniform(0.5, 20), generator.uniform(1, 30))
+            do(name, patient, consult_end + generator.uniform(0.5, 20), generator.uniform(1, 30))
             for name in (ECG, CT, BLOOD)
             if generator.random() < 0.9
         ]
         if exams and generator.random() < 0.9:
             # The diagnosis is begun around the end of the first exam, or of the last one.
             near = min(exams) if generator.random() < 0.6 else max(exams)
-            do(DIAGNOSIS, patient, max(near - generator.uniform(-1, 3), asked),
+            do(DIAGNOSIS, patient, max(near - generator.uniform(-1, 3), consult_end),
                generator.uniform(2, 40))  # fmt: skip
     return tuple(found)
 

@@ -76,13 +76,13 @@ class Ward:
                 )
             }
         exams = ("b", "c", "d")
-        asked = [f"a.te < {exam}.ts" for exam in exams] + [f"{exam}.te > e.ts" for exam in exams]
+        bounds = [f"a.te < {exam}.ts" for exam in exams] + [f"{exam}.te > e.ts" for exam in exams]
         same = " AND ".join(f"a.patient = {other}.patient" for other in (*exams, "e"))
         within = f"b.price < c.price WITHIN {in_seconds(WITHIN_NS)}"
         still = " AND ".join(f"{exam}.te > e.ts" for exam in exams)
         return {
             FLOW_QUERY: (
-                f"EVENT ISEQ[{', '.join(asked)}](CONSULT a, ECG b, CT c, BLOOD d, DIAGNOSIS e) "
+                f"EVENT ISEQ[{', '.join(bounds)}](CONSULT a, ECG b, CT c, BLOOD d, DIAGNOSIS e) "
                 f"WHERE {same} AND {within}"
             ),
             TREE_QUERY: (

@@ -54,8 +54,8 @@ class Warehouse:
         raw = directory / "readings"
         sent = simulate_to(with_readings(scenario), raw, data).manifest["sources"]
         shutil.rmtree(raw)
-        counted = {name: each["bytes"] for name, each in sent.items()}
-        (directory / READINGS).write_text(json.dumps(counted) + "\n", encoding="utf-8")
+        byte_counts = {name: each["bytes"] for name, each in sent.items()}
+        (directory / READINGS).write_text(json.dumps(byte_counts) + "\n", encoding="utf-8")
         simulate_both(scenario, directory / "losses", data, directory / LOSSES)
         return manifest
 

@@ -108,10 +108,10 @@ class PalletReader:
         for pallet in self.pallets:
             if pallet.zone != self.zone:
                 continue
-            asked = np.arange(
+            query_times = np.arange(
                 pallet.start_ns, min(pallet.end_ns, end_ns), READ_EVERY_NS, dtype=np.int64
             )
-            answered = asked[generator.random(asked.size) < ANSWERS]
+            answered = query_times[generator.random(query_times.size) < ANSWERS]
             times.append(answered)
             tags.append(np.full(answered.size, pallet.tag, np.int64))
         if not sum(each.size for each in times):

@@ -27,7 +27,7 @@ from slackwater.scenarios.papers.l09.passes import (
     EmittedTuples,
     StrategyRun,
     StrategySetup,
-    counted,
+    counted_passes,
     late,
     watched,
     workload,
@@ -89,7 +89,7 @@ def test_every_strategy_finds_what_the_query_means(run: PaperRun, length: int) -
         StrategySetup(CONSERVATIVE, length, late=shares),
         StrategySetup(CONSERVATIVE, length, late=shares, promised=0.2),
     ]  # fmt: skip
-    found = counted(run, f"length {length}", setups)
+    found = counted_passes(run, f"length {length}", setups)
     wanted = answer(run, setups[0])
     assert wanted > 100
     for setup in setups:
@@ -105,7 +105,7 @@ def test_every_strategy_finds_what_the_query_means(run: PaperRun, length: int) -
 
 def test_promises_about_the_positive_types_alone_release_nothing(run: PaperRun) -> None:
     setup = StrategySetup(CONSERVATIVE, 3, late=late(0.3, 0.3), promised=0.2, promising="ABDEFGHIJ")
-    ran = counted(run, "positive only", [setup])[setup]
+    ran = counted_passes(run, "positive only", [setup])[setup]
     assert not ran.tuples.final
     assert ran.at_end > 100
 
@@ -113,7 +113,10 @@ def test_promises_about_the_positive_types_alone_release_nothing(run: PaperRun) 
 def test_small_calls_change_nothing_but_what_is_seen(tmp_path: Path) -> None:
     run = paper_run(tmp_path, 0.05)
     setup = StrategySetup(K_SLACK, 3, late=late(0.3, 0.3))
-    large, small = counted(run, "large", [setup])[setup], watched(run, "small", [setup])[setup]
+    large, small = (
+        counted_passes(run, "large", [setup])[setup],
+        watched(run, "small", [setup])[setup],
+    )
     assert small.rows.max() == 20 < large.rows.max()
     for name in ("at", "caused", "inserted"):
         assert np.array_equal(getattr(small.tuples, name), getattr(large.tuples, name))

@@ -182,4 +182,4 @@ def test_every_way_of_intervals_gives_the_matches_of_the_definition(ends: int) -
     assert {each.matches for each in printed} == {expected}
     naive, basic, ibp = printed
     assert naive.tested >= basic.tested >= ibp.tested
-    assert naive.held >= basic.held >= ibp.held
+    assert naive.buffer_size >= basic.buffer_size >= ibp.buffer_size

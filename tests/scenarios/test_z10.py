@@ -21,7 +21,7 @@ from slackwater.scenarios.papers.z10.methods import (
     EmittedMatches,
     MethodRun,
     MethodSetup,
-    counted,
+    counted_passes,
     truth,
 )
 from slackwater.scenarios.papers.z10.paper import paper
@@ -77,7 +77,7 @@ def test_both_methods_end_with_the_matches_of_the_definition(
     run: PaperRun, shape: WorkloadShape, method: str, share: float
 ) -> None:
     setup = MethodSetup(method, shape, share)
-    ran = counted(run, "test", [setup])[setup]
+    ran = counted_passes(run, "test", [setup])[setup]
     expected = by_definition(ran.arriving, durable=bool(shape.mean_ns))
     assert len(expected) > 5
     assert {tuple(row) for row in ran.emissions.final.tolist()} == expected
@@ -89,14 +89,14 @@ def test_both_methods_end_with_the_matches_of_the_definition(
 
 def test_k_slack_is_right_of_instants_alone(run: PaperRun) -> None:
     points, durable = MethodSetup(K_SLACK, POINTS, 0.45), MethodSetup(K_SLACK, DURABLE, 0.45)
-    found = counted(run, "test", [points, durable])
+    found = counted_passes(run, "test", [points, durable])
     assert found[points].accuracy(truth(run, POINTS)) == 100
     assert found[durable].accuracy(truth(run, DURABLE)) < 10
 
 
 def test_ie_miner_is_wrong_of_what_comes_late(run: PaperRun) -> None:
     calm, late = MethodSetup(IE_MINER, DURABLE), MethodSetup(IE_MINER, DURABLE, 0.45)
-    found, right = counted(run, "test", [calm, late]), truth(run, DURABLE)
+    found, right = counted_passes(run, "test", [calm, late]), truth(run, DURABLE)
     assert found[calm].right(right) == len(right)
     assert found[late].right(right) < len(right)
 
@@ -151,7 +151,7 @@ def test_a_range_says_with_what_a_verdict_holds(run: PaperRun) -> None:
 def test_a_small_buffer_changes_no_answer(run: PaperRun, method: str) -> None:
     shape = replace(buffer.SHAPE, count=600)
     setups = [MethodSetup(method, shape, 0.18, buffer=size) for size in (50, 1000)]
-    found = counted(run, "test", setups)
+    found = counted_passes(run, "test", setups)
     right = {tuple(row) for row in truth(run, shape).tolist()}
     assert right
     for setup in setups:
@@ -199,9 +199,9 @@ def test_what_a_small_scale_cannot_decide_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_times_that_are_near_decide_nothing(run: PaperRun) -> None:
-    few = counted(run, "test", [MethodSetup(REALTIME, POINTS)])
+    few = counted_passes(run, "test", [MethodSetup(REALTIME, POINTS)])
     assert "a pass has 400 events" in methods.too_near({REALTIME: list(few.values())}, 2.0)
-    many = counted(run, "test", [MethodSetup(REALTIME, WorkloadShape(5_000))])
+    many = counted_passes(run, "test", [MethodSetup(REALTIME, WorkloadShape(5_000))])
     passes = {REALTIME: list(many.values())}
     assert not methods.too_near(passes, 1.06, 0.95)
     assert methods.too_near(passes, 1.06, 0.96).startswith("it depends on 0.960 to 1, which")

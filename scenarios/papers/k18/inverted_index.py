@@ -34,9 +34,9 @@ class Change(NamedTuple):
     before: int
 
 
-def postings(given: tuple[int, Document]) -> list[Posting]:
+def postings(numbered_document: tuple[int, Document]) -> list[Posting]:
     """The first map: a numbered document to its words, in order of their first positions."""
-    number, words = given
+    number, words = numbered_document
     places: dict[str, list[int]] = {}
     for place, word in enumerate(words):
         places.setdefault(word, []).append(place)

@@ -10,7 +10,7 @@ import numpy as np
 
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenarios.papers.curves import drawn, tabled
-from slackwater.scenarios.papers.k18.overhead import OTHER_COSTS, given, slower
+from slackwater.scenarios.papers.k18.overhead import OTHER_COSTS, run_documents, slower
 from slackwater.scenarios.papers.k18.workers import MS, ClusterModel, simulated
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, ms, same_with, turns
 
@@ -114,8 +114,8 @@ def _rests(run: PaperRun, clusters: list[ClusterModel], judge: Callable[[Curves]
         f"links of {link} ms": [replace(each, link_ns=link * MS) for each in clusters]
         for link in _LINKS_MS
     }
-    own = judge(_measured(run, clusters)[1])
-    same = same_with(own, {name: judge(_measured(run, of)[1]) for name, of in cases.items()})
+    verdict = judge(_measured(run, clusters)[1])
+    same = same_with(verdict, {name: judge(_measured(run, of)[1]) for name, of in cases.items()})
     return f"how long steps and links take (see cluster): {same}."
 
 
@@ -123,7 +123,7 @@ def _measured(
     run: PaperRun, clusters: list[ClusterModel]
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Pairs in flight and the median latency [ms], by method."""
-    texts = given(run)
+    texts = run_documents(run)
     flight: dict[str, list[float]] = {_OURS: [], _BUFFER: []}
     latency: dict[str, list[float]] = {_OURS: [], _BUFFER: []}
     with run.watched("clusters") as advanced:
@@ -140,7 +140,7 @@ def _once(run: PaperRun, cluster: ClusterModel) -> tuple[float, float]:
     """Pairs in flight and the median latency [ms] of a cluster."""
 
     def measured() -> tuple[float, float]:
-        seen = simulated(cluster, given(run), run.seed)
+        seen = simulated(cluster, run_documents(run), run.seed)
         return round(seen.in_flight, 1), float(np.median(seen.latency_ns)) / MS
 
     return run.once(("latency", cluster), measured)

@@ -45,7 +45,7 @@ _COSTS: Final = (0.7, 0.85, 1.0, 1.15, 1.3)
 """Times our steps' times, to see how far the verdicts hang on them."""
 
 
-def given(run: PaperRun) -> tuple[Document, ...]:
+def run_documents(run: PaperRun) -> tuple[Document, ...]:
     """The documents of a run of this scale."""
     found = documents()
     return found[: max(20, round(run.scale * len(found)))]
@@ -75,7 +75,7 @@ Surface = dict[tuple[int, int], float]
 
 def _surface(run: PaperRun, factor: float = 1.0, fewer: int = 1) -> Surface:
     """``factor``: times our steps' times. ``fewer``: so many times fewer documents."""
-    texts = given(run)
+    texts = run_documents(run)
     texts, found = texts[: max(20, len(texts) // fewer)], Surface()
     with run.watched(f"clusters, steps {factor:g} times as long") as advanced:
         for workers in WORKERS:
@@ -112,16 +112,16 @@ def _with_others(run: PaperRun, judge: Callable[[Surface], bool]) -> str:
         factor: judge(run.once(("surface", factor), partial(_surface, run, factor, _FEWER)))
         for factor in OTHER_COSTS
     }
-    own = judge(run.once("surface", lambda: _surface(run)))
+    verdict = judge(run.once("surface", lambda: _surface(run)))
     same = same_with(
-        own, {f"{factor:g} times as long": holds for factor, holds in verdicts.items()}
+        verdict, {f"{factor:g} times as long": holds for factor, holds in verdicts.items()}
     )
     return f"how long steps take (see cluster): {same}, with a quarter of the documents."
 
 
 def figure(run: PaperRun) -> Finding:
     """Figure 9, as a curve per number of workers."""
-    texts = given(run)
+    texts = run_documents(run)
     found = run.once("surface", lambda: _surface(run))
     loads = {place: load(ClusterModel(*place), texts) for place in found}
     calm = {place: value for place, value in found.items() if loads[place] < BUSY}
@@ -195,7 +195,7 @@ def _up_to(found: dict[tuple[int, int], float], loads: dict[tuple[int, int], flo
 
 def _sensitivity(run: PaperRun) -> str:
     """How far the claim depends on the assumed time of a step."""
-    texts, said = given(run), []
+    texts, said = run_documents(run), []
     for factor in _COSTS:
         worst = 0.0
         for workers, rate in ((4, 10), (6, 14), (8, 20), (10, 24)):
@@ -211,7 +211,7 @@ def _sensitivity(run: PaperRun) -> str:
 
 def properties(run: PaperRun) -> Finding:
     """What K18 says of the method beside its figure."""
-    texts = given(run)
+    texts = run_documents(run)
     fast, slow = (simulated(ClusterModel(4, rate), texts, run.seed) for rate in (24, 10))
     in_order = simulated(ClusterModel(1, 10, link_ns=0), texts, run.seed)
     claims = (

@@ -95,9 +95,9 @@ class _Simulation:
         self.let_go = 0
         self.pairs = np.zeros(len(documents), np.int64)
 
-    def at(self, time: int, what: str, *given: Any) -> None:
+    def at(self, time: int, what: str, *arguments: Any) -> None:
         """``what`` happens at ``time``, after all that was said of it before."""
-        heapq.heappush(self.events, (time, next(self.serial), what, given))
+        heapq.heappush(self.events, (time, next(self.serial), what, arguments))
 
     def served(self, worker: int, now: int, cost: int) -> int:
         """When a worker has done what came to it now."""
@@ -121,8 +121,8 @@ class _Simulation:
             for worker in range(self.cluster.workers):
                 self.at(min(time, last + 1), "source_mark", worker, time)
         while self.events:
-            now, _, what, given = heapq.heappop(self.events)
-            getattr(self, what)(now, *given)
+            now, _, what, arguments = heapq.heappop(self.events)
+            getattr(self, what)(now, *arguments)
 
     def document(self, now: int, worker: int, number: int) -> None:
         """A worker takes a document apart."""

@@ -23,7 +23,7 @@ from slackwater.scenarios.papers.l09.passes import (
     LENGTHS,
     StrategyRun,
     StrategySetup,
-    counted,
+    counted_passes,
     late,
     timed,
 )
@@ -173,7 +173,7 @@ def _by_rate(run: PaperRun, at_ours: Curves) -> Curves:
         for rate in _LOWER_RATES
     }
     every = [setup for row in setups.values() for setup in row]
-    found = counted(run, "fewer events per time unit", every)
+    found = counted_passes(run, "fewer events per time unit", every)
     curves = {
         f"{rate} events per time unit": [_taken_back(found[setup]) for setup in row]
         for rate, row in setups.items()
@@ -291,9 +291,9 @@ def _at_other_rates(
         )))
         for rate in (EVENTS_PER_UNIT, *_LOWER_RATES)
     }  # fmt: skip
-    own = verdicts.pop(EVENTS_PER_UNIT)
+    verdict = verdicts.pop(EVENTS_PER_UNIT)
     same = same_with(
-        own, {f"{rate} events per time unit": is_so for rate, is_so in verdicts.items()}
+        verdict, {f"{rate} events per time unit": is_so for rate, is_so in verdicts.items()}
     )
     return (
         f"the rate of events, here {EVENTS_PER_UNIT} per time unit, with "
@@ -331,21 +331,23 @@ def _growth_bound(curves: Curves) -> str:
     )
 
 
-def _ascends_at_other_rates(run: PaperRun, own: Sequence[float]) -> str:
+def _ascends_at_other_rates(run: PaperRun, values: Sequence[float]) -> str:
     """Of compensation tuples by share, of the shortest query."""
     setups = {
         rate: [StrategySetup(AGGRESSIVE, LENGTHS[0], late=late(negative=share), per_unit=rate)
                for share in SHARES_FROM_0]
         for rate in _LOWER_RATES
     }  # fmt: skip
-    found = counted(run, "compensation by share", [each for row in setups.values() for each in row])
+    found = counted_passes(
+        run, "compensation by share", [each for row in setups.values() for each in row]
+    )
     others = {
         f"{rate} events per time unit": ascending([_taken_back(found[each]) for each in row])
         for rate, row in setups.items()
     }
     return (
         f"the rate of events, here {EVENTS_PER_UNIT} per time unit; of the shortest query: "
-        f"{same_with(ascending(own), others)}."
+        f"{same_with(ascending(values), others)}."
     )
 
 

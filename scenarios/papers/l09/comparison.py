@@ -17,7 +17,7 @@ from slackwater.scenarios.papers.l09.passes import (
     Strategy,
     StrategyRun,
     StrategySetup,
-    counted,
+    counted_passes,
     late,
     timed,
 )
@@ -182,7 +182,7 @@ def _negative_decides(run: PaperRun) -> Claim:
     whole = StrategySetup(CONSERVATIVE, _LENGTH, late=late(0.3, 0.3), promised=USUAL)
     others = "".join(kind for kind in "ABCDEFGHIJ" if kind != NEGATIVE)
     setups = [whole, replace(whole, promising=NEGATIVE), replace(whole, promising=others)]
-    ran = counted(run, "conservative, promises about some types", setups)
+    ran = counted_passes(run, "conservative, promises about some types", setups)
     both, negative, positive = (ran[setup] for setup in setups)
     first, second = both.tuples.waited_units, negative.tuples.waited_units
     return judged(

@@ -16,7 +16,7 @@ from slackwater.scenarios.papers.l09.passes import (
     EVENTS,
     StrategyRun,
     StrategySetup,
-    counted,
+    counted_passes,
     late,
     timed,
     watched,
@@ -42,7 +42,7 @@ Passes = Callable[[PaperRun, str, Sequence[StrategySetup]], Mapping[StrategySetu
 _PROMISES: Final = "promises per event [%]"
 
 
-def _held(ran: StrategyRun) -> float:
+def _state_size(ran: StrategyRun) -> float:
     return ran.held_mean
 
 
@@ -66,9 +66,9 @@ def _at_other_rates(
     """With which other rates of events a verdict on ``setups`` is the same, and with half of
     them. ``what``: the verdict's name.
     """
-    own = setups[0].per_unit
+    rate_here = setups[0].per_unit
     cases = {f"{rate} events per time unit": [replace(each, per_unit=rate) for each in setups]
-             for rate in _RATES if rate != own}  # fmt: skip
+             for rate in _RATES if rate != rate_here}  # fmt: skip
     cases["half as many events"] = [
         replace(each, events=(each.events or EVENTS[each.length]) // 2) for each in setups
     ]
@@ -76,7 +76,7 @@ def _at_other_rates(
     found = passes(run, f"conservative, other rates, {what}", every)
     judged_by = {name: judge([of(found[each]) for each in case]) for name, case in cases.items()}
     same = same_with(judge([of(found[each]) for each in setups]), judged_by)
-    return f"the rate of events, here {own} per time unit, and their number: {same}."
+    return f"the rate of events, here {rate_here} per time unit, and their number: {same}."
 
 
 def state(run: PaperRun) -> Finding:
@@ -85,25 +85,25 @@ def state(run: PaperRun) -> Finding:
         StrategySetup(CONSERVATIVE, _LENGTH, late=_LATE, promised=share) for share in PROMISED
     ]
     found = watched(run, "conservative, state", setups)
-    held = [found[setup].held_mean for setup in setups]
+    sizes = [found[setup].held_mean for setup in setups]
     claim = judged(
         "The more promises, the less state.",
-        _falls(held),
-        f"{listed(f'{value:,.1f}' for value in held)} events with {listed(percents(PROMISED))} "
-        f"promises: {1 - held[-1] / held[0]:.0%} less at the last than at the first",
+        _falls(sizes),
+        f"{listed(f'{value:,.1f}' for value in sizes)} events with {listed(percents(PROMISED))} "
+        f"promises: {1 - sizes[-1] / sizes[0]:.0%} less at the last than at the first",
         f"falls with every step; taken as at least {GROWS} times from the last to the first",
-        f"{turns(percents(PROMISED), held, 'events', rises=False)} In all it is "
-        f"{held[0] / held[-1]:.3f} times.",
-        rests=_at_other_rates(run, watched, "state", setups, _held, _falls),
+        f"{turns(percents(PROMISED), sizes, 'events', rises=False)} In all it is "
+        f"{sizes[0] / sizes[-1]:.3f} times.",
+        rests=_at_other_rates(run, watched, "state", setups, _state_size, _falls),
     )
-    curves = {"events held": held}
+    curves = {"events held": sizes}
     title = "State of conservative"
     figure = drawn(
         "fig-10", title, "Mean number of events in the matcher's state.", curves,
         [100 * share for share in PROMISED], (_PROMISES, "events held"),
     )  # fmt: skip
     table = tabled(f"{title}: mean events held", "", percents(PROMISED), curves)
-    return Finding((claim,), (table,), (figure,), {"held": held})
+    return Finding((claim,), (table,), (figure,), {"held": sizes})
 
 
 def overhead(run: PaperRun) -> Finding:
@@ -162,7 +162,9 @@ def latency(run: PaperRun) -> Finding:
         "only the negated type late": [replace(usual, late=late(0, share)) for share in SHARES],
         "promises": [replace(usual, promised=share) for share in PROMISED],
     }
-    found = counted(run, "conservative, latency", [each for row in rows.values() for each in row])
+    found = counted_passes(
+        run, "conservative, latency", [each for row in rows.values() for each in row]
+    )
     curves = {name: [_waited(found[setup]) for setup in row] for name, row in rows.items()}
     rarer = curves.pop("promises")
     waited, negative = curves.values()
@@ -184,7 +186,7 @@ def latency(run: PaperRun) -> Finding:
             + "; "
             + _at_other_rates(
                 run,
-                counted,
+                counted_passes,
                 "shares",
                 rows["all types late"],
                 _waited,
@@ -198,7 +200,12 @@ def latency(run: PaperRun) -> Finding:
             "grows as they become fewer",
             turns(percents(PROMISED), rarer, "time units", rises=False),
             rests=_at_other_rates(
-                run, counted, "promises", rows["promises"], _waited, lambda by: ascending(by[::-1])
+                run,
+                counted_passes,
+                "promises",
+                rows["promises"],
+                _waited,
+                lambda by: ascending(by[::-1]),
             ),
         ),
     )

@@ -115,10 +115,10 @@ class EmittedTuples:
     @classmethod
     def of(cls, results: ResultPieces) -> EmittedTuples:
         """The tuples of one call, without a dict of each result."""
-        given = [piece.released for piece in results.pieces if isinstance(piece, Matches)]
-        at = np.concatenate([_NO_TIMES, *(each.at for each in given)])
-        known = np.concatenate([_NO_TIMES, *(each.known_at for each in given)])
-        inserted = np.concatenate([_NO_FLAGS, *(each.plus for each in given)])
+        releases = [piece.released for piece in results.pieces if isinstance(piece, Matches)]
+        at = np.concatenate([_NO_TIMES, *(each.at for each in releases)])
+        known = np.concatenate([_NO_TIMES, *(each.known_at for each in releases)])
+        inserted = np.concatenate([_NO_FLAGS, *(each.plus for each in releases)])
         return cls(at, np.where(inserted, known, at), inserted)
 
     @classmethod
@@ -152,8 +152,8 @@ class StrategyRun:
 
     ``tuples``: emitted before the end of the input, which emits ``at_end`` results more.
     ``arrival``: of every record [ns]. ``rows``, ``seconds``: records and CPU time of each call.
-    ``held``: events in the matcher's state after each call; ``buffered``: mean number of events in
-    the order's. ``loads``: of chunks that had left memory.
+    ``state_sizes``: events in the matcher's state after each call; ``buffered``: mean number of
+    events in the order's. ``loads``: of chunks that had left memory.
     """
 
     events: int
@@ -162,7 +162,7 @@ class StrategyRun:
     arrival: np.ndarray
     rows: np.ndarray
     seconds: np.ndarray
-    held: np.ndarray
+    state_sizes: np.ndarray
     buffered: float
     loads: int = 0
 
@@ -174,7 +174,7 @@ class StrategyRun:
     @property
     def held_mean(self) -> float:
         """Events held, on the average over the second half, when the state has filled."""
-        return float(self.held[len(self.held) // 2 :].mean())
+        return float(self.state_sizes[len(self.state_sizes) // 2 :].mean())
 
 
 def timed(
@@ -184,7 +184,7 @@ def timed(
     return run.once(("timed", name), lambda: _timed(run, name, setups))
 
 
-def counted(
+def counted_passes(
     run: PaperRun, name: str, setups: Sequence[StrategySetup]
 ) -> dict[StrategySetup, StrategyRun]:
     """Every setup once, for values that do not depend on the machine."""
@@ -251,7 +251,7 @@ def _passed(
         spill=setup.spill,
     )
     chain = Chain(settings, SITE)
-    tuples, taken, seconds, held = [], [], [], []
+    tuples, taken, seconds, state_sizes = [], [], [], []
     waited_ns = 0
     for frame in records.frames(rows or max(records.events // _CALLS, 1)):
         started = time.process_time()
@@ -259,7 +259,7 @@ def _passed(
         seconds.append(time.process_time() - started)
         tuples.append(EmittedTuples.of(output.results[0]))
         taken.append(frame.rows)
-        held.append(chain.counters()["queries"][_QUERY]["buffered"])
+        state_sizes.append(chain.counters()["queries"][_QUERY]["buffered"])
         for batch in output.ordered:
             waited_ns += int((batch.columns["release"] - batch.columns[r.ARRIVAL]).sum())
         advanced(frame.rows)
@@ -268,5 +268,5 @@ def _passed(
     arrival = records.columns[r.ARRIVAL]
     return StrategyRun(
         records.events, EmittedTuples.joined(tuples), last.final, arrival, np.array(taken),
-        np.array(seconds), np.array(held), waited_ns / int(arrival[-1] - arrival[0]), loads,
+        np.array(seconds), np.array(state_sizes), waited_ns / int(arrival[-1] - arrival[0]), loads,
     )  # fmt: skip

@@ -71,7 +71,7 @@ def latency(run: PaperRun) -> Finding:
         )
         + ". No rate changes it, as waiting is K less the delay.",
     )
-    memory, held = _memory(run)
+    memory, state_claim = _memory(run)
     title = "Latency of K-slack"
     caption = "From the arrival of a result's last event; the slack is the longest delay."
     return Finding(
@@ -80,7 +80,7 @@ def latency(run: PaperRun) -> Finding:
             tabled(f"{title} [time units]", "query", percents(SHARES), curves),
             tabled("Computing, with sorting, in a slow stream [us]", "query", percents(SHARES),
                    computing),
-            held,
+            state_claim,
         ),
         (drawn("fig-13", title, caption, curves, [100 * share for share in SHARES],
                (_AXIS, "latency [time units]")),),
@@ -147,7 +147,7 @@ def execution(run: PaperRun) -> Finding:
     )  # fmt: skip
 
 
-def _at_other_rates(run: PaperRun, own: Curves) -> str:
+def _at_other_rates(run: PaperRun, here: Curves) -> str:
     """Between the least and the largest share, at other rates of events."""
 
     def grows(curves: Curves) -> bool:
@@ -159,10 +159,11 @@ def _at_other_rates(run: PaperRun, own: Curves) -> str:
         curves = {name: [ran.seconds_per_event for ran in rans] for name, rans in grid.items()}
         growths = listed(f"{growth(values):.2f}" for values in curves.values())
         others[f"{rate} events per time unit ({growths})"] = grows(curves)
-    least = min(growth(values) for values in own.values())
+    least = min(growth(values) for values in here.values())
     return (
-        f"the rate of events, here {EVENTS_PER_UNIT} per time unit: {same_with(grows(own), others)}"
-        f"; the bound, here {GROWS} times: it holds up to {least:.3f}."
+        f"the rate of events, here {EVENTS_PER_UNIT} per time unit: "
+        f"{same_with(grows(here), others)}; "
+        f"the bound, here {GROWS} times: it holds up to {least:.3f}."
     )
 
 

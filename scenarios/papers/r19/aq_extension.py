@@ -81,7 +81,7 @@ def let_go(
     ts = data.events.ts[row] + np.repeat(shift, len(order))[by]
     arrival = arrival[by]
     z = NormalDist().inv_cdf(1 - (1 - settings.confidence) / 2)
-    rows, release, alphas = _held(
+    rows, release, alphas = _release(
         ts, arrival, data.events.attributes["v_abs"][row].astype(np.float64), settings.batch,
         settings.kp, settings.kd, settings.error, z, settings.window_ns,
     )  # fmt: skip
@@ -133,7 +133,7 @@ def _coverage(
 
 
 @njit
-def _held(
+def _release(
     ts: np.ndarray, arrival: np.ndarray, values: np.ndarray, batch: int, kp: float, kd: float,
     error: float, z: float, window_ns: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
@@ -156,7 +156,7 @@ def _held(
     kept, kept_n = np.empty(n, np.int64), 0
     heap = [(ts[0], 0)]
     heap.pop()
-    gone = looks = start = counted = 0
+    gone = looks = start = in_batch = 0
     slack = back = 0
     clock = lowest = ts[0]
     fresh, first = True, True
@@ -168,8 +168,8 @@ def _held(
         heapq.heappush(heap, (time, row))
         lowest = time if fresh else min(lowest, time)
         fresh = False
-        counted += 1
-        if counted > batch:
+        in_batch += 1
+        if in_batch > batch:
             covered = 1.0
             if back:
                 covered, kept_n = _coverage(ts, kept, kept_n, time, back, window_ns)
@@ -179,7 +179,7 @@ def _held(
             back = min(round(alpha * slack), slack)
             alphas[looks] = alpha
             looks += 1
-            counted, start = 0, row + 1
+            in_batch, start = 0, row + 1
         if first or time > clock:
             clock, first = time, False
             late = clock - lowest

@@ -76,8 +76,8 @@ ORDERS: Final[Mapping[str, str]] = {
 class Variant:
     """Mean hold [ms] and events left out of order (R19's count), by data set."""
 
-    held: Mapping[int, float]
-    left: Mapping[int, int]
+    hold_ms: Mapping[int, float]
+    disorder: Mapping[int, int]
 
 
 Variants = Mapping[str, Variant]
@@ -88,10 +88,10 @@ def settings(run: PaperRun) -> Finding:
     of = {n: one_source(run, n) for n in SETS}
     mine, most = ({n: hold_ms(of[n], each) for n in SETS} for each in (PRINTED, MP_KSLACK))
     rows = tuple(
-        (name, *(each.held[n] for n in SETS), *(each.left[n] for n in SETS),
-         _sets(n for n in SETS if _below(mine[n], each.held[n])),
+        (name, *(each.hold_ms[n] for n in SETS), *(each.disorder[n] for n in SETS),
+         _sets(n for n in SETS if _below(mine[n], each.hold_ms[n])),
          "yes" if _rises(each) else "no",
-         _sets(n for n in SETS if each.held[n] < most[n]))
+         _sets(n for n in SETS if each.hold_ms[n] < most[n]))
         for name, each in variants(run).items()
     )  # fmt: skip
     table = Table(
@@ -110,12 +110,14 @@ def variants(run: PaperRun) -> Variants:
     return run.once("aq variants", lambda: _variants(run))
 
 
-def rests_on(run: PaperRun, held: Mapping[str, float], other: Approach, sets: Sequence[int]) -> str:
+def rests_on(
+    run: PaperRun, hold_by_approach: Mapping[str, float], other: Approach, sets: Sequence[int]
+) -> str:
     """For the claim that sequence is far below AQ-K-slack in some sets."""
     if other is not AQ_KSLACK:
         return ""
-    mine = held[PRINTED.name]
-    return _rests(run, lambda each: all(_below(mine, each.held[n]) for n in sets))
+    mine = hold_by_approach[PRINTED.name]
+    return _rests(run, lambda each: all(_below(mine, each.hold_ms[n]) for n in sets))
 
 
 def rising_with(run: PaperRun) -> str:
@@ -125,12 +127,12 @@ def rising_with(run: PaperRun) -> str:
 
 def faster_with(run: PaperRun, most: Mapping[int, float]) -> str:
     """For the claim that it is faster than MP-K-slack; ``most``: mean holds of the latter."""
-    return _rests(run, lambda each: all(each.held[n] < most[n] for n in SETS))
+    return _rests(run, lambda each: all(each.hold_ms[n] < most[n] for n in SETS))
 
 
 def most_left_with(run: PaperRun, others: Mapping[int, int]) -> str:
     """For the claim that it leaves more out of order than the others, which leave so many."""
-    return _rests(run, lambda each: all(each.left[n] >= others[n] for n in SETS))
+    return _rests(run, lambda each: all(each.disorder[n] >= others[n] for n in SETS))
 
 
 def many_with(run: PaperRun, judge: Callable[[Mapping[int, Measures]], bool]) -> str:
@@ -160,7 +162,7 @@ def _rests(run: PaperRun, judge: Callable[[Variant], bool]) -> str:
 
 
 def _rises(each: Variant) -> bool:
-    values = list(each.held.values())
+    values = list(each.hold_ms.values())
     return values == sorted(values)
 
 

@@ -56,7 +56,7 @@ def _all(run: PaperRun) -> dict[int, Measured]:
     return {count: many_sources(run, count) for count in COUNTS}
 
 
-def _held(found: dict[int, Measured], each: Approach) -> list[float]:
+def _hold_times(found: dict[int, Measured], each: Approach) -> list[float]:
     return [hold_ms(found[count], each) for count in COUNTS]
 
 
@@ -76,11 +76,13 @@ def latency_lines(run: PaperRun) -> Finding:
         "figure-5-10",
         "Mean latency by number of sources",
         "Dotted: the paper's numbers. The axis of latency is logarithmic.",
-        _series({each.name: _held(found, each) for each in DRAWN}, published.LATENCY_BY_SOURCES),
+        _series(
+            {each.name: _hold_times(found, each) for each in DRAWN}, published.LATENCY_BY_SOURCES
+        ),
         ("sources", "mean latency [ms]"),
         log_y=True,
     )
-    mp, aq = _held(found, MP_KSLACK), _held(found, AQ_KSLACK)
+    mp, aq = _hold_times(found, MP_KSLACK), _hold_times(found, AQ_KSLACK)
     paper = published.LATENCY_BY_SOURCES
     claims = (
         judged(
@@ -112,7 +114,7 @@ def latency_lines(run: PaperRun) -> Finding:
 def sequence_line(run: PaperRun) -> Finding:
     """Figure 5.11."""
     found = _all(run)
-    shown = {each.name: _held(found, each) for each in (PRINTED, CODE)}
+    hold_times = {each.name: _hold_times(found, each) for each in (PRINTED, CODE)}
     paper = list(published.LATENCY_BY_SOURCES[published.SEQUENCE].values())
     figures = tuple(
         drawing.lines(
@@ -122,24 +124,24 @@ def sequence_line(run: PaperRun) -> Finding:
             [Curve(name, COUNTS, values, COLOUR[name])],
             ("sources", "mean latency [ms]"),
         )
-        for place, (name, values) in enumerate(shown.items())
+        for place, (name, values) in enumerate(hold_times.items())
     )
-    slope, share = _line(shown[PRINTED.name])
-    code_slope, code_share = _line(shown[CODE.name])
+    slope, share = _line(hold_times[PRINTED.name])
+    code_slope, code_share = _line(hold_times[CODE.name])
     paper_slope, paper_share = _line(paper)
     claim = judged(
         f"The latency of sequence grows linearly with {_EACH} sources (a straight line explains at "
         f"least {_STRAIGHT:.0%} of it).",
         slope > 0 and share >= _STRAIGHT,
-        f"{_list(shown[PRINTED.name])}; a line of {ms(slope)} per source explains {share:.1%}",
+        f"{_list(hold_times[PRINTED.name])}; a line of {ms(slope)} per source explains {share:.1%}",
         f"{_list(paper)}; {ms(paper_slope)} per source, {paper_share:.1%}",
         f"a line over the logarithm of their number explains "
-        f"{_line(shown[PRINTED.name], np.log2(COUNTS))[1]:.1%} of it, one over the number "
+        f"{_line(hold_times[PRINTED.name], np.log2(COUNTS))[1]:.1%} of it, one over the number "
         f"{share:.1%}: from source to source it grows by "
-        f"{listed(f'{value:.3f}' for value in _steps(shown[PRINTED.name]))} ms.",
+        f"{listed(f'{value:.3f}' for value in _steps(hold_times[PRINTED.name]))} ms.",
         (
             code_slope > 0 and code_share >= _STRAIGHT,
-            f"{_list(shown[CODE.name])}; {ms(code_slope)} per source, {code_share:.1%}",
+            f"{_list(hold_times[CODE.name])}; {ms(code_slope)} per source, {code_share:.1%}",
         ),
         "With that wait all sources stall 3 ms after one another, and each makes the stall longer.",
     )
@@ -256,8 +258,8 @@ def _accuracies(of: Mapping[int, Measures]) -> list[float]:
     return [100 * (1 - of[n].steps_back / max(of[n].disorder_before, 1)) for n in COUNTS]
 
 
-def _increases(held: list[float]) -> bool:
-    return held == sorted(held) and held[-1] > _STEADY * held[0]
+def _increases(hold_times: list[float]) -> bool:
+    return hold_times == sorted(hold_times) and hold_times[-1] > _STEADY * hold_times[0]
 
 
 def _drops(accuracies: list[float]) -> bool:
@@ -265,7 +267,7 @@ def _drops(accuracies: list[float]) -> bool:
 
 
 def _below(run: PaperRun, found: dict[int, Measured], other: Approach) -> Claim:
-    ours, theirs, code = (_held(found, each) for each in (PRINTED, other, CODE))
+    ours, theirs, code = (_hold_times(found, each) for each in (PRINTED, other, CODE))
     paper = published.LATENCY_BY_SOURCES
     pairs = zip(paper[other.of or ""].values(), paper[published.SEQUENCE].values(), strict=True)
     return judged(

@@ -77,9 +77,9 @@ def _measured(
         shutil.rmtree(log)  # nothing reads it again, and twenty sources fill a disk
     measured = dict(zip([each.name for each in APPROACHES if each.order], found, strict=True))
     with run.watched(f"data set {number} from {len(publishers)}: {AQ_KSLACK.name}") as advanced:
-        let = let_go(the_data_set(run, number), publishers)
-        measured[AQ_KSLACK.name] = measures_of(let, AQ_KSLACK.name, len(publishers))
-        advanced(len(let.ts))
+        output = let_go(the_data_set(run, number), publishers)
+        measured[AQ_KSLACK.name] = measures_of(output, AQ_KSLACK.name, len(publishers))
+        advanced(len(output.ts))
     return measured
 
 

@@ -113,16 +113,16 @@ class _Tally:
         found.turns += int((np.diff(source, prepend=self._source) != 0).sum())
         self._previous, self._newest = int(times[-1]), int(newest[-1])
         self._source = int(source[-1])
-        held = columns["release"][passed] - columns[r.ARRIVAL][passed]
-        held = np.concatenate([self._waiting, held])
-        means, maxima = by_batches(held)
+        hold_ns = columns["release"][passed] - columns[r.ARRIVAL][passed]
+        hold_ns = np.concatenate([self._waiting, hold_ns])
+        means, maxima = by_batches(hold_ns)
         found.held_mean_ns += means
         found.held_max_ns += maxima
-        self._waiting = held[len(means) * BATCH :]
+        self._waiting = hold_ns[len(means) * BATCH :]
 
 
-def by_batches(held: np.ndarray) -> tuple[list[float], list[int]]:
+def by_batches(hold_ns: np.ndarray) -> tuple[list[float], list[int]]:
     """Means and maxima of every whole ``BATCH`` of values."""
-    whole = len(held) // BATCH
-    batches = held[: whole * BATCH].reshape(whole, BATCH)
+    whole = len(hold_ns) // BATCH
+    batches = hold_ns[: whole * BATCH].reshape(whole, BATCH)
     return batches.mean(axis=1).tolist(), batches.max(axis=1).tolist()

@@ -35,7 +35,7 @@ _PEAK_BATCHES: Final = 3
 def sequence_over_time(run: PaperRun) -> Finding:
     """Figure 5.6."""
     series = over_time(run)
-    held = {
+    curves = {
         f"{each.name}, {what}": (getattr(series[each.name], f"held_{what}_ns"), each, what)
         for each in (PRINTED, CODE)
         for what in ("mean", "max")
@@ -47,7 +47,7 @@ def sequence_over_time(run: PaperRun) -> Finding:
         f"1000 ms late, begin at {_stalls(run)}. The axis of latency is logarithmic.",
         [
             Curve(name, _thousands(values), _ms(values), COLOUR[each.name], what == "max")
-            for name, (values, each, what) in held.items()
+            for name, (values, each, what) in curves.items()
         ],
         (_EVENTS_AXIS, "latency [ms]"),
         log_y=True,

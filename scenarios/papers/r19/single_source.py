@@ -98,9 +98,16 @@ def latency_of_set_1(run: PaperRun) -> Finding:
              measured[each.name].latency.mean_ns / 1e6)
         )  # fmt: skip
     means, maxima = ({of: both[i] for of, both in published.LATENCY_SET_1.items()} for i in (0, 1))
-    held = {each.name: hold_ms(measured, each) for each in APPROACHES}
+    hold_by_approach = {each.name: hold_ms(measured, each) for each in APPROACHES}
     claims = [
-        lower(held, means, other, "mean latency", "data set 1", rests_on(run, held, other, (1,)))
+        lower(
+            hold_by_approach,
+            means,
+            other,
+            "mean latency",
+            "data set 1",
+            rests_on(run, hold_by_approach, other, (1,)),
+        )
         for other in (MP_KSLACK, AQ_KSLACK)
     ]
     claims += [
@@ -219,37 +226,37 @@ def lower(
 def latency_of_sets(run: PaperRun) -> Finding:
     """Table 5.6."""
     found = {number: one_source(run, number) for number in SETS}
-    held = {
+    holds = {
         number: {each.name: hold_ms(found[number], each) for each in APPROACHES} for number in SETS
     }
     claims = [
         lower(
-            held[number],
+            holds[number],
             {of: published.LATENCY[of][number] for of in published.APPROACHES},
             other,
             "mean latency",
             f"data set {number}",
-            rests_on(run, held[number], other, (number,)),
+            rests_on(run, holds[number], other, (number,)),
         )
         for number in SETS[1:]  # the first is in Table 5.4
         for other in (MP_KSLACK, AQ_KSLACK)
     ]
-    claims += [_rises(run, held, each) for each in COMPARED]
+    claims += [_rises(run, holds, each) for each in COMPARED]
     claims.append(
         judged(
             "AQ-K-slack is faster than MP-K-slack in every data set.",
-            all(held[n][AQ_KSLACK.name] < held[n][MP_KSLACK.name] for n in SETS),
-            _per_set([times(held[n][MP_KSLACK.name], held[n][AQ_KSLACK.name]) for n in SETS]),
+            all(holds[n][AQ_KSLACK.name] < holds[n][MP_KSLACK.name] for n in SETS),
+            _per_set([times(holds[n][MP_KSLACK.name], holds[n][AQ_KSLACK.name]) for n in SETS]),
             _per_set(
                 [times(published.LATENCY[published.MP][n], published.LATENCY[published.AQ][n])
                  for n in SETS]
             ),
             failing(
-                (f"set {n}", held[n][AQ_KSLACK.name] < held[n][MP_KSLACK.name],
-                 f"{ms(held[n][AQ_KSLACK.name])} against {ms(held[n][MP_KSLACK.name])}")
+                (f"set {n}", holds[n][AQ_KSLACK.name] < holds[n][MP_KSLACK.name],
+                 f"{ms(holds[n][AQ_KSLACK.name])} against {ms(holds[n][MP_KSLACK.name])}")
                 for n in SETS
             ),
-            rests=faster_with(run, {n: held[n][MP_KSLACK.name] for n in SETS}),
+            rests=faster_with(run, {n: holds[n][MP_KSLACK.name] for n in SETS}),
         )
     )  # fmt: skip
     return Finding(tuple(claims), (_latency_table(found),))
@@ -272,19 +279,19 @@ def _latency_table(found: dict[int, Measured]) -> Table:
     return Table("Mean latency of the three data sets", ("approach", *headings), tuple(rows))
 
 
-def _rises(run: PaperRun, held: dict[int, dict[str, float]], each: Approach) -> Claim:
+def _rises(run: PaperRun, holds: dict[int, dict[str, float]], each: Approach) -> Claim:
     def rising(approach: Approach) -> bool:
-        values = [held[number][approach.name] for number in SETS]
+        values = [holds[number][approach.name] for number in SETS]
         return values == sorted(values)
 
     of = published.LATENCY[each.of or ""]
-    code = _per_set([ms(held[n][CODE.name]) for n in SETS])
+    code = _per_set([ms(holds[n][CODE.name]) for n in SETS])
     return judged(
         f"The latency of {each.of} rises from data set 1 to 2 to 3.",
         rising(each),
-        _per_set([ms(held[n][each.name]) for n in SETS]),
+        _per_set([ms(holds[n][each.name]) for n in SETS]),
         _per_set([ms(of[n]) for n in SETS]),
-        turns([f"set {n}" for n in SETS], [held[n][each.name] for n in SETS], "ms")
+        turns([f"set {n}" for n in SETS], [holds[n][each.name] for n in SETS], "ms")
         + " "
         + _shares_late(run),
         (rising(CODE), code) if each is PRINTED else None,

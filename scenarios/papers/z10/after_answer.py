@@ -113,13 +113,13 @@ def realtime(
     refuted = (added | (at_once & is_right)) & (next_d < _NEVER)
     takes = np.where(found.after - found.first < setup.buffer, 0, answer_ns)
     ended = np.where(is_wrong, known + answer_ns, next_d + takes)
-    given, gone = np.flatnonzero(at_once | added), np.flatnonzero(is_wrong | refuted)
-    count = len(given) + len(gone)
+    inserted, gone = np.flatnonzero(at_once | added), np.flatnonzero(is_wrong | refuted)
+    count = len(inserted) + len(gone)
     emissions = EmittedMatches(
-        np.concatenate((found.events[given], found.events[gone])),
-        np.arange(count) < len(given),
-        np.concatenate((given_at[given], ended[gone])),
-        np.concatenate((known[given], given_at[gone])),
+        np.concatenate((found.events[inserted], found.events[gone])),
+        np.arange(count) < len(inserted),
+        np.concatenate((given_at[inserted], ended[gone])),
+        np.concatenate((known[inserted], given_at[gone])),
         np.zeros(count, np.bool_),
     )
     wrong = int(is_wrong.sum())

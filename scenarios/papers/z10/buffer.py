@@ -26,7 +26,7 @@ from slackwater.scenarios.papers.z10.methods import (
     REALTIME,
     MethodRun,
     MethodSetup,
-    counted,
+    counted_passes,
     events,
     timed,
     truth,
@@ -156,13 +156,13 @@ def _matters_more(_buffers: Sequence[int], curves: Latencies) -> bool:
 
 def _with_others(run: PaperRun, judge: Callable[[Sequence[int], Latencies], bool]) -> str:
     """With which other times of the files, and shares out of order, a verdict is the same."""
-    own = judge(SIZES, _latencies(run))
+    verdict = judge(SIZES, _latencies(run))
     answers = {f"{s} s": judge(SIZES, _latencies(run, s * NS_PER["s"])) for s in _ANSWERS_S}
     shares = {f"{share:.0%}": judge(SIZES, _latencies(run, share=share)) for share in _SHARES}
     return (
         f"when the files answer, here after K, {ANSWER_NS // NS_PER['s']} s: "
-        f"{same_with(own, answers)}; the share out of order, here {_SHARE:.0%}: "
-        f"{same_with(own, shares)}."
+        f"{same_with(verdict, answers)}; the share out of order, here {_SHARE:.0%}: "
+        f"{same_with(verdict, shares)}."
     )
 
 
@@ -242,7 +242,7 @@ def _passes(run: PaperRun) -> Passes:
         name: [MethodSetup(name, SHAPE, _SHARE, buffer=size) for size in BUFFERS] for name in _BOTH
     }
     every = [setup for of in setups.values() for setup in of]
-    found = counted(run, "with files", [each for each in every if each.buffer < _CROSSING])
+    found = counted_passes(run, "with files", [each for each in every if each.buffer < _CROSSING])
     found |= timed(run, "in memory", [each for each in every if each.buffer >= _CROSSING])
     return {name: [found[setup] for setup in of] for name, of in setups.items()}
 

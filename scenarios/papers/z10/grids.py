@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from slackwater.paper import PaperRun
-from slackwater.scenarios.papers.z10.methods import MOST, MethodRun, MethodSetup, counted, timed
+from slackwater.scenarios.papers.z10.methods import (
+    MOST,
+    MethodRun,
+    MethodSetup,
+    counted_passes,
+    timed,
+)
 from slackwater.scenarios.papers.z10.workload import WITHIN_NS, WorkloadShape
 
 SHARES: Final = (0.0, 0.09, 0.18, 0.27, 0.36, MOST)
@@ -44,7 +50,7 @@ def grid(
         for name in methods
     }
     what = f"{'intervals' if shape.mean_ns else 'instants'}, {shape.density} per window"
-    passes = timed if time_it else counted
+    passes = timed if time_it else counted_passes
     found = passes(run, what, [setup for of in setups.values() for setup in of])
     return {name: [found[setup] for setup in of] for name, of in setups.items()}
 

@@ -212,10 +212,10 @@ def written(passes: Mapping[str, Sequence[MethodRun]]) -> str:
 def truth(run: PaperRun, shape: WorkloadShape, length: int = 3) -> np.ndarray:
     """The matches there are, from the same events in order."""
     setup = MethodSetup(REALTIME, shape, 0.0, length)
-    return counted(run, "in order", [setup])[setup].emissions.final
+    return counted_passes(run, "in order", [setup])[setup].emissions.final
 
 
-def counted(
+def counted_passes(
     run: PaperRun, what: str, setups: Sequence[MethodSetup]
 ) -> dict[MethodSetup, MethodRun]:
     """Every setup once, for values that do not depend on the machine."""
@@ -308,11 +308,11 @@ def _emissions(results: ResultPieces, *, at_end: bool) -> list[EmittedMatches]:
     for piece in results.pieces:
         if not isinstance(piece, Matches):
             continue
-        of, given = piece.which, piece.released
+        of, releases = piece.which, piece.released
         steps = (of >= 0).all(axis=0)
         events = piece.columns["seq"][of[:, steps]]
         ends = np.full(len(events), at_end)
-        found.append(EmittedMatches(events, given.plus, given.at, given.known_at, ends))
+        found.append(EmittedMatches(events, releases.plus, releases.at, releases.known_at, ends))
     return found
 
 

@@ -36,25 +36,25 @@ NEAR: Final = 10.0
 
 
 def _points(run: PaperRun, queries: Queries, where: str = EARLY, fewer: int = 1) -> Points:
-    asked = queries(where).items()
-    return {f"{percent} %": costs(run, text, where, fewer) for percent, text in asked}
+    texts = queries(where).items()
+    return {f"{percent} %": costs(run, text, where, fewer) for percent, text in texts}
 
 
 def _rests(run: PaperRun, queries: Queries, judge: Judge) -> str:
     """Whether ``judge`` says the same in another workflow of ours, and with fewer items."""
-    own = judge(_points(run, queries))
+    verdict = judge(_points(run, queries))
     others = {
         f"{where} of a quarter of the items": judge(_points(run, queries, where, _FEWER))
         for where in FLOWS
     }
     return (
-        f"the workflow, in which what decides stands early, {EARLY}: {same_with(own, others)}. "
+        f"the workflow, in which what decides stands early, {EARLY}: {same_with(verdict, others)}. "
         "The rate does not matter: nothing waits."
     )
 
 
 def _falls(points: Points) -> bool:
-    light = _saved(points, WITH_LIGHT, "held")
+    light = _saved(points, WITH_LIGHT, "buffer_size")
     return all(a >= b - 0.5 for a, b in pairwise(light)) and light[0] > 0
 
 
@@ -98,26 +98,26 @@ def _takes(points: Points, what: str) -> str:
     return f"{', '.join(WAYS)} take, by selectivity, {by_selectivity} ms."
 
 
-def _shown(values: Sequence[float]) -> str:
+def _percents(values: Sequence[float]) -> str:
     return listed(f"{value:.0f} %" for value in values)
 
 
 def _memory(run: PaperRun, queries: Queries, figure: str) -> Finding:
     points = _points(run, queries)
-    light, basic = (_saved(points, way, "held") for way in (WITH_LIGHT, WITH_BASIC))
+    light, basic = (_saved(points, way, "buffer_size") for way in (WITH_LIGHT, WITH_BASIC))
     claims = (
         judged("The fewer traces match, the more buffering is saved.", _falls(points),
-               f"{_shown(light)} of what is buffered", "so drawn, without numbers",
+               f"{_percents(light)} of what is buffered", "so drawn, without numbers",
                f"where none matches {light[0]:.1f} % is saved. "
                + turns(list(points), light, "%", rises=False),
                rests=_rests(run, queries, _falls)),
         judged("Basic and light checks buffer the same.", light == basic,
-               "the same" if light == basic else f"{_shown(basic)} by the basic one", "the same",
+               "the same" if light == basic else f"{_percents(basic)} by the basic one", "the same",
                failing((name, a == b, f"{a:.2f} % against {b:.2f} %")
                        for name, a, b in zip(points, light, basic, strict=True)),
                rests="none: both know at the same event."),
     )  # fmt: skip
-    return _finding(figure, points, claims, "held", "events buffered, on the average", 1.0)
+    return _finding(figure, points, claims, "buffer_size", "events buffered, on the average", 1.0)
 
 
 def _time(run: PaperRun, queries: Queries, figure: str) -> Finding:
@@ -130,7 +130,7 @@ def _time(run: PaperRun, queries: Queries, figure: str) -> Finding:
                f"{SAVED:.0f} %; taken for equal within {NEAR:.0f} points",
                _takes(points, "seconds"), rests=_rests(run, queries, _near_76)),
         judged("The more traces match, the less time is saved.", _less_and_less(points),
-               _shown(light), "so drawn",
+               _percents(light), "so drawn",
                turns(list(points), light, "%", rises=False) + " "
                + _takes(points, "seconds"), rests=_rests(run, queries, _less_and_less)),
         judged("Where nearly all match, checks cost more than they save.", _costs_at_last(points),
@@ -148,7 +148,7 @@ def _known(run: PaperRun, queries: Queries, figure: str) -> Finding:
     low, high = KNOWN
     claims = (
         judged("Whether a trace matches is known in 65 to 70 % less time.",
-               _known_sooner(points), f"{_shown(light)}; {_mean(light):.0f} % on the average",
+               _known_sooner(points), f"{_percents(light)}; {_mean(light):.0f} % on the average",
                f"{low:.0f} to {high:.0f} %; taken for equal within {NEAR:.0f} points",
                _takes(points, "until_known"), rests=_rests(run, queries, _known_sooner)),
         _light_beats_basic(run, queries, "until_known"),
@@ -165,9 +165,9 @@ def _light_beats_basic(run: PaperRun, queries: Queries, what: str) -> Claim:
     points = _points(run, queries)
     ratios = times_of(points)
     mean = _mean(ratios)
-    shown = listed(f"{ratio:.2f}" for ratio in ratios)
+    ratio_texts = listed(f"{ratio:.2f}" for ratio in ratios)
     return judged("The light check is faster than the basic one.", mean > 1,
-                  f"basic takes {mean:.2f} times as long on the average ({shown})",
+                  f"basic takes {mean:.2f} times as long on the average ({ratio_texts})",
                   "faster, without a number",
                   failing((name, ratio > 1, f"{ratio:.2f} times")
                           for name, ratio in zip(points, ratios, strict=True)),

@@ -40,14 +40,14 @@ class WayCost:
     Attributes:
         seconds: of the processor, the least of several passes.
         until_known: of a pass that leaves each trace when it is known whether it matches.
-        held: events buffered, on the average over all events.
+        buffer_size: events buffered, on the average over all events.
         matches: of those that are made; no trace is left before it is known that it has none.
         share: of the traces that match [%].
     """
 
     seconds: float
     until_known: float
-    held: float
+    buffer_size: float
     matches: int
     share: float
 
@@ -133,11 +133,11 @@ class _Pass:
         )
         self._seconds: list[float] = []
         self._until: list[float] = []
-        self._held = self._matches = 0
+        self._buffer = self._matches = 0
 
     def turn(self, *, counts: bool) -> None:
         """One pass over all, and one that leaves each trace when it is known."""
-        whole, self._held, self._matches = self._timed(self._ends)
+        whole, self._buffer, self._matches = self._timed(self._ends)
         share = self._said.copy()
         until, _, _ = self._timed(self._known.copy())
         self._said = share
@@ -147,15 +147,15 @@ class _Pass:
 
     def _timed(self, ends: np.ndarray) -> tuple[float, int, int]:
         began = time.process_time()
-        held, matches = search(
+        buffer_sizes, matches = search(
             self._way, self._symbols, self._starts, ends, self._takes, self._checked,
             self._stacks, self._known, self._said,
         )  # fmt: skip
-        return time.process_time() - began, held, matches
+        return time.process_time() - began, buffer_sizes, matches
 
     def cost(self) -> WayCost:
         return WayCost(
-            min(self._seconds), min(self._until), self._held / len(self._symbols), self._matches,
+            min(self._seconds), min(self._until), self._buffer / len(self._symbols), self._matches,
             round(100 * float(self._said.mean()), 2),
         )  # fmt: skip
 

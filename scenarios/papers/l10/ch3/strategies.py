@@ -77,7 +77,7 @@ def search(
     Returns:
         The events buffered, summed up over all events; and the matches.
     """
-    steps, held, matches = len(takes), 0, 0
+    steps, buffer_sizes, matches = len(takes), 0, 0
     last = steps - 1
     for trace in range(len(starts)):
         stacks.size[:] = 0
@@ -115,5 +115,5 @@ def search(
                         matches += _matches(stacks)
                         if not said[trace]:
                             known[trace], said[trace] = i + 1, True
-            held += buffered
-    return held, matches
+            buffer_sizes += buffered
+    return buffer_sizes, matches

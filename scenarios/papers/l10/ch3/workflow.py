@@ -41,9 +41,9 @@ _REST: Final = ("WAREHOUSE", "PICKED", "LABEL_CENTER", "LOGISTICS")
 
 def by_pattern(where: str = EARLY) -> Mapping[int, str]:
     """Queries of one length, by the percentage of items that match: one step is optional."""
-    asked = dict(zip(SELECTIVITIES, (*_OPTIONAL, "ORDERED"), strict=True))
+    conditions = dict(zip(SELECTIVITIES, (*_OPTIONAL, "ORDERED"), strict=True))
     found = {}
-    for percent, named in asked.items():
+    for percent, named in conditions.items():
         steps = ["SUPPLIER", *_REST]
         if named == "ORDERED":
             steps.insert(0, named)
@@ -63,9 +63,9 @@ def by_predicate(where: str = EARLY) -> Mapping[int, str]:
 
 
 def _query(steps: list[str], condition: str, where: str) -> str:
-    shown = ", ".join(f"{step} s{place}" for place, step in enumerate(steps))
+    steps_text = ", ".join(f"{step} s{place}" for place, step in enumerate(steps))
     flow = FLOWS[where]
-    return f"EVENT SEQ({shown}){condition} UNDER CONSTRAINT chain FOR TRACE BY item AS {flow}"
+    return f"EVENT SEQ({steps_text}){condition} UNDER CONSTRAINT chain FOR TRACE BY item AS {flow}"
 
 
 @dataclass(frozen=True, slots=True)

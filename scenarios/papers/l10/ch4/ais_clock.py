@@ -103,14 +103,16 @@ def _built(run: PaperRun, size: int, share: float) -> StackBuild:
         one = stream(events, share, SLACK_NS, run.seed)
         with run.watched(f"AIS-CLOCK, {events:,} events, {share:.0%} out of order") as advanced:
 
-            def each(asked: Scan) -> Callable[[], ScanCounts]:
+            def each(scan_options: Scan) -> Callable[[], ScanCounts]:
                 def build() -> ScanCounts:
                     advanced(events)
-                    return scan(one.ts, one.kind, len(TYPES), asked)
+                    return scan(one.ts, one.kind, len(TYPES), scan_options)
 
                 return build
 
-            timed = in_turns({n: each(asked) for n, asked in _scans(_SEARCH, SLACK_NS).items()})
+            timed = in_turns(
+                {n: each(scan_options) for n, scan_options in _scans(_SEARCH, SLACK_NS).items()}
+            )
         return StackBuild(
             {name: found for name, (_, found) in timed.items()},
             {name: seconds for name, (seconds, _) in timed.items()},
@@ -127,8 +129,8 @@ def _gains(run: PaperRun, search: str, slack_ns: int) -> list[float]:
         for share in SHARES:
             one = stream(sized(run, published.SIZES[0]), share, slack_ns, run.seed)
             off, on = (
-                scan(one.ts, one.kind, len(TYPES), asked).steps
-                for asked in _scans(search, slack_ns).values()
+                scan(one.ts, one.kind, len(TYPES), scan_options).steps
+                for scan_options in _scans(search, slack_ns).values()
             )
             gains.append(gain_percent(off, on))
         return gains
@@ -142,12 +144,12 @@ def _saves(run: PaperRun, search: str, slack_ns: int) -> bool:
 
 def _range(judge: Callable[[str, int], bool]) -> str:
     """With which other searches and slacks a verdict is the same; of the smallest size."""
-    own = judge(_SEARCH, SLACK_NS)
+    verdict = judge(_SEARCH, SLACK_NS)
     searches = {name: judge(name, SLACK_NS) for name in SEARCHES if name != _SEARCH}
     slacks = {f"K = {slack}": judge(_SEARCH, slack) for slack in SLACKS_NS}
     return (
-        f"how sort semantics look for a place, here by {_SEARCH}: {same_with(own, searches)}; "
-        f"how late events come, here K = {SLACK_NS}: {same_with(own, slacks)}."
+        f"how sort semantics look for a place, here by {_SEARCH}: {same_with(verdict, searches)}; "
+        f"how late events come, here K = {SLACK_NS}: {same_with(verdict, slacks)}."
     )
 
 

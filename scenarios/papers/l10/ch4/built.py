@@ -29,13 +29,13 @@ def built(
         slack_ns: the promised K.
         partition: whether newest events see only the up-to-date part of the stacks.
     """
-    held = np.full(len(ts), _NOTHING, np.int64)
+    step_at = np.full(len(ts), _NOTHING, np.int64)
     chains = np.empty(steps, np.int64)
     newest = -1
     for_newest = for_late = 0
     for row in range(len(ts)):
         now, step = ts[row], kind[row]
-        held[now] = step
+        step_at[now] = step
         is_newest = now > newest
         newest = max(newest, now)
         if is_newest and step < steps - 1:
@@ -44,7 +44,7 @@ def built(
         # Sequences of the first steps that end before the event, then those that go on from it.
         chains[:] = 0
         for time in range(max(seen, 0), now):
-            other = held[time]
+            other = step_at[time]
             if other == 0:
                 chains[0] += 1
             elif other > 0:
@@ -53,7 +53,7 @@ def built(
         chains[:] = 0
         chains[step] = 1
         for time in range(now + 1, newest + 1):
-            other = held[time]
+            other = step_at[time]
             if other > step:
                 chains[other] += chains[other - 1]
         if is_newest:

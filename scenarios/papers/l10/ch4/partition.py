@@ -38,7 +38,7 @@ from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_w
 
 EVENTS: Final = 20_000
 """The paper does not say; the smallest data set of its other figures, as whole stacks are dear."""
-COUNTED: Final = 100_000
+SEQUENCE_EVENTS: Final = 100_000
 """Events where sequences are only counted."""
 _TURNS: Final = 2
 _READ: Final = 40
@@ -63,7 +63,7 @@ class PartitionCase:
     option, and how long it takes [s] and what it does.
     """
 
-    held: Mapping[str, MatcherLoad]
+    loads: Mapping[str, MatcherLoad]
     cost: Mapping[str, PassCost]
     sequences: Mapping[str, int]
     scanned: Mapping[str, tuple[float, ScanCounts]]
@@ -71,7 +71,7 @@ class PartitionCase:
     @property
     def state_gain(self) -> float:
         """What the partition saves of our matcher's state [%]."""
-        return gain_percent(*(self.held[each].state_bytes for each in (_OFF, _ON)))
+        return gain_percent(*(self.loads[each].state_bytes for each in (_OFF, _ON)))
 
     @property
     def sequences_gain(self) -> float:
@@ -115,8 +115,8 @@ def memory(run: PaperRun) -> Finding:
     cases = _cases(run)
     ratios = run.once("ratios", lambda: _ratios(run))
     gains = {at: case.sequences_gain for at, case in cases.items()}
-    held = run.once("held in order", lambda: {k: _held_in_order(run, k) for k in SLACKS_NS})
-    grown = {slack: of[_OFF] / of[_ON] for slack, of in held.items()}
+    state_sizes = run.once("held in order", lambda: {k: _held_in_order(run, k) for k in SLACKS_NS})
+    grown = {slack: of[_OFF] / of[_ON] for slack, of in state_sizes.items()}
     power, built_power = _power(grown), _power(ratios)
     claims = (
         *_rising(run, gains, {at: case.state_gain for at, case in cases.items()}, "memory",
@@ -147,14 +147,14 @@ def memory(run: PaperRun) -> Finding:
         ),
         _table(
             "State of our matcher [bytes]", cases,
-            lambda case, option: round(case.held[option].state_bytes),
+            lambda case, option: round(case.loads[option].state_bytes),
             lambda case: case.state_gain,
             f"Of its snapshot: events, stacks and what it waits for; the mean after {_READ} calls.",
         ),
         _table(
             "Events that our matcher holds", cases,
-            lambda case, option: round(case.held[option].events, 1),
-            lambda case: gain_percent(*(case.held[each].events for each in (_OFF, _ON))),
+            lambda case, option: round(case.loads[option].events, 1),
+            lambda case: gain_percent(*(case.loads[each].events for each in (_OFF, _ON))),
             "The mean after each call. Events stay for the window plus K either way.",
         ),
     )  # fmt: skip
@@ -218,20 +218,20 @@ def _case(run: PaperRun, slack_ns: int, in_order: float) -> PartitionCase:
     with run.watched(f"partition, K = {slack_ns}, {in_order:.0%} in order") as advanced:
         made = stream(events, 1 - in_order, slack_ns, run.seed)
         cost = costs(made, slack_ns, _OPTIONS, advanced, _TURNS)
-        held = {name: held_by(made, slack_ns, each, _READ) for name, each in _OPTIONS.items()}
+        loads = {name: held_by(made, slack_ns, each, _READ) for name, each in _OPTIONS.items()}
         scanned = _scanned(made, slack_ns)
     found = {each.matches for each in cost.values()} | {of.matches for _, of in scanned.values()}
     if len(found) > 1:
         raise ContractViolation(f"K = {slack_ns}, {in_order:.0%} in order: matches differ")
-    return PartitionCase(held, cost, _sequences(run, slack_ns, in_order), scanned)
+    return PartitionCase(loads, cost, _sequences(run, slack_ns, in_order), scanned)
 
 
 def _scanned(made: PointStream, slack_ns: int) -> dict[str, tuple[float, ScanCounts]]:
     """Seconds of the paper's operator, and what it does."""
 
     def each(*, partition: bool) -> Callable[[], ScanCounts]:
-        asked = Scan(WITHIN_NS, slack_ns, partition=partition)
-        return lambda: scan(made.ts, made.kind, STEPS, asked)
+        scan_options = Scan(WITHIN_NS, slack_ns, partition=partition)
+        return lambda: scan(made.ts, made.kind, STEPS, scan_options)
 
     return in_turns({name: each(partition=on) for name, on in _OPTIONS.items()}, _TURNS)
 
@@ -239,11 +239,11 @@ def _scanned(made: PointStream, slack_ns: int) -> dict[str, tuple[float, ScanCou
 def _sequences(run: PaperRun, slack_ns: int, in_order: float) -> dict[str, int]:
     """Sequences that the paper's operator builds, of more events than it is timed with."""
 
-    def counted() -> dict[str, int]:
-        made = stream(sized(run, COUNTED), 1 - in_order, slack_ns, run.seed)
+    def count_sequences() -> dict[str, int]:
+        made = stream(sized(run, SEQUENCE_EVENTS), 1 - in_order, slack_ns, run.seed)
         return {each: _built(made, slack_ns, each) for each in _OPTIONS}
 
-    return run.once(("sequences", slack_ns, in_order), counted)
+    return run.once(("sequences", slack_ns, in_order), count_sequences)
 
 
 def _held_in_order(run: PaperRun, slack_ns: int) -> dict[str, float]:
@@ -269,7 +269,7 @@ def _built(made: PointStream, slack_ns: int, option: str) -> int:
 
 def _ratios(run: PaperRun) -> dict[int, float]:
     """Sequences built without over those with the partition, by K, where all is in order."""
-    made = stream(sized(run, COUNTED), 0.0, SLACKS_NS[0], run.seed)
+    made = stream(sized(run, SEQUENCE_EVENTS), 0.0, SLACKS_NS[0], run.seed)
     matches = _built(made, 0, _ON)
     return {slack: _built(made, slack, _OFF) / max(matches, 1) for slack in SLACKS_NS}
 
@@ -306,11 +306,11 @@ def _rests(run: PaperRun) -> list[str]:
                  for slack in slacks for share in IN_ORDER}  # fmt: skip
         return [all(_is_gain(line) for line in each) for each in _lines(gains)]
 
-    own = judged_by(SLACKS_NS)
+    verdicts = judged_by(SLACKS_NS)
     others = {name: judged_by(slacks) for name, slacks in OTHERS.items()}
     return [
         f"K, here {', '.join(map(str, SLACKS_NS))}; by the sequences built: "
-        + same_with(own[n], {name: each[n] for name, each in others.items()})
+        + same_with(verdicts[n], {name: each[n] for name, each in others.items()})
         + "."
         for n in range(2)
     ]

@@ -67,23 +67,23 @@ class ScanCounts:
         return self.compared + self.moved + self.reset
 
 
-def scan(ts: np.ndarray, kind: np.ndarray, steps: int, asked: Scan) -> ScanCounts:
+def scan(ts: np.ndarray, kind: np.ndarray, steps: int, options: Scan) -> ScanCounts:
     """A pass over a stream.
 
     Args:
         ts: times [ns] in order of arrival, all different (int64).
         kind: the step whose type an event has (int64).
         steps: number of steps, 2 or more.
-        asked: the parts.
+        options: the parts.
     """
     matches, work, time, rip, bottom, top = _scanned(
-        ts, kind, steps, asked.within_ns, asked.slack_ns, asked.late, asked.clock,
-        asked.partition, asked.search, asked.construct,
+        ts, kind, steps, options.within_ns, options.slack_ns, options.late, options.clock,
+        options.partition, options.search, options.construct,
     )  # fmt: skip
     ends = zip(time, rip, bottom.tolist(), top.tolist(), strict=True)
-    held = tuple((t[low:high].tolist(), r[low:high].tolist()) for t, r, low, high in ends)
+    stacks = tuple((t[low:high].tolist(), r[low:high].tolist()) for t, r, low, high in ends)
     compared, moved, reset, visited = map(int, work[0].item())
-    return ScanCounts(int(matches), compared, moved, reset, visited, held)
+    return ScanCounts(int(matches), compared, moved, reset, visited, stacks)
 
 
 @njit

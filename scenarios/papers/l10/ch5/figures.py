@@ -62,12 +62,15 @@ def _saved(points: Points, way: str, what: str) -> list[float]:
 
 
 def _both_hold_less(points: Points) -> bool:
-    ibp, basic = (_saved(points, way, "held") for way in (WITH_IBP, BASIC))
+    ibp, basic = (_saved(points, way, "buffer_size") for way in (WITH_IBP, BASIC))
     return min(ibp) > 0 and min(basic[:-1]) > 0
 
 
 def _slight(points: Points) -> bool:
-    return max(*_saved(points, BASIC, "held"), *_saved(points, WITH_IBP, "held")) < SLIGHT
+    return (
+        max(*_saved(points, BASIC, "buffer_size"), *_saved(points, WITH_IBP, "buffer_size"))
+        < SLIGHT
+    )
 
 
 def _always_faster(points: Points) -> bool:
@@ -90,7 +93,7 @@ def _faster_than_basic(points: Points) -> bool:
 
 
 def _steady(points: Points) -> bool:
-    gains = _saved(points, WITH_IBP, "held")
+    gains = _saved(points, WITH_IBP, "buffer_size")
     return max(gains) - min(gains) <= 2 * FLAT
 
 
@@ -152,7 +155,7 @@ def _all_conditions(points: Points) -> str:
 def _dropped(points: Points) -> str:
     """Reasons for the number of intervals that they hold."""
     counts = "; ".join(
-        f"with {name} " + listed(f"{way} {points[name][way].held:.1f}" for way in WAYS)
+        f"with {name} " + listed(f"{way} {points[name][way].buffer_size:.1f}" for way in WAYS)
         for name in _some(points)
     )
     return (
@@ -189,11 +192,11 @@ def types_memory(run: PaperRun) -> Finding:
     """Figure 5.4."""
 
     def both(points: Points) -> str:
-        ibp, basic = (_less(_saved(points, way, "held")) for way in (WITH_IBP, BASIC))
+        ibp, basic = (_less(_saved(points, way, "buffer_size")) for way in (WITH_IBP, BASIC))
         return f"IBP {ibp}; basic {basic}, for {', '.join(points)}"
 
     def most(points: Points) -> str:
-        gains = [*_saved(points, BASIC, "held"), *_saved(points, WITH_IBP, "held")]
+        gains = [*_saved(points, BASIC, "buffer_size"), *_saved(points, WITH_IBP, "buffer_size")]
         return f"{max(gains):.1f} % at most"
 
     claims = (
@@ -204,7 +207,7 @@ def types_memory(run: PaperRun) -> Finding:
         _claim(run, TYPES, "The gain is slight: less than 5 % in the best case.", _slight, most,
                "less than 5 %", _dropped),
     )  # fmt: skip
-    return _finding("5.4", measured(run, TYPES), claims, "held", "profile of the query")
+    return _finding("5.4", measured(run, TYPES), claims, "buffer_size", "profile of the query")
 
 
 def types_time(run: PaperRun) -> Finding:
@@ -238,9 +241,9 @@ def length_memory(run: PaperRun) -> Finding:
     claim = _claim(
         run, LENGTHS,
         "The share of memory that indexes save stays about the same as queries get longer.",
-        _steady, _said_of("held"), "relatively steady", _dropped,
+        _steady, _said_of("buffer_size"), "relatively steady", _dropped,
     )  # fmt: skip
-    return _finding("5.6", measured(run, LENGTHS), (claim,), "held", "length of the query")
+    return _finding("5.6", measured(run, LENGTHS), (claim,), "buffer_size", "length of the query")
 
 
 def length_time(run: PaperRun) -> Finding:
@@ -258,10 +261,11 @@ def length_time(run: PaperRun) -> Finding:
 def mean_memory(run: PaperRun) -> Finding:
     """Figure 5.8."""
     claim = _claim(
-        run, MEANS, "The longer the intervals, the more memory IBP saves.", _rising_gain("held"),
-        _said_of("held"), "in proportion to the length", _dropped,
+        run, MEANS, "The longer the intervals, the more memory IBP saves.",
+        _rising_gain("buffer_size"), _said_of("buffer_size"), "in proportion to the length",
+        _dropped,
     )  # fmt: skip
-    return _finding("5.8", measured(run, MEANS), (claim,), "held", "mean length")
+    return _finding("5.8", measured(run, MEANS), (claim,), "buffer_size", "mean length")
 
 
 def mean_time(run: PaperRun) -> Finding:
@@ -278,11 +282,11 @@ def density_memory(run: PaperRun) -> Finding:
     claim = _claim(
         run, DENSITIES,
         "The sparser the intervals, the larger the share of memory that IBP saves.",
-        _rising_gain("held", back=True), _said_of("held"), "in inverse proportion to the density",
-        _dropped, conditions=False,
+        _rising_gain("buffer_size", back=True), _said_of("buffer_size"),
+        "in inverse proportion to the density", _dropped, conditions=False,
     )  # fmt: skip
     points = measured(run, DENSITIES)
-    return _finding("5.10", points, (claim,), "held", "intervals per window")
+    return _finding("5.10", points, (claim,), "buffer_size", "intervals per window")
 
 
 def density_time(run: PaperRun) -> Finding:
@@ -302,8 +306,11 @@ def density_time(run: PaperRun) -> Finding:
 def _finding(
     figure: str, points: Points, claims: tuple[Claim, ...], what: str, axis: str
 ) -> Finding:
-    shown = {"held": ("intervals held", 1.0), "seconds": ("time of the processor [ms]", 1000.0)}
-    label, factor = shown[what]
+    labels = {
+        "buffer_size": ("intervals held", 1.0),
+        "seconds": ("time of the processor [ms]", 1000.0),
+    }
+    label, factor = labels[what]
     rows = tuple(
         (name, *(round(factor * getattr(of[way], what), 1) for way in WAYS),
          *(round(gain_percent(getattr(of[NAIVE_ISEQ], what), getattr(of[way], what)), 1)

@@ -110,6 +110,8 @@ def query(length: int, ends: int, rising: int) -> str:
     names = [kind.lower() for kind in TYPES[:length]]
     points = [f"{name}.{'te' if at >= length - ends else 'ts'}" for at, name in enumerate(names)]
     steps = ", ".join(f"{kind} {kind.lower()}" for kind in TYPES[:length])
-    held = " AND ".join(f"{x}.v < {y}.v" for x, y in pairwise(names[max(length - rising, 0) :]))
-    where = f" WHERE {held}" if held else ""
+    conditions = " AND ".join(
+        f"{x}.v < {y}.v" for x, y in pairwise(names[max(length - rising, 0) :])
+    )
+    where = f" WHERE {conditions}" if conditions else ""
     return f"EVENT ISEQ[{' < '.join(points)}]({steps}){where} WITHIN 30 s"

@@ -23,7 +23,7 @@ MULTI_JOIN: Final = 0
 AIS_OF_ENDS: Final = 1
 AIS_OF_ALL: Final = 2
 _NONE: Final = -1
-_WORK: Final = np.dtype([(name, "i8") for name in ("matches", "tested", "dropped", "held")])
+_WORK: Final = np.dtype([(name, "i8") for name in ("matches", "tested", "dropped", "buffer_sizes")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class EndPoints:
 
 @dataclass(frozen=True, slots=True)
 class MultiJoinCounts:
-    """``tested``: candidates. ``dropped``: intervals for want of a partner. ``held``: intervals, on
-    the average over the second half of them.
+    """``tested``: candidates. ``dropped``: intervals for want of a partner. ``buffer_size``:
+    intervals in memory, on the average over the second half of them.
     """
 
     matches: int
     tested: int
     dropped: int
-    held: float
+    buffer_size: float
 
 
 def multi_join(
@@ -66,8 +66,8 @@ def multi_join(
         rows, begins, kind.astype(np.int64), ts, te, value, chain.steps, chain.ends, chain.rising,
         chain.within_ns, way,
     )  # fmt: skip
-    matches, tested, dropped, held = map(int, work[0].item())
-    return MultiJoinCounts(matches, tested, dropped, held / max(count - count // 2, 1))
+    matches, tested, dropped, buffer_sizes = map(int, work[0].item())
+    return MultiJoinCounts(matches, tested, dropped, buffer_sizes / max(count - count // 2, 1))
 
 
 @njit
@@ -83,7 +83,7 @@ def _joined(
     chosen, order = np.full(steps, _NONE), np.empty(steps, np.int64)
     at, stop = np.empty(steps, np.int64), np.empty(steps, np.int64)
     indexed = 0 if way == AIS_OF_ALL else starts if way == AIS_OF_ENDS else steps
-    held = seen = 0
+    buffer_size = seen = 0
     for record in range(len(rows)):
         row, step = rows[record], kind[rows[record]]
         now = ts[row] if begins[record] else te[row]
@@ -96,7 +96,7 @@ def _joined(
             ):
                 low[each] += 1
             for gone in range(was, low[each]):
-                held -= done[stack[each, gone]]
+                buffer_size -= done[stack[each, gone]]
         if not begins[record]:
             seen += 1
         begun = way == AIS_OF_ALL and step < starts
@@ -112,7 +112,7 @@ def _joined(
                     high[step] += 1
             if not begins[record] and place[row] >= low[step]:
                 done[row] = True
-                held += 1
+                buffer_size += 1
                 if step < starts or step == steps - 1:
                     _sequence(order, step, steps, starts, way)
                     _construct(
@@ -120,7 +120,7 @@ def _joined(
                         starts, steps - rising, within, indexed, work,
                     )  # fmt: skip
         if not begins[record] and seen > count // 2:
-            work[0].held += held
+            work[0].buffer_sizes += buffer_size
     return work
 
 

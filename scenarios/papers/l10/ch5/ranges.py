@@ -45,10 +45,10 @@ def rests_on(
     By density the conditions stay: with weaker ones the matches of the densest stream would be
     all that there is to write.
     """
-    own = judge(measured(run, setups))
+    verdict = judge(measured(run, setups))
 
     def others(changes: Mapping[str, dict[str, float | int]]) -> str:
-        return same_with(own, {
+        return same_with(verdict, {
             name: judge(measured(run, {
                 point: replace(setup, count=setup.count // _PART, **change)  # type: ignore[arg-type]
                 for point, setup in setups.items()

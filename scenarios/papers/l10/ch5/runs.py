@@ -65,14 +65,14 @@ class JoinSetup:
 
 @dataclass(frozen=True, slots=True)
 class IntervalCost:
-    """``seconds``: of the processor, the least of several passes. ``held``: intervals in memory
-    after each call, on the average over the second half of them. ``looked``: candidates tested
-    for each of ``count`` intervals; ``dropped``: share of these that was dropped as it came, or
-    later for want of a partner [%].
+    """``seconds``: of the processor, the least of several passes. ``buffer_size``: intervals in
+    memory after each call, on the average over the second half of them. ``looked``: candidates
+    tested for each of ``count`` intervals; ``dropped``: share of these that was dropped
+    on arrival, or later for want of a partner [%].
     """
 
     seconds: float
-    held: float
+    buffer_size: float
     matches: int
     count: int
     looked: float
@@ -104,7 +104,7 @@ def _costs_as_printed(run: PaperRun, setup: JoinSetup) -> Mapping[str, IntervalC
                 advanced(len(made))
             tested, dropped = of.tested / len(made), 100 * of.dropped / len(made)
             found[name] = [
-                IntervalCost(min(seconds), of.held, of.matches, len(made), tested, dropped)
+                IntervalCost(min(seconds), of.buffer_size, of.matches, len(made), tested, dropped)
             ]
     return _same(setup, found)
 
@@ -160,19 +160,19 @@ def one_pass(made: IntervalStream, setup: JoinSetup, way: str, calls: int = _CAL
         ),
     )
     chain = Chain(settings, DEFAULT_SITE)
-    seconds, matches, held = 0.0, 0, []
+    seconds, matches, buffer_sizes = 0.0, 0, []
     rows = max((1 + (way == IBP)) * len(made) // calls, 1)
     for frame in list(made.frames(rows, ibp=way == IBP)):
         began = time.process_time()
         output = chain.process([frame])
         seconds += time.process_time() - began
         matches += len(output.results[0])
-        held.append(chain.counters()["queries"]["iseq"]["buffered"])
+        buffer_sizes.append(chain.counters()["queries"]["iseq"]["buffered"])
     matches += len(chain.finish().results[0])
-    half = held[len(held) // 2 :]
-    counted = chain.counters()["queries"]["iseq"]
-    dropped = 100 * (counted["dropped"] + counted["cascaded"]) / len(made)
-    looked = counted["looked_at"] / len(made)
+    half = buffer_sizes[len(buffer_sizes) // 2 :]
+    counts = chain.counters()["queries"]["iseq"]
+    dropped = 100 * (counts["dropped"] + counts["cascaded"]) / len(made)
+    looked = counts["looked_at"] / len(made)
     return IntervalCost(seconds, sum(half) / len(half), matches, len(made), looked, dropped)
 
 
