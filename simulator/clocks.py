@@ -64,7 +64,7 @@ class ClockSettings:
     wander_ppb: float = 0.0
     wander_period_ns: int = SECOND
     steps: tuple[Step, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+        default=(), metadata=parsed_by(lambda value, place: parse_many(Step, value, place))
     )
     resolution_ns: int = 1
 
@@ -91,7 +91,7 @@ class StampingDevice:
     offset_ns: int = 0
     skew_ppb: int = 0
     steps: tuple[Step, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+        default=(), metadata=parsed_by(lambda value, place: parse_many(Step, value, place))
     )
     resolution_ns: int = 1
     read_out_ns: int = 0

@@ -92,7 +92,7 @@ class LinkSettings:
     rate_bytes_per_s: int | None = None
     queue_bytes: int = 1_000_000
     outages: tuple[Outage, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(Outage, given, place))
+        default=(), metadata=parsed_by(lambda value, place: parse_many(Outage, value, place))
     )
 
     def __post_init__(self) -> None:

@@ -211,7 +211,7 @@ class Scenario:
     seed: int
     duration_ns: int
     sources: tuple[SourceSettings, ...] = field(
-        metadata=parsed_by(lambda given, place: parse_many(SourceSettings, given, place))
+        metadata=parsed_by(lambda value, place: parse_many(SourceSettings, value, place))
     )
     gateway: GatewayPlace = field(default=GatewayPlace(), metadata=_settings_of(GatewayPlace))
     start_ns: int = START_NS

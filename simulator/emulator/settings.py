@@ -95,7 +95,7 @@ class Emulation:
     """
 
     links: tuple[EmulatedLink, ...] = field(
-        metadata=parsed_by(lambda given, place: parse_many(EmulatedLink, given, place))
+        metadata=parsed_by(lambda value, place: parse_many(EmulatedLink, value, place))
     )
     seed: int = 1
     prefix: str = "slackwater-"

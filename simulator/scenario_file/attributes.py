@@ -58,7 +58,7 @@ def _column(values: Sequence[Value], kind: str) -> np.ndarray:
 class Constant:
     """The same ``value`` in every event."""
 
-    value: Value = field(metadata=parsed_by(lambda given, _place: given))
+    value: Value = field(metadata=parsed_by(lambda value, _place: value))
 
     def __post_init__(self) -> None:
         _kind_of(self.value, "value")

@@ -69,7 +69,7 @@ class GroupClock:
     wander_ppb: float = 0.0
     wander_period_ns: int = 10**9
     steps: tuple[Step, ...] = field(
-        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+        default=(), metadata=parsed_by(lambda value, place: parse_many(Step, value, place))
     )
     resolution_ns: int = 1
     generator: str | None = None

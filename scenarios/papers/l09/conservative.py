@@ -185,11 +185,7 @@ def latency(run: PaperRun) -> Finding:
             )
             + "; "
             + _at_other_rates(
-                run,
-                counted_passes,
-                "shares",
-                rows["all types late"],
-                _waited,
+                run, counted_passes, "shares", rows["all types late"], _waited,
                 lambda by: growth(by) >= GROWS,
             ),
         ),
@@ -200,15 +196,11 @@ def latency(run: PaperRun) -> Finding:
             "grows as they become fewer",
             turns(percents(PROMISED), rarer, "time units", rises=False),
             rests=_at_other_rates(
-                run,
-                counted_passes,
-                "promises",
-                rows["promises"],
-                _waited,
+                run, counted_passes, "promises", rows["promises"], _waited,
                 lambda by: ascending(by[::-1]),
             ),
         ),
-    )
+    )  # fmt: skip
     title = "Latency of conservative"
     caption = (
         "Mean waiting of a result on the arrival clock, from its last event's arrival; with 20 % "
