@@ -24,7 +24,12 @@ from slackwater.edge_agent.errors import (
     refused,
 )
 from slackwater.edge_agent.listening import default_source, interfaces
-from slackwater.edge_agent.outbox.inspection import SegmentLook, StartLook, looked, trace_lines
+from slackwater.edge_agent.outbox.inspection import (
+    SegmentReport,
+    StartReport,
+    inspect_outbox,
+    trace_lines,
+)
 from slackwater.edge_agent.outbox.spool import MISSING
 from slackwater.edge_agent.standard_streams import drop_unwritten, fill_closed_streams, keep_private
 
@@ -37,19 +42,19 @@ Say = Callable[[str], object]
 
 def list_spool(folder: Path, say: Say) -> int:
     """One line per start of the agent and stream; gives the exit code."""
-    for look in looked(folder):
-        start = look.start
+    for report in inspect_outbox(folder):
+        start = report.start
         if start is None:
-            say(f"{look.path}: nobody knows who numbered these events\n")
+            say(f"{report.path}: nobody knows who numbered these events\n")
             continue
         ended = ", ended" if start.ended else ""
         say(
-            f"{look.path}: {start.site}/{start.source}, incarnation {start.incarnation}{ended}, "
-            f"{look.damaged} damaged files\n"
+            f"{report.path}: {start.site}/{start.source}, incarnation {start.incarnation}{ended}, "
+            f"{report.damaged} damaged files\n"
         )
         for index, stream in enumerate(start.streams):
-            waiting = look.waiting(index)
-            segments = [each for each in look.segments if each.stream == index]
+            waiting = report.waiting(index)
+            segments = [each for each in report.segments if each.stream == index]
             size = sum(each.path.stat().st_size for each in segments)
             events = sum(record.rows for record in waiting)
             span = f", numbers {waiting[0].first} to {waiting[-1].end - 1}" if waiting else ""
@@ -60,33 +65,33 @@ def list_spool(folder: Path, say: Say) -> int:
 
 def verify_spool(folder: Path, say: Say) -> int:
     """One line per fault; gives 1 where there is one, else 0."""
-    faults = [line for look in looked(folder) for line in _faults(look)]
+    faults = [line for report in inspect_outbox(folder) for line in _faults(report)]
     for line in faults:
         say(f"{line}\n")
     say(f"{folder}: {len(faults)} faults\n")
     return 1 if faults else 0
 
 
-def _faults(look: StartLook) -> list[str]:
-    if look.start is None:
-        return [f"{look.path}: nobody knows who numbered these events"]
-    found = [f"{look.path / name}: {MISSING}" for name in look.missing]
-    for index in range(len(look.start.streams)):
-        segments = [each for each in look.segments if each.stream == index]
+def _faults(report: StartReport) -> list[str]:
+    if report.start is None:
+        return [f"{report.path}: nobody knows who numbered these events"]
+    found = [f"{report.path / name}: {MISSING}" for name in report.missing]
+    for index in range(len(report.start.streams)):
+        segments = [each for each in report.segments if each.stream == index]
         for place, segment in enumerate(segments):
             newest = place + 1 == len(segments)
             found += _of_segment(segment, newest=newest)
-        waiting = look.waiting(index)
+        waiting = report.waiting(index)
         for one, following in itertools.pairwise(waiting):
             if one.end < following.first:
                 found.append(
-                    f"{look.path}: stream {look.start.streams[index].name}: "
+                    f"{report.path}: stream {report.start.streams[index].name}: "
                     f"events {one.end} to {following.first - 1} are gone"
                 )
     return found
 
 
-def _of_segment(segment: SegmentLook, *, newest: bool) -> list[str]:
+def _of_segment(segment: SegmentReport, *, newest: bool) -> list[str]:
     bad = segment.bad_bytes + (0 if newest else segment.torn_bytes)
     found = [f"{segment.path}: {bad} bytes are damaged"] if bad else []
     if newest and segment.torn_bytes:
@@ -96,8 +101,8 @@ def _of_segment(segment: SegmentLook, *, newest: bool) -> list[str]:
 
 def dump_spool(folder: Path, say: Say) -> int:
     """The events that wait, as the lines of a trace (times in ns)."""
-    for look in looked(folder):
-        for line in trace_lines(look):
+    for report in inspect_outbox(folder):
+        for line in trace_lines(report):
             say(f"{line}\n")
     return 0
 
@@ -171,9 +176,9 @@ def _parser() -> argparse.ArgumentParser:
     spool = commands.add_parser("spool", help="looks into an outbox, and changes nothing")
     looks = spool.add_subparsers(title="commands", metavar="", required=True)
     for name, (action, said) in ACTIONS.items():
-        look = looks.add_parser(name, help=said)
-        look.add_argument("folder", metavar="FOLDER", type=Path)
-        look.set_defaults(action=partial(_spool, action))
+        parser = looks.add_parser(name, help=said)
+        parser.add_argument("folder", metavar="FOLDER", type=Path)
+        parser.set_defaults(action=partial(_spool, action))
     return parser
 
 

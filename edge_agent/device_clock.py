@@ -35,7 +35,7 @@ WINDOW_MESSAGES: Final = 3
 LEVELS_MAX: Final = 40
 EPOCHS_KEPT: Final = 64
 """Of a device: so many starts of it may wait in an agent that is off line."""
-SAY_AGAIN_NS: Final = 60 * NS_PER_S
+REPORT_AGAIN_NS: Final = 60 * NS_PER_S
 _NARROWER: Final = 8
 """A bound that is narrower by this part of itself is reported at once."""
 
@@ -109,7 +109,9 @@ def is_in_doubt(clock: str) -> bool:
 
 
 class FollowedClock:
-    """One device: ``heard`` and ``answered`` measure, ``name_of`` and ``said`` are of events."""
+    """One device: ``add_message`` and ``add_answer`` measure; ``name_of`` and
+    ``take_bounds`` serve its events.
+    """
 
     def __init__(self, name: str, settings: DeviceClockSettings, number: Callable[[], int]) -> None:
         """``number()``: of the next epoch, never twice, also not by other starts of the agent."""
@@ -122,7 +124,7 @@ class FollowedClock:
         self._number = number
         self._epoch = 0
         self._begun = False
-        self._found = 0
+        self._offset_max = 0
         """Receipt minus stamp of the last message."""
         self._low = self._high = self._at = 0
         """What was measured: the offset was in [low, high] at ``_at``."""
@@ -137,7 +139,7 @@ class FollowedClock:
         self._earlier_last_stamp = 0
         self._level = 0
         self._stamp = self._mono = 0
-        self._said: dict[str, DeviceClockBound] = {}
+        self._reported: dict[str, DeviceClockBound] = {}
         self._new: list[DeviceClockBound] = []
         self._names: dict[bool, str] = {}
         """Of earlier and other events of what was heard last."""
@@ -147,48 +149,48 @@ class FollowedClock:
         """Whether an answer would say more than messages have."""
         return self._level > 0 or self._answer_width is None
 
-    def heard(self, mono_ns: int, stamp_ns: int, resolution_ns: int = 0) -> None:
+    def add_message(self, mono_ns: int, stamp_ns: int, resolution_ns: int = 0) -> None:
         """A message stamped ``stamp_ns`` came; ``resolution_ns``: it is rounded down to multiples
         of that.
         """
         self._mono, self._stamp, self._names = mono_ns, stamp_ns, {}
-        coarser = self._coarser(resolution_ns)
+        is_coarser = self._is_coarser(resolution_ns)
         found = mono_ns - stamp_ns
         least = found - self.settings.delay_max_ns - self._grain
-        if not self._begun or coarser:
-            self._leave()
-            self._begin(least, found)
-            self._found = found
+        if not self._begun or is_coarser:
+            self._close_epoch()
+            self._begin_epoch(least, found)
+            self._offset_max = found
             return
-        low, high = self._grown(mono_ns)
+        low, high = self._interval_at(mono_ns)
         if found < low or least > high:
-            if found < low and self._found - found <= self.settings.delay_max_ns + self._grain:
-                self._refute(least, found, list(self._said))
+            if found < low and self._offset_max - found <= self.settings.delay_max_ns + self._grain:
+                self._refute(least, found, list(self._reported))
             self._step(least, found)
-            self._found = found
+            self._offset_max = found
             return
-        self._found = found
+        self._offset_max = found
         self._level = self._lateness(found, high)
         if not self._level:
             self._low, self._high, self._at = low, min(high, found), mono_ns
             self._last_stamp = max(self._last_stamp, stamp_ns)
         self._count(found)
 
-    def answered(
+    def add_answer(
         self, sent_mono_ns: int, mono_ns: int, stamp_ns: int, resolution_ns: int = 0
     ) -> None:
         """The device's clock showed ``stamp_ns`` between a question and its answer."""
         self._mono, self._stamp, self._names = mono_ns, stamp_ns, {}
-        coarser = self._coarser(resolution_ns)
+        is_coarser = self._is_coarser(resolution_ns)
         low, high = sent_mono_ns - stamp_ns - self._grain, mono_ns - stamp_ns
-        if not self._begun or coarser:
-            self._leave()
-            self._begin(low, high)
+        if not self._begun or is_coarser:
+            self._close_epoch()
+            self._begin_epoch(low, high)
         else:
-            least, most = self._grown(mono_ns)
+            least, most = self._interval_at(mono_ns)
             if low > most or high < least:
                 if high < least:
-                    self._refute(low, high, list(self._said))
+                    self._refute(low, high, list(self._reported))
                 else:  # late messages are in doubt as it is
                     self._refute(low, high, [self._base])
                 self._step(low, high)
@@ -198,9 +200,9 @@ class FollowedClock:
         self._level = 0
         self._last_stamp = max(self._last_stamp, stamp_ns)
 
-    def restarted(self) -> None:
+    def restart(self) -> None:
         """Nothing says that the clock goes on as it was: the next message begins an epoch."""
-        self._leave()
+        self._close_epoch()
         self._begun = False
 
     def name_of(self, ts: int) -> str:
@@ -212,14 +214,14 @@ class FollowedClock:
             self._names[is_earlier] = self._named(is_earlier=is_earlier)
         return self._names[is_earlier]
 
-    def said(self) -> list[DeviceClockBound]:
+    def take_bounds(self) -> list[DeviceClockBound]:
         """Bounds to report before the events that were named since. Drained."""
         made, self._new = self._new, []
         return made
 
     def bound(self) -> tuple[int, int]:
         """Interval in which the offset of the epoch lies now."""
-        low, high = self._grown(self._mono)
+        low, high = self._interval_at(self._mono)
         slack = self._slack if self._answer_width is None else self._answer_width
         return low - slack, high + slack
 
@@ -237,13 +239,13 @@ class FollowedClock:
             low, high = min(low, self._earlier[0]), max(high, self._earlier[1])
         if self._level:
             name += f".{self._level}"
-            high = max(high, self._grown(self._mono)[1] + (self._slack << self._level + 1))
-        self._say(
+            high = max(high, self._interval_at(self._mono)[1] + (self._slack << self._level + 1))
+        self._report(
             DeviceClockBound(name, low, high, self._stamp, self._mono, self.settings.skew_max_ppb)
         )
         return name
 
-    def _coarser(self, resolution_ns: int) -> bool:
+    def _is_coarser(self, resolution_ns: int) -> bool:
         """Whether no stamp was so coarse: what was said before does not hold for it."""
         if resolution_ns <= self._grain:
             return False
@@ -256,14 +258,14 @@ class FollowedClock:
         over = found - high - self._slack
         return min((max(over, 0) // max(self._slack, 1) + (over > 0)).bit_length(), LEVELS_MAX)
 
-    def _grown(self, mono_ns: int) -> tuple[int, int]:
+    def _interval_at(self, mono_ns: int) -> tuple[int, int]:
         more = -(-abs(mono_ns - self._at) * self.settings.skew_max_ppb // NS_PER_S)
         return self._low - more, self._high + more
 
-    def _begin(self, low: int, high: int) -> None:
+    def _begin_epoch(self, low: int, high: int) -> None:
         self._begun = True
         self._epoch = self._number()
-        self._said = {}
+        self._reported = {}
         self._answer_width = None
         self._low, self._high, self._at = low, high, self._mono
         self._level = 0
@@ -273,15 +275,15 @@ class FollowedClock:
     def _step(self, low: int, high: int) -> None:
         self.steps += 1
         self.last_step_ns = (low + high - self._low - self._high) // 2
-        self._leave()
-        self._begin(low, high)
+        self._close_epoch()
+        self._begin_epoch(low, high)
 
     def _refute(self, low: int, high: int, clocks: Collection[str]) -> None:
         """The offset is in [low, high] now: ``clocks`` may have stamped events since it is.
 
         Where that is near what was said, it is said to be further off, so that it contradicts.
         """
-        for former in [self._said[clock] for clock in clocks if clock in self._said]:
+        for former in [self._reported[clock] for clock in clocks if clock in self._reported]:
             more = -(-abs(self._mono - former.mono) * former.skew_ppb // NS_PER_S) + self._slack
             if high < self._low:
                 low, high = min(low, former.low - more), min(high, former.low - more)
@@ -291,7 +293,7 @@ class FollowedClock:
                 low=low, high=high, stamp=self._stamp, mono=self._mono, refutes=True
             ))  # fmt: skip
 
-    def _leave(self) -> None:
+    def _close_epoch(self) -> None:
         """What was said of the epoch is remembered, for events of it that come later."""
         if not self._begun:
             return
@@ -310,7 +312,7 @@ class FollowedClock:
         if ran < self.settings.window_ns or self._window_count < WINDOW_MESSAGES:
             return
         more = -(-ran * self.settings.skew_max_ppb // NS_PER_S)
-        low, high = self._grown(self._mono)
+        low, high = self._interval_at(self._mono)
         fastest = self._window_least - self._slack - more, self._window_least + more
         if self._window_least > high + self._slack:  # all of it was late: the clock was set back
             self._step(*fastest)
@@ -320,12 +322,12 @@ class FollowedClock:
             self._at = self._mono
         self._window_begun, self._window_count = self._mono, 0
 
-    def _say(self, bound: DeviceClockBound) -> None:
-        before = self._said.get(bound.clock)
+    def _report(self, bound: DeviceClockBound) -> None:
+        before = self._reported.get(bound.clock)
         if before is not None:
             width, old = bound.high - bound.low, before.high - before.low
             is_alike = (old - width) * _NARROWER <= old
-            if is_alike and bound.mono - before.mono < SAY_AGAIN_NS:
+            if is_alike and bound.mono - before.mono < REPORT_AGAIN_NS:
                 return
-        self._said[bound.clock] = bound
+        self._reported[bound.clock] = bound
         self._new.append(bound)

@@ -5,8 +5,9 @@ stream (``Promise``, ``Begin``, ``Sync``, ``Eos``) have one of their own, counte
 incarnation and called the *control number*, so that they too are acked and resent without being
 recorded twice. Control number 0 is the first ``Sync``. Times are int64 ns at the source's clock.
 
-What a message of events is made of are named tuples: there is one per attribute of each message,
-they are made in a third of a frozen dataclass's time, and msgpack writes them as they are.
+The parts of a message of events are named tuples. There is one per attribute of each message, so
+speed counts: they are built in a third of a frozen dataclass's time, and msgpack packs them as they
+are.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ NAMES_MAX: Final = 4_096
 """Most entries of a column's dictionary. Also the longest array that msgpack may build: it makes
 room for what an array *announces*, so nested empty announcements would cost memory."""
 ATTR_TYPES: Final = ("int", "float", "bool", "str")
-WANTED_MAX: Final = 256
-"""Most intervals that one message asks for, or answers for."""
+INTERVALS_MAX: Final = 256
+"""Most intervals that one message requests or answers."""
 CAN_MAX: Final = 16
 PULL_BACK: Final = "pull back"
 """Of ``Hello.can``: the agent answers ``IntervalsRequest``."""
@@ -69,7 +70,7 @@ class HelloStream:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of every connection: who speaks, what follows, what was acked before."""
+    """First message of every connection: the source, its streams, and the acks it has received."""
 
     site: str
     source: str
@@ -80,11 +81,11 @@ class Hello:
     control_acked: int
     streams: tuple[HelloStream, ...]
     start: int = 0
-    """64 random bits that this start of the agent drew: tells it from another start that says the
-    same ``incarnation``, because a disk or a clock was set back."""
+    """64 random bits, drawn at each start of the agent. They distinguish two starts with the same
+    ``incarnation``, which happens when a disk or a clock was set back."""
     can: tuple[str, ...] = ()
-    """What this agent knows beyond version 2; unknown words say nothing. Not on the wire if empty:
-    HELLO ended before it once."""
+    """Capabilities beyond version 2; unknown words are ignored. Empty: not on the wire, as an older
+    HELLO ends before this field."""
     version: int = PROTOCOL_VERSION
 
 
@@ -207,13 +208,13 @@ class IntervalsRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
-    """Answer to ``IntervalsRequest``, for intervals that the agent cannot send now: they have not
-    ended, or it does not have them any more. What it has it sends, as it did before.
+class MissingIntervals:
+    """Answer to ``IntervalsRequest`` about intervals that the agent cannot send now: ``unended``
+    have not ended, ``unknown`` are no longer there. The agent sends the others again.
     """
 
     unended: Intervals
-    gone: Intervals
+    unknown: Intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,5 +242,5 @@ Message = (
     | Ack
     | ErrorMessage
     | IntervalsRequest
-    | Lacking
+    | MissingIntervals
 )

@@ -1,10 +1,10 @@
 """Intervals whose begins an agent has sent, for a gateway that asks for them (Z10 5.3.2).
 
-The begin of an interval is sent when it begins, its end comes with the interval itself, later and
-on another way: it may be lost where nothing is resent, or wait behind others after an outage. A
-gateway that misses it asks (``IntervalsRequest``). What has been sent is kept for that, up to a
-bound, and sent again as it was: its numbers say that it is the same. Such copies are not acked for
-themselves.
+An agent sends the begin of an interval at once; the end comes later, in a message with the whole
+interval. That message may be lost where nothing is resent, or wait behind others after an outage. A
+gateway that misses it asks (``IntervalsRequest``). The agent keeps what it has sent, up to a bound,
+and sends it again unchanged: equal sequence numbers identify the copy. Copies get no ack of their
+own.
 """
 
 from __future__ import annotations
@@ -16,31 +16,30 @@ from typing import Final, NamedTuple
 
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
-from slackwater.edge_agent.messages import WANTED_MAX, Intervals, Lacking
+from slackwater.edge_agent.messages import INTERVALS_MAX, Intervals, MissingIntervals
 from slackwater.edge_agent.packing import cut, encoded_data
 
-# Rows of a batch as a message that is not written out: a reader in this process reads the batch.
+# Messages by reference: rows of a batch that are not packed into bytes.
 #
-# A simulated device and its gateway share one memory. What one of them packs into bytes the other
-# would unpack at once, to the very columns that are there already; so the message carries a
-# reference. It is as long as its bytes would be, and ``bytes(excerpt)`` makes them: what agent and
-# gateway decide is the same either way.
+# A simulated device and its gateway share one memory. Packing and unpacking would give the columns
+# that are there already, so the message refers to its batch. Its length is that of the bytes, and
+# ``bytes(slice)`` makes them: agent and gateway decide the same either way.
 
 
 _NUMBER_BYTES: Final = (1,) * 8 + (2,) + (3,) * 8 + (5,) * 16 + (9,) * 32
-"""By its bits, what a whole number takes on the wire (msgpack), as it is not negative."""
+"""Bytes of a non-negative integer on the wire (msgpack), by its number of bits."""
 
 
-class Whole:
-    """A batch of events; messages are made of it as they become due.
+class EventBatch:
+    """Events of one stream; messages are cut from them as they become due.
 
     Attributes:
-        data: its columns (``packing.data_message``), however many rows.
-        stream: index of its stream.
+        data: the columns (``packing.data_message``), of any number of rows.
+        stream: index of the stream.
         attr_count: how many attributes have values.
-        name: of its stream.
-        sound: the schema by which a gateway found the content of all rows right; None: not yet.
-        text_bytes: what a gateway charges for its dictionaries; None: not yet known.
+        name: of the stream.
+        sound: the schema that a gateway has checked all rows against; None: not yet checked.
+        text_bytes: what a gateway charges for the dictionaries; None: not yet known.
     """
 
     __slots__ = ("attr_count", "data", "name", "sizes", "sound", "stream", "text_bytes")
@@ -56,9 +55,9 @@ class Whole:
         self.sizes: dict[int, int] = {} if sizes is None else sizes
 
     def size(self, rows: int) -> int:
-        """Bytes of a message of so many rows that is numbered from 0.
+        """Bytes of a message of ``rows`` rows that is numbered from 0.
 
-        Every row takes the same room, and every message has all names of the dictionaries.
+        All rows have the same size, and every message has all names of the dictionaries.
 
         Raises:
             ValueError: as ``packing.encoded_data``.
@@ -68,95 +67,95 @@ class Whole:
         return size
 
 
-class Excerpt:
-    """Rows [start, end) of ``whole``: a message of events, and its bytes. Columns are cut when
-    they are asked for.
+class BatchSlice:
+    """Rows [start, end) of ``batch``: a message of events, and its bytes. Columns are cut on
+    access.
 
-    >>> whole = Whole(m.Data(0, 0, 3, bytes(24), None, None, None, ()), "events")
-    >>> part = Excerpt(whole, 1, 3, first_seq=7)
+    >>> batch = EventBatch(m.Data(0, 0, 3, bytes(24), None, None, None, ()), "events")
+    >>> part = BatchSlice(batch, 1, 3, first_seq=7)
     >>> len(part) == len(bytes(part)), part.rows, len(part.ts)
     (True, 2, 16)
     """
 
-    __slots__ = ("_size", "end", "first_seq", "rows", "start", "stream", "whole")
+    __slots__ = ("_size", "batch", "end", "first_seq", "rows", "start", "stream")
 
-    def __init__(self, whole: Whole, start: int, end: int, first_seq: int) -> None:
-        self.whole = whole
+    def __init__(self, batch: EventBatch, start: int, end: int, first_seq: int) -> None:
+        self.batch = batch
         self.start = start
         self.end = end
         self.first_seq = first_seq
         self.rows = end - start
-        self.stream = whole.stream
+        self.stream = batch.stream
         self._size = 0
 
     def __len__(self) -> int:
-        """Bytes that it has on the wire.
+        """Bytes on the wire.
 
         Raises:
             ValueError: as ``packing.encoded_data``.
         """
         if not self._size:
-            size = self.whole.sizes.get(self.rows) or self.whole.size(self.rows)
+            size = self.batch.sizes.get(self.rows) or self.batch.size(self.rows)
             size += _NUMBER_BYTES[self.first_seq.bit_length()] - 1
             self._size = size if size <= m.MESSAGE_MAX else len(bytes(self))
         return self._size
 
     def __bytes__(self) -> bytes:
-        return encoded_data(self.written(), self.first_seq, self.whole.name)
+        return encoded_data(self.to_data(), self.first_seq, self.batch.name)
 
-    def written(self) -> m.Data:
-        """The same with columns of its own."""
-        return cut(self.whole.data, self.start, self.end, self.first_seq)
+    def to_data(self) -> m.Data:
+        """The same message with its own columns."""
+        return cut(self.batch.data, self.start, self.end, self.first_seq)
 
     @property
     def ts(self) -> m.Packed:
-        return self.whole.data.ts[8 * self.start : 8 * self.end]
+        return self.batch.data.ts[8 * self.start : 8 * self.end]
 
     @property
     def ids(self) -> m.Packed | None:
-        ids = self.whole.data.ids
+        ids = self.batch.data.ids
         return None if ids is None else ids[8 * self.start : 8 * self.end]
 
     @property
     def types(self) -> m.Texts | None:
-        types = self.whole.data.types
+        types = self.batch.data.types
         if types is None or types.codes is None:
             return types
         return m.Texts(types.names, types.codes[4 * self.start : 4 * self.end])
 
 
-Events = m.Data | Excerpt
+Events = m.Data | BatchSlice
 """A message of events, written out or not."""
 
 
 def columns_of(events: Events) -> tuple[m.Data, int, int]:
-    """Where its columns are, and from which row to which they are its own."""
-    if isinstance(events, Excerpt):
-        return events.whole.data, events.start, events.end
+    """The columns of a message, and its first row and the row after its last one there."""
+    if isinstance(events, BatchSlice):
+        return events.batch.data, events.start, events.end
     return events, 0, events.rows
 
 
 def part_of(events: Events, start: int, end: int) -> Events:
-    """Rows [start, end) of them, numbered as they are."""
+    """Rows [start, end) of a message, with their numbers."""
     first = events.first_seq + start
-    if isinstance(events, Excerpt):
-        return Excerpt(events.whole, events.start + start, events.start + end, first)
+    if isinstance(events, BatchSlice):
+        return BatchSlice(events.batch, events.start + start, events.start + end, first)
     return cut(events, start, end, first)
 
 
-def written(events: Events) -> m.Data:
-    """The same, with columns of its own."""
-    return events.written() if isinstance(events, Excerpt) else events
+def data_of(events: Events) -> m.Data:
+    """The same message with its own columns."""
+    return events.to_data() if isinstance(events, BatchSlice) else events
 
 
 def bytes_of(events: Events, first_seq: int, name: str) -> bytes:
-    """What is to be sent: the bytes of ``events``, numbered from ``first_seq``, of stream ``name``;
-    or an excerpt itself, which is as long and nobody between its agent and its gateway looks into.
+    """The bytes to send of ``events``, numbered from ``first_seq``, of stream ``name``. A slice
+    is returned as it is: it has the same length, and only its gateway reads the content.
 
     Raises:
         ValueError: as ``packing.encoded_data``.
     """
-    if isinstance(events, Excerpt):
+    if isinstance(events, BatchSlice):
         return events  # type: ignore[return-value]
     return encoded_data(events, first_seq, name)
 
@@ -165,15 +164,15 @@ def bytes_of(events: Events, first_seq: int, name: str) -> bytes:
 
 
 OPEN_MAX: Final = 1 << 16
-"""Number of open intervals that are known; beyond, the oldest are forgotten."""
+"""Open intervals that are remembered; beyond, the oldest are forgotten."""
 
 Interval = tuple[int, int]
 """A stream's index, and an id."""
 
 
 class IntervalAnswer(NamedTuple):
-    """Of intervals that were asked for: ``messages`` that have some of them, those that have not
-    ended, and the others, which are unknown here.
+    """Answer about requested intervals: ``messages`` that contain some of them, those that have
+    not ended, and the others, which are unknown here.
     """
 
     messages: list[bytes]
@@ -182,35 +181,35 @@ class IntervalAnswer(NamedTuple):
 
 
 class KeptMessage(NamedTuple):
-    """A message that is kept, and its intervals."""
+    """A message, and the intervals that it contains."""
 
     data: bytes
     intervals: list[Interval]
 
 
 class TracedIntervals:
-    """Intervals of one session, from their begins on."""
+    """Intervals of one session since their begins."""
 
     def __init__(self, bytes_max: int) -> None:
-        """``bytes_max``: of the messages that are kept to be sent again."""
+        """``bytes_max``: bytes of messages that are kept for resending."""
         self.requests = 0
-        """Intervals that were asked for, each time."""
+        """Intervals requested so far; repeated requests count again."""
         self._bytes_max = bytes_max
         self.open: dict[Interval, None] = {}
-        """Those that have begun and not ended."""
+        """Intervals that have begun and not ended."""
         self._sent: dict[Interval, bytes] = {}
         self._kept: deque[KeptMessage] = deque()
         self._bytes = 0
 
-    def begun(self, stream: int, id: int) -> None:  # noqa: A002
-        """The begin of an interval was sent."""
+    def put_begin(self, stream: int, id: int) -> None:  # noqa: A002
+        """Remember an interval whose begin was sent."""
         self.open[stream, id] = None
         if len(self.open) > OPEN_MAX:
             del self.open[next(iter(self.open))]
 
-    def ended(self, message: Events, data: bytes) -> None:
-        """``message``, whose bytes are ``data``, is sent, or was taken to be."""
-        mine = self.over(message.stream, ids_of(message))
+    def put_end(self, message: Events, data: bytes) -> None:
+        """Keep a message of ended intervals for resending; ``data``: its bytes."""
+        mine = self.remove_open(message.stream, ids_of(message))
         if not mine or len(data) > self._bytes_max:
             return
         self._kept.append(KeptMessage(data, mine))
@@ -223,20 +222,20 @@ class TracedIntervals:
                 if self._sent.get(interval) is old.data:
                     del self._sent[interval]
 
-    def over(self, stream: int, ids: Iterable[int]) -> list[Interval]:
-        """Which of these intervals were open; they are no more."""
+    def remove_open(self, stream: int, ids: Iterable[int]) -> list[Interval]:
+        """Remove intervals from the open ones; return those that were open."""
         mine = [(stream, id_) for id_ in ids if (stream, id_) in self.open] if self.open else []
         for each in mine:
             self.open.pop(each, None)
         return mine
 
     def answer(self, request: Intervals) -> list[bytes]:
-        """Messages for a gateway that asks, where this is all that is kept."""
-        known = self.known(request)
-        return [*known.messages, *lacking(known.unended, known.others)]
+        """Messages that answer a gateway's request from memory alone."""
+        known = self.lookup(request)
+        return [*known.messages, *missing_messages(known.unended, known.others)]
 
-    def known(self, request: Intervals) -> IntervalAnswer:
-        """The answer about the intervals ``request`` for."""
+    def lookup(self, request: Intervals) -> IntervalAnswer:
+        """What is known of the requested intervals."""
         self.requests += len(request)
         messages = {id(d): d for each in request if (d := self._sent.get(each)) is not None}
         unended = [each for each in request if each in self.open]
@@ -244,15 +243,19 @@ class TracedIntervals:
         return IntervalAnswer(list(messages.values()), unended, others)
 
 
-def lacking(unended: Sequence[Interval], gone: Sequence[Interval]) -> list[bytes]:
-    """The messages that say so; none where there is nothing to say."""
+def missing_messages(unended: Sequence[Interval], unknown: Sequence[Interval]) -> list[bytes]:
+    """Messages about intervals that cannot be sent: not ended, or unknown. Empty for none."""
     return [
-        wire.encode(Lacking(tuple(unended[low : low + WANTED_MAX]), tuple(gone[low:][:WANTED_MAX])))
-        for low in range(0, max(len(unended), len(gone)), WANTED_MAX)
+        wire.encode(
+            MissingIntervals(
+                tuple(unended[low : low + INTERVALS_MAX]), tuple(unknown[low:][:INTERVALS_MAX])
+            )
+        )
+        for low in range(0, max(len(unended), len(unknown)), INTERVALS_MAX)
     ]
 
 
 def ids_of(message: Events) -> Sequence[int]:
-    """The ids of its intervals; none where it has none."""
+    """Ids of the intervals in a message; empty for a message without ids."""
     ids = message.ids
     return () if ids is None else struct.unpack(f"<{message.rows}q", ids)

@@ -31,10 +31,10 @@ from slackwater.edge_agent.errors import WireError
 from slackwater.edge_agent.packing import Buffer, Codes, Column, check_schemas, data_message
 from slackwater.edge_agent.pool import LinkState, Pool, PooledConnection
 from slackwater.edge_agent.pull_back import (
+    BatchSlice,
+    EventBatch,
     Events,
-    Excerpt,
     TracedIntervals,
-    Whole,
     bytes_of,
     ids_of,
 )
@@ -325,9 +325,9 @@ class AgentSession:
         )
         return self._emit(data, now)
 
-    def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> EmitAnswer:
+    def emit_part(self, whole: EventBatch, now: Now, start: int, end: int) -> EmitAnswer:
         """As ``emit``, of rows [start, end) of ``whole``; to be sent is the excerpt itself."""
-        return self._emit(Excerpt(whole, start, end, self._numbers.next[whole.stream]), now)
+        return self._emit(BatchSlice(whole, start, end, self._numbers.next[whole.stream]), now)
 
     def _emit(self, message: Events, now: Now) -> EmitAnswer:
         index, rows = message.stream, message.rows
@@ -339,7 +339,7 @@ class AgentSession:
                 self._numbers.take(index, rows)
                 self._unacked.add(index, first, rows, packed, size=size)
                 if self.intervals.open:
-                    self.intervals.ended(message, packed)
+                    self.intervals.put_end(message, packed)
                 self.counts["emitted"] += rows
                 self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
@@ -349,7 +349,7 @@ class AgentSession:
                         self.promise(now, promised, stream=stream, type=name)
                 return EmitAnswer(True, first)
             reason = "full"
-        self.intervals.over(index, ids_of(message))
+        self.intervals.remove_open(index, ids_of(message))
         self.counts[f"refused_{reason}"] += rows
         return EmitAnswer(False, first, reason)
 
@@ -374,7 +374,7 @@ class AgentSession:
         index = self._index[stream]
         answer = self._control(now, m.Begin(self._control_next, index, ts, id, type, clock))
         if answer.accepted:
-            self.intervals.begun(index, id)
+            self.intervals.put_begin(index, id)
         return answer
 
     def clock(self, bound: DeviceClockBound, now: Now) -> None:

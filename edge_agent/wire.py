@@ -29,7 +29,7 @@ WELCOME: Final = 7
 ACK: Final = 8
 ERROR: Final = 9
 INTERVALS_REQUEST: Final = 10
-LACKING: Final = 11
+MISSING_INTERVALS: Final = 11
 PREFIX_BYTES: Final = 4
 
 
@@ -68,8 +68,8 @@ def _fields(message: m.Message) -> list[Any]:
             return [ACK, message.control_next, message.next_seqs]
         case m.IntervalsRequest():
             return [INTERVALS_REQUEST, message.intervals]
-        case m.Lacking():
-            return [LACKING, message.unended, message.gone]
+        case m.MissingIntervals():
+            return [MISSING_INTERVALS, message.unended, message.unknown]
         case m.ErrorMessage():
             return [ERROR, message.reason, message.detail, message.retry, message.above]
 
@@ -269,7 +269,7 @@ def _welcome(f: list[Any]) -> m.Welcome:
 
 def _intervals(value: object) -> m.Intervals:
     pairs = []
-    for each in _list(value, 0, m.WANTED_MAX, "intervals"):
+    for each in _list(value, 0, m.INTERVALS_MAX, "intervals"):
         stream, number = _list(each, 2, 2, "interval")
         stream = _int(stream, 0, m.STREAMS_MAX - 1, "stream")
         pairs.append((stream, _int(number, -(2**63), 2**63 - 1, "id")))
@@ -293,7 +293,7 @@ _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
     ACK: (3, lambda f: m.Ack(_seq(f[1], "control number"), _seqs(f[2]))),
     ERROR: (5, _error),
     INTERVALS_REQUEST: (2, lambda f: m.IntervalsRequest(_intervals(f[1]))),
-    LACKING: (3, lambda f: m.Lacking(_intervals(f[1]), _intervals(f[2]))),
+    MISSING_INTERVALS: (3, lambda f: m.MissingIntervals(_intervals(f[1]), _intervals(f[2]))),
 }
 _LAST_LEFT_OUT: Final[dict[int, Any]] = {
     HELLO: [], WELCOME: [], DATA: None, BEGIN: None, SYNC: None,

@@ -20,7 +20,7 @@ from slackwater.edge_agent.clock import Now, earliest
 from slackwater.edge_agent.device_clock import FollowedClock
 from slackwater.edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema, Texts
 from slackwater.edge_agent.packing import Row, columns_of, cut
-from slackwater.edge_agent.pull_back import Whole
+from slackwater.edge_agent.pull_back import EventBatch
 from slackwater.edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
 from slackwater.edge_agent.settings import Delivery, PromiseSettings, SessionSettings
 from slackwater.edge_agent.timesync import SyncSettings
@@ -249,7 +249,7 @@ class Device:
     ) -> None:
         session, rows = self.sessions[-1], high - low
         if clocks is None:
-            accepted, first_seq, reason = session.emit_part(part.whole, now, low, high)
+            accepted, first_seq, reason = session.emit_part(part.batch, now, low, high)
         else:
             whole = _named(clocks[low - part.low : high - part.low], part, low, high)
             accepted, first_seq, reason = session.emit_part(whole, now, 0, rows)
@@ -264,9 +264,9 @@ class Device:
     def _stamped(self, clock: FollowedClock, part: OpenBatch, now: Now) -> list[str]:
         """The clock that stamped each event; its bounds are said first."""
         ts = part.stamped.ts[part.low : part.high].tolist()
-        clock.heard(now.mono_ns, max(ts), self._grain_ns)
+        clock.add_message(now.mono_ns, max(ts), self._grain_ns)
         named = [clock.name_of(each) for each in ts]
-        for bound in clock.said():
+        for bound in clock.take_bounds():
             self.session.clock(bound, now)
         return named
 
@@ -366,10 +366,10 @@ class Device:
         return min(ROWS_MAX, MESSAGE_MAX // 2 // (COLUMN_BYTES * widest))
 
 
-def _named(clocks: Sequence[str], part: OpenBatch, low: int, high: int) -> Whole:
+def _named(clocks: Sequence[str], part: OpenBatch, low: int, high: int) -> EventBatch:
     """Events [low, high) of a batch with the clock that stamped each."""
     names = list(dict.fromkeys(clocks))
     codes = np.array([names.index(name) for name in clocks], "<i4").tobytes()
-    return Whole(
-        cut(part.whole.data, low, high, 0)._replace(clocks=Texts(names, codes)), part.whole.name
+    return EventBatch(
+        cut(part.batch.data, low, high, 0)._replace(clocks=Texts(names, codes)), part.batch.name
     )

@@ -14,7 +14,7 @@ from typing import Final
 
 from slackwater.edge_agent.messages import Data, StreamSchema, Texts, Values
 from slackwater.edge_agent.packing import data_message
-from slackwater.edge_agent.pull_back import Whole
+from slackwater.edge_agent.pull_back import EventBatch
 from slackwater.simulator.clocks import Clock
 from slackwater.simulator.truth import StampedBatch
 from slackwater.simulator.workload import AttributeViews, Batch
@@ -27,12 +27,12 @@ _NAMES_MAX: Final = 32
 class OpenBatch:
     """A batch with rows that were not taken; rows ``low`` to ``high`` were taken last.
 
-    ``whole``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
+    ``batch``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
     that is read on the device; ``due_ns``: of each row.
     """
 
     stamped: StampedBatch
-    whole: Whole
+    batch: EventBatch
     columns: AttributeViews | None
     due_ns: list[int]
     low: int = 0
@@ -118,7 +118,7 @@ class DeviceFeed:
         batch.attrs = {}  # from here on only the agent needs them
         self.generated.append(stamped)
         read = columns if batch.stream in self._read else None
-        whole = Whole(data, schema.name, self._sizes_of(data))
+        whole = EventBatch(data, schema.name, self._sizes_of(data))
         opened = OpenBatch(stamped, whole, read, batch.due_ns.tolist())
         self._ahead_ns = opened.due_ns[0]
         return opened

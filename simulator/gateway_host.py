@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.edge_agent.pull_back import BatchSlice
 from slackwater.engine.core.frame import Frame
 from slackwater.engine.gateway.core import CloseConnection, GatewayCore
 from slackwater.engine.gateway.frames import FrameBuilder
@@ -83,7 +83,7 @@ class GatewayHost:
         self.core.disconnected(connection.key, self._now())
         self._carry_out()
 
-    def received(self, connection: Connection, data: bytes | Excerpt, events: int) -> None:
+    def received(self, connection: Connection, data: bytes | BatchSlice, events: int) -> None:
         key = connection.key
         core = self.core
         core.received(key, data, self.clock.read(self._env.now))

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.edge_agent.pull_back import BatchSlice
 from slackwater.simulator.alarm import VirtualTime
 from slackwater.simulator.links import Bottleneck, Link, LinkSettings, Place, Tally
 from slackwater.simulator.seeds import Seeds
@@ -38,7 +38,7 @@ class GatewaySide(Protocol):
 
     def opened(self, connection: Connection) -> None: ...
     def closed(self, connection: Connection) -> None: ...
-    def received(self, connection: Connection, data: bytes | Excerpt, events: int) -> None: ...
+    def received(self, connection: Connection, data: bytes | BatchSlice, events: int) -> None: ...
     def datagram(self, network: Network, data: bytes) -> None: ...
 
 
@@ -145,9 +145,9 @@ class Connection:
             self._env.call_at(at_ns, self._reached_gateway)
         self._env.call_at(self._env.now + network.patience_ns, self._waited)
 
-    def send_up(self, data: bytes | Excerpt, size_bytes: int) -> None:
+    def send_up(self, data: bytes | BatchSlice, size_bytes: int) -> None:
         """One message of the agent, so long."""
-        events = data.rows if isinstance(data, Excerpt) else rows_in(data)
+        events = data.rows if isinstance(data, BatchSlice) else rows_in(data)
         env, waiting = self._env, self._under_way
         for at_ns in self._up.transmit(env.now, size_bytes, events, events > 0):
             waiting.messages += 1
@@ -188,7 +188,7 @@ class Connection:
             self.close_from_agent()
             self._agent.closed(self)
 
-    def _came_up(self, message: tuple[bytes | Excerpt, int]) -> None:
+    def _came_up(self, message: tuple[bytes | BatchSlice, int]) -> None:
         data, events = message
         waiting = self._under_way
         waiting.messages -= 1

@@ -46,24 +46,24 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
         AgentError: an input that cannot be read at all, a certificate, an outbox.
     """
     clock.DEVICE.bend(settings.clock_ahead_ns, settings.clock_fast_ppb)
-    tellings = LineWriter(tell)
+    messages = LineWriter(tell)
     machines = [
         Abstraction(each, place, clock.read().wall_ns >> _COUNT_SHIFT)
         for place, each in enumerate(settings.abstracts)
     ]
-    channel = _channel(settings, tellings, machines)
+    channel = _channel(settings, messages, machines)
     outlet = AbstractingOutlet(channel, machines, settings.streams)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     systemd = Systemd()
-    watch = asyncio.create_task(_watch(settings, channel, tellings, systemd))
+    watch = asyncio.create_task(_watch(settings, channel, messages, systemd))
     alive = asyncio.create_task(systemd.watch())
     silence = asyncio.create_task(outlet.run())
     metrics = _metrics(settings, channel)
     try:
         if metrics is not None:
-            tellings.tell(f"metrics at port {await metrics.start()}")
+            messages.tell(f"metrics at port {await metrics.start()}")
         await channel.start()
         systemd.ready()
         if await _all_read(settings, channel, outlet, stopping):
@@ -83,7 +83,7 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
         await channel.close()
         alive.cancel()
         await asyncio.gather(alive, return_exceptions=True)
-        tellings.end()
+        messages.end()
     failure = channel.driver.session.failure
     if failure is not None:
         tell(f"the gateway refuses: {failure.reason}: {failure.detail}")
@@ -102,7 +102,7 @@ def _metrics(settings: AgentSettings, channel: Channel) -> MetricsServer | None:
 
 
 def _channel(
-    settings: AgentSettings, tellings: LineWriter, machines: Sequence[Abstraction]
+    settings: AgentSettings, messages: LineWriter, machines: Sequence[Abstraction]
 ) -> Channel:
     tls = None if settings.tls is None else settings.tls.context()
     address = Address(gateways=settings.gateways, tls=tls, time_servers=settings.time_servers)
@@ -110,8 +110,8 @@ def _channel(
         session = AgentSession(
             settings.session, settings.streams, clock.read().wall_ns, _cookie, jitter
         )
-        return MemoryChannel(settings, session, address, tellings)
-    folder = OutboxFolder(settings.outbox, tellings.tell)
+        return MemoryChannel(settings, session, address, messages)
+    folder = OutboxFolder(settings.outbox, messages.tell)
     try:
         outboxes = folder.open(
             settings.session.site, settings.session.source, settings.streams,
@@ -123,7 +123,7 @@ def _channel(
         folder.close()
         raise
     if ended:
-        tellings.tell(f"{folder.folder}: {ended} open intervals of other settings were ended")
+        messages.tell(f"{folder.folder}: {ended} open intervals of other settings were ended")
     for machine in machines:
         machine.touched = set()
 
@@ -139,10 +139,10 @@ def _channel(
             places = {stream.name: index for index, stream in enumerate(start.streams)}
             for machine in machines:
                 for id_ in machine.sent_begins():
-                    session.intervals.begun(places[machine.settings.into], id_)
+                    session.intervals.put_begin(places[machine.settings.into], id_)
         return session
 
-    return OutboxChannel(settings, folder, outboxes, session_of, address, tellings, _cookie)
+    return OutboxChannel(settings, folder, outboxes, session_of, address, messages, _cookie)
 
 
 def _cookie() -> int:
@@ -186,7 +186,7 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
 
 
 async def _watch(
-    settings: AgentSettings, channel: Channel, tellings: LineWriter, systemd: Systemd
+    settings: AgentSettings, channel: Channel, messages: LineWriter, systemd: Systemd
 ) -> None:
     """Reports changes, and writes the status file, at last with the outcome."""
     status = None if settings.status is None else StatusFile(settings.status)
@@ -202,11 +202,11 @@ async def _watch(
                 state = session.state
                 if session.failure is None or session.failure.reason != NUMBERS_LOST:
                     line = _state_line(settings, driver)
-                    systemd.doing(line)
-                    tellings.tell(line)
+                    systemd.set_status(line)
+                    messages.tell(line)
             if driver.last_error != error:
                 error = driver.last_error
-                tellings.rarely(error)
+                messages.write_limited(error)
             if status is not None and loop.time() >= due:
                 due = loop.time() + settings.status_every_ns / NS_PER["s"]
                 status.write(channel, settings.inputs)

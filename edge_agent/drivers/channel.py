@@ -84,9 +84,9 @@ class MemoryChannel(BaseOutlet):
     """Its own outlet; for devices without a disk that may be written."""
 
     def __init__(
-        self, settings: AgentSettings, session: AgentSession, address: Address, tellings: LineWriter
+        self, settings: AgentSettings, session: AgentSession, address: Address, messages: LineWriter
     ) -> None:
-        super().__init__(tellings)
+        super().__init__(messages)
         self.driver = SessionDriver(session, address)
         self._schemas = {stream.name: stream for stream in settings.streams}
         self._when_full = settings.when_full
@@ -199,12 +199,12 @@ class OutboxChannel(BaseOutlet):
 
     def __init__(
         self, settings: AgentSettings, folder: OutboxFolder, outboxes: Sequence[Outbox],
-        session_of: MakeSession, address: Address, tellings: LineWriter, draw: Callable[[], int],
+        session_of: MakeSession, address: Address, messages: LineWriter, draw: Callable[[], int],
     ) -> None:  # fmt: skip
         """``outboxes``: those to finish, and at the end the one to go on with; ``draw``: 64 random
         bits.
         """
-        super().__init__(tellings)
+        super().__init__(messages)
         self._settings = settings
         self._folder = folder
         self._draw = draw
@@ -215,7 +215,7 @@ class OutboxChannel(BaseOutlet):
             return SessionDriver(session, address), session
 
         self._pumps = [
-            SpoolPump(outbox, driver_of, self.on_disk, settings, tellings, draw)
+            SpoolPump(outbox, driver_of, self.on_disk, settings, messages, draw)
             for outbox in outboxes
         ]
         self._live = self._pumps[-1]
@@ -287,7 +287,7 @@ class OutboxChannel(BaseOutlet):
                 newest = {name: each.newest() for name, each in self._counters.items()}
                 await self.on_disk(self._live.outbox.stopped, newest)
         except OSError as error:
-            self._tellings.tell(
+            self._messages.tell(
                 f"{self._folder.folder}: {error.strerror}; the newest events are lost"
             )
         finally:
@@ -410,13 +410,13 @@ class OutboxChannel(BaseOutlet):
                     end, changes, messages = self._changes.pop(stream)
                     self._live.outbox.intervals.add(index, end, changes, messages)
                 spool.append(record)
-                self._live.session.intervals.over(index, ids_of(message))
+                self._live.session.intervals.remove_open(index, ids_of(message))
                 self._live.session.numbered(index, len(rows), message.types, clock.read())
                 self._live.driver.carry_out()
                 return True
             match self._settings.when_full[stream]:
                 case "drop-newest":
-                    self._live.session.intervals.over(index, ids_of(message))
+                    self._live.session.intervals.remove_open(index, ids_of(message))
                     self.counts["dropped_full"] += len(rows)
                     return False
                 case "drop-oldest":

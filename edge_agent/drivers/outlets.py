@@ -22,7 +22,7 @@ from slackwater.edge_agent.clock import earliest
 from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.drivers.agent_file import AgentSettings
 from slackwater.edge_agent.drivers.status import LineWriter
-from slackwater.edge_agent.inputs.base import KeepsNothing, Outlet
+from slackwater.edge_agent.inputs.base import Outlet, StatelessOutlet
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.journal import Change
 from slackwater.edge_agent.packing import Row
@@ -33,9 +33,9 @@ from slackwater.edge_agent.packing import Row
 class BaseOutlet(ABC):
     """Counts, and cuts batches; a subclass says what ``_put`` does with a message's rows."""
 
-    def __init__(self, tellings: LineWriter) -> None:
+    def __init__(self, messages: LineWriter) -> None:
         self.counts: Counter[str] = Counter()
-        self._tellings = tellings
+        self._messages = messages
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
         """Puts ``rows``; where there is no room they wait, or are dropped and counted."""
@@ -45,11 +45,11 @@ class BaseOutlet(ABC):
     def bad(self, what: str, place: str) -> None:
         """A record that was left out."""
         self.counts["bad"] += 1
-        self._tellings.rarely(f"{place}: {what}")
+        self._messages.write_limited(f"{place}: {what}")
 
     def trouble(self, what: str, place: str) -> None:
         """A fault that costs no record by itself."""
-        self._tellings.rarely(f"{place}: {what}")
+        self._messages.write_limited(f"{place}: {what}")
 
     @abstractmethod
     async def _put(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
@@ -216,18 +216,18 @@ def _passing(readers: Sequence[EventReader], rows: Sequence[Row]) -> list[Row]:
 # ``slackwater agent --dry-run``: the inputs are read, and what would be sent is printed.
 
 
-class PrintingOutlet(KeepsNothing):
+class PrintingOutlet(StatelessOutlet):
     """Prints every event as a line of JSON, as in a trace."""
 
     def __init__(
-        self, settings: AgentSettings, out: Callable[[str], object], tellings: LineWriter
+        self, settings: AgentSettings, out: Callable[[str], object], messages: LineWriter
     ) -> None:
         self.bad_count = 0
         self.counts: Counter[str] = Counter()
         self._settings = settings
         self._attrs = {stream.name: list(stream.attrs) for stream in settings.streams}
         self._out = out
-        self._tellings = tellings
+        self._messages = messages
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
         """Prints them."""
@@ -265,11 +265,11 @@ class PrintingOutlet(KeepsNothing):
     def bad(self, what: str, place: str) -> None:
         """A record that was left out."""
         self.bad_count += 1
-        self._tellings.rarely(f"{place}: {what}")
+        self._messages.write_limited(f"{place}: {what}")
 
     def trouble(self, what: str, place: str) -> None:
         """A fault that costs no record by itself."""
-        self._tellings.rarely(f"{place}: {what}")
+        self._messages.write_limited(f"{place}: {what}")
 
     async def durable(self) -> None:
         """Never returns: senders get no acknowledgement, and will send it again."""
@@ -285,8 +285,8 @@ async def dry_run(
     settings: AgentSettings, out: Callable[[str], object], tell: Callable[[str], None]
 ) -> int:
     """Reads all inputs; gives 0, or 1 when records were bad."""
-    tellings = LineWriter(tell)
-    printing = PrintingOutlet(settings, out, tellings)
+    messages = LineWriter(tell)
+    printing = PrintingOutlet(settings, out, messages)
     machines = [Abstraction(each, place) for place, each in enumerate(settings.abstracts)]
     outlet = AbstractingOutlet(printing, machines, settings.streams)
     silence = asyncio.create_task(outlet.run())
@@ -296,5 +296,5 @@ async def dry_run(
         silence.cancel()
         await asyncio.gather(silence, return_exceptions=True)
     await outlet.finish()
-    tellings.end()
+    messages.end()
     return 1 if printing.bad_count else 0

@@ -33,7 +33,7 @@ class SpoolPump:
 
     def __init__(
         self, outbox: Outbox, driver_of: DriverOf, on_disk: OnDisk, settings: AgentSettings,
-        tellings: LineWriter, draw: Callable[[], int],
+        messages: LineWriter, draw: Callable[[], int],
     ) -> None:  # fmt: skip
         """``draw``: 64 random bits; ``driver_of`` makes the sockets of a new session."""
         self.outbox = outbox
@@ -44,7 +44,7 @@ class SpoolPump:
         self._on_disk = on_disk
         self._sync_seconds = settings.sync_every_ns / NS_PER["s"]
         self._drain = DrainLimit(settings.drain_max)
-        self._tellings = tellings
+        self._messages = messages
         self._settled = 0.0
         self._gone_events = 0
         self.lost = False
@@ -86,7 +86,7 @@ class SpoolPump:
             try:
                 await self._on_disk(self.outbox.commit)
             except OSError as error:
-                self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; tried again")
+                self._messages.write_limited(f"{self.outbox.folder}: {error.strerror}; tried again")
                 await asyncio.sleep(_RETRY_SECONDS)
             self.driver.notify()
             await asyncio.sleep(self._sync_seconds)
@@ -111,14 +111,14 @@ class SpoolPump:
                 await self._on_disk(self.outbox.renew, received, self._draw())
                 break
             except OSError as error:
-                self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; tried again")
+                self._messages.write_limited(f"{self.outbox.folder}: {error.strerror}; tried again")
                 await asyncio.sleep(_RETRY_SECONDS)
         former = self.driver
         self._acked_before = self.acked_events()
         self._begin()
         what = f"events of stream {', '.join(lost)}" if lost else "how far it was sent"
         twice = self.outbox.counts["possible_duplicates"]
-        self._tellings.tell(
+        self._messages.tell(
             f"{self.outbox.folder}: the disk has lost {what}; what is new is sent as a new start, "
             f"incarnation {self.outbox.start.incarnation}"
             + f"; {twice} of its events may be in the log already"
@@ -155,9 +155,11 @@ class SpoolPump:
         try:
             looked: IntervalSearch = await self._on_disk(look_for, self.outbox, list(intervals))
         except OSError as error:
-            self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; it will be asked again")
+            self._messages.write_limited(
+                f"{self.outbox.folder}: {error.strerror}; it will be asked again"
+            )
             return
-        self.session.found(looked.records, looked.gone)
+        self.session.found(looked.records, looked.unknown)
         self.driver.carry_out()
 
     async def _offer(self, index: int) -> None:
@@ -206,7 +208,7 @@ class SpoolPump:
         self._gone_events += end - self._offered_to[index]
         dropped = sum(spool.counts["dropped"] for spool in self.outbox.spools)
         self.lost = self.lost or self._gone_events > dropped
-        self._tellings.tell(
+        self._messages.tell(
             f"{self.outbox.folder}: events {self._offered_to[index]} to {end - 1} of stream {name} "
             "are gone"
         )
@@ -216,7 +218,7 @@ class SpoolPump:
         for spool in self.outbox.spools:
             while spool.faults:
                 self.lost = True
-                self._tellings.tell(f"{self.outbox.folder}/{spool.faults.popleft()}")
+                self._messages.tell(f"{self.outbox.folder}/{spool.faults.popleft()}")
 
     async def _read(self, index: int) -> list[Record]:
         spool = self.outbox.spools[index]
@@ -225,7 +227,7 @@ class SpoolPump:
         try:
             found: list[Record] = await self._on_disk(spool.read, _READ_BYTES)
         except OSError as error:
-            self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; read again")
+            self._messages.write_limited(f"{self.outbox.folder}: {error.strerror}; read again")
             return []
         self._tell_faults()
         return found

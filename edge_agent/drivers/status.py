@@ -26,7 +26,7 @@ _AT_ONCE: Final = 5
 
 
 class LineWriter:
-    """Writes lines with ``tell``; from ``rarely`` 5 every 10 s and the number of others."""
+    """Writes lines with ``tell``; of ``write_limited``: 5 every 10 s and the number of others."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
@@ -34,7 +34,7 @@ class LineWriter:
         self._written = 0
         self._left_out = 0
 
-    def rarely(self, line: str) -> None:
+    def write_limited(self, line: str) -> None:
         """A fault that may occur thousands of times."""
         now_ns = clock.read().mono_ns
         if now_ns - self._since_ns >= _EVERY_NS:
@@ -83,7 +83,7 @@ class Systemd:
         """A stop was asked for, or all is done."""
         self._say("STOPPING=1")
 
-    def doing(self, what: str) -> None:
+    def set_status(self, what: str) -> None:
         """A line for ``systemctl status``."""
         self._say(f"STATUS={what.splitlines()[0] if what else ''}")
 

@@ -151,7 +151,7 @@ class Outlet(Protocol):
         """A fault that costs no record by itself, as a connection that was lost."""
 
 
-class KeepsNothing:
+class StatelessOutlet:
     """Answers of an ``Outlet`` that keeps neither keys, sessions nor bounds of clocks."""
 
     def knows(self, key: bytes) -> bool:

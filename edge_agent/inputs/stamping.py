@@ -20,7 +20,7 @@ from slackwater.edge_agent.device_clock import (
 )
 from slackwater.edge_agent.device_clock import (
     NS_PER_S,
-    SAY_AGAIN_NS,
+    REPORT_AGAIN_NS,
     DeviceClockBound,
     DeviceClockSettings,
     FollowedClock,
@@ -118,7 +118,7 @@ class StampingClocks:
         clock = self.device(device)
         steps = clock.steps
         newest = max([row.ts for row in rows]) if stamp_ns is None else stamp_ns
-        clock.heard(self._mono_ns(), newest, resolution_ns)
+        clock.add_message(self._mono_ns(), newest, resolution_ns)
         named = [row._replace(clock=clock.name_of(row.ts)) for row in rows]
         await self.say(clock, steps, outlet)
         return named
@@ -130,7 +130,7 @@ class StampingClocks:
         """A device was asked for its time."""
         clock = self.device(device)
         steps = clock.steps
-        clock.answered(sent_mono_ns, mono_ns, stamp_ns, resolution_ns)
+        clock.add_answer(sent_mono_ns, mono_ns, stamp_ns, resolution_ns)
         clock.name_of(stamp_ns)
         await self.say(clock, steps, outlet)
 
@@ -141,7 +141,7 @@ class StampingClocks:
             seconds = abs(clock.last_step_ns) / NS_PER_S
             way = "back" if clock.last_step_ns > 0 else "ahead"
             outlet.trouble(f"its clock was set {way} by about {seconds:.3f} s", clock.name)
-        said = clock.said()
+        said = clock.take_bounds()
         if said:
             await outlet.clocks(said)
 
@@ -160,7 +160,11 @@ class StampingClocks:
             bound = DeviceClockBound(
                 name, ahead - self._settings.delay_max_ns, ahead, wall_ns, mono_ns, skew_ppb
             )
-            if before is None or mono_ns - before.mono > SAY_AGAIN_NS or before.high != bound.high:
+            if (
+                before is None
+                or mono_ns - before.mono > REPORT_AGAIN_NS
+                or before.high != bound.high
+            ):
                 self._said[number] = bound
                 said.append(bound)
             named.append(

@@ -42,7 +42,7 @@ class IntervalSearch(NamedTuple):
     """Records with some of the intervals looked for, and intervals that no record has."""
 
     records: list[tuple[int, Record]]
-    gone: list[Interval]
+    unknown: list[Interval]
 
 
 def look_for(outbox: Outbox, intervals: Sequence[Interval]) -> IntervalSearch:
@@ -57,13 +57,13 @@ def look_for(outbox: Outbox, intervals: Sequence[Interval]) -> IntervalSearch:
     found = IntervalSearch([], [])
     for stream, stream_ids in ids.items():
         if stream >= len(outbox.spools):
-            found.gone.extend((stream, id_) for id_ in stream_ids)
+            found.unknown.extend((stream, id_) for id_ in stream_ids)
             continue
         spool = outbox.spools[stream]
         whole = not spool.unwritten and spool.bytes <= LOOK_BYTES
         found.records.extend((stream, record) for record in _having(spool, stream_ids))
         if whole:
-            found.gone.extend((stream, id_) for id_ in sorted(stream_ids))
+            found.unknown.extend((stream, id_) for id_ in sorted(stream_ids))
     return found
 
 
@@ -89,7 +89,7 @@ _FORMATS: Final = {"int": "q", "float": "d"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentLook:
+class SegmentReport:
     """One segment: its good records and how many bytes are none."""
 
     path: Path
@@ -102,13 +102,13 @@ class SegmentLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartLook:
+class StartReport:
     """One start of the agent. ``start`` None: its source is not known any more."""
 
     path: Path
     start: OutboxStart | None
     acked: dict[str, int]
-    segments: tuple[SegmentLook, ...]
+    segments: tuple[SegmentReport, ...]
     damaged: int
     """Damaged segments that were kept aside."""
     missing: tuple[str, ...]
@@ -128,7 +128,7 @@ class StartLook:
         return found
 
 
-def looked(folder: Path) -> list[StartLook]:
+def inspect_outbox(folder: Path) -> list[StartReport]:
     """The starts in an outbox, the newest last.
 
     Raises:
@@ -140,12 +140,12 @@ def looked(folder: Path) -> list[StartLook]:
         raise AgentError(f"{folder}: {error.strerror}") from error
 
 
-def _start(path: Path) -> StartLook:
+def _start(path: Path) -> StartReport:
     files = DiskFiles(path)
     known = load(files, START)
     acked = load(files, POSITION) or {}
     names = sorted(files.names())
-    return StartLook(
+    return StartReport(
         path=path,
         start=None if known is None else OutboxStart.from_dict(known),
         acked={name: int(number) for name, number in acked.items()},
@@ -159,7 +159,7 @@ def _start(path: Path) -> StartLook:
     )
 
 
-def _segment(path: Path) -> SegmentLook:
+def _segment(path: Path) -> SegmentReport:
     named = SEGMENT_NAME.fullmatch(path.name)
     assert named is not None
     stream = int(named[1])
@@ -169,7 +169,7 @@ def _segment(path: Path) -> SegmentLook:
         if error.errno not in UNREADABLE:
             raise
         size = max(path.stat().st_size, 1)
-        return SegmentLook(path=path, stream=stream, found=(), bad_bytes=size, torn_bytes=0)
+        return SegmentReport(path=path, stream=stream, found=(), bad_bytes=size, torn_bytes=0)
     end = begin = len(HEADER) if content.startswith(HEADER) else 0
     bad = 0 if begin else min(len(content), len(HEADER))
     found = []
@@ -177,24 +177,24 @@ def _segment(path: Path) -> SegmentLook:
         found.append(each.record)
         bad += each.skipped
         end = each.end
-    return SegmentLook(
+    return SegmentReport(
         path=path, stream=stream, found=tuple(found), bad_bytes=bad, torn_bytes=len(content) - end
     )
 
 
-def trace_lines(look: StartLook) -> Iterator[str]:
+def trace_lines(report: StartReport) -> Iterator[str]:
     """The events that wait, as the lines of a trace."""
-    if look.start is None:
+    if report.start is None:
         return
-    for index, schema in enumerate(look.start.streams):
-        for record in look.waiting(index):
+    for index, schema in enumerate(report.start.streams):
+        for record in report.waiting(index):
             data = wire.decode(record.data[wire.PREFIX_BYTES :])
             assert isinstance(data, m.Data)
             for row in _rows(data, schema):
                 yield json.dumps(
                     {
-                        r.SITE: look.start.site, r.SOURCE: look.start.source,
-                        r.STREAM: schema.name, r.INCARNATION: look.start.incarnation, **row,
+                        r.SITE: report.start.site, r.SOURCE: report.start.source,
+                        r.STREAM: schema.name, r.INCARNATION: report.start.incarnation, **row,
                     }
                 )  # fmt: skip
 

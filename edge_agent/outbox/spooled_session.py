@@ -10,7 +10,7 @@ from slackwater.edge_agent.clock import Now
 from slackwater.edge_agent.messages import Texts
 from slackwater.edge_agent.outbox.spool import Record
 from slackwater.edge_agent.pool import LinkState, PooledConnection
-from slackwater.edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
+from slackwater.edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, missing_messages
 from slackwater.edge_agent.sequence import ResumedStart
 from slackwater.edge_agent.session import AgentSession
 from slackwater.edge_agent.settings import SessionSettings
@@ -69,10 +69,10 @@ class SpooledIntervals(TracedIntervals):
         """
 
     def answer(self, request: m.Intervals) -> list[bytes]:
-        known = self.known(request)
+        known = self.lookup(request)
         for each in known.others[: max(OPEN_MAX - len(self.pending_requests), 0)]:
             self.pending_requests[each] = None
-        return lacking(known.unended, ())
+        return missing_messages(known.unended, ())
 
 
 class SpooledSession(AgentSession):
@@ -132,7 +132,7 @@ class SpooledSession(AgentSession):
         for stream, record in records:
             self._offered[stream] = max(self._offered[stream], record.end)
             self._send(link, record.data, spare=True)
-        for data in lacking((), gone):
+        for data in missing_messages((), gone):
             self._send(link, data, spare=True)
 
     def gone(self, stream: int, first: int, now: Now) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from slackwater.edge_agent.errors import WireError
 from slackwater.edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema, Texts, Values
-from slackwater.edge_agent.pull_back import Events, Excerpt, Whole
+from slackwater.edge_agent.pull_back import BatchSlice, EventBatch, Events
 from slackwater.edge_agent.records import TIME_MAX_NS
 
 # What sources declare: equal schemas are kept once, and only while somebody is connected.
@@ -164,12 +164,12 @@ def check_data(data: Events, schema: StreamSchema) -> None:
             are given beyond CELLS_MAX), ``time`` (beyond the years 1823-2116), ``te`` (an event
             that ends before it begins), ``codes`` (outside their dictionary) or ``infinite``.
     """
-    if isinstance(data, Excerpt):
-        whole = data.whole
+    if isinstance(data, BatchSlice):
+        whole = data.batch
         known = whole.sound is schema or _sound(whole, schema)
         if known and data.rows * whole.attr_count <= CELLS_MAX:
             return
-        data = data.written()
+        data = data.to_data()
     if len(data.attrs) != len(schema.attrs):
         detail = f"{len(data.attrs)} attributes instead of {len(schema.attrs)}"
         raise ContentRefused("attrs", detail)
@@ -211,7 +211,7 @@ def _check_columns(data: Data, schema: StreamSchema) -> None:
                 _check_finite(column, name)
 
 
-def _sound(whole: Whole, schema: StreamSchema) -> bool:
+def _sound(whole: EventBatch, schema: StreamSchema) -> bool:
     """Whether all rows of a batch are right; if they are, that is kept with it."""
     if len(whole.data.attrs) != len(schema.attrs):
         return False

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.errors import NtpRefused, WireError
-from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.edge_agent.pull_back import BatchSlice
 from slackwater.engine.gateway.content import Refusal
 from slackwater.engine.gateway.counters import Counters
 from slackwater.engine.gateway.intake import Intake, Site
@@ -223,7 +223,7 @@ class GatewayCore:
         self.clock.advance(now_ns)
         self._remove(connection)
 
-    def received(self, connection: Hashable, data: bytes | Excerpt, now_ns: int) -> int:
+    def received(self, connection: Hashable, data: bytes | BatchSlice, now_ns: int) -> int:
         """Bytes of a connection, or an excerpt where messages only come whole; the records in them
         arrive now. Gives how many events they are.
         """
@@ -234,15 +234,15 @@ class GatewayCore:
             return 0
         whole = events = 0
         try:
-            for message in (data,) if isinstance(data, Excerpt) else peer.decoder.feed(data):
+            for message in (data,) if isinstance(data, BatchSlice) else peer.decoder.feed(data):
                 whole += 1
-                events += message.rows if isinstance(message, (m.Data, Excerpt)) else 0
+                events += message.rows if isinstance(message, (m.Data, BatchSlice)) else 0
                 self._take(peer, message, arrival)
                 if connection not in self._peers:
                     break
         except WireError as error:
             self._refuse(peer, Refusal(error.reason, error.detail, retry=True), error.sample)
-        if not isinstance(data, Excerpt):
+        if not isinstance(data, BatchSlice):
             self._watch_rest(peer, whole, arrival)
         if self._commits.due or self._intake.pull_back.moved:
             self._commit_if_due()
@@ -392,7 +392,7 @@ class GatewayCore:
         token = (self.settings.tokens or {}).get(source.key, "").encode()
         return sample.replace(token, b"*" * len(token)) if token else sample
 
-    def _take(self, peer: Peer, message: m.Message | Excerpt, arrival: int) -> None:
+    def _take(self, peer: Peer, message: m.Message | BatchSlice, arrival: int) -> None:
         source = peer.source
         if isinstance(message, m.Hello) or source is None:
             self._first(peer, message, arrival)
@@ -404,14 +404,14 @@ class GatewayCore:
             return
         builder, before = site.builder, site.builder.bytes
         match message:
-            case m.Data() | Excerpt():
+            case m.Data() | BatchSlice():
                 if not self._intake.fits(source, site, message):
                     self._write(site, now=True)
                     before = builder.bytes
                 new = self._intake.data(peer.connection, source, site, message, arrival)
             case m.Promise() | m.Begin() | m.Sync() | m.Eos():
                 new = self._intake.control(source, site, message, arrival)
-            case m.Lacking():
+            case m.MissingIntervals():
                 self._intake.pull_back.answered(source, message)
                 return
             case _:
@@ -428,7 +428,7 @@ class GatewayCore:
             self._write(site)
         self.timers.set(site.timer, site.due)
 
-    def _first(self, peer: Peer, hello: m.Message | Excerpt, arrival: int) -> None:
+    def _first(self, peer: Peer, hello: m.Message | BatchSlice, arrival: int) -> None:
         if peer.source is not None:
             raise WireError("hello_twice", "a connection says HELLO once")
         if not isinstance(hello, m.Hello):

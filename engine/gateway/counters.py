@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import records as r
-from slackwater.edge_agent.pull_back import Events, Excerpt, part_of
+from slackwater.edge_agent.pull_back import BatchSlice, Events, part_of
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.frame import ATTR_PREFIX, column_ints, kinds_of
 from slackwater.engine.gateway.content import ContentRefused, check_data
@@ -86,8 +86,8 @@ class Counters:
         Raises:
             ContentRefused: ``seq_bits``: a number does not fit in the declared bits.
         """
-        if isinstance(data, Excerpt):
-            data = data.written()
+        if isinstance(data, BatchSlice):
+            data = data.to_data()
         schema = source.schemas[data.stream]
         name = (source.site, source.name, schema.name, 0)
         numbering = self._begun(source, data.stream, name)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from slackwater.edge_agent import records as r
 from slackwater.edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
-from slackwater.edge_agent.pull_back import Events, Excerpt, columns_of
+from slackwater.edge_agent.pull_back import BatchSlice, Events, columns_of
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.gateway.content import CODE, INT
@@ -139,11 +139,11 @@ class FrameBuilder:
 
 
 def _text_bytes(data: Events) -> int:
-    if not isinstance(data, Excerpt):
+    if not isinstance(data, BatchSlice):
         return _bytes_of_texts(data)
-    known = data.whole.text_bytes
+    known = data.batch.text_bytes
     if known is None:
-        known = data.whole.text_bytes = _bytes_of_texts(data.whole.data)
+        known = data.batch.text_bytes = _bytes_of_texts(data.batch.data)
     return known
 
 

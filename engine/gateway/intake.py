@@ -11,7 +11,7 @@ from typing import Final
 from slackwater.edge_agent import messages as m
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.errors import SAMPLE_BYTES, WireError
-from slackwater.edge_agent.pull_back import Events, columns_of, ids_of, part_of, written
+from slackwater.edge_agent.pull_back import Events, columns_of, data_of, ids_of, part_of
 from slackwater.edge_agent.records import Kind
 from slackwater.engine.gateway.content import ContentRefused, check_data
 from slackwater.engine.gateway.counters import Counters
@@ -119,14 +119,14 @@ class PullBack:
         for key, interval in source.open.items():
             self._hurry(source, key, interval, arrival)
 
-    def answered(self, source: Source, lacking: m.Lacking) -> None:
+    def answered(self, source: Source, answer: m.MissingIntervals) -> None:
         """What an agent cannot send."""
-        for key in lacking.unended:
+        for key in answer.unended:
             if (interval := source.open.get(key)) is not None:
                 interval.is_requested = False  # it will come by itself
-        known = [key for key in lacking.gone if source.open.pop(key, None) is not None]
+        known = [key for key in answer.unknown if source.open.pop(key, None) is not None]
         self._open -= len(known)
-        for reason, intervals in (("gone", known), ("unended", lacking.unended)):
+        for reason, intervals in (("gone", known), ("unended", answer.unended)):
             if intervals:
                 self._counts[*source.key, f"pull_back_{reason}"] += len(intervals)
 
@@ -153,8 +153,8 @@ class PullBack:
             keys_of.setdefault(source, []).append(key)
         for source, keys in keys_of.items():
             self._counts[*source.key, "pull_back_asked"] += len(keys)
-            for low in range(0, len(keys), m.WANTED_MAX):
-                yield source, m.IntervalsRequest(tuple(keys[low : low + m.WANTED_MAX]))
+            for low in range(0, len(keys), m.INTERVALS_MAX):
+                yield source, m.IntervalsRequest(tuple(keys[low : low + m.INTERVALS_MAX]))
 
     # --- inside
 
@@ -313,7 +313,7 @@ class Intake:
         self._counts[*source.key, "refused"] += why.rows
         self._dead_letters.add(
             arrival, (*source.key, str(connection)), why.reason, why.detail,
-            wire.encode(written(data))[:SAMPLE_BYTES], why.rows,
+            wire.encode(data_of(data))[:SAMPLE_BYTES], why.rows,
         )  # fmt: skip
 
     def _events(self, source: Source, site: Site, data: Events, arrival: int) -> bool:

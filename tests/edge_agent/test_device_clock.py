@@ -52,9 +52,9 @@ def run(world: World, clock: FollowedClock, grain: int) -> list[tuple[str, int, 
     said: dict[str, list[DeviceClockBound]] = {}
     found, hidden = [], []
     for at, mono, stamp, offset in world.messages:
-        clock.heard(mono, stamp, 0 if grain == 1 else grain)
+        clock.add_message(mono, stamp, 0 if grain == 1 else grain)
         name = clock.name_of(stamp)
-        for bound in clock.said():
+        for bound in clock.take_bounds():
             if bound.refutes:
                 hidden = [each for each in hidden if each[0] != bound.clock]
             else:
@@ -152,12 +152,12 @@ def test_40_ppm_over_a_day_are_within_the_bound() -> None:
 def test_an_old_event_of_before_a_step_is_of_a_clock_in_doubt() -> None:
     clock = a_clock()
     for second in range(40):
-        clock.heard(second * S + 5 * MS, second * S)
+        clock.add_message(second * S + 5 * MS, second * S)
     assert clock.name_of(39 * S) == "monitor#7"
-    clock.heard(40 * S + 5 * MS, 70 * S)
+    clock.add_message(40 * S + 5 * MS, 70 * S)
     assert clock.name_of(70 * S) == "monitor#8"
     assert clock.name_of(39 * S) == "monitor#8.0"
-    said = {bound.clock: bound for bound in clock.said()}
+    said = {bound.clock: bound for bound in clock.take_bounds()}
     old, new = 0, -30 * S
     assert said["monitor#8.0"].low <= new
     assert old <= said["monitor#8.0"].high
@@ -165,39 +165,39 @@ def test_an_old_event_of_before_a_step_is_of_a_clock_in_doubt() -> None:
 
 def test_an_answer_bounds_both_sides_and_shows_a_step_at_once() -> None:
     clock = a_clock()
-    clock.answered(10 * S, 10 * S + MS, 24 * S)
+    clock.add_answer(10 * S, 10 * S + MS, 24 * S)
     assert clock.name_of(24 * S) == "monitor#7"
-    (bound,) = clock.said()
+    (bound,) = clock.take_bounds()
     assert bound.low <= 10 * S - 24 * S <= bound.high
     assert bound.high - bound.low <= 3 * MS
-    clock.answered(20 * S, 20 * S + MS, 34 * S + 200 * MS)
+    clock.add_answer(20 * S, 20 * S + MS, 34 * S + 200 * MS)
     assert clock.name_of(34 * S + 200 * MS) == "monitor#8"
-    assert [each.clock for each in clock.said()] == ["monitor#7", "monitor#8"]
+    assert [each.clock for each in clock.take_bounds()] == ["monitor#7", "monitor#8"]
 
 
 def test_a_late_message_asks_for_an_answer_and_is_in_doubt_until_then() -> None:
     clock = a_clock()
-    clock.answered(10 * S, 10 * S + MS, 10 * S)
+    clock.add_answer(10 * S, 10 * S + MS, 10 * S)
     assert not clock.needs_answer
-    clock.heard(15 * S, 12 * S)
+    clock.add_message(15 * S, 12 * S)
     assert clock.needs_answer
     assert clock.name_of(12 * S) == "monitor#7.5"
-    clock.answered(15 * S, 15 * S + MS, 15 * S)
+    clock.add_answer(15 * S, 15 * S + MS, 15 * S)
     assert not clock.needs_answer
     assert clock.name_of(15 * S) == "monitor#7"
 
 
 def test_coarser_stamps_than_before_begin_an_epoch() -> None:
     clock = a_clock()
-    clock.heard(10 * S, 10 * S, MS)
-    clock.heard(11 * S, 11 * S, S)
+    clock.add_message(10 * S, 10 * S, MS)
+    clock.add_message(11 * S, 11 * S, S)
     assert clock.name_of(11 * S) == "monitor#8"
     assert clock.steps == 0
 
 
 def test_a_device_that_began_again_begins_an_epoch() -> None:
     clock = a_clock()
-    clock.heard(10 * S, 10 * S)
-    clock.restarted()
-    clock.heard(20 * S, 90 * S)
+    clock.add_message(10 * S, 10 * S)
+    clock.restart()
+    clock.add_message(20 * S, 90 * S)
     assert clock.name_of(90 * S) == "monitor#8"

@@ -65,7 +65,7 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
         .map(tuple), st.integers(0, 2**64 - 1), st.lists(NAMES, max_size=2).map(tuple),
     ),
     st.builds(m.IntervalsRequest, INTERVALS),
-    st.builds(m.Lacking, INTERVALS, INTERVALS),
+    st.builds(m.MissingIntervals, INTERVALS, INTERVALS),
     st.builds(m.Promise, SEQS, TIMES, st.none() | NAMES, PAIRS.map(lambda d: tuple(d.items()))),
     st.builds(m.Begin, SEQS, st.integers(0, 63), TIMES, INT64, NAMES, st.none() | NAMES),
     st.builds(

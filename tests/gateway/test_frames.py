@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.messages import Data, StreamSchema, Texts, Values
 from slackwater.edge_agent.packing import cut
-from slackwater.edge_agent.pull_back import Events, Excerpt, Whole, part_of, written
+from slackwater.edge_agent.pull_back import BatchSlice, EventBatch, Events, data_of, part_of
 from slackwater.edge_agent.records import TIME_MAX_NS, Kind
 from slackwater.engine.core.frame import FIXED_TYPES, Frame
 from slackwater.engine.gateway import content
@@ -230,14 +230,14 @@ def test_an_excerpt_is_as_long_as_its_bytes_which_say_its_rows(
 ) -> None:
     start = data.draw(st.integers(0, part.rows - 1))
     end = data.draw(st.integers(start + 1, part.rows))
-    whole = written(part.data)
-    excerpt = Excerpt(Whole(whole, "events"), start, end, first)
+    whole = data_of(part.data)
+    excerpt = BatchSlice(EventBatch(whole, "events"), start, end, first)
     assert len(bytes(excerpt)) == len(excerpt)
     (read,) = wire.Decoder().feed(bytes(excerpt))
-    assert read == written(excerpt) == cut(whole, start, end, first)
+    assert read == data_of(excerpt) == cut(whole, start, end, first)
     for name in ("stream", "first_seq", "rows", "ts", "ids", "types"):
         assert getattr(excerpt, name) == getattr(read, name)
-    assert written(part_of(excerpt, 0, 1)) == part_of(read, 0, 1)
+    assert data_of(part_of(excerpt, 0, 1)) == part_of(read, 0, 1)
 
 
 @settings(max_examples=40)
@@ -245,17 +245,17 @@ def test_an_excerpt_is_as_long_as_its_bytes_which_say_its_rows(
 def test_frames_of_excerpts_are_those_of_their_messages(
     parts: list[Part], data: st.DataObject
 ) -> None:
-    wholes = [(part, Whole(written(part.data), "events")) for part in parts]
+    wholes = [(part, EventBatch(data_of(part.data), "events")) for part in parts]
     by_excerpt, by_message = FrameBuilder("main"), FrameBuilder("main")
     for _ in range(data.draw(st.integers(1, 8))):
         part, whole = data.draw(st.sampled_from(wholes))
         start = data.draw(st.integers(0, part.rows - 1))
-        excerpt = Excerpt(whole, start, data.draw(st.integers(start + 1, part.rows)), start)
+        excerpt = BatchSlice(whole, start, data.draw(st.integers(start + 1, part.rows)), start)
         by_excerpt.add(part._replace(data=excerpt, arrival=9))
-        by_message.add(part._replace(data=written(excerpt), arrival=9))
+        by_message.add(part._replace(data=data_of(excerpt), arrival=9))
         assert by_excerpt.bytes == by_message.bytes
         assert by_excerpt.bytes_with(excerpt, part.schema) == by_message.bytes_with(
-            written(excerpt), part.schema
+            data_of(excerpt), part.schema
         )
     made, expected = by_excerpt.build().batch, by_message.build().batch
     assert made.to_pylist() == expected.to_pylist()
@@ -272,15 +272,15 @@ def test_an_excerpt_is_refused_as_its_message_is(data: st.DataObject) -> None:
     te = data.draw(st.none() | st.lists(st.sampled_from([5, 9]), min_size=3, max_size=3))
     codes = data.draw(st.lists(st.integers(-2, 2), min_size=3, max_size=3))
     floats = data.draw(st.lists(st.sampled_from([0.5, float("inf")]), min_size=3, max_size=3))
-    whole = Whole(
+    whole = EventBatch(
         Data(0, 0, 3, packed("q", ts), te and packed("q", te), None, None,
              (Texts(["x", "y"], packed("i", codes)), Values(packed("d", floats), None), None)),
         "events",
     )  # fmt: skip
     for start, end in ((0, 1), (1, 3), (0, 3), (0, 1)):
         for schema in (SCHEMAS[1], SCHEMAS[0], SCHEMAS[2], SCHEMAS[1]):
-            excerpt = Excerpt(whole, start, end, start)
-            assert refusal(excerpt, schema) == refusal(written(excerpt), schema)
+            excerpt = BatchSlice(whole, start, end, start)
+            assert refusal(excerpt, schema) == refusal(data_of(excerpt), schema)
 
 
 def refusal(events: Events, schema: StreamSchema) -> str | None:

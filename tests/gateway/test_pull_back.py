@@ -135,7 +135,7 @@ def test_what_stays_open_is_asked_for_ever_more_seldom() -> None:
     for second in range(200):
         for _ in asked(bench, second * S):
             asks.append(second)
-            bench.say("c", m.Lacking(((0, 7),), ()), now=second * S)
+            bench.say("c", m.MissingIntervals(((0, 7),), ()), now=second * S)
     assert asks == [1, 3, 7, 15, 31, 63, 127, 191]
     counts = bench.core.counts
     assert counts["main", "d", "pull_back_unended"] == counts["main", "d", "pull_back_asked"] == 8
@@ -164,7 +164,7 @@ def test_what_is_gone_is_asked_for_once() -> None:
     bench.join("c", HELLO)
     bench.say("c", SYNC, begin(1, 7))
     assert asked(bench, S) == [(0, 7)]
-    bench.say("c", m.Lacking((), ((0, 7), (0, 99), (5, 7))), now=S)
+    bench.say("c", m.MissingIntervals((), ((0, 7), (0, 99), (5, 7))), now=S)
     assert bench.core.counts["main", "d", "pull_back_gone"] == 1
     assert asked(bench, 900 * S) == []
 
@@ -188,7 +188,7 @@ def test_so_many_are_known_of_and_no_more() -> None:
     sizes = [
         len(said.intervals) for said in bench.answers() if isinstance(said, m.IntervalsRequest)
     ]
-    assert sizes == [m.WANTED_MAX, 300 - m.WANTED_MAX]
+    assert sizes == [m.INTERVALS_MAX, 300 - m.INTERVALS_MAX]
     bench.say("c", *[interval(i, i) for i in range(300)], now=S)
     bench.join("d", replace(HELLO, incarnation=2), now=20 * S)
     bench.say("d", SYNC, *[begin(1 + i, i) for i in range(300)], now=20 * S)

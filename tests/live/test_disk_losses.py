@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from slackwater.edge_agent.outbox.inspection import looked
+from slackwater.edge_agent.outbox.inspection import inspect_outbox
 from slackwater.edge_agent.outbox.spool import records
 from tests.live import conftest
 from tests.live.conftest import Field, Program, until
@@ -44,7 +44,7 @@ def on_disk(field: Field) -> int:
     """The number after the last event on the disk."""
     found = [
         record.end
-        for look in looked(field.folder / "outbox")
+        for look in inspect_outbox(field.folder / "outbox")
         for segment in look.segments
         for record in segment.found
     ]

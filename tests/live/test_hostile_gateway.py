@@ -55,7 +55,7 @@ class Gateway:
             elif isinstance(message, m.Data):
                 lane = 1 + message.stream
                 self.acks[lane] = max(self.acks[lane], message.first_seq + message.rows)
-            elif not isinstance(message, m.Lacking):
+            elif not isinstance(message, m.MissingIntervals):
                 self.acks[0] += 1
         self.send(m.Ack(self.acks[0], tuple(self.acks[1:])))
 
@@ -113,12 +113,12 @@ def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway) -
     agent.feed(*readings_of([(n, 10 + 60 * (n % 2)) for n in range(2000)]))
     until(lambda: gateway.read() or gateway.acks[2] >= 1000, "intervals")
     (one, *_), before = kept_of(gateway), memory_mb(agent)
-    wishes = [(1, n) for n in range(m.WANTED_MAX)]
+    wishes = [(1, n) for n in range(m.INTERVALS_MAX)]
     for low in range(0, ASKS, 1000):
         gateway.send(
             *[m.IntervalsRequest((one,))] * 1000, *[m.IntervalsRequest(tuple(wishes))] * 40
         )
-        wishes = [(1, id_ + m.WANTED_MAX) for _, id_ in wishes]
+        wishes = [(1, id_ + m.INTERVALS_MAX) for _, id_ in wishes]
         assert agent.process.poll() is None, low
     time.sleep(0.5)
     assert memory_mb(agent) < before + ROOM_MB
@@ -127,7 +127,9 @@ def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway) -
     agent.feed(*readings_of([(3000 + n, 10 + 60 * (n % 2)) for n in range(100)]))
     until(lambda: gateway.read() or gateway.acks[2] > acked, "what is new")
     assert all(
-        len(each.gone) <= m.WANTED_MAX for each in gateway.said if isinstance(each, m.Lacking)
+        len(each.gone) <= m.INTERVALS_MAX
+        for each in gateway.said
+        if isinstance(each, m.MissingIntervals)
     )
     agent.end()
 

@@ -151,9 +151,9 @@ def lived(
         else:
             ts, of = monitor.shows(true), agent
             now = agent.now(came)
-            clock.heard(now.mono_ns, ts, monitor.grain)
+            clock.add_message(now.mono_ns, ts, monitor.grain)
             name = clock.name_of(ts)
-            for bound in clock.said():
+            for bound in clock.take_bounds():
                 agent.session.clock(bound, now)
         names = [] if name is None else [name]
         clocks = None if name is None else Codes(names, array("i", [0]))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slackwater.edge_agent import wire
 from slackwater.edge_agent.messages import Ack, Data, StreamSchema
 from slackwater.edge_agent.packing import Codes, MaskedColumn
-from slackwater.edge_agent.pull_back import Excerpt
+from slackwater.edge_agent.pull_back import BatchSlice
 from slackwater.simulator.network import Connection, rows_in
 from slackwater.simulator.run import SimulationOutcome
 from slackwater.simulator.seeds import Seeds
@@ -316,8 +316,8 @@ def test_carried_messages_do_what_their_bytes_do(
     carried, rows = world(first, source("s1"), seed=seed, gateway=gateway)
     send_up, packed = Connection.send_up, []
 
-    def by_bytes(connection: Connection, data: bytes | Excerpt, size_bytes: int) -> None:
-        packed.append(isinstance(data, Excerpt))
+    def by_bytes(connection: Connection, data: bytes | BatchSlice, size_bytes: int) -> None:
+        packed.append(isinstance(data, BatchSlice))
         assert len(bytes(data)) == size_bytes
         send_up(connection, bytes(data), size_bytes)
 

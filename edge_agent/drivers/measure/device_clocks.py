@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from slackwater.edge_agent.device_clock import device_of
 from slackwater.edge_agent.errors import AgentError
-from slackwater.edge_agent.inputs.base import InputReader, KeepsNothing
+from slackwater.edge_agent.inputs.base import InputReader, StatelessOutlet
 from slackwater.edge_agent.inputs.hl7.listener import MESSAGE_MAX
 from slackwater.edge_agent.inputs.hl7.message import (
     Framing,
@@ -94,7 +94,7 @@ async def monitor_reading(
             return None
 
 
-class ClockListener(KeepsNothing):
+class ClockListener(StatelessOutlet):
     """An outlet that compares stamps with their arrival and keeps no event."""
 
     def __init__(self, wall_ns: Callable[[], int], *, is_named: bool) -> None:

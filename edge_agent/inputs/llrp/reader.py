@@ -131,7 +131,7 @@ class ReaderInput:
         self.counts["connected"] += 1
         if event.utc_ns is None and event.uptime_ns is not None:
             self._booted_ns = self._wall_ns() - event.uptime_ns
-            self._clocks.device("").restarted()
+            self._clocks.device("").restart()
         await self._take_time(event, asked_ns, outlet)
 
         async def other(found: LlrpMessage) -> None:
