@@ -1,22 +1,23 @@
 """The clock of a device behind an agent: its offset to the agent's clock, with a bound.
 
-Offsets are the agent's *monotonic* clock minus the device's, so that a set wall clock of the agent
-changes none. A message that was stamped ``stamp`` and came at ``mono`` took no negative time: the
-offset is at most ``mono - stamp``. One-way messages bound nothing more. What is declared bounds the
+Offsets are the agent's *monotonic* clock minus the device's, so setting the agent's wall clock
+changes none. A message stamped ``stamp`` that arrives at ``mono`` takes no negative time: the
+offset is at most ``mono - stamp``. One-way messages give no other bound. Declared delays bound the
 other side: no message takes longer than ``delay_max``, and the fastest one of a window takes at
-most ``delay_min_max`` (minimum filter; Moon, Skelly, Towsley 1999). An answer to a question bounds
+most ``delay_min_max`` (minimum filter; Moon, Skelly, Towsley 1999). An answer to a request bounds
 both sides. Between and before messages the bound grows by ``skew_max``.
 
-A clock is set now and then. What contradicts the bound begins a new *epoch*, which has a name of
-its own: the events of one epoch share one clock that was never set. A clock set ahead contradicts
-at once, unless its message is as slow as it was set; a faster one shows that later, and *refutes*
-what was said of the epoch, which may have events of the clock set. One set back looks like a delay
-until a whole window is late; a message that is later than the fastest ones by more than
-``delay_min_max`` is stamped by a clock *in doubt*, whose bound covers both. So is an event that is
-older than its epoch. Steps too small to be seen are less than ``delay_min_max`` (and the
-resolution), by which every bound is wider than what was measured.
+Clocks are set now and then. A message that contradicts the bound begins a new *epoch* with its own
+name: the events of one epoch share one clock that was never set. A clock set ahead contradicts the
+bound at once, unless its message is as slow as the step is large. Then a faster message shows the
+step later and *refutes* the bounds reported for the epoch, which may contain events stamped after
+the step. A clock set back looks like a delay until a whole window is late. A message that is later
+than the fastest ones by more than ``delay_min_max`` is stamped by a clock *in doubt*, whose bound
+covers both cases; the same holds for an event that is older than its epoch. Steps too small to
+detect are below ``delay_min_max`` (plus the resolution), and every bound is wider than measured by
+that much.
 
-Sans-IO: the agent's monotonic clock is handed in. Times in ns.
+Sans-IO: the caller passes the agent's monotonic clock. Times in ns.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ ARRIVAL: Final = "/arrival."
 """Mark in the name of a clock that is the arrival of an event."""
 NS_PER_S: Final = 10**9
 WINDOW_MESSAGES: Final = 3
-"""A window has so many messages at least."""
+"""Least number of messages of a window."""
 LEVELS_MAX: Final = 40
 EPOCHS_KEPT: Final = 64
-"""Of a device: so many starts of it may wait in an agent that is off line."""
+"""Epochs of a device that an off-line agent may keep for sending."""
 REPORT_AGAIN_NS: Final = 60 * NS_PER_S
 _NARROWER: Final = 8
-"""A bound that is narrower by this part of itself is reported at once."""
+"""A bound that has narrowed by more than 1/8 is reported at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +58,8 @@ class DeviceClockSettings:
 class DeviceClockBound(NamedTuple):
     """The agent's monotonic clock minus clock ``clock`` is in [``low``, ``high``] at ``mono``.
 
-    ``stamp``: what the clock shows then; ``skew_ppb``: how fast the bound grows with age;
-    ``refutes``: it contradicts what was said of the clock before, and does not replace it.
+    ``stamp``: the clock's reading at ``mono``; ``skew_ppb``: how fast the bound grows with age;
+    ``refutes``: it contradicts earlier bounds of the clock and does not replace them.
     """
 
     clock: str
@@ -71,7 +72,7 @@ class DeviceClockBound(NamedTuple):
 
 
 def device_of(clock: str) -> str:
-    """The name of the device whose clock, in some epoch, is called ``clock``.
+    """The device of a clock's name.
 
     >>> device_of("monitor#7.0.2")
     'monitor'
@@ -80,7 +81,7 @@ def device_of(clock: str) -> str:
 
 
 def closed_clocks(clocks: Collection[str]) -> set[str]:
-    """Those of epochs that are over for long: a device has ``EPOCHS_KEPT`` newer ones.
+    """The clocks of old epochs, whose device has ``EPOCHS_KEPT`` newer ones.
 
     >>> sorted(closed_clocks(["watch", *(f"monitor#{n}" for n in range(66)), "monitor#1.2"]))
     ['monitor#0', 'monitor#1', 'monitor#1.2']
@@ -100,7 +101,7 @@ def closed_clocks(clocks: Collection[str]) -> set[str]:
 
 
 def is_in_doubt(clock: str) -> bool:
-    """Whether ``clock`` stamps what an epoch's own clock may not have: late or old events.
+    """Whether the clock stamps late or old events, which may be of another epoch.
 
     >>> [is_in_doubt(name) for name in ("monitor#7", "monitor#7.2")]
     [False, True]
@@ -114,24 +115,24 @@ class FollowedClock:
     """
 
     def __init__(self, name: str, settings: DeviceClockSettings, number: Callable[[], int]) -> None:
-        """``number()``: of the next epoch, never twice, also not by other starts of the agent."""
+        """``number()``: the next epoch's number, unique over all starts of the agent."""
         self.name = name
         self.settings = settings
         self.steps = 0
-        """Times that the clock was found set."""
+        """Number of detected steps of the clock."""
         self.last_step_ns = 0
-        """By how much, about, when it last was; positive: back."""
+        """Size of the last step, about; positive: the clock was set back."""
         self._number = number
         self._epoch = 0
         self._begun = False
         self._offset_max = 0
         """Receipt minus stamp of the last message."""
         self._low = self._high = self._at = 0
-        """What was measured: the offset was in [low, high] at ``_at``."""
+        """Measured: the offset was in [low, high] at ``_at``."""
         self._grain = 0
         self._slack = settings.delay_min_max_ns
         self._answer_width: int | None = None
-        """Of the last answer; None: the epoch had none."""
+        """Width of the last answer's interval; None: no answer in this epoch."""
         self._window_begun = self._window_count = self._window_least = 0
         self._first_stamp = self._last_stamp = 0
         self._earlier: tuple[int, int] | None = None
@@ -142,16 +143,16 @@ class FollowedClock:
         self._reported: dict[str, DeviceClockBound] = {}
         self._new: list[DeviceClockBound] = []
         self._names: dict[bool, str] = {}
-        """Of earlier and other events of what was heard last."""
+        """Clocks of the last message's events, by whether an event is older than its epoch."""
 
     @property
     def needs_answer(self) -> bool:
-        """Whether an answer would say more than messages have."""
+        """Whether an answer would tighten the bound."""
         return self._level > 0 or self._answer_width is None
 
     def add_message(self, mono_ns: int, stamp_ns: int, resolution_ns: int = 0) -> None:
-        """A message stamped ``stamp_ns`` came; ``resolution_ns``: it is rounded down to multiples
-        of that.
+        """A message stamped ``stamp_ns`` arrived at ``mono_ns``; ``resolution_ns``: stamps are
+        rounded down to its multiples.
         """
         self._mono, self._stamp, self._names = mono_ns, stamp_ns, {}
         is_coarser = self._is_coarser(resolution_ns)
@@ -179,7 +180,7 @@ class FollowedClock:
     def add_answer(
         self, sent_mono_ns: int, mono_ns: int, stamp_ns: int, resolution_ns: int = 0
     ) -> None:
-        """The device's clock showed ``stamp_ns`` between a question and its answer."""
+        """The device's clock read ``stamp_ns`` between a request and its answer."""
         self._mono, self._stamp, self._names = mono_ns, stamp_ns, {}
         is_coarser = self._is_coarser(resolution_ns)
         low, high = sent_mono_ns - stamp_ns - self._grain, mono_ns - stamp_ns
@@ -201,12 +202,12 @@ class FollowedClock:
         self._last_stamp = max(self._last_stamp, stamp_ns)
 
     def restart(self) -> None:
-        """Nothing says that the clock goes on as it was: the next message begins an epoch."""
+        """The device may have restarted: the next message begins an epoch."""
         self._close_epoch()
         self._begun = False
 
     def name_of(self, ts: int) -> str:
-        """The clock that stamped ``ts``, an event of what was heard last."""
+        """The clock that stamped ``ts``, an event of the last message."""
         is_new = self._first_stamp <= ts <= self._stamp + self._grain
         aged = self._stamp - ts > self._slack and self._stamp < self._earlier_last_stamp
         is_earlier = self._earlier is not None and (aged or not is_new)
@@ -215,12 +216,12 @@ class FollowedClock:
         return self._names[is_earlier]
 
     def take_bounds(self) -> list[DeviceClockBound]:
-        """Bounds to report before the events that were named since. Drained."""
+        """Bounds to report before the events named since the last call."""
         made, self._new = self._new, []
         return made
 
     def bound(self) -> tuple[int, int]:
-        """Interval in which the offset of the epoch lies now."""
+        """Interval (low, high) of the epoch's offset now."""
         low, high = self._interval_at(self._mono)
         slack = self._slack if self._answer_width is None else self._answer_width
         return low - slack, high + slack
@@ -246,7 +247,7 @@ class FollowedClock:
         return name
 
     def _is_coarser(self, resolution_ns: int) -> bool:
-        """Whether no stamp was so coarse: what was said before does not hold for it."""
+        """Whether stamps are coarser than before, so that earlier bounds do not apply."""
         if resolution_ns <= self._grain:
             return False
         self._grain = resolution_ns
@@ -254,7 +255,7 @@ class FollowedClock:
         return True
 
     def _lateness(self, found: int, high: int) -> int:
-        """The level of doubt of a message; 0: it is no later than the fastest ones may be."""
+        """Level of doubt of a message; 0: no later than the fastest ones may be."""
         over = found - high - self._slack
         return min((max(over, 0) // max(self._slack, 1) + (over > 0)).bit_length(), LEVELS_MAX)
 
@@ -279,9 +280,9 @@ class FollowedClock:
         self._begin_epoch(low, high)
 
     def _refute(self, low: int, high: int, clocks: Collection[str]) -> None:
-        """The offset is in [low, high] now: ``clocks`` may have stamped events since it is.
+        """Report the offset [low, high] for ``clocks``, which may have stamped events after a step.
 
-        Where that is near what was said, it is said to be further off, so that it contradicts.
+        An interval close to the reported bound is moved away from it, so that it contradicts.
         """
         for former in [self._reported[clock] for clock in clocks if clock in self._reported]:
             more = -(-abs(self._mono - former.mono) * former.skew_ppb // NS_PER_S) + self._slack
@@ -294,7 +295,7 @@ class FollowedClock:
             ))  # fmt: skip
 
     def _close_epoch(self) -> None:
-        """What was said of the epoch is remembered, for events of it that come later."""
+        """Remember the epoch's bound, for its events that arrive later."""
         if not self._begun:
             return
         low, high = self.bound()
@@ -304,7 +305,7 @@ class FollowedClock:
         self._earlier_last_stamp = max(self._earlier_last_stamp, self._last_stamp)
 
     def _count(self, found: int) -> None:
-        """Takes a message into its window, and ends the window where it is long enough."""
+        """Count a message in its window, and end the window when it is long enough."""
         first = self._window_count == 0
         self._window_least = found if first else min(found, self._window_least)
         self._window_count += 1

@@ -19,11 +19,11 @@ PROTOCOL_VERSION: Final = 2
 MESSAGE_MAX: Final = 1 << 20
 """Longest message [bytes] after its length prefix."""
 HELLO_MAX: Final = 1 << 16
-"""Longest first message of a connection, before anything is known of the peer."""
+"""Longest first message of a connection, while the peer is unknown."""
 ROWS_MAX: Final = 65_536
 CELLS_MAX: Final = 1 << 21
-"""Most rows times attributes that are given: one text for all rows is a few bytes on the wire, and
-a column in the log."""
+"""Most rows times attributes with values: one text for all rows is a few bytes on the wire, but a
+column in the log."""
 NAME_MAX: Final = 200
 """Longest name of a site, source, stream, type or attribute [characters]."""
 TEXT_MAX: Final = 4_096
@@ -36,13 +36,13 @@ room for what an array *announces*, so nested empty announcements would cost mem
 ATTR_TYPES: Final = ("int", "float", "bool", "str")
 INTERVALS_MAX: Final = 256
 """Most intervals that one message requests or answers."""
-CAN_MAX: Final = 16
+CAPABILITIES_MAX: Final = 16
 PULL_BACK: Final = "pull back"
-"""Of ``Hello.can``: the agent answers ``IntervalsRequest``."""
+"""Capability of an agent: it answers ``IntervalsRequest``."""
 CLOCKS: Final = "clocks"
-"""Of ``Hello.can`` and ``Welcome.can``: events and syncs may name the clock that they are of."""
+"""Capability of an agent and a gateway: events and syncs may name their clock."""
 NUMBERS: Final = "numbers"
-"""Of ``Hello.can``: each event has a number of its own of 64 bits, which no other event gets."""
+"""Capability of an agent: each event has a 64-bit number that no other event gets."""
 CONTROL: Final = -1
 """Stands for the control numbers where a stream's index is expected."""
 
@@ -83,7 +83,7 @@ class Hello:
     start: int = 0
     """64 random bits, drawn at each start of the agent. They distinguish two starts with the same
     ``incarnation``, which happens when a disk or a clock was set back."""
-    can: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
     """Capabilities beyond version 2; unknown words are ignored. Empty: not on the wire, as an older
     HELLO ends before this field."""
     version: int = PROTOCOL_VERSION
@@ -179,12 +179,12 @@ class Eos:
 class Welcome:
     """The gateway's answer to ``Hello``: the next number it expects, per stream and of controls.
 
-    ``can``: of what the agent knows, what the gateway knows too; not on the wire if empty.
+    ``capabilities``: those of the agent that the gateway has, too; not on the wire if empty.
     """
 
     control_next: int
     next_seqs: tuple[int, ...]
-    can: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
     version: int = PROTOCOL_VERSION
 
 

@@ -1,18 +1,18 @@
 """The session of one agent with its gateway, from the first connection to the last ack.
 
 Sans-IO: a driver (asyncio on devices, SimPy in simulation) hands in bytes, datagrams and clock
-readings, and carries out what ``outputs()`` gives. Timers run on the monotonic clock only, stamps
-come from the wall clock only. The order of things:
+readings, and carries out the requests of ``outputs()``. Timers use the monotonic clock only, time
+stamps the wall clock only. The order of messages:
 
     Connect -> HELLO -> WELCOME -> time sync -> SYNC (acked) -> DATA, promises -> EOS -> DONE
 
 Data wait for the ack of the first time-sync report, so that the engine knows the source's clock
-before its first event (R19 3.2.2). Messages go round robin over the connections; what a
-lost connection carried and nobody acked is resent on another one.
+before its first event (R19 3.2.2). Messages go round robin over the
+connections; unacked messages of a lost connection are resent on another one.
 
-All connections go to one of the gateways that the driver knows. When none is open and one more
-cannot be opened, or is refused, the next gateway is tried. It has another clock, so data wait for
-the next time-sync round; and another log, which has what this one acks.
+All connections lead to one of the gateways that the driver knows. When none is open and an attempt
+fails or is refused, the session tries the next gateway. That one has its own clock, so data wait
+for the next time-sync round, and its own log of what it acks.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SessionState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether the session is over."""
         return self is SessionState.DONE or self is SessionState.FAILED
 
 
@@ -82,7 +82,7 @@ class Connect(NamedTuple):
 class SendBytes(NamedTuple):
     """Write these bytes, exactly one message, to this connection.
 
-    ``spare``: leave them out where much waits to be written: the gateway will ask again.
+    ``spare``: drop them if much waits to be written; the gateway will ask again.
     """
 
     connection: int
@@ -91,10 +91,10 @@ class SendBytes(NamedTuple):
 
 
 class SendDatagram(NamedTuple):
-    """Send this NTP question, now: its time stamp is that of the call.
+    """Send this NTP request now: its time stamp is that of the call.
 
-    ``place``: 0: to the gateway, above 0: to the standard server of this number; below: this host's
-    chrony is asked (``edge_agent.ntp``).
+    ``place``: 0 is the gateway, a positive number a standard server, a negative one this host's
+    chrony (``edge_agent.ntp``).
     """
 
     data: bytes
@@ -102,7 +102,7 @@ class SendDatagram(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close this connection; nothing more is to be reported of it."""
+    """Close this connection; the driver reports nothing more about it."""
 
     connection: int
     reason: str
@@ -135,7 +135,7 @@ def hello_message(
     streams: Sequence[m.StreamSchema],
     numbers: Numbers,
     acked: Sequence[int],
-    can: tuple[str, ...],
+    capabilities: tuple[str, ...],
 ) -> m.Hello:
     """The first message of a connection; ``acked``: the next number to be acked, of the controls
     and of each stream.
@@ -153,27 +153,27 @@ def hello_message(
         control_acked=acked[0],
         streams=declared,
         start=numbers.start,
-        can=can,
+        capabilities=capabilities,
     )
 
 
 class SyncReports:
-    """Results of time sync on their way up. Control number ``first`` is the first one."""
+    """Results of time sync to send. The first one has the control number ``first``."""
 
     def __init__(self, unacked: UnackedMessages, first: int = 0) -> None:
         self._unacked = unacked
         self._first = first
         self._newest: Outgoing | None = None
-        self._said: SyncReport | None = None
+        self._last: SyncReport | None = None
 
     def put(self, report: SyncReport, control_next: int, ended: bool, urgent: bool = False) -> int:
-        """Sends ``report``; one before it that is still unsent is replaced, unless the clock was
-        set in between, as events wait that need the former one.
+        """Send ``report`` and return the next control number.
 
-        Gives the next control number; ``ended``: no more of them may be taken; ``urgent``: it is of
-        another gateway, and goes before all that waits, as the first one does.
+        It replaces an earlier report that is still unsent, unless the clock was set in between:
+        events that wait need the earlier one. ``ended``: no further control numbers are allowed.
+        ``urgent``: the report is about another gateway and goes first, as the very first one does.
         """
-        waiting, before, self._said = self._newest, self._said, report
+        waiting, before, self._last = self._newest, self._last, report
         if waiting is not None and waiting.tries == 0 and not waiting.done:
             data = wire.encode(_sync_message(waiting.first, report))
             is_same_clock = urgent or not _contradict(before, report)
@@ -212,19 +212,26 @@ def _sync_message(number: int, report: SyncReport) -> m.Sync:
 
 
 class AgentSession:
-    """One start of one agent. See the module; every method may make ``outputs``."""
+    """One run of an agent (see the module). Every method may add to ``outputs``."""
 
     def __init__(
         self, settings: SessionSettings, streams: Sequence[m.StreamSchema], incarnation: int,
         cookie: Callable[[], int], jitter: Callable[[int], int] = int,
         resumed: ResumedStart | None = None,
     ) -> None:  # fmt: skip
-        """``incarnation``: in [0, 2**62), larger than at every start before this one, as well as
-        the device knows (``edge_agent.sequence``); ``cookie()``: 64 random bits per call;
-        ``jitter(n)``: how long to wait where ``n`` ns is the most; ``resumed``: see there.
+        """Set up; nothing is sent before ``start``.
+
+        Args:
+            settings: identity and timeouts.
+            streams: in the order of their indices.
+            incarnation: in [0, 2**62), larger than at all earlier starts that the device knows of
+                (``edge_agent.sequence``).
+            cookie: returns 64 random bits per call.
+            jitter: from the longest wait [ns] to the wait.
+            resumed: where an outbox resumes; None: a new start.
 
         Raises:
-            SettingsError: a stream's name, attribute or the incarnation is out of its range.
+            SettingsError: a stream's name, an attribute or the incarnation is out of its range.
         """
         check_schemas(streams)
         self.settings = settings
@@ -249,21 +256,25 @@ class AgentSession:
         self._pool = Pool(settings.connections, *waits, jitter)
         self._gateway = self._synced_with = 0
         self._refused_by: set[int] = set()
-        """Gateways that refused for good since one has welcomed."""
+        """Gateways that refused for good since the last WELCOME."""
         self._awaits_sync = False
-        """Whether the present gateway's clock has not been compared yet, and another's was."""
+        """Whether time sync with the present gateway is outstanding, after one with another."""
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
         self._promising = [PromiseRule(settings.promises) for _ in self.streams]
         self._ack_watch = AckWatch(self._unacked, settings)
         self.intervals = TracedIntervals(settings.pull_back_bytes)
-        self._can = (m.CLOCKS, m.NUMBERS, *((m.PULL_BACK,) if settings.pull_back_bytes else ()))
+        self._capabilities = (
+            m.CLOCKS,
+            m.NUMBERS,
+            *((m.PULL_BACK,) if settings.pull_back_bytes else ()),
+        )
         self._eos_made = self.sooner = False
-        """``sooner``: whether ``emit`` made ``next_wake`` earlier since it was last asked."""
+        """``sooner``: whether ``emit`` has made ``next_wake`` earlier since the last call of it."""
 
     @property
     def incarnation(self) -> int:
-        """The one in force: the gateway may have asked for a larger one than was handed in."""
+        """The incarnation in use: the gateway may have required a larger one."""
         return self._numbers.incarnation
 
     @property
@@ -325,9 +336,9 @@ class AgentSession:
         )
         return self._emit(data, now)
 
-    def emit_part(self, whole: EventBatch, now: Now, start: int, end: int) -> EmitAnswer:
-        """As ``emit``, of rows [start, end) of ``whole``; to be sent is the excerpt itself."""
-        return self._emit(BatchSlice(whole, start, end, self._numbers.next[whole.stream]), now)
+    def emit_part(self, batch: EventBatch, now: Now, start: int, end: int) -> EmitAnswer:
+        """As ``emit``, for rows [start, end) of ``batch``, which is sent by reference."""
+        return self._emit(BatchSlice(batch, start, end, self._numbers.next[batch.stream]), now)
 
     def _emit(self, message: Events, now: Now) -> EmitAnswer:
         index, rows = message.stream, message.rows
@@ -341,7 +352,7 @@ class AgentSession:
                 if self.intervals.open:
                     self.intervals.put_end(message, packed)
                 self.counts["emitted"] += rows
-                self._heartbeat.spoke(index, now.mono_ns)
+                self._heartbeat.put_event(index, now.mono_ns)
                 self._pump(now)
                 if self.settings.promises.share:
                     promised = now.wall_ns - self.settings.heartbeat_lag_ns
@@ -358,8 +369,8 @@ class AgentSession:
     ) -> EmitAnswer:  # fmt: skip
         """POG: no event emitted from now on has event time below ``ts`` [ns, source's clock].
 
-        Of ``stream`` (None: of every stream) and ``type`` (None: of any). It counts only after the
-        numbers before it have come, so it may overtake them on another connection.
+        It is about ``stream`` (None: every stream) and ``type`` (None: every type). The gateway
+        applies it after all earlier numbers have arrived, so it may overtake them.
         """
         indices = range(len(self.streams)) if stream is None else [self._index[stream]]
         pairs = tuple((index, self._numbers.next[index]) for index in indices)
@@ -378,14 +389,14 @@ class AgentSession:
         return answer
 
     def clock(self, bound: DeviceClockBound, now: Now) -> None:
-        """Bound of a device's clock from now on; called before events that depend on it."""
+        """Report a bound of a device's clock; call it before the events that depend on it."""
         if self.state.ended or self._eos_made:
             return
         self._control_next = self._clocks.put(bound, self._control_next)
         self._pump(now)
 
     def finish(self, now: Now) -> None:
-        """No more will be emitted: tell the gateway and stop when it has acked everything."""
+        """End the input: send EOS, and stop when the gateway has acked everything."""
         if self.state.ended or self._eos_made:
             return
         self._sync.report_jump(now)  # a round that measures it may come too late
@@ -402,13 +413,13 @@ class AgentSession:
     # --- calls of the driver
 
     def connected(self, connection: int, now: Now) -> None:
-        """A connection that was asked for is open."""
+        """A requested connection is open."""
         link = self._pool.links[connection]
         if link.state is not LinkState.CONNECTING:
             return
         self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
         acked = list(self._acked.values())
-        hello = hello_message(self.settings, self.streams, self._numbers, acked, self._can)
+        hello = hello_message(self.settings, self.streams, self._numbers, acked, self._capabilities)
         self._outputs.append(SendBytes(connection, wire.encode(hello)))
 
     def disconnected(self, connection: int, now: Now) -> None:
@@ -421,7 +432,7 @@ class AgentSession:
         self._pump(now)
 
     def received(self, connection: int, data: bytes, now: Now) -> None:
-        """Bytes of the gateway. A fault of the gateway costs it the connection, no more."""
+        """Bytes from the gateway. A malformed message closes the connection, nothing else."""
         link = self._pool.links[connection]
         if not link.is_open():
             return
@@ -442,7 +453,7 @@ class AgentSession:
         self._after_sync(now)
 
     def next_wake(self) -> int | None:
-        """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
+        """Monotonic instant [ns] at which ``wake`` is due; None: no timer runs."""
         links, sync, self.sooner = self._pool.next_due, self._sync, False
         return earliest(links, sync.due, sync.look_due, self._heartbeat.due, self._ack_watch.due)
 
@@ -517,7 +528,7 @@ class AgentSession:
             case m.ErrorMessage():
                 self.counts[f"error_{message.reason}"] += 1
                 if message.reason == "length" and link.state is LinkState.GREETING:
-                    self._can = ()  # the gateway is from before HELLO had it
+                    self._capabilities = ()  # the gateway is from before HELLO had it
                 self._refused(link, message, now)
             case _:
                 raise WireError("unexpected", type(message).__name__)
@@ -525,7 +536,7 @@ class AgentSession:
     def _welcomed(self, link: PooledConnection, message: m.Welcome, now: Now) -> None:
         self._numbers.welcomed = True
         self._refused_by.clear()
-        link.knows_clocks = m.CLOCKS in message.can
+        link.knows_clocks = m.CLOCKS in message.capabilities
         was_cut_off = self._pool.welcomed(link)
         if self.state is SessionState.CONNECTING:
             self.state = SessionState.SYNCING
@@ -555,7 +566,7 @@ class AgentSession:
             self._fail(error)
 
     def _acks(self, acks: tuple[int, ...], came_mono_ns: int | None) -> None:
-        """Of the controls and of each stream; a WELCOME does not say when they came."""
+        """Take acks of the controls and of each stream; ``came_mono_ns`` None: of a WELCOME."""
         check_acks(acks, (self._control_next, *self._numbers.next))
         for lane, ack in zip(self._acked, acks, strict=True):
             if ack > self._acked[lane]:
@@ -591,18 +602,18 @@ class AgentSession:
             if not self._eos_made:
                 self._control_next = self._clocks.put_agent(report, now, self._control_next)
             if changed:
-                self._say_clocks_again(report)
+                self._resend_clocks(report)
         self._pump(now)
 
-    def _say_clocks_again(self, report: SyncReport) -> None:
-        """Syncs without an ack compare clocks with that of another gateway than is sent to now."""
+    def _resend_clocks(self, report: SyncReport) -> None:
+        """Restate unacked syncs, which compare clocks with that of the former gateway."""
         for waiting in self._unacked.of_lane(m.CONTROL):
-            said = wire.decode(waiting.data[wire.PREFIX_BYTES :])
-            if not isinstance(said, m.Sync):
+            former = wire.decode(waiting.data[wire.PREFIX_BYTES :])
+            if not isinstance(former, m.Sync):
                 continue
-            sync = _sync_message(said.number, report)
-            if said.clock is not None:
-                sync = self._clocks.by_gateway(said.number, said.clock, said.measured_at)
+            sync = _sync_message(former.number, report)
+            if former.clock is not None:
+                sync = self._clocks.by_gateway(former.number, former.clock, former.measured_at)
             self._unacked.replace(waiting, wire.encode(sync))
 
     def _pump(self, now: Now) -> None:
@@ -626,7 +637,7 @@ class AgentSession:
             self._heartbeat.start(mono_ns)
 
     def _send(self, link: PooledConnection, data: bytes, *, spare: bool = False) -> None:
-        """A gateway from before clocks had names is sent none: its log has no place for them."""
+        """Send a message, without names of clocks to an old gateway, which cannot log them."""
         if not link.knows_clocks and isinstance(data, bytes) and wire.names_clocks(data):
             self.counts["clocks_left_out"] += 1
             message = wire.decode(data[wire.PREFIX_BYTES :])
@@ -644,7 +655,7 @@ class AgentSession:
         self._ack_watch.checked()
 
     def _promise_for_silent(self, now: Now) -> None:
-        silent = self._heartbeat.silent(now.mono_ns)
+        silent = self._heartbeat.take_silent(now.mono_ns)
         if silent:
             pairs = tuple((index, self._numbers.next[index]) for index in silent)
             ts = now.wall_ns - self.settings.heartbeat_lag_ns

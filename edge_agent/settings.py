@@ -1,4 +1,4 @@
-"""Settings of an agent's session, checked when they are made, and the promises that it makes."""
+"""Settings of an agent's session, checked on creation, and the promises that it sends."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from slackwater.edge_agent.ntp import NtpKey
 from slackwater.edge_agent.packing import check_name
 from slackwater.edge_agent.timesync import GATEWAY, SyncSettings
 
-# The events after which to promise, so that barriers that need punctuations (POGs) wait less.
+# Promises (POGs) after events, so that barriers that need punctuations wait less.
 #
-# An agent emits the events of a stream soon after they happened, so it can tell at any time below
-# which event time nothing more will come; but each promise costs a message. A share of the events
-# is followed by one, evenly spaced: the POG percentage of L09 VII-A, promises over events.
-# ``Heartbeat`` speaks for streams that are silent.
+# An agent emits the events of a stream soon after they happen, so at any time it knows an event
+# time below which no further event will come. But each promise costs a message. A share of the
+# events is followed by one, evenly spaced: the POG percentage of L09 VII-A, promises over events.
+# ``Heartbeat`` sends promises for silent streams.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromiseSettings:
-    """How often an agent promises of its own accord.
+    """How often an agent sends promises on its own.
 
     Attributes:
         share: promises per event, in [0, 1]; 0: never.
-        by_type: count and promise each type by itself, instead of the whole stream.
-        phase: in [0, 1): the part of a round of 1/share events that is over at the start.
+        by_type: count and promise each type separately, instead of the whole stream.
+        phase: in [0, 1): the elapsed part of the first round of 1/share events.
     """
 
     share: float = 0.0
@@ -43,7 +43,7 @@ class PromiseSettings:
 
 
 class PromiseRule:
-    """Counts the events of one stream, and says when a promise is due.
+    """Counts the events of one stream and decides when a promise is due.
 
     >>> rule = PromiseRule(PromiseSettings(share=0.4))
     >>> [len(rule.due(1, None)) for _ in range(10)]
@@ -57,8 +57,8 @@ class PromiseRule:
     def due(self, rows: int, types: Texts | None) -> list[str | None]:
         """Types to promise after a message of ``rows`` events; None stands for every type.
 
-        However many promises a message has earned, one says it all. Events without a type can
-        only be promised with the whole stream, and so can types beyond ``NAMES_MAX`` of them.
+        One promise per message is enough, however many are due. Events without a type, and types
+        beyond ``NAMES_MAX``, are promised with the whole stream only.
         """
         share = self._settings.share
         if not share:
@@ -75,7 +75,7 @@ class PromiseRule:
 
 
 def _counts_by_type(rows: int, types: Texts | None) -> dict[str | None, int]:
-    """Events per type, None of those without one."""
+    """Events per type; key None: events without a type."""
     if types is None:
         return {None: rows}
     if types.codes is None:
@@ -88,16 +88,16 @@ def _counts_by_type(rows: int, types: Texts | None) -> dict[str | None, int]:
 
 
 class Heartbeat:
-    """Watches which of ``streams`` streams were silent for ``interval_ns`` (0: never any)."""
+    """Watches ``streams`` streams for silence of ``interval_ns`` (0: off)."""
 
     def __init__(self, streams: int, interval_ns: int) -> None:
         self.due: int | None = None
-        """Monotonic instant at which some stream may have been silent for too long."""
+        """Monotonic instant [ns] at which some stream may have been silent for ``interval_ns``."""
         self._interval_ns = interval_ns
         self._quiet_since = [0] * streams
 
     def start(self, mono_ns: int) -> None:
-        """Streams are watched from now on, as they were not."""
+        """Watch the streams from now on."""
         if self._interval_ns:
             self._quiet_since = [max(since, mono_ns) for since in self._quiet_since]
             self.due = mono_ns + self._interval_ns
@@ -105,12 +105,12 @@ class Heartbeat:
     def stop(self) -> None:
         self.due = None
 
-    def spoke(self, stream: int, mono_ns: int) -> None:
+    def put_event(self, stream: int, mono_ns: int) -> None:
         """An event of ``stream`` was emitted."""
         self._quiet_since[stream] = mono_ns
 
-    def silent(self, mono_ns: int) -> list[int]:
-        """The streams to promise for now; sets the next ``due``. Called when ``due`` has come."""
+    def take_silent(self, mono_ns: int) -> list[int]:
+        """The streams to promise for now; call it at ``due``, it sets the next one."""
         found = [
             stream
             for stream, since in enumerate(self._quiet_since)
@@ -126,12 +126,12 @@ class Heartbeat:
 
 
 class Delivery(Enum):
-    """Fate of data messages whose connection is lost."""
+    """What happens to data messages of a lost connection."""
 
     RESEND = "resend"
     """Kept until acked, resent when their connection is lost."""
     ONCE = "once"
-    """Forgotten when handed to a connection: what the network loses stays lost."""
+    """Forgotten once they are handed to a connection: losses of the network are final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

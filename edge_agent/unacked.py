@@ -1,4 +1,4 @@
-"""Messages without an ack yet: bounded, resent in order, and when to send them again (RFC 6298)."""
+"""Unacked messages: bounded, resent in order, and when to resend them (RFC 6298)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 
 from slackwater.edge_agent.settings import SessionSettings
 
-# Watches whether messages are acked in time, by how long acks have taken so far.
+# The ack timeout, from the round trips so far.
 
 
 class AckWatch:
-    """``due``: the monotonic instant [ns] at which a message may be late; None: none is sent."""
+    """``due``: monotonic instant [ns] at which an ack may be late; None: nothing is unacked."""
 
     def __init__(self, unacked: UnackedMessages, settings: SessionSettings) -> None:
         high = settings.ack_timeout_ns
@@ -23,12 +23,12 @@ class AckWatch:
         self._timeout = ResendTimeout(settings.ack_timeout_min_ns or high, high)
 
     def sent(self, mono_ns: int) -> None:
-        """A message was given to a connection; there were none that wait for acks."""
+        """The first unacked message was handed to a connection."""
         self.due = mono_ns + self._timeout.ns
 
     def acked(self, lane: int, next_number: int, mono_ns: int | None) -> int:
-        """As ``UnackedMessages.acked``; ``mono_ns``: when the ack came, if the connection is the
-        one that the messages were sent on.
+        """As ``UnackedMessages.acked``; ``mono_ns``: arrival of the ack, None if it came on another
+        connection than the messages went out on.
         """
         sent_ns = self._unacked.sent_once(lane, next_number)
         freed = self._unacked.acked(lane, next_number)
@@ -38,18 +38,18 @@ class AckWatch:
         return freed
 
     def late(self, mono_ns: int) -> list[int]:
-        """The connections that hold messages which are late."""
+        """Connections with overdue messages."""
         found = self._unacked.overdue(mono_ns - self._timeout.ns)
         if found:
             self._timeout.timed_out()
         return found
 
     def checked(self) -> None:
-        """The connections that were late are gone."""
+        """Restart the timer after the overdue connections were dropped."""
         self._restart()
 
     def stop(self) -> None:
-        """No ack is awaited any more."""
+        """Stop the timer."""
         self.due = None
 
     def _restart(self) -> None:
@@ -57,19 +57,18 @@ class AckWatch:
         self.due = None if oldest is None else oldest + self._timeout.ns
 
 
-# How long to wait for an ack before its connection is condemned: RFC 6298, in integers.
+# How long to wait for an ack before the connection is dropped: RFC 6298, in integers.
 #
-# From the times between sending and ack: a smoothed mean (gain 1/8) and mean deviation (gain 1/4);
-# the timeout is mean + 4 deviations, within bounds. A message that was sent twice gives no sample,
-# as its ack may be of either (Karn's rule); a timeout doubles the wait, until there is a sample
-# again.
+# Round trips give a smoothed mean (gain 1/8) and mean deviation (gain 1/4); the timeout is mean + 4
+# deviations, within bounds. A message sent twice gives no sample, as its ack may belong to either
+# copy (Karn's rule). A timeout doubles the wait until the next sample.
 
 
 class ResendTimeout:
-    """``ns`` is what to wait now. All durations on the monotonic clock."""
+    """``ns``: the timeout now [ns of the monotonic clock]."""
 
     def __init__(self, low_ns: int, high_ns: int) -> None:
-        """From ``low_ns`` to ``high_ns``, which it is before the first sample. Equal: fixed."""
+        """Between ``low_ns`` and ``high_ns``, the first timeout. Equal bounds: a fixed timeout."""
         assert 0 < low_ns <= high_ns
         self.ns = high_ns
         self._low_ns = low_ns
@@ -79,11 +78,11 @@ class ResendTimeout:
 
     @property
     def adaptive(self) -> bool:
-        """Whether samples change it."""
+        """Whether samples change the timeout."""
         return self._low_ns < self._high_ns
 
     def sample(self, round_trip_ns: int) -> None:
-        """A message that was sent once was acked after so long (at least 0)."""
+        """Take the round trip [ns, >= 0] of a message that was sent once."""
         assert round_trip_ns >= 0
         if self._mean_ns is None:
             self._mean_ns, self._deviation_ns = round_trip_ns, round_trip_ns // 2
@@ -95,7 +94,7 @@ class ResendTimeout:
         self.ns = min(max(timeout_ns, self._low_ns), self._high_ns)
 
     def timed_out(self) -> None:
-        """No ack came in time."""
+        """Double the timeout: an ack did not arrive in time."""
         self.ns = min(2 * self.ns, self._high_ns)
 
 

@@ -57,12 +57,12 @@ def _fields(message: m.Message) -> list[Any]:
             streams = [
                 [s.schema.name, s.first_seq, s.acked, s.schema.attrs] for s in message.streams
             ]
-            can = [message.can] if message.can else []
+            can = [message.capabilities] if message.capabilities else []
             return [HELLO, message.version, message.site, message.source, message.token,
                     message.incarnation, message.resend, message.control_acked,
                     streams, message.start, *can]  # fmt: skip
         case m.Welcome():
-            can = [message.can] if message.can else []
+            can = [message.capabilities] if message.capabilities else []
             return [WELCOME, message.version, message.control_next, message.next_seqs, *can]
         case m.Ack():
             return [ACK, message.control_next, message.next_seqs]
@@ -175,12 +175,12 @@ def _hello(f: list[Any]) -> m.Hello:
         _text(f[2], "site"), _text(f[3], "source"), _text(f[4], "token", 0, m.TEXT_MAX),
         _seq(f[5], "incarnation"), _bool(f[6], "resend"), _seq(f[7], "control number"), streams,
         _int(f[9], 0, 2**64 - 1, "start"),
-        _can(f[10]),
+        _capabilities(f[10]),
     )  # fmt: skip
 
 
-def _can(value: object) -> tuple[str, ...]:
-    return tuple(_text(each, "can") for each in _list(value, 0, m.CAN_MAX, "can"))
+def _capabilities(value: object) -> tuple[str, ...]:
+    return tuple(_text(each, "can") for each in _list(value, 0, m.CAPABILITIES_MAX, "can"))
 
 
 def _clock(value: object) -> str | None:
@@ -264,7 +264,7 @@ def _sync(f: list[Any]) -> m.Sync:
 
 
 def _welcome(f: list[Any]) -> m.Welcome:
-    return m.Welcome(_seq(f[2], "control number"), _seqs(f[3]), _can(f[4]))
+    return m.Welcome(_seq(f[2], "control number"), _seqs(f[3]), _capabilities(f[4]))
 
 
 def _intervals(value: object) -> m.Intervals:

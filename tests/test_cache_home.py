@@ -27,7 +27,7 @@ TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5
 @pytest.fixture(name="cache")
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SLACKWATER_CACHE", str(tmp_path / "cache"))
-    cache_home._own.cache_clear()
+    cache_home._private_folder.cache_clear()
     return tmp_path / "cache" / "slackwater"
 
 
@@ -88,7 +88,7 @@ def test_attack2_06_a_user_without_a_home_has_no_cache(monkeypatch: pytest.Monke
     for name in ("SLACKWATER_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    cache_home._own.cache_clear()
+    cache_home._private_folder.cache_clear()
     assert own_cache() is None
     assert jit.cache_directory() is None
 

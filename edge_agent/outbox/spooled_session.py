@@ -107,7 +107,7 @@ class SpooledSession(AgentSession):
         """The outbox has taken ``rows`` more events of a stream; they will be offered later."""
         self._numbers.take(stream, rows)
         self.counts["emitted"] += rows
-        self._heartbeat.spoke(stream, now.mono_ns)
+        self._heartbeat.put_event(stream, now.mono_ns)
         promised = now.wall_ns - self.settings.heartbeat_lag_ns
         for name in self._promising[stream].due(rows, types):
             self.promise(now, promised, stream=self.streams[stream].name, type=name)

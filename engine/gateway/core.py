@@ -458,7 +458,7 @@ class GatewayCore:
         site.sources[source.name] = source
         self._intake.heard_again(source, site, hello, arrival, self.settings.frame_every_ns)
         self.timers.set(site.timer, site.due)
-        can = tuple(each for each in hello.can if each == m.CLOCKS)
+        can = tuple(each for each in hello.capabilities if each == m.CLOCKS)
         welcome = m.Welcome(*source.durable, can)
         self._outputs.append(Send(peer.connection, wire.encode(welcome)))
 

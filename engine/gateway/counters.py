@@ -41,10 +41,10 @@ def counts_itself(hello: m.Hello) -> bool:
 
     >>> counts_itself(m.Hello("main", "d", "", 1, True, 0, ()))
     True
-    >>> counts_itself(m.Hello("main", "d", "", 1, True, 0, (), can=("numbers",)))
+    >>> counts_itself(m.Hello("main", "d", "", 1, True, 0, (), capabilities=("numbers",)))
     False
     """
-    return not set(_ORDERED) & set(hello.can)
+    return not set(_ORDERED) & set(hello.capabilities)
 
 
 class _PastLane(NamedTuple):

@@ -31,7 +31,7 @@ from slackwater.engine.gateway.settings import GatewaySettings
 # A begin (IBP) is a message of its own, so the gateway knows of intervals before it has them. An
 # interval itself carries its begin and its end: so a begin without its end is all that can be
 # missing here, and the gateway sees it without knowing what anybody asks of the log. It asks an
-# agent that understands it (``Hello.can``)
+# agent that understands it (``Hello.capabilities``)
 #
 # * ``pull_back_ns`` after the begin came, after that twice as long, and so on: it may last; *
 # ``pull_back_ns`` after numbers of the interval's stream were found missing: it may be among them;

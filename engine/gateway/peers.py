@@ -271,7 +271,7 @@ class Admission:
         else:
             source = self._made(hello, declared, old)
             self._schemas.claim(hello.site, schemas)
-        source.answers = PULL_BACK in hello.can
+        source.answers = PULL_BACK in hello.capabilities
         if not source.schemas:
             source.schemas = self._schemas.hold(declared, schemas)
         return source, None if same else old

@@ -162,7 +162,7 @@ def test_a_gateway_from_before_is_sent_no_clocks_and_that_is_counted() -> None:
 
 def test_an_agent_from_before_gets_the_welcome_that_it_knows() -> None:
     bench = Bench()
-    (welcome,) = bench.join("c", a_hello(can=(m.PULL_BACK,)))
+    (welcome,) = bench.join("c", a_hello(capabilities=(m.PULL_BACK,)))
     assert welcome == m.Welcome(0, (0,))
     assert len(wire.encode(welcome)) == len(wire.encode(m.Welcome(0, (0,), ())))
     bench.say("c", SYNC, a_data(0, 2))
@@ -181,7 +181,7 @@ def test_no_source_can_speak_of_another_ones_clock() -> None:
 
 def test_clocks_of_a_source_have_an_end() -> None:
     bench = Bench(clocks_max=2)
-    bench.join("c", a_hello(can=(m.CLOCKS,)))
+    bench.join("c", a_hello(capabilities=(m.CLOCKS,)))
     data = a_data(0, 1)
     bench.say("c", SYNC)
     for seq, name in enumerate(["x", "y", "z", "x"]):
@@ -197,7 +197,7 @@ def test_clocks_of_a_source_have_an_end() -> None:
 
 def test_a_device_that_starts_again_and_again_does_not_use_them_up() -> None:
     bench = Bench(clocks_max=200)
-    bench.join("c", a_hello(can=(m.CLOCKS,)))
+    bench.join("c", a_hello(capabilities=(m.CLOCKS,)))
     data = a_data(0, 1)
     bench.say("c", SYNC)
     for n in range(500):
@@ -210,7 +210,7 @@ def test_a_device_that_starts_again_and_again_does_not_use_them_up() -> None:
 
 def test_codes_of_clocks_lie_in_their_dictionary() -> None:
     bench = Bench()
-    bench.join("c", a_hello(can=(m.CLOCKS,)))
+    bench.join("c", a_hello(capabilities=(m.CLOCKS,)))
     codes = array("i", [1]).tobytes()
     bench.say("c", SYNC, a_data(0, 1)._replace(clocks=m.Texts(["x"], codes)))
     assert bench.core.counts["main", "d", "codes"] == 1
@@ -218,7 +218,7 @@ def test_codes_of_clocks_lie_in_their_dictionary() -> None:
 
 def test_the_first_message_may_be_of_a_devices_clock() -> None:
     bench = Bench()
-    bench.join("c", a_hello(can=(m.CLOCKS,)))
+    bench.join("c", a_hello(capabilities=(m.CLOCKS,)))
     bench.say("c", m.Sync(0, 5, 5, 5, 5, 5, "x"))
     bench.core.finish(0)
     rows = bench.log.rows("kind", "clock", "first_seq", "offset")

@@ -214,7 +214,7 @@ def test_sources_of_which_nothing_is_recorded_take_no_room() -> None:
 def test_agents_are_believed() -> None:
     """What agents number is not looked at: the second is a copy whatever it contains."""
     bench = Bench(seq_bits={"": 8})
-    joined(bench, can=(m.NUMBERS,))
+    joined(bench, capabilities=(m.NUMBERS,))
     bench.say("c", SYNC, *messages([(300, 1, 1), (300, 1, 2), (0, 5, 1)], 62))
     assert [row[0] for row in recorded(finished(bench))] == [300, 0]
     assert count(bench, "duplicate") == 1

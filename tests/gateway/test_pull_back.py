@@ -113,7 +113,7 @@ def interval(seq: int, id_: int) -> m.Data:
     return m.Data(0, seq, 1, one, one, struct.pack("<q", id_), None, (m.Values(one, None),))
 
 
-HELLO = a_hello(can=(m.PULL_BACK, "what no gateway knows"))
+HELLO = a_hello(capabilities=(m.PULL_BACK, "what no gateway knows"))
 
 
 def asked(bench: Any, now: int) -> list[tuple[int, int]]:
@@ -197,7 +197,7 @@ def test_so_many_are_known_of_and_no_more() -> None:
 
 def test_an_agent_from_before_is_let_in_and_never_asked() -> None:
     bench = Bench(pull_back_ns=S)
-    fields = wire.encode(a_hello(can=()))
+    fields = wire.encode(a_hello(capabilities=()))
     assert fields[4] == 0x9A  # ten fields: what such an agent says
     assert bench.join("c", a_hello()) == [m.Welcome(0, (0,))]
     bench.say("c", SYNC, begin(1, 7))
@@ -217,7 +217,7 @@ def test_a_gateway_from_before_gets_a_hello_that_it_knows() -> None:
         agent.connected(0, now)
         hellos += [wire.decode(out.data[4:]) for out in agent.outputs()]
         agent.received(0, refusal, now)
-    assert [hello.can for hello in hellos] == [(m.CLOCKS, m.NUMBERS, m.PULL_BACK), ()]
+    assert [hello.capabilities for hello in hellos] == [(m.CLOCKS, m.NUMBERS, m.PULL_BACK), ()]
     assert agent.counts["error_length"] == 2
 
 
