@@ -1,8 +1,8 @@
-"""Syncs of devices' clocks on their way up: device to agent and agent to gateway in one.
+"""Sync messages about devices' clocks: the errors device to agent and agent to gateway combined.
 
-Only the agent sees both errors at one instant, so it adds them: the engine knows of no chains of
-clocks (docs/design.md). The bound of a device's offset is one of the agent's monotonic clock;
-the last report of the agent's own sync says how far that is from the engine's.
+Only the agent sees both errors at one instant, so it adds them; the engine has no chains of clocks
+(docs/design.md). A device's bound is relative to the agent's monotonic clock; the agent's own last
+sync report relates that clock to the engine's.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from slackwater.edge_agent.timesync import ClockStatus, SyncReport
 from slackwater.edge_agent.unacked import Outgoing, UnackedMessages
 
 _HEARD_NS: Final = 600 * NS_PER_S
-"""A clock that was silent for so long is not reported again with the agent's own."""
+"""A clock silent for longer is not reported again with the agent's own."""
 CLOCKS_MAX: Final = 1024
-"""Number of clocks that are reported again; beyond, the oldest are not."""
+"""Clocks that are reported again; beyond, the oldest are left out."""
 
 
 class ClockReports:
-    """The newest bound of each clock, and the message that says it."""
+    """The newest bound of each clock, and its message."""
 
     def __init__(self, unacked: UnackedMessages) -> None:
         self._unacked = unacked
         self._agent_report: SyncReport | None = None
         self._agent_report_mono = self._ahead = 0
-        """When the agent's own was measured [monotonic], and its wall ahead of its monotonic."""
+        """Monotonic instant of the agent's report [ns], and its wall minus its monotonic clock."""
         self._bounds: dict[tuple[str, bool], tuple[DeviceClockBound, Outgoing]] = {}
-        """By clock; what refutes it apart, so that it takes no place of what it contradicts."""
+        """By clock and ``refutes``: a refutation does not replace the bound it contradicts."""
 
     def put_agent(self, report: SyncReport, now: Now, control_next: int) -> int:
-        """The agent's own sync; all clocks are reported again. Gives the next control number."""
+        """Take the agent's sync and report all clocks again; returns the next control number."""
         self._agent_report, self._ahead = report, now.wall_ns - now.mono_ns
         self._agent_report_mono = report.measured_at_ns - self._ahead
         for bound, message in list(self._bounds.values()):
@@ -52,7 +52,7 @@ class ClockReports:
         return control_next
 
     def put(self, bound: DeviceClockBound, control_next: int) -> int:
-        """Sends a bound; where the one before it is still unsent, in its place."""
+        """Send a bound, instead of an unsent former one; returns the next control number."""
         key = bound.clock, bound.refutes
         _, message = self._bounds.pop(key, (None, None))
         if message is not None and message.tries == 0 and not message.done:
@@ -67,14 +67,14 @@ class ClockReports:
         return control_next
 
     def by_gateway(self, number: int, clock: str, measured_at: int) -> m.Sync:
-        """Status of a clock, by the agent's own sync with the present gateway."""
+        """Sync of a clock relative to the present gateway."""
         known = self._bounds.get((clock, False)) or self._bounds.get((clock, True))
         if known is None:
             return m.Sync(number, None, None, measured_at, 1, 0, clock)
         return self._sync(number, known[0])
 
     def states(self, agent_status: ClockStatus, now: Now) -> list[dict[str, Any]]:
-        """What is known of the agent's clock, then of each device's: ``clock`` (empty: its own),
+        """States of the agent's clock, then of each device's: ``clock`` (empty: the agent's),
         ``offset`` (the gateway's clock minus it) and ``bound`` [ns] (None: unknown), ``status``.
         """
         offset = bound = None
@@ -88,7 +88,7 @@ class ClockReports:
         newest = {device_of(each.clock): each for each in bounds}
         for device, each in newest.items():
             if ARRIVAL in device:
-                continue  # it names an event's arrival, and is nobody's
+                continue  # the arrival of an event is no device's clock
             sync, age = self._sync(0, each), now.mono_ns - each.mono
             status, bound = ClockStatus.UNKNOWN, None
             if sync.delay is not None:
@@ -105,7 +105,7 @@ class ClockReports:
         return found
 
     def without_clock(self, number: int, measured_at: int) -> m.Sync:
-        """Sync for a gateway that knows no clocks, in place of a device's: the agent's own."""
+        """The agent's own sync, in place of a device's for a gateway without named clocks."""
         report = self._agent_report
         if report is None:
             return m.Sync(number, None, None, measured_at, 1, 0)
@@ -115,7 +115,7 @@ class ClockReports:
         )  # fmt: skip
 
     def _sync(self, number: int, bound: DeviceClockBound) -> m.Sync:
-        """``bound`` on the engine's clock; of unknown offset while the agent's own is."""
+        """``bound`` relative to the engine's clock; offset None: the agent's own is unknown."""
         report = self._agent_report
         unknown = m.Sync(number, None, None, bound.stamp, 1, 0, bound.clock)
         if report is None or report.offset_ns is None or report.delay_ns is None:

@@ -2,13 +2,12 @@
 
 A number is local to (source, stream, incarnation). A restarted device has forgotten its last
 number; without an incarnation its new 0, 1, 2... would look like duplicates of old events, and
-continuing elsewhere would look like a gap. So every start brings an id of its own, and
-numbers begin at ``first_seq`` again.
+other numbers like a gap. So every start has its own id, and numbers begin at ``first_seq`` again.
 
 **The contract of incarnations** (SPEC 3.1), defined here and nowhere else: *each start of a source
-has a larger incarnation than every start before it*. The engine takes the events of a smaller one
-for late, so the gateway lets none in. What a device hands in should be a counter on its disk, or
-its wall clock in ns at its start; it need not be right, as disks and clocks are set back:
+has a larger incarnation than every start before it*. The engine would treat the events of a
+smaller one as late, so the gateway refuses it. A device should use a counter on its disk, or its
+wall clock at the start [ns]; it may be wrong, as disks and clocks are set back:
 
 * The gateway refuses a HELLO whose incarnation is not above all that it knows of the source with
   the ERROR ``stale_incarnation``, which names the one to exceed. An agent that was never welcomed
@@ -39,35 +38,35 @@ from slackwater.edge_agent.messages import ErrorMessage
 from slackwater.edge_agent.records import COUNTER_MAX
 
 SEQ_MAX: Final = COUNTER_MAX
+"""Numbers are below this: sums of a number and a count stay within int64."""
 AHEAD: Final = "incarnation_ahead"
-"""No number reaches this: sums of a number and a count stay far inside int64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedStart:
-    """Where a process goes on with the start that another one made, as an outbox remembers it.
+    """State with which a process continues a start of an earlier process, from an outbox.
 
-    It says the same incarnation and ``start``, so for the gateway it is the same start of the
-    agent: events that were numbered keep their numbers.
+    It uses the same incarnation and ``start``, so for the gateway it is the same start of the
+    agent, and numbered events keep their numbers.
     """
 
     start: int
     welcomed: bool
-    """Whether a gateway is known to have taken this start, which comes before any event."""
+    """Whether a gateway has accepted this start, which precedes any event."""
     next_seqs: tuple[int, ...]
-    """Per stream the number that the next event gets."""
+    """Per stream the number of the next event."""
     acked: tuple[int, ...]
-    """Per stream the number up to which everything is acked, or is gone."""
+    """Per stream the number below which every event is acked or lost."""
     again: bool = False
-    """Whether other processes went on with it before."""
+    """Whether an earlier process has resumed this start, too."""
     control_first: int
-    """Above every control number that processes before this one have used."""
+    """Above every control number of earlier processes."""
     unsent: tuple[int, ...]
-    """Per stream the number from which on no process before this one has sent anything."""
+    """Per stream the first number that no earlier process has sent."""
 
     @classmethod
     def nothing(cls, streams: int, start: int) -> ResumedStart:
-        """Of a start that is new."""
+        """State of a new start."""
         none = (0,) * streams
         return cls(
             start=start, welcomed=False, next_seqs=none, acked=none, control_first=0,
@@ -75,7 +74,7 @@ class ResumedStart:
         )  # fmt: skip
 
     def numbers(self, incarnation: int) -> Numbers:
-        """The numbers of this start; raises SettingsError when ``incarnation`` cannot be one."""
+        """Counters of this start; raises SettingsError for an invalid ``incarnation``."""
         made = Numbers(len(self.next_seqs), incarnation, start=self.start)
         made.welcomed, made.again = self.welcomed, self.again
         made.next = list(self.next_seqs)
@@ -99,34 +98,34 @@ class Numbers:
         self.first_seq = first_seq
         self.start = start
         self.welcomed = False
-        """Whether a gateway has taken this incarnation: it stays what it is from then on."""
+        """Whether a gateway has accepted this incarnation, which is final from then on."""
         self.again = False
         self.next = [first_seq] * streams
 
     def foreign(self, welcomed: Sequence[int], acked: Mapping[int, int]) -> bool:
-        """Whether a WELCOME speaks of another start, as nothing of this one was sent yet.
+        """Whether a WELCOME is about another start: it has numbers, and this start sent none.
 
-        A process that goes on with a start cannot tell: the one before it may have sent something.
+        False for a resumed start, of which an earlier process may have sent something.
         ``welcomed``: the next control number and those of the streams; ``acked``: the same, by
-        lane, as this agent knows them.
+        lane, as known to this agent.
         """
         beyond = any(next_ > known for next_, known in zip(welcomed, acked.values(), strict=False))
         return not self.welcomed and not self.again and beyond
 
     def foreign_start(self) -> ErrorMessage:
-        """The refusal for a WELCOME that was for another start."""
+        """The error for a WELCOME about another start."""
         detail = f"another start has sent numbers as incarnation {self.incarnation}"
         return ErrorMessage("stale_incarnation", detail, retry=True, above=self.incarnation)
 
     def exceed(self, incarnation: int) -> bool:
-        """Takes the next larger incarnation than this one; False: it must not, or there is none."""
+        """Raise the incarnation above this one; False: it is final, or the largest."""
         if self.welcomed or incarnation + 1 >= SEQ_MAX:
             return False
         self.incarnation = incarnation + 1
         return True
 
     def take(self, stream: int, count: int) -> int:
-        """The first of ``count`` consecutive numbers of ``stream``, now used up."""
+        """Use up ``count`` consecutive numbers of ``stream``; returns the first."""
         assert count >= 0
         first = self.next[stream]
         assert first + count < SEQ_MAX
@@ -152,20 +151,20 @@ def check_acks(acks: Sequence[int], next_numbers: Sequence[int]) -> None:
 
 # Counters of devices behind an agent: events lost before the agent, and repeated ones.
 #
-# The agent numbers events itself. A device's own number says what was lost on its way here, which
-# no later number can show. It is looked at here, counted, and goes no further.
+# The agent numbers events itself. Only a device's own number shows losses before the agent. It is
+# checked and counted here, and not sent on.
 
 
 DEVICES_MAX: Final = 4_096
-"""Devices of one input whose counters are followed; beyond, the one not heard for longest goes."""
+"""Devices of one input whose counters are followed; the longest silent one is dropped."""
 COMPARED: Final = 64
-"""Newest numbers of each device whose content is known."""
+"""Newest numbers of each device whose content is remembered."""
 
 
 @dataclass(slots=True)
 class _Counter:
-    """``newest``: of 64 bits, and the time of its event; ``skipped``: an event without a number
-    came since then.
+    """``newest``: extended to 64 bits, ``ts``: of its event; ``skipped``: an event without a number
+    followed.
     """
 
     newest: int
@@ -195,19 +194,19 @@ class DeviceCounters:
         self._devices: dict[str, _Counter] = {}
 
     def newest(self) -> dict[str, list[int]]:
-        """By device what ``resume`` needs, the one not heard for longest first."""
+        """By device the state for ``resume``, the longest silent device first."""
         return {
             device: [known.newest, known.ts, int(known.skipped)]
             for device, known in self._devices.items()
         }
 
     def resume(self, newest: Mapping[str, Sequence[int]]) -> None:
-        """Goes on where the agent stopped: what came meanwhile is lost."""
+        """Continue where the agent stopped: numbers between are lost."""
         for device, (number, ts, skipped) in newest.items():
             self._devices[device] = _Counter(number, ts, bool(skipped))
 
     def is_copy(self, device: str, number: int | None, ts: int, content: Hashable) -> bool:
-        """Whether an event came before: with that number and content. None: it has no number."""
+        """Whether an event with this number and content came before; ``number`` None: False."""
         known = self._devices.pop(device, None)
         if number is None:
             self.counts["device_unnumbered"] += 1

@@ -2,27 +2,26 @@
 
 A round makes up to ``attempts`` good exchanges, ``spacing_ns`` apart, and reports the one of least
 delay (minimum filter, R19 3.2.2): its offset is wrong by at most half its delay (R19 Eq 3.14).
-Every round starts from no samples, so a lucky old one does not win for ever. Rounds repeat
+Every round starts without samples, so an old minimum does not persist. The next round starts
 ``resync_ns`` after a report.
 
-Everything ends: an unanswered or refused question costs one of ``retries_max`` extra tries. If
-none of the first ``silent_max`` questions of a round is answered, the round fails; a failed
-round is repeated after ``retry_ns``. If the first one fails, "never synchronised" is reported
-(offset None) so that events can flow with an unknown clock error rather than not at all;
-a later success reports the offset. A round that fails after a success reports nothing: the old
-offset stays in force and its uncertainty grows with its age. If the clock was set meanwhile, it
-reports the old offset less the jump.
+Every round ends: an unanswered or refused request uses one of ``retries_max`` extra tries. If none
+of the first ``silent_max`` requests of a round is answered, the round fails and is repeated after
+``retry_ns``. If the first round fails, "never synchronised" is reported (offset None), so that
+events flow with an unknown clock error; a later success reports the offset. A round that fails
+after a success reports nothing: the old offset stays valid and its uncertainty grows with its age.
+If the clock was set meanwhile, the old offset less the jump is reported.
 
-A clock that was set is measured again at once, not ``resync_ns`` later. Between rounds that shows
-as a jump of the wall clock against the monotonic one, looked for every ``watch_ns``. Within a
-round, an exchange may contradict what was measured before it by more than both bounds allow: then
-that is forgotten, and all attempts are made again (once per round, so that every round ends). An
-agent that was cut off from the server calls ``start`` again: it may be back with another time.
+A clock that was set is measured again at once, not ``resync_ns`` later. Between rounds a step shows
+as a jump of the wall clock against the monotonic clock, checked every ``watch_ns``. Within a round,
+an exchange may contradict earlier ones by more than both bounds allow: then those are dropped and
+all attempts are repeated (once per round, so that every round ends). An agent that lost the
+connection calls ``start`` again, as the server's time may have changed.
 
-Where the gateway does not answer, standard servers are asked one after the other, if there are any.
-What they say is of their clock: the bound has half their root delay and their root dispersion.
+If the gateway does not answer, standard servers are tried in turn. Their clock differs from the
+gateway's, so the bound includes half their root delay and their root dispersion.
 
-A host that chrony keeps may be believed (``CHRONY``): its clock is right within chrony's own bound.
+``CHRONY`` trusts a host whose clock chrony disciplines, within the bound that chrony reports.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ from slackwater.edge_agent.ntp import NtpKey
 
 GATEWAY: Final = 0
 CHRONY: Final = -1
-"""Not asked over the network: the answer is what ``edge_agent.ntp.CHRONY_COMMAND`` prints."""
+"""This host's chrony: the answer is the output of ``edge_agent.ntp.CHRONY_COMMAND``."""
 SERVER_ATTEMPTS: Final = 4
 SERVER_SPACING_NS: Final = 2_000_000_000
-"""Servers of others are asked so often at most, as ntpd's iburst asks them."""
+"""Shortest time between requests to standard servers, as in ntpd's iburst."""
 
 
 class SyncState(Enum):
     """Status of the source's clock. A round in progress does not end SYNCED."""
 
     UNSYNCED = "unsynced"
-    """Not asked yet, or nobody answered."""
+    """No request yet, or no answer."""
     ACQUIRING = "acquiring"
     """The first offset is being measured."""
     SYNCED = "synced"
@@ -63,14 +62,14 @@ class ClockStatus(Enum):
     UNKNOWN = "unknown"
     SYNCHRONIZED = "synchronized"
     FREE_RUNNING = "free-running"
-    """No sync for long: the bound grows, and holds."""
+    """No sync for long: the bound has grown but is valid."""
     DISRUPTED = "disrupted"
-    """It was set, or its bound was refuted: not trusted until the next sync."""
+    """The clock was set or its bound was refuted: not trusted until the next sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncSettings:
-    """How often and how patiently the server is asked. All durations on the monotonic clock."""
+    """Requests per round, timeouts and periods. All durations on the monotonic clock."""
 
     attempts: int = 10
     """Good exchanges per round (R19's "number of time sync attempts")."""
@@ -80,12 +79,12 @@ class SyncSettings:
     retries_max: int = 5
     resync_ns: int = 60_000_000_000
     watch_ns: int = 1_000_000_000
-    """How often to look whether the wall clock was set; 0: never."""
+    """Period of checks whether the wall clock was set; 0: never."""
     retry_ns: int = 10_000_000_000
     precision_ns: int = 1_000
-    """How finely the source's wall clock can be read."""
+    """Resolution of the source's wall clock."""
     skew_error_ppb: int = 50_000
-    """How fast a measured offset may grow wrong; the default bounds a device's crystal."""
+    """Growth of an offset's error; the default bounds a device's crystal."""
 
     def __post_init__(self) -> None:
         positive = ("attempts", "timeout_ns", "silent_max", "resync_ns", "retry_ns", "precision_ns")
@@ -113,7 +112,7 @@ class SyncReport:
     skew_error_ppb: int
 
     def bound_ns(self, age_ns: int) -> int:
-        """How wrong the offset may be at ``age_ns``; of a measured one."""
+        """Bound of the error of a measured offset at ``age_ns`` [ns]."""
         assert self.delay_ns is not None
         grown = abs(age_ns) * self.skew_error_ppb // ntp.NS
         return (self.delay_ns + 1) // 2 + self.precision_ns + grown
@@ -127,7 +126,7 @@ class SyncReport:
 
 
 def _jump_ns(before: Now, after: Now) -> int:
-    """How far the wall clock ran ahead of the monotonic one."""
+    """Advance of the wall clock less that of the monotonic clock [ns]."""
     return (after.wall_ns - before.wall_ns) - (after.mono_ns - before.mono_ns)
 
 
@@ -138,9 +137,9 @@ class TimeSync:
         self, settings: SyncSettings, cookie: Callable[[], int], key: NtpKey | None = None,
         places: Sequence[int] = (GATEWAY,),
     ) -> None:  # fmt: skip
-        """``cookie()`` gives 64 random bits, one call per question. With a ``key`` questions to the
-        gateway have its MAC, and answers without it are ignored. ``places``: whom to ask, the next
-        one where one does not answer; above ``GATEWAY`` they are standard servers.
+        """``cookie()``: 64 random bits, once per request. ``key``: signs requests to the gateway;
+        unsigned answers are then ignored. ``places``: servers in the order of preference, numbers
+        above ``GATEWAY`` are standard servers.
         """
         self.settings = settings
         self.place = places[0]
@@ -158,18 +157,18 @@ class TimeSync:
         self._good = 0
         self._questions = 0
         self._active = False
-        self._begun_anew = False
+        self._has_restarted = False
         self._last: SyncReport | None = None
         self._measured: tuple[SyncReport, Now] | None = None
         """The last report with an offset, and when it was made."""
         self._is_set = False
-        """Whether the clock was found set since."""
+        """Whether a step of the clock was detected since."""
         self._looked = Now(0, 0)
         self.look_due: int | None = None
-        """Monotonic instant at which to look whether the clock was set."""
+        """Monotonic instant [ns] of the next check whether the clock was set."""
         self._pending: tuple[int, int] | None = None
         self.due: int | None = None
-        """Monotonic instant of the next question, or until which an answer is waited for."""
+        """Monotonic instant [ns] of the next request, or the timeout of the pending one."""
         self.refusal = ""
         """Why chrony's last answer was not used; empty: it was."""
         self._reported = False
@@ -177,7 +176,7 @@ class TimeSync:
         self._reports: list[SyncReport] = []
 
     def status(self, now: Now) -> ClockStatus:
-        """Of the source's clock; without a sync for two rounds it is free-running."""
+        """Status of the source's clock; free-running: no sync for two rounds."""
         if self._measured is None:
             return ClockStatus.UNKNOWN
         if self._is_set:
@@ -186,21 +185,21 @@ class TimeSync:
         return ClockStatus.FREE_RUNNING if is_old else ClockStatus.SYNCHRONIZED
 
     def start(self, now: Now) -> None:
-        """Begin a round, the first one or out of turn, unless one is on."""
+        """Begin a round now, unless one is in progress."""
         if not self._reported:
             self.state = SyncState.ACQUIRING
         if not self._active:
             self._begin(now)
 
     def restart(self, now: Now) -> None:
-        """The gateway is another one: what was measured before says nothing of its clock."""
+        """Begin again with another gateway: earlier measurements do not apply to its clock."""
         self._last = self._measured = None
         self._reported = False
         self.state = SyncState.ACQUIRING
         self._begin(now)
 
     def stop(self) -> None:
-        """No more rounds: nothing is asked and nothing is due any more."""
+        """Stop all rounds and timers."""
         self.due = None
         self.look_due = None
         self._pending = None
@@ -211,7 +210,7 @@ class TimeSync:
         return earliest(self.due, self.look_due)
 
     def requests(self) -> list[bytes]:
-        """Questions to send now, each made with the ``now`` of the call before. Drained."""
+        """Requests to send now, stamped with the ``now`` of the last call. Drained."""
         made, self._requests = self._requests, []
         return made
 
@@ -221,7 +220,7 @@ class TimeSync:
         return made
 
     def wake(self, now: Now) -> None:
-        """Act on whatever is due; harmless when nothing is."""
+        """Act on all timers that are due."""
         if self.look_due is not None and now.mono_ns >= self.look_due and self._was_set(now):
             self.counts["clock_set"] += 1
             self._is_set = True
@@ -241,13 +240,13 @@ class TimeSync:
         self._ask(now)
 
     def received(self, data: bytes, now: Now) -> None:
-        """A datagram came. What is not a good answer to the pending question is counted."""
+        """Take a datagram; anything but a good answer to the pending request is counted."""
         if self._pending is None:
             self.counts["refused_unasked"] += 1
             return
         cookie, t1 = self._pending
         if self.place == CHRONY:
-            self._tracked(data, now)
+            self._take_tracking(data, now)
             return
         try:
             packet = data if self._signing is None else self._signing.packet(data)
@@ -255,7 +254,7 @@ class TimeSync:
         except NtpRefused as refused:
             self.counts[f"refused_{refused.reason}"] += 1
             if refused.reason in ("leap", "stratum", "empty_time"):
-                # It is the server's honest answer: waiting for another one is no use.
+                # The server says that it has no time: no better answer will follow.
                 self._pending = None
                 self._after_exchange(now, now.mono_ns + self._spacing_ns)
             return
@@ -264,8 +263,9 @@ class TimeSync:
         self._after_exchange(now, now.mono_ns + self._spacing_ns)
 
     def report_jump(self, now: Now) -> None:
-        """Reports the offset of a clock that was set by the monotonic one, as no answer has come;
-        nothing where it was not set, or never measured.
+        """Report the offset after a step of the clock, by the monotonic clock, without an answer.
+
+        Nothing is reported if the clock was not set or never measured.
         """
         if self._measured is None:
             return
@@ -284,8 +284,8 @@ class TimeSync:
         self._measured, self._is_set = (found, now), True
         self._reports.append(found)
 
-    def _tracked(self, line: bytes, now: Now) -> None:
-        """The answer of chrony, which is nearest to this clock."""
+    def _take_tracking(self, line: bytes, now: Now) -> None:
+        """Take chrony's answer."""
         self._pending = None
         try:
             found = ntp.tracking(line)
@@ -319,13 +319,13 @@ class TimeSync:
         return spacing if self.place == GATEWAY else max(spacing, SERVER_SPACING_NS)
 
     def _begin(self, now: Now, place: int | None = None) -> None:
-        """A round at the first place, or at a later one."""
+        """Begin a round at ``place``; None: the first one."""
         self.place = self._places[0] if place is None else place
         if self.place != self._measured_at:
             self._last = None  # another clock is no contradiction
         self.counts["rounds"] += 1
         self._active = True
-        self._begun_anew = False
+        self._has_restarted = False
         self.look_due = None
         self._best = None
         self._good = self._questions = 0
@@ -369,12 +369,12 @@ class TimeSync:
             self._best = found
 
     def _forget(self) -> None:
-        """Drops measurements before the present exchange: the clock was set."""
+        """Drop measurements before the present exchange: the clock was set."""
         self.counts["contradictions"] += 1
         self._best = self._last = None
         self._good = 0
-        if not self._begun_anew:
-            self._begun_anew = True
+        if not self._has_restarted:
+            self._has_restarted = True
             self._questions = 1
 
     def _look(self, now: Now) -> None:

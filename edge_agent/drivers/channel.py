@@ -411,7 +411,7 @@ class OutboxChannel(BaseOutlet):
                     self._live.outbox.intervals.add(index, end, changes, messages)
                 spool.append(record)
                 self._live.session.intervals.remove_open(index, ids_of(message))
-                self._live.session.numbered(index, len(rows), message.types, clock.read())
+                self._live.session.count_numbered(index, len(rows), message.types, clock.read())
                 self._live.driver.carry_out()
                 return True
             match self._settings.when_full[stream]:

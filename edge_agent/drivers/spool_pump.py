@@ -159,7 +159,7 @@ class SpoolPump:
                 f"{self.outbox.folder}: {error.strerror}; it will be asked again"
             )
             return
-        self.session.found(looked.records, looked.unknown)
+        self.session.send_found(looked.records, looked.unknown)
         self.driver.carry_out()
 
     async def _offer(self, index: int) -> None:
@@ -212,7 +212,7 @@ class SpoolPump:
             f"{self.outbox.folder}: events {self._offered_to[index]} to {end - 1} of stream {name} "
             "are gone"
         )
-        self.session.gone(index, end, clock.read())
+        self.session.skip_to(index, end, clock.read())
 
     def _tell_faults(self) -> None:
         for spool in self.outbox.spools:
@@ -246,5 +246,5 @@ class SpoolPump:
 
     def _remember(self) -> None:
         """Before anything is sent to a gateway that has welcomed this start."""
-        if self.session.heard and self.outbox.start.quiet:
+        if self.session.has_welcome and self.outbox.start.quiet:
             self.outbox.welcomed(self.session.incarnation)

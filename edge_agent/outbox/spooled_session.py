@@ -1,4 +1,4 @@
-"""A session whose events come from an outbox, and how fast it is emptied."""
+"""A session that sends the events of an outbox, and its rate limit."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from slackwater.edge_agent.sequence import ResumedStart
 from slackwater.edge_agent.session import AgentSession
 from slackwater.edge_agent.settings import SessionSettings
 
-# How fast an outbox is emptied: after an outage, all devices of a site have much to send at once.
+# The rate limit of an outbox: after an outage, all devices of a site have much to send at once.
 #
-# A leaky bucket (ITU-T I.371, as a meter): what was sent is owed, and the debt melts at the rate.
-# More is sent when there is none, so a message may be of any size, and the mean is kept.
+# A leaky bucket (ITU-T I.371, as a meter): each sent event adds to the level, which falls at the
+# rate. A message is sent when the level is zero, so it may have any size, and the mean rate holds.
 
 
 _NS: Final = 10**9
 
 
 class DrainLimit:
-    """At most ``events_per_s``, in the mean; 0: no limit. Times are of the monotonic clock."""
+    """At most ``events_per_s`` on average; 0: no limit. Times of the monotonic clock."""
 
     def __init__(self, events_per_s: int) -> None:
         self._rate = events_per_s
         self._free_ns = 0
-        """Monotonic instant at which nothing is owed any more."""
+        """Monotonic instant [ns] at which the level is zero."""
 
     def wait_ns(self, now_ns: int) -> int:
-        """How long until more may be sent; 0: now.
+        """Time [ns] until more may be sent; 0: now.
 
         >>> limit = DrainLimit(1000)
         >>> limit.sent(500, 0), limit.wait_ns(0), limit.wait_ns(500_000_000)
@@ -42,30 +42,30 @@ class DrainLimit:
         return max(self._free_ns - now_ns, 0)
 
     def sent(self, rows: int, now_ns: int) -> None:
-        """So many events are on their way."""
+        """Count ``rows`` sent events."""
         if self._rate:
             self._free_ns = max(self._free_ns, now_ns) + rows * _NS // self._rate
 
 
-# A session whose events come from an outbox, which has numbered them and keeps them.
+# A session that sends the events of an outbox, which numbers and stores them.
 #
-# The session's own buffer is a window: what is in flight. Numbers that the outbox has lost (a
-# damaged place, or dropped as there was no room) are reported to the gateway by a new HELLO, whose
-# ``acked`` says from where on events will come.
+# The session's own buffer is a window of messages in flight. Numbers that the outbox has lost (a
+# damaged segment, or events dropped for lack of room) are reported to the gateway by a new HELLO,
+# whose ``acked`` is the number of the next event to come.
 
 
 NUMBERS_LOST: Final = "numbers_lost"
-"""Reason of a failure after which the outbox goes on as a new start."""
+"""Reason of a failure after which the outbox continues as a new start."""
 
 
 class SpooledIntervals(TracedIntervals):
-    """Ended intervals are in the outbox, and nowhere else."""
+    """Intervals of a session whose ended ones are stored in the outbox only."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
         self.pending_requests: dict[Interval, None] = {}
-        """Intervals that the gateway wants, ``OPEN_MAX`` at most: it will ask again for the others.
-        Who takes them out looks for them in the outbox.
+        """Requested intervals to look up in the outbox, ``OPEN_MAX`` at most: the gateway repeats
+        its requests for others. ``SpoolPump`` takes them out.
         """
 
     def answer(self, request: m.Intervals) -> list[bytes]:
@@ -76,7 +76,7 @@ class SpooledIntervals(TracedIntervals):
 
 
 class SpooledSession(AgentSession):
-    """``emit`` is the outbox's business: it numbers by ``numbered`` and sends by ``offer``."""
+    """Sends an outbox's events by ``offer``, not ``emit``; ``count_numbered`` counts them first."""
 
     def __init__(
         self,
@@ -88,23 +88,23 @@ class SpooledSession(AgentSession):
         resumed: ResumedStart,
     ) -> None:
         super().__init__(settings, streams, incarnation, cookie, jitter, resumed)
-        self.heard = False
+        self.has_welcome = False
         """Whether a gateway has welcomed this process."""
         self.received_beyond: tuple[int, ...] | None = None
-        """Per stream what the gateway has, when that is more than was sent as far as is known, or
-        it has control numbers of a later process: the disk has lost some, or was restored from a
-        copy. The session has failed then.
+        """Per stream the gateway's next number, set when the gateway has more than this disk knows
+        to be sent, or control numbers of a later process: the disk has lost data or was restored
+        from a copy. The session has then failed.
         """
         self.intervals: SpooledIntervals = SpooledIntervals(settings.pull_back_bytes)
         self._unsent = list(resumed.unsent)
         self._offered = list(resumed.unsent)
 
     def acked_seqs(self) -> list[int]:
-        """Per stream the number up to which everything is acked, or gone."""
+        """Per stream the number below which every event is acked or lost."""
         return list(self._acked.values())[1:]
 
-    def numbered(self, stream: int, rows: int, types: Texts | None, now: Now) -> None:
-        """The outbox has taken ``rows`` more events of a stream; they will be offered later."""
+    def count_numbered(self, stream: int, rows: int, types: Texts | None, now: Now) -> None:
+        """The outbox has numbered ``rows`` more events of a stream; they are offered later."""
         self._numbers.take(stream, rows)
         self.counts["emitted"] += rows
         self._heartbeat.put_event(stream, now.mono_ns)
@@ -113,32 +113,34 @@ class SpooledSession(AgentSession):
             self.promise(now, promised, stream=self.streams[stream].name, type=name)
 
     def has_room(self, size: int) -> bool:
-        """Whether a message of ``size`` bytes may be offered; one always may."""
+        """Whether a message of ``size`` bytes may be offered; a first one always may."""
         return self._unacked.fits(size) or len(self._unacked) == 0
 
     def offer(self, stream: int, record: Record, now: Now) -> None:
-        """Committed events, in the order of their numbers, to be sent until they are acked."""
+        """Send committed events until they are acked; call it in the order of their numbers."""
         self._unacked.add(stream, record.first, record.rows, record.data)
         self._offered[stream] = max(self._offered[stream], record.end)
         self._pump(now)
 
-    def found(self, records: Sequence[tuple[int, Record]], gone: Sequence[Interval]) -> None:
-        """Committed events of streams, before their turn, as the gateway has asked for some of
-        them; and what it has asked for and the outbox does not have.
+    def send_found(
+        self, records: Sequence[tuple[int, Record]], unknown: Sequence[Interval]
+    ) -> None:
+        """Answer a request for intervals: ``records`` that contain some, ahead of their turn, and
+        the intervals that are ``unknown`` to the outbox.
         """
         if not self._pool.ready:
-            return  # it will ask again
+            return  # the gateway repeats its request
         link = self._pool.next_ready()
         for stream, record in records:
             self._offered[stream] = max(self._offered[stream], record.end)
             self._send(link, record.data, spare=True)
-        for data in missing_messages((), gone):
+        for data in missing_messages((), unknown):
             self._send(link, data, spare=True)
 
-    def gone(self, stream: int, first: int, now: Now) -> None:
-        """No number of ``stream`` below ``first`` will come that was not acked.
+    def skip_to(self, stream: int, first: int, now: Now) -> None:
+        """Skip lost numbers: the next event of ``stream`` has number ``first``.
 
-        All offered events of the stream are acked. Connections say HELLO again.
+        All offered events of the stream must be acked. Open connections reconnect with a new HELLO.
         """
         self._acked[stream] = max(self._acked[stream], first)
         for link in self._pool.links:
@@ -157,20 +159,20 @@ class SpooledSession(AgentSession):
             return
         super()._take(link, message, now)
         if isinstance(message, m.Welcome) and link.state is LinkState.READY:
-            self.heard = True
+            self.has_welcome = True
 
     def _is_resumed(self) -> bool:
-        """Of any new start ``Numbers.foreign`` says whether the gateway knows too much."""
+        """Whether another process used this start; for a new one ``Numbers.foreign`` decides."""
         return self._numbers.welcomed or self._numbers.again
 
     def _is_of_later(self, control_next: int) -> bool:
-        """Whether a gateway has control numbers of this process before it has sent any."""
-        return not self.heard and self._is_resumed() and control_next > self._control_first
+        """Whether a gateway has control numbers that this process has not sent yet."""
+        return not self.has_welcome and self._is_resumed() and control_next > self._control_first
 
     def _beyond(self, received: tuple[int, ...]) -> bool:
-        """Whether the gateway has numbers that no process has sent, as far as is known."""
+        """Whether the gateway has numbers that no known process has sent."""
         if not self._is_resumed():
             return False
-        sent = self._offered if self.heard else self._unsent
+        sent = self._offered if self.has_welcome else self._unsent
         known = map(max, sent, self.acked_seqs())
         return any(have > local for have, local in zip(received, known, strict=False))
