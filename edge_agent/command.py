@@ -176,9 +176,9 @@ def _parser() -> argparse.ArgumentParser:
     spool = commands.add_parser("spool", help="looks into an outbox, and changes nothing")
     looks = spool.add_subparsers(title="commands", metavar="", required=True)
     for name, (action, said) in ACTIONS.items():
-        parser = looks.add_parser(name, help=said)
-        parser.add_argument("folder", metavar="FOLDER", type=Path)
-        parser.set_defaults(action=partial(_spool, action))
+        spool_parser = looks.add_parser(name, help=said)
+        spool_parser.add_argument("folder", metavar="FOLDER", type=Path)
+        spool_parser.set_defaults(action=partial(_spool, action))
     return parser
 
 
