@@ -458,8 +458,8 @@ class GatewayCore:
         site.sources[source.name] = source
         self._intake.heard_again(source, site, hello, arrival, self.settings.frame_every_ns)
         self.timers.set(site.timer, site.due)
-        can = tuple(each for each in hello.capabilities if each == m.CLOCKS)
-        welcome = m.Welcome(*source.durable, can)
+        capabilities = tuple(each for each in hello.capabilities if each == m.CLOCKS)
+        welcome = m.Welcome(*source.durable, capabilities)
         self._outputs.append(Send(peer.connection, wire.encode(welcome)))
 
     def _site_due(self, site: Site, arrival: int) -> None:

@@ -16,7 +16,7 @@ SCHEMA = m.StreamSchema("events", {"v": "int"})
 def a_hello(source: str = "d", incarnation: int = 1, acked: int = 0, **changes: Any) -> m.Hello:
     streams = (m.HelloStream(SCHEMA, 0, acked),)
     made = {"token": "", "resend": True, "control_acked": 0, "streams": streams}
-    made |= {"can": (m.NUMBERS,), **changes}
+    made |= {"capabilities": (m.NUMBERS,), **changes}
     return m.Hello("main", source, incarnation=incarnation, **made)
 
 

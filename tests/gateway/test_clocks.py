@@ -62,7 +62,7 @@ class Pair:
         if self.old_gateway:
             assert not wire.names_clocks(data)
             if isinstance(message, m.Hello):  # it knows no such word
-                data = wire.encode(m.Hello(**{**vars_of(message), "can": (m.PULL_BACK,)}))
+                data = wire.encode(m.Hello(**{**vars_of(message), "capabilities": (m.PULL_BACK,)}))
         self.bench.core.received(number, data, self.at)
         self.answer(number)
 

@@ -20,7 +20,7 @@ Event = tuple[int, int, int]
 
 
 def a_hello(**changes: Any) -> m.Hello:
-    return an_agents_hello(**{"can": (), **changes})
+    return an_agents_hello(**{"capabilities": (), **changes})
 
 
 def messages(events: Iterable[Event], bits: int) -> list[m.Data]:

@@ -107,7 +107,7 @@ def test_lag_that_no_bound_explains_is_an_alarm(site: Site, by: int, alarm: str)
 
 
 def test_numbers_used_again_are_an_alarm(site: Site) -> None:
-    site.source("ward", events=3, can=())
+    site.source("ward", events=3, capabilities=())
     site.say("main/ward", a_data(0, 2, site.now))
     shown = state(site)
     assert shown["rows"][0]["alarm"].startswith("2 of its events have a number that another event")
