@@ -99,6 +99,10 @@ def test_the_name_of_a_class_is_unique_and_no_private_word() -> None:
     assert not PRIVATE_CLASSES & found.keys()
 
 
+def test_no_name_is_a_bare_participle() -> None:
+    assert whole().figures()["names that are participles"] == 0
+
+
 def test_a_class_defined_twice_is_seen(little: Mass, tmp_path: Path) -> None:
     (tmp_path / "simulator" / "d.py").write_text("class Twice: ...\nclass _Own: ...\n")
     (tmp_path / "engine" / "d.py").write_text("class Twice: ...\nclass _Own: ...\n")

@@ -286,7 +286,7 @@ class Windows(Restorable, ABC):
         """Mark emitted results of windows that end after ``low`` [ns] and became unknown with the
         last row: they are emitted again when the next window closes.
         """
-        cells, emitted = self._store.cells, self._standing
+        cells, emitted = self._store.cells, self._results
         leaders = np.flatnonzero(cells.slot != NONE)
         slots = cells.slot[leaders]
         now = np.full(len(leaders), int(self._state["taken"][0]) + int(self._state["row"][0]))

@@ -314,7 +314,7 @@ class RowWindows(OwnWindows):
         self._mark_stale(emitted[(first < high) & (last >= low)])
 
     def _mark_stale(self, leaders: np.ndarray) -> None:
-        of = self._counted.of
+        of = self._windows.of
         mine = leaders[of["last"][leaders] != NONE]
         of["stale"][mine] = 1
         self._state["stale"] |= len(mine) > 0
