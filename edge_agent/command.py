@@ -122,7 +122,7 @@ INTERRUPTED: Final = 130
 
 
 def program(arguments: Sequence[str] | None = None) -> int:
-    """``main`` as a process of its own, whatever its standard streams are."""
+    """``main`` as a process, with any standard streams, also closed ones."""
     fill_closed_streams()
     try:
         return main(arguments)

@@ -119,7 +119,7 @@ _REMEDIES: Final = {
     errno.ENOMEM: "end other programs, or ask for less at once",
     errno.EAGAIN: "let this user have more processes (ulimit -u), or end others",
 }
-"""Errors by which a machine lacks something, whatever it was asked for."""
+"""Errors about missing resources of the machine, not about the request."""
 _ELSEWHERE: Final = "send it to a file on a disk with space"
 
 

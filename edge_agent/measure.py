@@ -139,7 +139,7 @@ class BurstFindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockFindings:
-    """The device's clocks beside one another."""
+    """The device's clocks compared with each other."""
 
     resolution_ns: int
     """Smallest step that the wall clock was seen to make."""

@@ -307,7 +307,7 @@ class Table:
         return list(value)
 
     def sequence(self, key: str, default: Any = _REQUIRED) -> list[Any]:
-        """A list, of whatever."""
+        """A list of any values."""
         value = self._take(key, default)
         if not isinstance(value, list):
             raise self.wrong(key, f"write a list, not {value!r:.100}")

@@ -107,7 +107,7 @@ class ResendTimeout:
 
 NOT_SENT: Final = -1
 OVERHEAD_BYTES: Final = 200
-"""Charged per message beside its bytes, so that many tiny ones stay bounded too."""
+"""Charged per message in addition to its bytes, so that many tiny ones stay bounded."""
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 The first element is the kind of message; the others follow the fields of its class in
 ``messages``. A decoder believes nothing: every type, length, count and range is checked, and
-whatever breaks a rule raises ``WireError`` and nothing else. What a column *contains* (codes in
+a broken rule raises ``WireError`` and nothing else. What a column *contains* (codes in
 range, ``ts <= te``) is checked where it is used, by the gateway.
 """
 

@@ -115,7 +115,7 @@ Reading = tuple[Key, int, Any]
 ABSTRACTIONS_MAX: Final = 64
 """Of one agent."""
 _STALE_MAX: Final = 1024
-"""Alarms of ended intervals that are kept, beside as many as there are open ones."""
+"""Alarms of ended intervals that are kept, in addition to one per open interval."""
 
 
 class IntervalBegin(NamedTuple):

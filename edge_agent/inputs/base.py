@@ -33,17 +33,17 @@ class Backoff:
         self._bound_ns = first_ns
 
     def reset(self) -> None:
-        """The next wait is one of the shortest again."""
+        """Start again with the shortest waits."""
         self._bound_ns = self._first_ns
 
     def next_ns(self) -> int:
-        """How long to wait now."""
+        """The next wait [ns], random up to a bound that doubles each time."""
         waited = self._jitter(self._bound_ns)
         self._bound_ns = min(2 * self._bound_ns, self._most_ns)
         return waited
 
     async def wait(self) -> None:
-        """Returns when it is time to try again."""
+        """Wait until the next attempt."""
         await asyncio.sleep(self.next_ns() / NS_PER["s"])
 
 
@@ -145,10 +145,10 @@ class Outlet(Protocol):
         """Bounds of the clocks of devices: called before the events that they stamped."""
 
     def bad(self, what: str, place: str) -> None:
-        """A record that was left out: why, and where it stood."""
+        """Report a record that was left out; ``place``: where it was read."""
 
     def trouble(self, what: str, place: str) -> None:
-        """A fault that costs no record by itself, as a connection that was lost."""
+        """Report a fault that loses no record by itself, as a lost connection."""
 
 
 class StatelessOutlet:
@@ -165,7 +165,7 @@ class StatelessOutlet:
         return 0
 
     async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
-        """Nobody asks for them."""
+        """Ignore the bounds."""
         del bounds
 
 
@@ -186,7 +186,7 @@ def _mono_ns() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The part of its device that an input may use, beside its settings."""
+    """What an input may use of its device, apart from its settings."""
 
     schemas: Mapping[str, StreamSchema]
     """The streams by name."""

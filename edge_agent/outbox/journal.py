@@ -1,4 +1,4 @@
-"""Open intervals and keys of messages, on the disk beside the outbox."""
+"""Open intervals and keys of messages, in files next to the outbox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgpack
 from slackwater.edge_agent.outbox.disk import AppendFile, Files
 from slackwater.edge_agent.outbox.spool import HEADER, UNREADABLE, Record, Spool, encoded, records
 
-# A file of records beside the spool: appended and synced, or rewritten as a whole.
+# A file of records next to the spool: appended and synced, or rewritten as a whole.
 #
 # Whether a record counts depends on its numbers, which its reader knows. As in
 # ``Spool``, *disk* is another thread's, one call at a time.
@@ -97,7 +97,7 @@ class RecordFile:
         self.size += len(content)
 
 
-# Open intervals and keys of messages, on the disk beside the outbox.
+# Open intervals and keys of messages, in files next to the outbox.
 
 
 # Keys of the messages that brought events: they identify a message that comes again.
@@ -204,7 +204,7 @@ def _keys_of(entry: Record) -> list[bytes]:
     ]  # fmt: skip
 
 
-# Open intervals on the disk, beside the outbox that has the ended ones.
+# Open intervals on the disk; the outbox has the ended ones.
 #
 # A change of what is open is written and synced before the intervals that it made are, with the
 # number that their stream has after them. As with the outbox's keys, a change counts after a

@@ -38,7 +38,7 @@ _FIXED: Final = struct.Struct(">4sIIQI")
 _CHECKED: Final = struct.Struct(">IQI")
 _CRC_END: Final = 8
 RECORD_BYTES: Final = _FIXED.size
-"""Of a record beside its data."""
+"""Bytes of a record in addition to its data."""
 
 
 class Record(NamedTuple):

@@ -132,7 +132,7 @@ def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
 
 
 class _OneValue(TyperCommand):
-    """A command of which an option that takes one value is given once."""
+    """A command that refuses a repeated option of one value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:

@@ -294,7 +294,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class ExportedInputOptions(InputOptions):
-    """The same beside a ``--format`` of the output."""
+    """The same for commands that have ``--format`` for their output."""
 
     file_format: Annotated[
         str | None, typer.Option("--input-format", metavar="FORMAT", help=_FORMAT_HELP)

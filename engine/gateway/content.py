@@ -29,7 +29,7 @@ from slackwater.edge_agent.records import TIME_MAX_NS
 
 SITE_ATTRS_MAX: Final = 1024
 _OBJECT_BYTES: Final = 200
-"""Charged per name beside its characters: measured with msgpack's strings in dicts."""
+"""Charged per name in addition to its characters: measured with msgpack's strings in dicts."""
 
 Schemas = tuple[StreamSchema, ...]
 

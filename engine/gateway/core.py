@@ -100,7 +100,7 @@ class Commits:
         self.due = self._unflushed or bool(self._written)
 
     def flush(self) -> Iterable[Source]:
-        """Asks the sink for what it has taken; gives the sources of which more is durable now.
+        """Ask the sink for progress; returns the sources with more durable events.
 
         Raises:
             OSError: of the sink; call again.

@@ -75,7 +75,7 @@ class Counters:
         self._spare: list[LaneName] = []
         """Lanes of sources that are forgotten; their room is used again."""
         self.news: list[CountedLane] = []
-        """Lanes of which something was found for the first time; who reads them clears them."""
+        """Lanes with a first finding; the reader clears them."""
         self._known: set[tuple[tuple[str, str], str]] = set()
 
     def numbered(self, source: Source, data: Events) -> list[tuple[int | None, Events]]:

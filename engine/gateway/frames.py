@@ -26,7 +26,7 @@ ROW_BYTES: Final = 64
 CELL_BYTES: Final = 9
 """Charged per row and attribute: a value, and whether there is one."""
 TEXT_BYTES: Final = 64
-"""Charged per entry of a dictionary beside its characters."""
+"""Charged per entry of a dictionary in addition to its characters."""
 _SYNC_FIELDS: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
 _ARROW: Final = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 _NO_SCHEMA: Final = StreamSchema("")

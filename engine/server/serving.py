@@ -53,7 +53,7 @@ Tell = Callable[[str], None]
 
 
 class _Children:
-    """The processes beside the gateway: the engine, if there are queries, and that of sinks."""
+    """The child processes: the engine, if there are queries, and the sinks."""
 
     def __init__(
         self, settings: SiteSettings, files: int, tell: Tell, feed: ResultFeed,

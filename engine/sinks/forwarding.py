@@ -655,5 +655,5 @@ class Forwarder:
             self._tell(f"waits, and tries again: {why}")
 
     def _tell(self, line: str) -> None:
-        """One line, whatever signs the receiver has sent."""
+        """One line, without control characters of the receiver."""
         self._say(f"sink {self._settings.name}: {' '.join(line.split())}")

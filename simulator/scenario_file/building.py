@@ -104,7 +104,7 @@ def build(
         tables: of the file.
         read_recording: reads recordings; None: there is none.
         place: of the file, for messages.
-        worlds: models of workloads beside the plain ones, by name.
+        worlds: models of workloads in addition to the built-in ones, by name.
 
     Raises:
         UserError: names the setting by its place.

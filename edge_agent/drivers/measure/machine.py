@@ -251,7 +251,7 @@ async def measure_setup(
     Args:
         settings: of the agent, whose bent clock is bent here, too.
         folder: of its settings file.
-        servers: standard NTP servers, asked beside the gateway.
+        servers: standard NTP servers, asked in addition to the gateway.
         measuring: how.
         advanced: called with the present step and its share.
     """
@@ -326,7 +326,7 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
 
 
 class _ClockWatch:
-    """The device's clocks beside one another."""
+    """The device's clocks compared with each other."""
 
     def __init__(self, clock: MachineClock) -> None:
         self._clock = clock

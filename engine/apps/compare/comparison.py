@@ -103,7 +103,7 @@ _BEYOND: Final = (1.1, 2)
 _ERRORS: Final = ("0.1", "0.05", "0.02", "0.01", "0.005", "0.002", "0.001", "0.0001")
 _LATENCY_NS: Final = SequenceSettings().latency_ns
 _ALWAYS: Final = ("none", "sequence")
-"""What nobody has to choose is shown whatever the others do."""
+"""Orders without parameters to choose are always shown."""
 
 
 def families(before: Arrivals) -> list[list[str]]:
@@ -181,7 +181,7 @@ _REST_DIGITS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class OrderCost:
-    """Cost of an order beside the suitable one; ``enough``: as complete as requested."""
+    """Cost of an order relative to the suitable one; ``enough``: as complete as requested."""
 
     order: str
     enough: bool
@@ -344,7 +344,7 @@ def _beside(each: Measures, best: Measures, words: _Words) -> str:
 
 
 def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
-    """A p99 hold beside that of the order that suits."""
+    """A p99 hold relative to that of the suitable order."""
     duration = words.time(duration_ns)
     if not duration_ns and not beside_ns:
         return "p99 hold 0 as well"
@@ -421,7 +421,7 @@ class OrdersCompared:
 
     @property
     def headline(self) -> str:
-        """What suits, behind the sources of which events were set aside."""
+        """The recommendation, after warnings about sources with excluded events."""
         return behind_excluded(self.arrivals.excluded, self.choice.headline)
 
     @property

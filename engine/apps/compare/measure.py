@@ -274,7 +274,7 @@ class Arrivals:
 
     ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
     order by ref, by how much an earlier one exceeds it [ns], ascending. ``excluded``: a line per
-    source of which events were set aside, with the remedy. ``warnings``: of clocks of which nothing
+    source with excluded events, with the remedy. ``warnings``: of clocks of which nothing
     is known, so that lateness may be theirs.
     """
 

@@ -32,7 +32,7 @@ from slackwater.engine.scenario import Table
 EVENTS: Final = "events.parquet"
 """Beside a report: its events as they were let go."""
 EVENTS_MAX: Final = 5_000_000
-"""Of longer runs no events are kept beside the report, and none compared."""
+"""Longer runs keep no events with the report, so none are compared."""
 _NAMES: Final = ("site", "source", "stream")
 _COLUMNS: Final = (*_NAMES, "incarnation", "seq", "ts", "ref", "release", "status")
 _STATUS: Final = {RESIDUAL: "below what had been let go", LATE: "late", LATE_DROPPED: "dropped"}
@@ -87,7 +87,7 @@ def compared_events(
 
 
 def _rows(folder: Path, report: Mapping[str, Any]) -> RunRows | None:
-    """The events of a run, of its main pass: kept beside its report, or in the pass's folder."""
+    """The events of a run's main pass, from its report's folder or the pass's own."""
     single = folder / EVENTS
     ordered = folder / "runs" / str(report["run"]["passes"][0]["label"]) / "ordered"
     files = [single] if single.is_file() else parquet_files(ordered) if ordered.is_dir() else []
@@ -315,7 +315,7 @@ def _by_name(found: QueryAnswers) -> dict[Any, Any]:
 
 
 def _content(result: Report) -> str:
-    """What a result says, beside what it is about."""
+    """The content of a result without its identity."""
     if "window" in result:
         values = ", ".join(f"{name} {value}" for name, value in (result["value"] or {}).items())
         missing = result.get("missing") or 0

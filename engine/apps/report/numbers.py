@@ -307,7 +307,7 @@ def places_of(words: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, str]]:
     return {each["term"]: (each["anchor"], each["definition"]) for each in words}
 
 
-# The key numbers of a report, of which the page makes tiles and by which runs are compared.
+# The key numbers of a report: tiles of its page, and what runs are compared by.
 
 
 Report = Mapping[str, Any]

@@ -230,7 +230,7 @@ def checks_at(findings: SweepFindings, file_cell: Cell) -> list[Claim]:
 
 
 def _limits(findings: SweepFindings, at: Cell) -> list[str]:
-    """Of each axis, the values beside ``at`` with which all thresholds hold, and where they end."""
+    """Per axis the range of values around ``at`` in which all thresholds hold, and its ends."""
     said = []
     for number_of, axis in enumerate(findings.axes):
         line = [(*at[:number_of], value, *at[number_of + 1 :]) for value in axis.values]

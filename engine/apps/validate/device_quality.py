@@ -62,7 +62,7 @@ class ClockLine(NamedTuple):
 
 
 def setup_of(found: Findings, facts: AgentFacts, step_ns: int) -> Setup:
-    """The set-up of which one device is an example.
+    """The set-up, with one measured device as its example.
 
     Args:
         found: what was measured.
@@ -313,7 +313,7 @@ def _quantile(values: Sequence[int], share: float) -> int | None:
 def _concerns(
     found: Findings, servers: Opinion, facts: AgentFacts, has_path: bool
 ) -> list[tuple[str, bool]]:
-    """What is wrong beside the queries' needs, and whether it forbids to go on."""
+    """Problems apart from the queries' needs, each with whether it makes the set-up unfit."""
     path, clock, made = found.path, found.clock, list[tuple[str, bool]]()
     if path.connect_error:
         made.append((f"the gateway cannot be reached: {path.connect_error}", True))

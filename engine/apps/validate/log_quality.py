@@ -319,7 +319,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _slow(lags: Mapping[str, int]) -> list[tuple[str, bool]]:
-    """Clocks of which all events come later than any bound allows: right or not, it is said."""
+    """Clocks whose events all come later than any bound allows."""
     slow = {name: lag for name, lag in lags.items() if lag >= SLOW_NS}
     if not slow:
         return []

@@ -92,7 +92,7 @@ def _unbroken(table: Table) -> Table:
 
 
 def _bounds(plain: Mapping[str, Any]) -> Figure | None:
-    """What each query needs beside what the clocks give: the hero."""
+    """Needs of each query against the precision of the clocks: the main figure."""
     queries = [each for each in plain["queries"] if each["within_ns"] or each["window_ns"]]
     if not queries:
         return None
@@ -208,7 +208,7 @@ def _allan(plain: Mapping[str, Any]) -> Figure | None:
 
 
 def _transit(plain: Mapping[str, Any]) -> Figure | None:
-    """The ways of the sources beside one another: from least to p99.9."""
+    """Transit times of the sources, from least to p99.9."""
     found = [each for each in plain["sources"] if each["link"]]
     found = sorted(found, key=lambda each: -each["link"]["p999_ns"])[:_BARS_MAX]
     if not found:

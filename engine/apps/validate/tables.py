@@ -334,7 +334,7 @@ def deviation_table(found: Validation) -> Table:
 
 
 def fact_table(found: Mapping[str, Any]) -> Table:
-    """What was measured of a device beside clock and link; ``found`` as in ``validate.json``."""
+    """Other measurements of a device; ``found`` as in ``validate.json``."""
     if found["kind"] != "device":
         return Table("", ("", ""), ())
     facts = found["facts"]

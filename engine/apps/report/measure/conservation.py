@@ -109,7 +109,7 @@ def _account(account: Mapping[str, Any] | int) -> Counts:
 
 
 def _count_truth(before: dict[str, Counts], truth: Path, with_site: bool) -> None:
-    """Adds ``truth_rows`` to each source of which the manifest knows what was generated."""
+    """Add ``truth_rows`` to each source that the truth covers."""
     path = truth / "events.parquet"
     if not path.is_file() or not any("generated" in counts for counts in before.values()):
         return

@@ -104,7 +104,7 @@ _LEAST_NS: Final = 1
 _TELLING_SHARE: Final = 1e-3
 """Whether an error is an even smaller share of the least bound says nothing more."""
 _NAMED: Final = 8
-"""So many points have their names beside them,"""
+"""Up to this number of points are labelled,"""
 _NAME_ROOM: Final = 3
 """where no other point lies within this factor; else names would lie upon each other."""
 
@@ -273,7 +273,7 @@ def clock_figures(clock_error: Mapping[str, Any], time: TimeLine) -> list[Figure
 
 
 def bound_figure(clock_error: Mapping[str, Any]) -> Figure | None:
-    """How wide declared bounds are beside the errors, a point per clock; None without truth."""
+    """Declared bounds against true errors, a point per clock; None without truth."""
     judged = {name: each for name, each in clock_error["sources"].items() if each.get("with_truth")}
     if not judged:
         return None

@@ -28,7 +28,7 @@ _LOGARITHMIC: Final = 30
 _HEIGHT_PX: Final = 440
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross")
 _MARGIN: Final = 0.12
-"""Room around the points, as a share of the axis: names stand beside them."""
+"""Room around the points, as a share of the axis: for the labels."""
 
 
 def chart_figures(charts: Sequence[Mapping[str, Any]]) -> list[Figure]:

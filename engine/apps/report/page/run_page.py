@@ -319,7 +319,7 @@ def _when(ns: int, time: TimeLine) -> str:
 
 
 def _slow(clocks: Mapping[str, Any]) -> str:
-    """Clocks of which all events came late; empty: none."""
+    """Clocks whose events all came late; empty: none."""
     names = display_names(clocks)
     lags = {names[name]: each.get("lag_ns", 0) for name, each in clocks.items()}
     slow = {name: lag for name, lag in lags.items() if lag >= SLOW_NS}

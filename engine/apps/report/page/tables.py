@@ -14,14 +14,14 @@ from slackwater.engine.apps.report.page.result_figures import match_anchor
 from slackwater.engine.core.units import duration, number, percent
 from slackwater.engine.scenario import Table
 
-# What of a report with very many sources the page shows; ``report.json`` beside it has all.
+# The part of a report with many sources that the page shows; ``report.json`` has all of it.
 #
 # Nobody reads three thousand rows, and no browser likes to lay them out: of what there is for each
 # source the page has the worst, which is what one looks for there.
 
 
 ROWS_MAX: Final = 100
-"""Of sources, of which there is a row each in four tables."""
+"""Sources shown: each has a row in four tables."""
 ITEMS_MAX: Final = 20
 """Of a list within the settings, such as that of the devices, which are mostly alike."""
 _GONE: Final = (
