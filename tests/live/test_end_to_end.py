@@ -292,7 +292,7 @@ def test_systemd_hears_nothing_where_it_does_not_ask(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         link.bind(f"\0{address}")
         link.settimeout(5)
-        Systemd({"NOTIFY_SOCKET": f"@{address}"}).doing("one\ntwo")
+        Systemd({"NOTIFY_SOCKET": f"@{address}"}).set_status("one\ntwo")
         assert link.recv(100) == b"STATUS=one"
 
 
