@@ -127,7 +127,7 @@ def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway) -
     agent.feed(*readings_of([(3000 + n, 10 + 60 * (n % 2)) for n in range(100)]))
     until(lambda: gateway.read() or gateway.acks[2] > acked, "what is new")
     assert all(
-        len(each.gone) <= m.INTERVALS_MAX
+        len(each.unknown) <= m.INTERVALS_MAX
         for each in gateway.said
         if isinstance(each, m.MissingIntervals)
     )
