@@ -96,7 +96,7 @@ def run(found: SeqMatcher, data: Iterable[Released]) -> SpillOutcome:
     def look(results: object) -> int:
         at, known, taken_back = *np.empty((2, 0), np.int64), 0
         for piece in getattr(results, "pieces", [results]):
-            released_matches = getattr(piece, "given", None)
+            released_matches = getattr(piece, "released", None)
             if released_matches is not None:
                 at = np.append(at, released_matches.at[released_matches.plus])
                 known = np.append(known, released_matches.known_at[released_matches.plus])
