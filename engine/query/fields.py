@@ -96,9 +96,9 @@ _NUMERIC: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 def attribute_name(word: str, *, qualified: bool) -> str:
     """The plan's spelling of ``word`` (``qualified``: written ``attrs.word``).
 
-    >>> attribute_name("ts", own=False), attribute_name("ts", own=True)
+    >>> attribute_name("ts", qualified=False), attribute_name("ts", qualified=True)
     ('ts', 'attrs.ts')
-    >>> attribute_name("v", own=False), attribute_name("v", own=True)
+    >>> attribute_name("v", qualified=False), attribute_name("v", qualified=True)
     ('v', 'v')
     """
     if (qualified and word in FIELDS) or word.startswith(ATTR_PREFIX):

@@ -118,7 +118,7 @@ SHORT: Final = {
 def allen_relation(word: str) -> tuple[Restricted, ...]:
     """The relation that the query language calls ``word``, in any case.
 
-    >>> relation_named("met_by")
+    >>> allen_relation("met_by")
     (('ts', '=', 'te'),)
     """
     name = " ".join(word.replace("_", " ").upper().split())
