@@ -72,7 +72,7 @@ def test_what_is_corrected_no_more_is_forgotten() -> None:
     operator = windows_of(query(text), WindowSettings(correction_horizon_ns=20))
     stream = Stream(tuple(Event(at, key=at % 3) for at in range(0, 1000, 4)))
     run(lambda: operator, stream)  # type: ignore[arg-type, return-value]
-    assert 0 < len(operator.snapshot()["_ranked"]["_standing"]) <= 4
+    assert 0 < len(operator.snapshot()["_ranked"]["_results"]) <= 4
 
 
 def test_in_order_nothing_is_taken_back() -> None:

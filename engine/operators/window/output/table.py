@@ -68,13 +68,13 @@ class RankedGroups(Restorable):
             first with equal numbers is not emitted again. None: all of them.
     """
 
-    state_fields = ("_ranked",)
+    state_fields = ("_results",)
 
     def __init__(self, plan: WindowPlan, keys: GroupKeys, numbers: np.ndarray | None) -> None:
         self._plan = plan
         self._keys = keys
         self._numbers = numbers
-        self._ranked: dict[tuple[int, int], tuple[ResultRows, np.ndarray]] = {}
+        self._results: dict[tuple[int, int], tuple[ResultRows, np.ndarray]] = {}
 
     def changes(self, rows: ResultRows) -> ResultRows:
         """The changes of the emitted first groups due to the changes ``rows``."""
@@ -86,12 +86,12 @@ class RankedGroups(Restorable):
 
     def forget(self, last: int) -> None:
         """Windows up to ``last`` are corrected no more."""
-        self._ranked = {at: of for at, of in self._ranked.items() if at[0] > last}
+        self._results = {at: of for at, of in self._results.items() if at[0] > last}
 
     def _of_block(self, changes: ResultRows) -> ResultRows:
         place = int(changes.window[0]), int(changes.stage[0])
         none = take_rows(changes, np.empty(0, np.int64))
-        before, in_output = self._ranked.get(place, (none, np.empty(0, np.bool_)))
+        before, in_output = self._results.get(place, (none, np.empty(0, np.bool_)))
         fresh = take_rows(changes, changes.plus)
         kept = np.flatnonzero(~_among(before, changes))
         now = joined(take_rows(before, kept), fresh)
@@ -109,9 +109,9 @@ class RankedGroups(Restorable):
         found: ResultRows = joined(gone, come)
         found.at[:] = changes.at[0]
         if len(now.at):
-            self._ranked[place] = now, shows
+            self._results[place] = now, shows
         else:
-            self._ranked.pop(place, None)
+            self._results.pop(place, None)
         return found
 
     def _first(self, rows: ResultRows) -> np.ndarray:
@@ -139,8 +139,9 @@ class RankedGroups(Restorable):
     # ---- state ------------------------------------------------------------------------------
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._ranked = {
-            at: (ResultRows(*rows), in_output) for at, (rows, in_output) in state["_ranked"].items()
+        self._results = {
+            at: (ResultRows(*rows), in_output)
+            for at, (rows, in_output) in state["_results"].items()
         }
 
 
