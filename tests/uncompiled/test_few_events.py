@@ -30,7 +30,7 @@ def _asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A kernel that no cache has, and the kinds of its calls: True where it is compiled."""
     monkeypatch.setenv("SLACKWATER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SLACKWATER_COMPILED")
-    monkeypatch.setattr(jit, "uncompiled_time", jit._Spent())
+    monkeypatch.setattr(jit, "uncompiled_time", jit._TimeSpent())
     jit._is_any_cached.cache_clear()
     yield _kinds
     jit._is_any_cached.cache_clear()
