@@ -55,7 +55,7 @@ class Results(ClosesItself):
         late: Results | None = None, source: Folder | None = None,
     ) -> None:  # fmt: skip
         """``folder``: for files made of them; ``source``: where they are, if that is temporary."""
-        self.counters = counters
+        self.counters = {**counters, "sites": dict(counters["sites"])}
         self.late = late
         self._output = output
         self._folder = folder

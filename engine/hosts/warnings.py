@@ -385,11 +385,18 @@ def numbering_warnings(lanes: Sequence[CountedLane]) -> list[str]:
 
 def with_lane_counts(counters: dict[str, Any], lanes: Sequence[CountedLane]) -> dict[str, Any]:
     """``counters`` whose lanes have ``reused``, ``unnumbered`` and ``restarts``, where any are."""
-    for of in lanes:
-        for lane in counters["sites"].get(of.site, {"lanes": ()})["lanes"]:
-            if (lane["source"], lane["stream"]) == (of.source, of.stream):
-                for name in ("reused", "unnumbered", "restarts"):
-                    lane[name] = lane.get(name, 0) + getattr(of, name)
+    sites = counters["sites"]
+    by_site: dict[str, dict[tuple[str, str], list[CountedLane]]] = {}
+    for each in lanes:
+        of_site = by_site.setdefault(each.site, {})
+        of_site.setdefault((each.source, each.stream), []).append(each)
+    for name in by_site.keys() & sites.keys():
+        site = sites[name]
+        for lane in site["lanes"]:
+            for each in by_site[name].get((lane["source"], lane["stream"]), ()):
+                for count in ("reused", "unnumbered", "restarts"):
+                    lane[count] = lane.get(count, 0) + getattr(each, count)
+        sites[name] = site
     return counters
 
 

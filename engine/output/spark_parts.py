@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,11 +110,6 @@ class SparkParts:
                 yield file
         except DAMAGED as error:
             raise self.refused(path, f"is damaged: {error}") from error
-
-    def counters(self) -> dict[str, Any]:
-        """By site, those of the last end."""
-        # msgspec keeps each name once, whatever the number of sites.
-        return {site: msgspec.json.decode(each) for site, each in self.open(COUNTERS).payloads()}
 
     def open(self, kind: str) -> SparkBatches:
         """What there is of ``kind``."""
