@@ -27,7 +27,9 @@ from slackwater.engine.order.registry import parse_order
 from slackwater.engine.output.export import export_jsonl, export_table, read_results
 from slackwater.engine.output.ordered_stream import export_ordered_jsonl, export_ordered_table
 from slackwater.engine.output.part_store import HELD_BYTES, BatchFiles, PartStore
+from slackwater.engine.output.run_writer import OutputPart, RunWriter
 from slackwater.engine.output.schema import MATCHES, WINDOWS
+from slackwater.engine.output.spark_parts import COUNTERS
 from slackwater.engine.query import query
 
 QUERIES = (
@@ -193,3 +195,22 @@ def test_a_table_is_in_order_of_emission_whatever_the_schemas_of_its_parts(tmp_p
     shown = [json.loads(line)["value"]["sum(v)"] for line in lines.getvalue().splitlines()]
     assert shown == [row["sum(v)"] for row in table["value"].to_pylist()]
     assert BatchFiles(tmp_path / "parts" / WINDOWS).sites == {"main"}
+
+
+@pytest.mark.parametrize("facts", [{}, {"host": "here", "batches": [{"seconds": 0.5}]}])
+@pytest.mark.parametrize("sites", [(), ("zoo",), ("zoo", "ä", "x")])
+def test_the_file_of_counters_has_what_a_pass_returns(
+    tmp_path: Path, sites: tuple[str, ...], facts: dict[str, Any]
+) -> None:
+    writer = RunWriter(PartStore(tmp_path))
+    for batch, site in enumerate(sites):
+        counters = {"t_a": batch, "lanes": [{"source": site, "last_event": 2**62}]}
+        writer.write(batch, [OutputPart(site, COUNTERS, counters)])
+    found = writer.finish(**facts)
+    assert list(found["sites"]) == sorted(sites)
+    assert json.loads((tmp_path / "counters.json").read_bytes()) == {
+        **facts, "sites": dict(found["sites"])
+    }  # fmt: skip
+    for site in sites:
+        found["sites"][site] = found["sites"][site] | {"t_a": 7}
+        assert found["sites"][site]["t_a"] == 7
