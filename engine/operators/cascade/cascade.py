@@ -1,4 +1,4 @@
-"""The statements of a chain that read results, and what flows between them."""
+"""Passes results and progress between the statements of a chain that read each other."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from slackwater.engine.query.results_as_events import facts_of, sources_of
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """What decides how long results take, and may change."""
+    """The settings that decide how late a result may come and how long it may change."""
 
     window: WindowSettings
     pattern: PatternSettings
     barrier: BarrierSettings | None
 
     def reach(self, plan: Plan) -> Reach:
-        """Of the results of ``plan``."""
+        """Return how late results of ``plan`` may come, and how long they may change."""
         return reach_of(plan, self.window, self.pattern, self.barrier)
 
 
 class Cascade(Restorable):
-    """Carries results from the operators that give them to the stages that read them.
+    """Passes results from the operators that emit them to the stages that read them.
 
     Args:
-        plans: of all statements, each behind what it reads.
-        operators: of them; ``DerivedStage``s of derived plans.
-        settings: of the chain.
-        failures: of the chain's statements.
+        plans: the plans of all statements; a plan follows its sources.
+        operators: the operator of each plan; a ``DerivedStage`` for a derived plan.
+        settings: the settings of the chain.
+        failures: the failures of the chain's statements.
     """
 
     state_fields = ("_bound", "_progress")
@@ -64,7 +64,7 @@ class Cascade(Restorable):
                 readers = self._readers.setdefault(numbers[source.name], [])
                 readers.append((number, stage, place))
         self._first = len(plans) - len(self._stages)
-        """So many statements read the log; they come first."""
+        """Number of statements that read the log; they come first."""
         self._progress = {
             number: SourceProgress(plans[number], settings.reach(plans[number]))
             for number in self._readers if not sources_of(plans[number])
@@ -78,10 +78,10 @@ class Cascade(Restorable):
         self._read: dict[int, int] = {}
 
     def begins(self) -> None:
-        """Starts to collect results."""
+        """Start a pass: the lists of results are empty; failed statements are dropped."""
         self._read = {}
         failed = self._failures.reasons.keys()
-        if any(number in failed for number, _ in self._stages):  # their memory becomes free
+        if any(number in failed for number, _ in self._stages):  # frees their memory
             self._stages = [each for each in self._stages if each[0] not in failed]
             self._readers = {
                 number: [each for each in readers if each[0] not in failed]
@@ -89,19 +89,21 @@ class Cascade(Restorable):
             }
 
     def saw(self, number: int, released: Released) -> None:
-        """The operator of statement ``number`` has read a batch of the log's events."""
+        """Record that statement ``number`` has read a batch of events from the log."""
         self._bound = released.bound
         if number in self._progress:
             self._progress[number].saw(released)
 
     def advance(self, now: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
-        """The arrival clock has come to ``now``: what is in ``results`` flows on, into them; what
-        the log's readers had due by then is there.
+        """Advance the arrival clock to ``now`` and pass ``results`` on to their readers.
+
+        ``results`` already holds what the readers of the log emit by ``now``; the results of the
+        stages are appended to it.
         """
         self._flow(results, strings, now, finishes=False)
 
     def finish(self, at: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
-        """End of the input at ``at``."""
+        """End the input at ``at``."""
         self._flow(results, strings, at, finishes=True)
 
     def _flow(
@@ -116,7 +118,7 @@ class Cascade(Restorable):
             self._tell(number, results, strings)
 
     def _tell(self, number: int, results: Sequence[ResultPieces], strings: Strings) -> None:
-        """What is new of statement ``number`` goes to its readers."""
+        """Pass the new results and progress of statement ``number`` to its readers."""
         operator = self._operators[number]
         steps: list[ProgressSteps] = []
         if number in self._progress:

@@ -1,4 +1,4 @@
-"""Results of a statement as events of another one: columns, one row for each result."""
+"""Results of one statement as input events of another: columns, one row per result."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ from slackwater.engine.query.results_as_events import (
     returned_values,
 )
 
-# Events that results are, as columns with their attributes' types: joined, cut, put in order.
+# Derived events as columns with the types of their attributes: joined, cut, sorted.
 
 
 CODED: Final = ("source", "clock", "stream", "type", STAMPED_BY)
-"""Columns of codes of texts, besides attributes that are texts."""
+"""Columns that hold codes of texts, apart from text attributes."""
 
 
 @dataclass(slots=True)
 class DerivedRows(Restorable):
-    """``n`` events. ``types``: of own attributes that some event has."""
+    """``n`` events; ``types``: the type of each user attribute that some event has."""
 
     state_fields = ("n", "columns", "types")
 
@@ -78,11 +78,11 @@ class DerivedRows(Restorable):
 
     @property
     def time(self) -> np.ndarray:
-        """By which they are put in order: their ends."""
+        """The ends of the events, by which they are sorted."""
         return self.columns.get(REF_END, np.empty(0, np.int64))
 
     def take(self, which: np.ndarray) -> DerivedRows:
-        """Those of ``which``: places, or a mask."""
+        """Return the events at ``which``: places, or a mask."""
         if not self.n:
             return self
         columns = {name: column[which] for name, column in self.columns.items()}
@@ -90,31 +90,31 @@ class DerivedRows(Restorable):
         return DerivedRows(n, columns, self.types) if n else DerivedRows()
 
     def cut(self, start: int, end: int) -> DerivedRows:
-        """Those from place ``start`` to before ``end``: views of these."""
+        """Return the events at places [``start``, ``end``) as views."""
         if end <= start:
             return DerivedRows()
         columns = {name: column[start:end] for name, column in self.columns.items()}
         return DerivedRows(end - start, columns, self.types)
 
     def having(self, **columns: np.ndarray) -> DerivedRows:
-        """The same with these columns."""
+        """Return the same events with ``columns`` added or replaced."""
         return DerivedRows(self.n, {**self.columns, **columns}, self.types) if self.n else self
 
     def in_order(self) -> DerivedRows:
-        """By their ends, then their starts, then what they are: the same however they came."""
+        """Return the events sorted by end, start and content, regardless of their arrival."""
         if self.n < 2:
             return self
         keys = [self.columns[name] for name in (*CONTENT[::-1], "ref", REF_END)]
         return self.take(np.lexsort(keys))
 
     def contents(self) -> np.ndarray:
-        """What they are: int64 (n, 2) (``engine.output.result_kinds``)."""
+        """Return the content of each event: int64 (n, 2) (``engine.output.result_kinds``)."""
         if not self.n:
             return np.empty((0, len(CONTENT)), np.int64)
         return np.column_stack([self.columns[name] for name in CONTENT])
 
     def codes(self) -> np.ndarray:
-        """Of texts."""
+        """Return the codes of all texts in use."""
         if not self.n:
             return np.empty(0, np.int64)
         names = [*CODED, *(ATTR_PREFIX + name for name, of in self.types.items() if of == "str")]
@@ -123,7 +123,7 @@ class DerivedRows(Restorable):
 
 
 def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
-    """One after another; an attribute that was whole somewhere and is not elsewhere is not."""
+    """Concatenate ``parts``; an attribute that is int in one and float in another is float."""
     some = [part for part in parts if part.n]
     if len(some) < 2:
         return some[0] if some else DerivedRows()
@@ -137,35 +137,34 @@ def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
     return DerivedRows(sum(lengths), join([part.columns for part in some], lengths), types)
 
 
-# Results of a statement as events of another one: columns, one row for each result.
+# How results become events.
 #
-# A window's result lies from the window's start to the last instant in it: windows are half open,
-# so that is a nanosecond before the end, and a window of 10 s holds the ten windows of 1 s that it
-# is made of. A window of ROWS ends with its last event. A match lies from where its first event
-# starts to where its last one ends, and its time errs by as much as that of its most uncertain
-# event.
+# The result of a window spans from the window's start to its last instant. Windows are half open,
+# so that is 1 ns before the end, and a window of 10 s contains the ten windows of 1 s that it
+# covers. A ROWS window ends with its last event. A match spans from the start of its first event
+# to the end of its last one; its uncertainty is the largest of its events.
 #
-# Its clock is that of its events, if they are of one; with others, that of its stream. It is
-# unknown if one of them is, and others came by then.
+# The clock of a result is the clock of its events if they share one, else that of its stream. It
+# is unknown if the clock of one event is unknown and other clocks had events by then.
 #
-# ``chance``: 1 if the result is certain, else how probable it is, NaN where nobody knows: whether a
-# window has all of its events, and no other, depends on clocks, and how much that matters on
-# conditions of other statements.
+# ``chance``: 1 if the result is certain, else its probability, NaN where that is not known: clocks
+# decide whether a window has exactly its events, and conditions of other statements decide how
+# much that matters.
 
 
 PLUS: Final = "plus"
 CONTENT: Final = ("content0", "content1")
 MISSING: Final = "missing"
-"""How many of the log's events are known to be missing where the result is made of them."""
+"""Number of events of the log that are known to be missing in the result's span."""
 _ALMOST: Final = float(np.nextafter(1.0, 0.0))
 _WHOLE_MAX: Final = 1 << 31
 _EXACT: Final = 2.0**53
 Found = tuple[Columns, dict[str, str]]
-"""Columns, and the types of own attributes."""
+"""Columns, and the types of user attributes."""
 
 
 class Attributes:
-    """Own attributes of n events."""
+    """The user attributes of ``n`` events."""
 
     def __init__(self, n: int) -> None:
         self.n, self.columns, self.types = n, Columns(), dict[str, str]()
@@ -173,8 +172,12 @@ class Attributes:
     def vary(
         self, name: str, where: np.ndarray, ends: tuple[np.ndarray, np.ndarray] | None = None
     ) -> None:
-        """Clocks may have made its values ``where`` others, between these ``ends`` if given. What
-        two reasons move may lie anywhere.
+        """Mark the values of ``name`` that clock errors may change.
+
+        Args:
+            name: the attribute.
+            where: (n,), the values that may differ.
+            ends: the least and the largest value; None: unknown. Values marked twice lose them.
         """
         if not where.any():
             return
@@ -186,7 +189,7 @@ class Attributes:
         self.columns[VARIES_PREFIX + name] = known | where
 
     def put(self, name: str, kind: str, data: np.ndarray, valid: np.ndarray | None = None) -> None:
-        """One more, whose ``valid`` (None: all) are there."""
+        """Add an attribute; ``valid``: (n,), which values are not null; None: all."""
         self.types[name] = kind
         self.columns[ATTR_PREFIX + name] = data
         if valid is not None and not valid.all():
@@ -194,12 +197,12 @@ class Attributes:
 
 
 def derived_events(piece: Sequence[Result], stream: str, strings: Strings, errs_from: int) -> Found:
-    """The events that the results ``piece`` are, of the stream and type ``stream``.
+    """Convert the results ``piece`` to events of the stream and type ``stream``.
 
-    ``errs_from``: the instant from which on they may be made of events whose clocks err.
+    ``errs_from``: the instant from which the results may include events with a clock error.
 
     Raises:
-        ContractViolation: results that are no columns.
+        ContractViolation: the results are not columns.
     """
     if not isinstance(piece, ResultColumns) or type(piece) not in _READERS:
         raise ContractViolation(f"statement {stream!r}: nobody reads a {type(piece).__name__}")
@@ -222,14 +225,17 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings, errs_
 
 
 def identities_of(piece: ResultColumns) -> np.ndarray:
-    """Of each result (``engine.output.result_kinds``): comparable within one statement and site."""
+    """Return the identity of each result, int64 (n, 2) (``engine.output.result_kinds``).
+
+    Identities are comparable within one statement and site.
+    """
     if isinstance(piece, WindowResults):
         return window_identities(piece)
     return identities(piece.kind, piece.tables([piece]))
 
 
 def signs_of(piece: Sequence[Result]) -> np.ndarray:
-    """Per result 1 if it is given, -1 if it is taken back."""
+    """Return 1 for each insertion and -1 for each retraction."""
     of: Any = piece
     is_alert, is_match = isinstance(piece, Alerts), isinstance(piece, Matches)
     return np.where((of if is_alert else of.released if is_match else of.columns).plus, 1, -1)
@@ -270,7 +276,7 @@ def _of_windows(piece: WindowResults, _strings: Strings, errs_from: int) -> Foun
 
 
 def _range(piece: WindowResults, place: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The bounds of an aggregate, if it has any."""
+    """Return the bounds of the aggregate at ``place``; None if it has none."""
     if not piece.bounded[place]:
         return None
     least, most = (_real(*piece.numbers(place, each)) for each in (LEAST, MOST))
@@ -278,7 +284,7 @@ def _range(piece: WindowResults, place: int) -> tuple[np.ndarray, np.ndarray] | 
 
 
 def _real(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Numbers as float64, NaN where there is none, or a float would not be exact."""
+    """Return numbers as float64; NaN for null and where float64 is not exact."""
     found = reals(kinds, words)
     return np.where((kinds == FLOAT) | ((kinds == INT) & (abs(found) < _EXACT)), found, np.nan)
 
@@ -290,7 +296,7 @@ def _key(codes: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _put_numbers(attributes: Attributes, label: str, kinds: np.ndarray, words: np.ndarray) -> None:
-    """An aggregate as an attribute; one that is null everywhere is left out."""
+    """Add an aggregate as an attribute unless all its values are null."""
     valid = kinds != NULL
     high, low = words[:, 0], words[:, 1]
     if (kinds == TEXT).any():
@@ -337,10 +343,10 @@ def _of_matches(piece: Matches, _strings: Strings, _errs_from: int) -> Found:
 
 
 def _moves(expression: Expression, piece: Matches, unc: np.ndarray) -> np.ndarray:
-    """Per match, whether an error of its clocks moves the value: not a length of time between
-    events whose errors are one.
+    """Return per match whether a clock error changes the value.
 
-    ``unc``: of its events.
+    It does not change a duration between events of one clock epoch with equal uncertainty.
+    ``unc``: (matches, events), the uncertainty of its events [ns].
     """
     moves = unc.max(axis=1) > 0
     if time_value(expression) is not TimeValue.SPAN:
@@ -353,7 +359,7 @@ def _moves(expression: Expression, piece: Matches, unc: np.ndarray) -> np.ndarra
 
 
 def _clocks(piece: Matches) -> Columns:
-    """Whose clock each match is of, and whether it is unknown, with others beside it."""
+    """Return the clock of each match, and whether it mixes clocks and one of them is unknown."""
     n, columns = len(piece), piece.columns
     if MIXED not in columns:
         return {STAMPED_BY: np.full(n, -1, np.int32), MIXED: np.zeros(n, np.bool_)}
@@ -368,7 +374,7 @@ def _clocks(piece: Matches) -> Columns:
 
 
 def _put_values(attributes: Attributes, label: str, mine: np.ndarray, value: Any) -> None:
-    """A value of the matches ``mine``; those of other branches may have it, too."""
+    """Add a value to the matches ``mine``; matches of other branches may have it already."""
     if value.kind == "null":
         return
     kind, name = value.kind, ATTR_PREFIX + label
@@ -406,7 +412,7 @@ def _of_alerts(piece: Alerts, strings: Strings, _errs_from: int) -> Found:
 
 
 def _codes(texts: pa.Array, strings: Strings) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of texts, -1 for null, and where there are any."""
+    """Return the codes of ``texts``, -1 for null, and which are not null."""
     plain = texts.cast(pa.string()).dictionary_encode()
     table = np.array([*(strings.code(text) for text in plain.dictionary.to_pylist()), -1], np.int32)
     places = np.asarray(plain.indices.fill_null(len(table) - 1))
@@ -420,7 +426,7 @@ _READERS: Final[dict[type, Callable[[Any, Strings, int], Found]]] = {
 
 
 def columns_in(pieces: Sequence[Sequence[Result]]) -> Iterator[ResultColumns]:
-    """Those of ``pieces`` that have results."""
+    """Yield the pieces that are not empty."""
     for piece in pieces:
         if len(piece):
             assert isinstance(piece, ResultColumns)

@@ -1,4 +1,4 @@
-"""An operator that reads results as events: checkpoints, copies and comparisons of it."""
+"""An operator that reads results as events: its progress, checkpoints and corrections."""
 
 from __future__ import annotations
 
@@ -32,23 +32,22 @@ from slackwater.engine.query.pattern_settings import PatternSettings
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.results_as_events import ResultFacts, facts_of, sources_of
 
-# How far results of a statement have come: what its operator has read, less how long it waits.
+# Progress of results: the progress of the operator's input minus the time that results may take.
 #
-# Who reads results as events must know when no earlier one comes any more. A plan says how long
-# after its time a result may come at most, and how far back it may be corrected after that. The
-# first is a matter of speed alone: a result that comes later all the same is taken in as a
-# correction is.
+# A reader of results must know when no earlier result can come. The plan says how long after its
+# event time a result may come, and how far back it may be corrected. The first only affects speed:
+# a result that comes even later is handled as a correction.
 
 
 EARLIEST: Final = -(2**62)
-"""Progress while there is none; what is taken off it stays within int64."""
+"""Progress before the first event; differences from it stay within int64."""
 _ERRORS: Final = 3
-"""So many clocks' errors lie between an event and what lets a match of it go at most."""
+"""At most so many clock errors separate an event from the one that releases its match."""
 
 
 @dataclass(slots=True)
 class ProgressSteps:
-    """Steps of progress: from arrival-clock instant ``at[i]`` on none is below ``value[i]``."""
+    """Progress: from arrival instant ``at[i]`` on, no event is expected before ``value[i]``."""
 
     at: np.ndarray
     value: np.ndarray
@@ -56,8 +55,10 @@ class ProgressSteps:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """``waits_ns``: so long after its own time a result may come, besides what clocks err by.
-    ``back_ns``: results that far behind progress may still change; None: any may.
+    """How late results may come, and how long they may change.
+
+    ``waits_ns``: the largest delay of a result after its event time, apart from clock errors.
+    ``back_ns``: results less than this behind progress may change; None: all may.
     """
 
     waits_ns: int
@@ -67,13 +68,13 @@ class Reach:
 def reach_of(
     plan: Plan, window: WindowSettings, pattern: PatternSettings, setting: BarrierSettings | None
 ) -> Reach:
-    """Of the results of ``plan``.
+    """Return the reach of the results of ``plan``.
 
     Args:
-        plan: of the statement.
-        window: of windows.
-        pattern: of patterns.
-        setting: the barrier asked for.
+        plan: the plan of the statement.
+        window: the settings of windows.
+        pattern: the settings of patterns.
+        setting: the requested barrier; None: the default.
     """
     facts = facts_of(plan)
     waits, back = 0, horizon_ns(window, 0)
@@ -91,7 +92,7 @@ def reach_of(
     further = [reach_of(source, window, pattern, setting).back_ns for source in sources_of(plan)]
     if kept is None or None in further:
         return Reach(waits, None)
-    # What changes upstream changes what is made of it, from there on.
+    # A change upstream changes all results from there on.
     return Reach(waits, back + max((each for each in further if each is not None), default=0))
 
 
@@ -100,8 +101,8 @@ class SourceProgress:
     """The progress of the results of one statement that reads the log.
 
     Args:
-        plan: of the statement.
-        reach: of its results.
+        plan: the plan of the statement.
+        reach: the reach of its results.
     """
 
     plan: Plan
@@ -109,7 +110,7 @@ class SourceProgress:
     facts: ResultFacts = field(init=False)
     frontier: int = EARLIEST
     errs_from: int = INT_MAX
-    """The first instant at which it read an event whose clock errs."""
+    """The release time of the first event with a clock error."""
     last_read: int = LONG_AGO
     steps: list[ProgressSteps] = field(default_factory=list)
 
@@ -117,7 +118,7 @@ class SourceProgress:
         self.facts = facts_of(self.plan)
 
     def saw(self, released: Released) -> None:
-        """The statement's operator has read a batch."""
+        """Update the progress for a batch that the statement's operator has read."""
         columns, n = released.columns, released.n
         empty = np.empty(0, np.int64)
         in_order = columns.get("status", empty) == IN_ORDER
@@ -128,7 +129,7 @@ class SourceProgress:
             steps = released.slack
         value = np.concatenate([np.where(in_order, ends_of(released), LONG_AGO), steps.frontier])
         at = np.concatenate([columns.get("release", empty)[:n], steps.at])
-        # A step comes before the row whose number it has.
+        # A step precedes the row with its number.
         place = np.concatenate([2 * np.arange(n) + 1, 2 * steps.row])
         order = np.argsort(place, kind="stable")
         if not len(order):
@@ -138,11 +139,11 @@ class SourceProgress:
         behind = np.maximum(read, EARLIEST) - self.reach.waits_ns - self._error(read, released)
         value = np.maximum.accumulate(np.maximum(behind, self.frontier))
         self.frontier = int(value[-1])
-        # Instants ascend but for steps that were due before rows which came with them.
+        # The instants ascend, except for steps due before rows that were released with them.
         self.steps.append(ProgressSteps(np.maximum.accumulate(at[order]), value))
 
     def _error(self, read: np.ndarray, released: Released) -> np.ndarray:
-        """What clocks may err by, when progress is ``read``."""
+        """Return the largest effect of clock errors on results [ns] at progress ``read``."""
         error = released.bound.at(read)
         if self.facts.window_ns is not None:
             if self.facts.on_clock:
@@ -151,7 +152,7 @@ class SourceProgress:
         return _ERRORS * error if self.reach.waits_ns else error
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
+        """State as plain data."""
         emitted = [(step.at.copy(), step.value.copy()) for step in self.steps]
         return {
             "frontier": self.frontier, "read": self.last_read, "steps": emitted,
@@ -159,7 +160,7 @@ class SourceProgress:
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        """Restore a snapshot."""
         self.frontier, self.last_read = state["frontier"], state["read"]
         self.errs_from = state["errs_from"]
         self.steps = [ProgressSteps(*step) for step in state["steps"]]
@@ -170,20 +171,20 @@ class SourceProgress:
 # The tail of an operator is the events that it has read and that may still change. A correction
 # replays the tail from the first changed event on. So there are checkpoints at some places of the
 # tail: at its start, and where earlier corrections began, denser towards the end, as most
-# corrections are of recent events. A correction costs what follows it, not the whole tail.
+# corrections are of recent events. The cost of a correction grows with the events after it.
 
 
 _MOST: Final = 6
-"""Copies that are kept."""
+"""Largest number of copies."""
 _FEW: Final = 256
-"""Events that are read again rather than that a copy is kept for them."""
+"""Replays of fewer events get no copy."""
 
 
 class Checkpoints:
-    """Copies of an operator, by how much of its tail they have read.
+    """Copies of an operator, each after a number of events of its tail.
 
     Args:
-        first: the operator when it has read nothing; it is kept, and must not be used elsewhere.
+        first: the operator before any event; this object owns it from here on.
     """
 
     def __init__(self, first: AskedOperator) -> None:
@@ -192,8 +193,9 @@ class Checkpoints:
     def back_to(
         self, tail: DerivedRows, count: int, strings: Strings, bound: ClockBound
     ) -> AskedOperator:
-        """The operator when it had read the first ``count`` events of the tail: to be copied, not
-        fed. What comes behind them in the tail changes, and is forgotten.
+        """Return the operator after the first ``count`` events of the tail.
+
+        The caller must copy it, not feed it. Checkpoints after ``count`` are dropped.
         """
         while self._counts[-1] > count:
             self._counts.pop()
@@ -209,7 +211,7 @@ class Checkpoints:
         return found
 
     def let_go(self, tail: DerivedRows, count: int, strings: Strings, bound: ClockBound) -> None:
-        """The first ``count`` events of the tail leave it: they change no more."""
+        """Remove the first ``count`` events from the tail: they are final."""
         place = int(np.searchsorted(self._counts, count, "right")) - 1
         first = self._copies[place]
         first.feed(tail.cut(self._counts[place], count), NO_STEPS, strings, bound)
@@ -217,27 +219,30 @@ class Checkpoints:
         self._copies = [first, *self._copies[place + 1 :]]
 
     def _thin(self, n: int) -> None:
-        """Of too many the one goes without which least is read again, for how old it is."""
+        """Drop the copy that saves the fewest replayed events for its age, if there are too many.
+
+        ``n``: length of the tail.
+        """
         if len(self._counts) > _MOST:
             counts = np.array(self._counts)
             needless = int(np.argmin(np.diff(counts) / (n - counts[1:] + 1.0))) + 1
             del self._counts[needless], self._copies[needless]
 
     def codes(self) -> list[np.ndarray | None]:
-        """Of texts that each copy holds (``engine.core.operator.Operator``)."""
+        """Return the codes of texts in each copy (``engine.core.operator.Operator``)."""
         return [each.codes() for each in self._copies]
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data: the first of them, from which the others can be made."""
+        """State as plain data: the first copy; the others can be replayed from it."""
         return self._copies[0].snapshot()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        """Restore a snapshot."""
         del self._counts[1:], self._copies[1:]
         self._copies[0].restore(state)
 
 
-# What two runs over nearly the same events have in their results that the other one has not.
+# The difference between the results of two runs over nearly the same events.
 
 
 def changes_between(
@@ -246,8 +251,8 @@ def changes_between(
     """The changes from results ``emitted`` to ``now``: retractions, then insertions.
 
     Args:
-        emitted: pieces of results, insertions and retractions, behind what both begin with.
-        now: pieces of the results that should have been emitted, behind the same.
+        emitted: pieces of emitted insertions and retractions, after the common prefix.
+        now: pieces of the results that should have been emitted, after the same prefix.
         at: the instant of the changes.
     """
     pieces = [*columns_in(emitted), *columns_in(now)]
@@ -262,8 +267,8 @@ def changes_between(
     net = np.zeros(int(number.max()) + 1, np.int64)
     np.add.at(net, number, np.where(is_now, signs, -signs))
     for plus in (False, True):
-        # Of each content as many as it has changed by, from those that brought that about: given
-        # now, or retracted as was emitted; or the other way round.
+        # Each content appears as often as its count changed. The rows come from insertions in
+        # ``now`` and retractions in ``emitted``, or the other way round for ``-``.
         mine = ((signs > 0) == is_now) == plus
         count = np.maximum(net if plus else -net, 0)
         rows = np.flatnonzero(mine)
@@ -278,7 +283,7 @@ def changes_between(
 
 
 def _rank(number: np.ndarray) -> np.ndarray:
-    """Per place, how many before it have the same number."""
+    """Return for each place how many earlier places have the same number."""
     order = np.argsort(number, kind="stable")
     ordered = number[order]
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
@@ -288,7 +293,7 @@ def _rank(number: np.ndarray) -> np.ndarray:
     return rank
 
 
-# An operator that reads results as events: fed in order, copied, and compared with itself.
+# An operator that reads results as events: it is fed in order, and can be copied.
 
 
 NO_STEPS: Final = Progress()
@@ -296,16 +301,16 @@ _TIMES: Final = ("ref", REF_END, "ts", "te", "arrival", "release", "unc", "epoch
 _NOBODY: Final = {name: np.empty(0, np.int64) for name in _TIMES} | {
     name: np.empty(0, np.int32) for name in CODED if name not in (CLOCK, STAMPED_BY)
 }
-"""Columns of a batch that has progress alone; the clock is the source's own."""
+"""Columns of a batch without rows; the clock is the source's own."""
 
 
 class AskedOperator(Restorable):
-    """``build``'s operator, with the clocks of the stream that it reads.
+    """The operator that ``build`` returns, with the clocks of the stream that it reads.
 
     Args:
-        build: makes the operator; each call makes one that has read nothing.
-        beside: how far from its event's time a gap of missing ones reaches [ns]: 0 where windows
-            lie on the clock, 1 where events are their borders.
+        build: returns a new operator that has read nothing.
+        beside: half-width of a gap around the event that reports it [ns]: 0 for windows on the
+            clock, 1 for windows that are bounded by events.
     """
 
     state_fields = ("operator", "_clocks")
@@ -319,13 +324,13 @@ class AskedOperator(Restorable):
     def feed(
         self, rows: DerivedRows, steps: Progress, strings: Strings, bound: ClockBound
     ) -> Sequence[Result]:
-        """Reads ``rows``, in order, which come after all that it has read.
+        """Process ``rows``, which are in order and follow all earlier ones.
 
         Args:
-            rows: with the instants of their release.
-            steps: progress besides.
-            strings: what the rows' codes mean.
-            bound: how wrong their times may be.
+            rows: the events, with their release times.
+            steps: additional progress.
+            strings: the texts of the codes in ``rows``.
+            bound: the bound of their clock errors.
         """
         released = Released(
             rows.n, {**_NOBODY, **rows.columns, "status": np.full(rows.n, IN_ORDER, np.int8)},
@@ -336,7 +341,7 @@ class AskedOperator(Restorable):
         return self.operator.process(released)
 
     def _gaps(self, rows: DerivedRows, steps: Progress) -> Gaps:
-        """What is missing upstream: once for all results of one extent, as it is of each key."""
+        """Return the gaps upstream, one per extent: all keys of an extent report the same gap."""
         if not rows.n or not rows[MISSING].any():
             return Gaps()
         extent = np.column_stack([rows["ref"], rows[REF_END]])
@@ -351,7 +356,7 @@ class AskedOperator(Restorable):
         )  # fmt: skip
 
     def copy(self) -> AskedOperator:
-        """Another one in the same state."""
+        """Return a copy in the same state."""
         found = AskedOperator(self._build, self._beside)
         found.restore(self.snapshot())
         return found
@@ -359,12 +364,12 @@ class AskedOperator(Restorable):
     def run(
         self, rows: DerivedRows, steps: Progress, now: int, strings: Strings, bound: ClockBound
     ) -> tuple[AskedOperator, ResultPieces]:
-        """A copy that has read ``rows``, and come to ``now``; and the results that it gave."""
+        """Feed ``rows`` to a copy and advance it to ``now``; return it and its results."""
         run, results = self.copy(), ResultPieces()
         results.extend(run.feed(rows, steps, strings, bound))
         results.extend(run.operator.advance(now))
         return run, results
 
     def codes(self) -> np.ndarray | None:
-        """As of ``engine.core.operator.Operator``."""
+        """See ``engine.core.operator.Operator``."""
         return self.operator.codes()

@@ -1,17 +1,17 @@
-"""A statement over the results of others: one operator of a chain that reads no stream of the log.
+"""The operator of a statement over the results of other statements; it reads no log stream.
 
-Results become events of the statement's stream. The statement's operator, which is as any other,
-reads them in the order of their times, once progress has passed them.
-So it never sees one late. Where a result is taken back, or comes behind progress, the operator is
-set back: a copy of it as it was before the first event that changes
-(``cascade.result_reader``) reads the corrected events from there on, another one the events
-as they were read before; the difference of their results is emitted (``-`` and ``+``).
+Results become events of the statement's stream. The statement's operator is an ordinary one. It
+reads the events in order of event time, after progress has passed them, so it never sees a late
+event. If a result is retracted or comes behind progress, the operator is reset: a copy from before
+the first changed event (``cascade.result_reader``) reads the corrected events from there on, and
+another copy reads the previous events. The stage emits the difference of their results (``-`` and
+``+``).
 
-Hence whatever the operator is, its net results are those of a run over the net results upstream.
-Corrections further back than an upstream result may change are counted, and change nothing.
+So the net results of any operator equal those of a run over the net results upstream. Corrections
+further back than an upstream result may change are only counted.
 
-Once a clock errs, a source may hide results (``uncertain_sources``): its own become uncertain then,
-also those that were read before, which is a correction as others are.
+Once an event with a clock error is read, a source may hide results (``uncertain_sources``). All
+its results then become uncertain, including those already read; that is a correction as well.
 """
 
 from __future__ import annotations
@@ -58,20 +58,22 @@ from slackwater.engine.query.results_as_events import (
 
 # When results become events, and which of them are corrections.
 #
-# An event is handed on when progress has passed it, so that all are handed on in order. One that
-# comes behind progress, and the retraction of one that was handed on, are *corrections*: they wait
-# for the next instant at which something is handed on, and are taken in before that.
+# An event is released to the operator when progress has passed it, so all are released in order.
+# An event behind progress and the retraction of a released event are *corrections*: they wait for
+# the next instant at which events are released and are applied before them.
 
 
 LATE: Final = "late"
-"""Whether an event that waits came behind progress."""
+"""Column: whether a waiting event came behind progress."""
 NEVER: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class Instants:
-    """Those at which anything happens, ascending: ``at``; the progress from then on, ``value``;
-    and the progress ``before`` them.
+    """Instants at which something happens.
+
+    ``at``: the instants, ascending. ``value``: the progress from each on. ``before``: the progress
+    before the first.
     """
 
     at: np.ndarray
@@ -80,18 +82,17 @@ class Instants:
 
     @property
     def earlier(self) -> np.ndarray:
-        """The progress just before each."""
+        """The progress just before each instant."""
         return np.concatenate(([self.before], self.value[:-1]))[: len(self.at)]
 
 
 @dataclass(slots=True)
 class Schedule:
-    """What to do at which instant (numbers of ``Instants``).
+    """What to do at which instant (places in ``Instants``).
 
-    ``fed``: events in order, ``fed_at`` when each is handed on. ``steps``, ``steps_at``: of
-    progress besides. ``late``, ``late_at``: events taken in late. ``gone``, ``gone_at``: contents
-    of events that are taken back. ``waiting``: what is left for later. ``too_late``: how many came
-    when nothing could be done any more.
+    ``fed``, ``fed_at``: events to release, in order. ``steps``, ``steps_at``: additional progress.
+    ``late``, ``late_at``: late events. ``gone``, ``gone_at``: contents of retracted events.
+    ``waiting``: events left for later. ``too_late``: number of corrections that come too late.
     """
 
     fed: DerivedRows
@@ -106,7 +107,7 @@ class Schedule:
     too_late: int
 
     def part(self, start: int, end: int, at: np.ndarray) -> tuple[DerivedRows, Progress]:
-        """The events handed on at instants from ``start`` to before ``end``, and steps besides."""
+        """Return the events released at instants [``start``, ``end``), and additional progress."""
         mine = (self.fed_at >= start) & (self.fed_at < end)
         in_part = (self.steps_at >= start) & (self.steps_at < end)
         places, steps_at = self.fed_at[mine], self.steps_at[in_part]
@@ -123,15 +124,15 @@ def schedule(
     quantum: int,
     back_ns: int | None,
 ) -> Schedule:
-    """What to do with results that have come.
+    """Return when to release new results and apply corrections.
 
     Args:
-        tail: events handed on that may still be taken back.
-        waiting: of earlier schedules.
-        new: results in the order in which they came, each at one of ``instants``.
-        instants: until now.
-        quantum: progress is passed on when it passes a multiple of this [ns].
-        back_ns: corrections so far behind progress are too late; None: none is.
+        tail: released events that may still be retracted.
+        waiting: events left by earlier schedules.
+        new: results in arrival order, each at one of ``instants``.
+        instants: the instants until now.
+        quantum: progress is passed on when it reaches a multiple of this [ns].
+        back_ns: corrections further behind progress are too late; None: none is.
     """
     n = len(instants.at)
     came = np.concatenate([
@@ -147,7 +148,7 @@ def schedule(
     late = all_rows.columns.get(LATE, _FALSE) & plus
     over = np.zeros(all_rows.n, np.bool_)
     if back_ns is not None and n:
-        # What came when it was too far behind; what waits was not.
+        # Results too far behind progress when they came; those that wait were not.
         over = (came >= 0) & (all_rows.time < earlier[came] - back_ns)
     lost = over & late
     release = np.full(all_rows.n, n)
@@ -165,7 +166,7 @@ def schedule(
     after = _next(feeding, np.maximum(came, 0), n)
     release[late] = after[late]
     gone |= _cancelled(partner, came, release, late)
-    # A retraction whose insertion was lost, or handed on too long before.
+    # A retraction whose insertion was lost or released too long ago.
     lost |= ~plus & ~gone & (over | unknown | ((partner >= 0) & lost[partner]))
     backs = ~plus & ~gone & ~lost
     fed = np.flatnonzero(live)
@@ -185,8 +186,11 @@ _FALSE: Final = np.empty(0, np.bool_)
 
 
 def _pairs(tail: DerivedRows, rows: DerivedRows) -> tuple[np.ndarray, np.ndarray]:
-    """Per retraction in ``rows`` the row that it takes back: its place, -1 in ``tail``, or itself;
-    and which are of nothing that is known. Of one content an insertion and a retraction take turns.
+    """Return the place of the insertion that each retraction in ``rows`` refers to.
+
+    The place is -1 if the insertion is in ``tail``; each other row has its own place. The second
+    array marks retractions without a known insertion. Insertions and retractions of one content
+    alternate.
     """
     partner = np.arange(rows.n)
     unknown = np.zeros(rows.n, np.bool_)
@@ -206,7 +210,7 @@ def _pairs(tail: DerivedRows, rows: DerivedRows) -> tuple[np.ndarray, np.ndarray
 def _cancelled(
     partner: np.ndarray, came: np.ndarray, release: np.ndarray, of: np.ndarray
 ) -> np.ndarray:
-    """Insertions of ``of`` that were taken back before they were handed on, with what does so."""
+    """Return the insertions in ``of`` that are retracted before release, and their retractions."""
     gone = np.zeros(len(partner), np.bool_)
     minus = np.flatnonzero((partner >= 0) & (partner != np.arange(len(partner))))
     minus = minus[of[partner[minus]]]
@@ -216,7 +220,7 @@ def _cancelled(
 
 
 def _next(feeding: np.ndarray, came: np.ndarray, n: int) -> np.ndarray:
-    """The first of ``feeding`` that is not before each of ``came``; n if there is none."""
+    """Return for each of ``came`` the first of ``feeding`` not before it; n if there is none."""
     place = np.searchsorted(feeding, came)
     return np.asarray(np.append(feeding, n)[place])
 
@@ -230,7 +234,7 @@ def _order_of(rows: DerivedRows, which: np.ndarray, release: np.ndarray) -> np.n
 
 END: Final = 2**62
 _NO_NEWS: Final = 2**61
-"""From here on operators get no progress: the input has ended, which they learn otherwise."""
+"""Progress from here on means the end of the input and is not passed on to operators."""
 _FEW: Final = 256
 
 
@@ -238,9 +242,9 @@ class DerivedStage(Restorable):
     """Operator of a ``DerivedPlan``.
 
     Args:
-        plan: of the statement.
-        build: makes the operator that answers what it asks.
-        reach: of its sources' results.
+        plan: the plan of the statement.
+        build: returns a new operator for the statement's query.
+        reach: the reach of the results of each source.
     """
 
     state_fields = (
@@ -271,20 +275,20 @@ class DerivedStage(Restorable):
         self._step = EARLIEST
         self._bound = ClockBound()
         self.strings = Strings()
-        """Of the site, as they are now."""
+        """The current texts of the site."""
         self._counts = dict.fromkeys(("results_read", "results_corrected", "results_too_late"), 0)
         self.progress: list[ProgressSteps] = []
-        """Of this statement's own results, since somebody took it."""
+        """Progress of this statement's results since a reader last took it."""
 
-    # ---- what sources say -------------------------------------------------------------------
+    # ---- input from sources -----------------------------------------------------------------
 
     def take(
         self, source: int, pieces: Sequence[Sequence[Result]], steps: Sequence[ProgressSteps],
         bound: ClockBound, errs_from: int,
     ) -> None:  # fmt: skip
-        """New results of a source, in order, and its progress.
+        """Buffer new results of a source, in order, and its progress.
 
-        ``bound``: how wrong their times may be. ``errs_from``: as of ``derived_events``.
+        ``bound``: the bound of their clock errors. ``errs_from``: see ``derived_events``.
         """
         name = self.plan.sources[source].name
         for piece in columns_in(pieces):
@@ -300,24 +304,24 @@ class DerivedStage(Restorable):
         if self._doubted:
             self._errs_from = errs_from
 
-    # ---- an operator ------------------------------------------------------------------------
+    # ---- interface of an operator -----------------------------------------------------------
 
     def required_columns(self) -> set[str]:
-        """Of the log's events none."""
+        """Return no column: the stage reads no events of the log."""
         return set()
 
     def process(self, released: Released) -> Sequence[Result]:  # noqa: ARG002 - it reads none
-        """Never called: it reads no stream."""
+        """Raise ``ContractViolation``: the stage reads no stream."""
         raise ContractViolation(f"statement {self.plan.name!r} reads results, not events")
 
     def advance(self, now: int) -> ResultPieces:
-        """The arrival clock has come to ``now``: what came before it is read."""
+        """Advance the arrival clock to ``now`` and process the results that came before it."""
         results = self._read(self._until(now))
         results.extend(self._operator.operator.advance(now))
         return results
 
     def finish(self, at: int) -> ResultPieces:
-        """End of the input at instant ``at``: all that waits is read."""
+        """End the input at instant ``at`` and process all waiting results."""
         for steps in self._steps.values():
             steps.append(ProgressSteps(np.array([at]), np.array([END])))
         results = self._read(self._until(INT_MAX))
@@ -325,9 +329,11 @@ class DerivedStage(Restorable):
         return results
 
     def counters(self) -> dict[str, int]:
-        """``results_read`` of its sources; ``results_corrected`` after they were handed on, and
-        those ``results_too_late`` for that; ``results_kept`` as they may still change; and its
-        operator's own.
+        """Return the counters of the stage and of its operator.
+
+        ``results_read``: results of the sources. ``results_corrected``: corrections after release.
+        ``results_too_late``: corrections that came too late. ``results_kept``: events that may
+        still change.
         """
         kept = {"results_kept": self._tail.n}
         return {**self._operator.operator.counters(), **self._counts, **kept}
@@ -342,7 +348,7 @@ class DerivedStage(Restorable):
     # ---- reading ----------------------------------------------------------------------------
 
     def _until(self, now: int) -> tuple[DerivedRows, Instants]:
-        """The results that came before ``now``, in order, and all instants until then."""
+        """Return the results that came before ``now``, in order, and all instants until then."""
         inbox = joined(self._inbox)
         mine = inbox.columns.get("arrival", np.empty(0, np.int64)) < now
         new = inbox.take(mine)
@@ -369,7 +375,7 @@ class DerivedStage(Restorable):
         return new, found
 
     def _taken_until(self, source: int, now: int) -> ProgressSteps:
-        """The steps of a source before ``now``, which are taken off."""
+        """Remove and return the steps of a source before ``now``."""
         steps = self._steps[source]
         if not steps:
             return ProgressSteps(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -415,7 +421,7 @@ class DerivedStage(Restorable):
     def _feed(
         self, plan: Schedule, start: int, end: int, instants: Instants, results: ResultPieces,
     ) -> None:  # fmt: skip
-        """Hand on what is due at instants from ``start`` to before ``end``."""
+        """Release the events that are due at instants [``start``, ``end``)."""
         rows, steps = plan.part(start, end, instants.at)
         if self._doubted and rows.n:
             rows = self._doubting(rows, rows["release"] >= self._errs_from)
@@ -435,7 +441,7 @@ class DerivedStage(Restorable):
         self.progress.append(ProgressSteps(at[order], reached))
 
     def _correct(self, plan: Schedule, at: int, now: int, results: ResultPieces) -> None:
-        """Take in what changes at instant ``at``, which is ``now``."""
+        """Apply the corrections of instant number ``at``, whose time is ``now`` [ns]."""
         results.extend(self._operator.operator.advance(now))
         gone, late = plan.gone[plan.gone_at == at], plan.late.take(plan.late_at == at)
         self._counts["results_corrected"] += len(gone) + late.n
@@ -462,27 +468,27 @@ class DerivedStage(Restorable):
         self._tail = joined([tail.cut(0, start), right])
 
     def _sure_at(self, rows: DerivedRows) -> np.ndarray:
-        """Which of ``rows`` are certain, and of sources that may hide others."""
+        """Return which of ``rows`` are certain and come from a source that may hide results."""
         if not self._doubted or not rows.n:
             return np.zeros(rows.n, np.bool_)
         codes = [self.strings.find(name) for name in self._doubted]
         return np.asarray((rows[CHANCE] == 1) & np.isin(rows["stream"], codes))
 
     def _doubting(self, rows: DerivedRows, where: np.ndarray) -> DerivedRows:
-        """``rows``, uncertain ``where`` their source may hide others."""
+        """Return ``rows``, uncertain ``where`` their source may hide results."""
         sure = self._sure_at(rows) & where
         if not sure.any():
             return rows
         return rows.having(**{CHANCE: np.where(sure, np.nan, rows[CHANCE])})
 
     def _reached_at(self, row: int, now: int) -> Progress:
-        """The progress there is, behind so many rows; none if there was none yet."""
+        """Return the progress so far as a step after ``row`` rows; no step if there is none."""
         if self._step <= EARLIEST:
             return NO_STEPS
         return Progress(np.array([row]), np.array([self._step]), np.array([now]))
 
     def _let_go(self) -> None:
-        """What can change no more is read by the copy that is set back to; seldom, and much."""
+        """Move final events from the tail to the first checkpoint, rarely and many at once."""
         back = self._back
         if back is not None and self._doubted and self._errs_from == INT_MAX:
             back = None if self._span is None else back + self._span
@@ -491,7 +497,7 @@ class DerivedStage(Restorable):
         final = int(np.searchsorted(self._tail.time, self._frontier - back, "left"))
         if final >= max(_FEW, self._tail.n // 2):
             self._checkpoints.let_go(self._tail, final, self.strings, self._bound)
-            # What is left is a copy: as a view it would hold all of the tail.
+            # A copy: a view would keep the whole tail in memory.
             self._tail = self._tail.take(np.arange(final, self._tail.n))
 
     # ---- state ------------------------------------------------------------------------------
@@ -511,10 +517,8 @@ class DerivedStage(Restorable):
 
 
 def _places(tail: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """Of each of ``gone`` (contents) that is in ``tail`` its place there; of equal ones all of
-    theirs.
-    """
-    among = np.flatnonzero(places_of(gone, tail) >= 0)  # the tail is long, and few of it are gone
+    """Return the places in ``tail`` of the contents ``gone``; equal contents count separately."""
+    among = np.flatnonzero(places_of(gone, tail) >= 0)  # few of a long tail
     plus = np.arange(len(among) + len(gone)) < len(among)
     found = partners(np.concatenate([tail[among], gone]), plus)[len(among) :]
     return np.asarray(among[found[found >= 0]])
@@ -523,14 +527,15 @@ def _places(tail: np.ndarray, gone: np.ndarray) -> np.ndarray:
 def _released(
     corrected: DerivedRows, emitted: DerivedRows, before: int | None, now: int
 ) -> DerivedRows:
-    """``corrected`` with ascending instants of release: a late one gets that of its predecessor, so
-    that no other changes.
+    """Return ``corrected`` with ascending release times.
+
+    A late event gets the release time of its predecessor, so those of the others stay.
 
     Args:
-        corrected: events; some are among ``emitted``.
-        emitted: events with the instants of their release.
-        before: the release of the event before them, if there is any.
-        now: in place of any.
+        corrected: events; some are in ``emitted``.
+        emitted: events with their release times.
+        before: the release time of the preceding event; None: there is none.
+        now: the release time if no event has one.
     """
     if not corrected.n:
         return corrected
