@@ -386,9 +386,10 @@ class DerivedStage(Restorable):
         return ProgressSteps(at[:end], value[:end])
 
     def _telling(self, steps: ProgressSteps, times: np.ndarray) -> ProgressSteps:
-        """Those of ``steps`` at which something is due: an event of one of ``times``, or progress
-        that is passed on; or an event is too late from then on; and the last one. An upstream that
-        reads the log has a step for each of its events.
+        """Return only the steps that matter; a source that reads the log has one per event.
+
+        A step matters if it releases an event of ``times``, passes progress on, or makes an event
+        too late. The first and the last step always stay.
         """
         if not len(steps.at):
             return steps

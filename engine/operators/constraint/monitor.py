@@ -1,11 +1,11 @@
 """The operator of a pattern under a constraint (SPEC 4.6; L10 Algorithm 5).
 
-Events go to their traces in the order in which they are released. An alert is given with the event
-that makes the match certain, ``cleared`` with the one that rules it out; a trace that breaks its
-constraint gives a violation and is watched for the match itself from then on. A trace of which the
-constraint allows no more is over, and so is one of which nothing came for its timeout: it is
-forgotten, and the next event of its key begins another. With a horizon, events count in order of
-time, and one that comes late rewrites its trace (``engine.operators.constraint.rewrite``).
+The operator applies events to their traces in release order. The event that makes a match certain
+emits an alert, the event that rules it out emits ``cleared``. A trace that breaks its constraint
+emits a violation; from then on the operator only looks for the match itself. A trace is over when
+the constraint allows no further event, or when no event comes within its timeout. It is then
+dropped, and the next event of its key begins a new trace. With a horizon, events are applied in
+order of event time, and a late event rewrites its trace (``engine.operators.constraint.rewrite``).
 """
 
 from __future__ import annotations
@@ -68,10 +68,12 @@ from slackwater.engine.query.fields import attributes_of, released_columns
 from slackwater.engine.query.monitor_plan import MonitorPlan, MonitorSettings
 
 _ROOM: Final = 1 << 12
-"""Results emitted at once."""
+"""Initial room for emitted results, and the number of events for which room is made at once."""
 _KEPT_NS: Final = 1_000_000_000
-"""Without a horizon, what was given in the last so many ns may be taken back, and for longer where
-clocks err more: another one may err more than any that has been seen.
+"""Without a horizon, results stay retractable for at least this long [ns].
+
+They stay longer under larger clock errors. The minimum allows for a clock with a larger error than
+any so far.
 """
 _OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
 _NO_PROGRESS: Final = TraceProgress(np.empty(0, np.int64), np.full(1, -LATEST))
@@ -79,7 +81,7 @@ _READ: Final = {"release", "status", "ts", "te", *_OF_EVENT}
 
 
 class MonitorOperator(Restorable):
-    """Follows every trace of one site through the automata of ``plan``; ``store``: the traces."""
+    """Runs the automata of ``plan`` over every trace of one site; ``store``: the traces."""
 
     state_fields = (
         "store", "_counts", "_clock", "_now", "_rows", "_unknown_until", "_progress", "_widest",
@@ -106,17 +108,15 @@ class MonitorOperator(Restorable):
         self._progress, self._widest, self._settled, self._kept = INT_MIN // 2, 0, INT_MIN, INT_MIN
         self._rows = 0
         self._by_others = plan.trace.name not in (SOURCE, CLOCK)
-        """Whether any clock may have an event of a trace."""
+        """Whether a trace may have events of several clocks."""
         self._unknown_until = -LATEST
-        """As the column ``MIXED``, of the last row; always -``LATEST`` if no other clock has events
-        of a trace.
-        """
+        """Column ``MIXED`` of the last row; -``LATEST`` if each trace has one clock."""
         self._emitted = np.zeros(0, EMITTED)
         self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
 
     @property
     def types(self) -> tuple[str, ...] | None:
-        # What an order has dropped rewrites traces, too.
+        # Events that the ordering operator dropped as late rewrite traces, too.
         return self._alphabet.types if self._horizon is None else None
 
     def required_columns(self) -> set[str]:
@@ -169,7 +169,7 @@ class MonitorOperator(Restorable):
         return ResultPieces([again, *([results] if len(results) else [])])
 
     def _refuted(self, released: Released) -> Sequence[Any]:
-        """Traces go on with wider errors; alerts whose events are kept are judged again."""
+        """Widen the errors of refuted clocks; re-evaluate alerts whose events are buffered."""
         of, store, first, room = released.refuted, self.store, 0, 0
         wider = WiderErrors(of.clock, of.epoch, of.by, of.low, of.high)
         self._widest = min(self._widest + int(of.by.max()), UNC_MAX_NS)
@@ -189,7 +189,7 @@ class MonitorOperator(Restorable):
         return self._results(found, released, None, of)
 
     def _make_room(self, events: int) -> None:
-        """For what becomes known where a trace has so many, and what it may deny."""
+        """Make room for the results of a trace with ``events`` events, and for retractions."""
         most = MOST_RESULTS * (events + 2)
         self.store.make_recent_room(max(most, (MOST_RESULTS + 2) * AT_ONCE))
         room = 2 * max(most, len(self.store.recent.results) + MOST_RESULTS)
@@ -197,13 +197,13 @@ class MonitorOperator(Restorable):
             self._emitted = np.zeros(max(_ROOM, 2 * room), EMITTED)
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
-        """``rows`` are not read, and those that would have been are counted."""
+        """Ignore ``rows``, and count those with a symbol under ``why``."""
         left_out = rows & (symbols >= 0)
         self._counts[why] += int(left_out.sum())
         symbols[left_out] = IGNORED
 
     def _limit(self) -> int:
-        """Events before it rewrite nothing."""
+        """Return the time before which events rewrite nothing [ns]."""
         if self._horizon is None:
             return INT_MAX
         return self._clock - self._horizon if self._clock > INT_MIN + self._horizon else INT_MIN
@@ -211,8 +211,10 @@ class MonitorOperator(Restorable):
     def _settled_before(
         self, columns: Mapping[str, np.ndarray], widest: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Before when no clock's error can take an event, as far as is known before each row, and
-        until when what was given is not taken back.
+        """Return two limits per row, as known before the row [ns].
+
+        The first: no clock error can place an event before it. The second: results before it are
+        not retracted.
         """
         in_order = np.where(columns["status"] == IN_ORDER, columns["ref"], INT_MIN // 2)
         progress = np.maximum.accumulate(np.append(self._progress, in_order))
@@ -224,7 +226,7 @@ class MonitorOperator(Restorable):
         return np.asarray(settled[:-1]), np.asarray(kept[:-1])
 
     def _ended_before(self) -> int:
-        """What ended before that leaves."""
+        """Return the time before which ended traces may be dropped [ns]."""
         if self._horizon is None:
             return self._settled
         return min(max(self._limit(), INT_MIN + self._widest) - self._widest, self._settled)
@@ -233,7 +235,7 @@ class MonitorOperator(Restorable):
         self, keys: np.ndarray, events: TraceEvents, settled: np.ndarray, kept: np.ndarray,
         now: np.ndarray, progress: TraceProgress, found: list[tuple[np.ndarray, SoFar]],
     ) -> None:  # fmt: skip
-        """Take every event to its trace."""
+        """Apply every event to its trace."""
         limits = np.empty(0, np.int64)
         if self._horizon is not None:
             clock = np.maximum.accumulate(np.append(self._clock, events.ref))[:-1]
@@ -259,7 +261,7 @@ class MonitorOperator(Restorable):
                 return
 
     def _sweep(self, progress: TraceProgress, found: list[tuple[np.ndarray, SoFar]]) -> None:
-        """End the traces whose time has run out."""
+        """End the traces whose timeout has passed."""
         store, first = self.store, 0
         while first < store.open:
             self._make_room(0)
@@ -268,7 +270,7 @@ class MonitorOperator(Restorable):
             self._drain(rows, found)
 
     def _drain(self, rows: int, found: list[tuple[np.ndarray, SoFar]]) -> None:
-        """Take the emitted results, and their events so far, before they move."""
+        """Copy the first ``rows`` emitted results and their events, before these move."""
         if rows:
             emitted = copy_of(self._emitted[:rows])
             found.append((emitted, so_far(emitted["path"], self.store.pool.nodes)))
@@ -277,7 +279,10 @@ class MonitorOperator(Restorable):
         self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None,
         refuted: Refuted | None = None,
     ) -> Sequence[Any]:  # fmt: skip
-        """``refuted``: they became known with it, before any row."""
+        """Return the alerts of ``found``, in order.
+
+        ``refuted``: the refutation that caused them; they then precede all rows.
+        """
         if not found:
             return ()
         emitted = np.concatenate([rows for rows, _ in found])
@@ -330,7 +335,7 @@ class MonitorOperator(Restorable):
 
 
 def _ends(released: Released) -> dict[str, np.ndarray]:
-    """Where events end, and at the latest; clocks may run off by their rate until then."""
+    """Return where events end, and the latest end with the clock error at that time [ns]."""
     columns = released.columns
     long = columns["te"] - columns["ts"]
     end = columns["ref"] + long
@@ -339,8 +344,9 @@ def _ends(released: Released) -> dict[str, np.ndarray]:
 
 
 def _doubt(columns: Mapping[str, np.ndarray], *, by_others: bool) -> np.ndarray:
-    """Bits of each event (``constraint.traces``); ``by_others``: any clock may have an event of a
-    trace.
+    """Return the bits ``OTHERS PERHAPS NOBODY_KNOWS`` of each event (``constraint.traces``).
+
+    ``by_others``: whether a trace may have events of several clocks.
     """
     found = np.zeros(len(columns["ref"]), np.int8)
     if MIXED in columns:
@@ -366,7 +372,7 @@ def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> TraceTables
 
 
 def _allowed(names: list[str], table: np.ndarray, broken: np.ndarray) -> list[str]:
-    """Of each state the symbols that do not break the constraint."""
+    """Return for each state the names of the symbols that do not break the constraint."""
     found = []
     for row in ~broken[table]:
         activities = [name for name, fine in zip(names, row.tolist(), strict=True) if fine]

@@ -1,6 +1,6 @@
-"""Open traces, their events and their results, as records.
+"""Record types of open traces, their events and their results.
 
-A key is a value that events share; its traces come one after another, each over before the next.
+A key is a value that events share. A key has one trace after another; each ends before the next.
 """
 
 from __future__ import annotations
@@ -22,49 +22,52 @@ TRACE: Final = np.dtype(
         ("epoch", np.int64),  # with ``clock``: of the last event
         ("clock", np.int32),
         ("number", np.uint32),
-        ("path", np.int32),  # of ``TracePool``: the last event that brought the pattern on; NONE
-        # Of the last event, which may still change places with the next one:
-        ("gap", np.uint32),  # lower bits: until when those before it were, before ``until`` [ns]
+        ("path", np.int32),  # place in ``TracePool``: the last event that advanced the pattern
+        # The last event, which may still change places with the next one:
+        ("gap", np.uint32),  # lower bits: from the end of those before it to ``until`` [ns]
         ("gap_high", np.uint16),
         ("symbol", np.uint16),
         ("before", np.uint16),  # the state before it
         ("state", np.uint16),
-        ("other", np.uint16),  # where another order of the events would have led; else ``state``
+        ("other", np.uint16),  # the state after another order of the events; else ``state``
         ("spare", np.uint8),
         ("flags", np.uint8),  # from ``KNOWN`` on, the verdict
     ]
 )
-"""68 bytes. 42 are of the last event, which is buffered as it may change places with the next one:
-its time and how far that may be off (in ``until``), its clock, its number and its type. The other
-26 are the trace's. The tables know by ``state`` where the constraint is.
+"""A trace, 68 bytes.
+
+42 bytes describe the last event, which is buffered because it may change places with the next one:
+its time and uncertainty (in ``until``), its clock, its number and its type. The other 26 describe
+the trace. ``state`` covers both the pattern and the constraint.
 """
 OF_LAST_EVENT: Final = ("last_ref", "last_end", "until", "epoch", "clock", "number", "symbol")
 FRESH: Final = 1
-"""Flag: the next event of this key begins a trace: none has come, or the last was allowed none."""
+"""Flag: the next event of this key begins a trace."""
 DOUBTFUL: Final = 2
 """Flag: the order of events may have led to more states than ``state`` and ``other``."""
 MIXED: Final = 4
-"""Flag: its events are of more than one clock."""
+"""Flag: its events have more than one clock."""
 FORKED: Final = 8
-"""Flag: before its last event it may have been in another state than ``before``."""
+"""Flag: the state before its last event may have been another one than ``before``."""
 RUN_OUT: Final = 16
-"""Flag: no event came in time; the next one begins a trace."""
+"""Flag: the timeout has passed; the next event begins a trace."""
 KNOWN: Final = 5
-"""The bit of ``flags`` from which on two tell the verdict."""
+"""Lowest of the two bits of ``flags`` that hold the verdict."""
 UNKNOWN: Final = 128
-"""Flag: its events are of several clocks, one of which is unknown."""
+"""Flag: its events have several clocks, and one of them is unknown."""
 OTHERS: Final = 1
-"""Bit of an event: until then events of several clocks came, of which one is unknown."""
+"""Bit of an event: events of several clocks came by then, and one of the clocks is unknown."""
 PERHAPS: Final = 2
-"""Bit of an event that is a result: it is uncertain."""
+"""Bit of an event that is a result: its certainty is ``uncertain``."""
 NOBODY_KNOWS: Final = 4
-"""Bit of an event that is a result: it is unknown."""
+"""Bit of an event that is a result: its certainty is ``unknown``."""
 NO_FLAGS: Final = 255
-"""``flags`` of no trace."""
+"""A value of ``flags`` that no trace has."""
 
 NO_GAP: Final = (1 << 48) - 1
-"""``gap``: there was one event, or none. A longer one counts as a ns less: 78 hours, which matters
-only to a clock that may be wrong by half of that.
+"""``gap`` of a trace with at most one event. Longer gaps are stored as 1 ns less, 78 hours.
+
+That matters only to a clock with an error of half of that.
 """
 
 NODE: Final = np.dtype(
@@ -79,10 +82,10 @@ NODE: Final = np.dtype(
         ("source", np.int32),
         ("clock", np.int32),
         ("type", np.int32),
-        ("link", np.int32),  # to the one before; NONE
+        ("link", np.int32),  # the previous event; NONE
         ("symbol", np.uint16),
-        ("state", np.uint16),  # on a path: where the pattern is after it
-        ("doubt", np.int8),  # as of ``TraceEvents``
+        ("state", np.uint16),  # on a path: the state after it
+        ("doubt", np.int8),  # see ``TraceEvents``
     ],
     align=True,
 )
@@ -94,40 +97,40 @@ VIOLATION: Final = 2
 
 EMITTED: Final = np.dtype(
     [
-        ("row", np.int64),  # of the batch, with which it became known; LATER: the clock passed it
+        ("row", np.int64),  # row of the batch that caused it; LATER: progress caused it
         ("key", np.int64),
         ("number", np.int64),
         ("ref", np.int64),
-        # Of one clock's events: where the last ends; of a time that ran out, the first instant
+        # With events of one clock: the end of the last one; after a timeout: the first instant
         # after it.
         ("end", np.int64),
-        ("due", np.int64),  # no error of a clock can have put ``end`` later
-        ("most", np.int64),  # among ``Recent``: the latest ``due`` until this one
-        ("epoch", np.int64),  # with ``clock``: of its event, or of the last before the silence
+        ("due", np.int64),  # the latest ``end`` under any clock error
+        ("most", np.int64),  # in ``Recent``: the largest ``due`` up to this one
+        ("epoch", np.int64),  # with ``clock``: of its event, or of the last one before a timeout
         ("seq", np.int64),
         ("clock", np.int32),
         ("source", np.int32),
-        ("type", np.int32),  # NONE: of no event; a time ran out
+        ("type", np.int32),  # NONE: no event, the timeout passed
         ("path", np.int32),
         ("before", np.uint16),  # the state before the event
-        ("kind", np.int8),  # ALERT CLEARED VIOLATION; NONE: not emitted after all
+        ("kind", np.int8),  # ALERT CLEARED VIOLATION; NONE: withdrawn before it is emitted
         ("plus", np.bool_),
         ("certainty", np.int8),  # place in ``engine.operators.constraint.alerts.CERTAINTIES``
     ],
     align=True,
 )
-"""What became known."""
+"""A result."""
 LATER: Final = -1
-"""``row``: found out by progress, of which ``engine.operators.constraint.step`` knows the place."""
+"""``row`` of a result of progress; ``Moves`` of ``constraint.step`` gives its place."""
 
 
 class TraceEvents(NamedTuple):
-    """Columns of events: their symbol (negative: not read), when each one happened, give or take
-    ``unc`` [ns], and by which clock: two of one clock and epoch are in order. An interval begins
-    then; it goes to ``end``, at the ``latest`` to that. ``doubt``: bits ``OTHERS PERHAPS
-    NOBODY_KNOWS``.
+    """Columns of events.
 
-    ``number`` counts the rows of the released stream.
+    ``symbol``: negative: not read. ``ref``: event time, with uncertainty ``unc`` [ns]. ``clock``
+    and ``epoch``: the order of two events that share both is certain. ``end``: end of an interval;
+    ``latest``: its latest end under any clock error. ``doubt``: bits ``OTHERS PERHAPS
+    NOBODY_KNOWS``. ``number``: counts the rows of the released stream.
     """
 
     symbol: np.ndarray
@@ -145,8 +148,9 @@ class TraceEvents(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """Confirmed results that an event to come may deny, as clocks' errors may put it before theirs:
-    ``results`` (EMITTED), of which the first ``used[0]`` are in use.
+    """Confirmed results that a later event may still retract because of clock errors.
+
+    The first ``used[0]`` of ``results`` (EMITTED) are in use.
     """
 
     results: np.ndarray
@@ -154,8 +158,10 @@ class Recent(NamedTuple):
 
 
 class TraceProgress(NamedTuple):
-    """How far time has come in a batch (``to``, ascending), and until when an event of an unknown
-    clock may lie, of which a trace may be (``until`` [ns], one more).
+    """Progress in a batch: ``to``, ascending [ns].
+
+    ``until``: the latest time of an event of an unknown clock that a trace may have [ns]; one more
+    element than ``to``.
     """
 
     to: np.ndarray
@@ -163,18 +169,18 @@ class TraceProgress(NamedTuple):
 
 
 class TracePool(NamedTuple):
-    """Buffered events: ``nodes`` (NODE), of which the first ``used[0]`` are in use."""
+    """Buffered events: the first ``used[0]`` of ``nodes`` (NODE) are in use."""
 
     nodes: np.ndarray
     used: np.ndarray
 
 
 class TraceTables(NamedTuple):
-    """``engine.query.automata.Encoded`` as kernels read it; ``emits``: whether a verdict
-    gives a result, by its number; ``allowed``: of each state, equal where C allows the same events.
+    """``engine.query.automata.Encoded`` as kernels read it.
 
-    ``day_starts`` and ``day_ends``: of workdays [ns], if the timeout counts them; empty: it is in
-    ns.
+    ``emits``: by number of the verdict, whether it emits a result. ``allowed``: (states,), equal
+    where the constraint allows the same events. ``day_starts`` and ``day_ends``: the workdays
+    [ns] if the timeout counts workdays; empty if it counts ns.
     """
 
     table: np.ndarray
@@ -190,31 +196,31 @@ class TraceTables(NamedTuple):
 
 
 def events_of(nodes: np.ndarray) -> TraceEvents:
-    """Buffered events, in the same memory."""
+    """Return buffered events as columns that share their memory."""
     return TraceEvents(*(nodes[name] for name in TraceEvents._fields))
 
 
-# Traces by key: a hash table as of ``engine.kernels.tables``, asked for many keys at once.
+# Traces by key: a hash table as in ``engine.kernels.tables``, looked up for many keys at once.
 #
-# Keys are mostly numbers in a row, such as those of texts. A slot is the upper bits of a key's
-# product with the golden ratio, which puts numbers in a row apart (Knuth, TAOCP 3, 6.4: Fibonacci
-# hashing): most keys are alone in their slot then, though four of five slots are taken. Of any
-# number of slots, not only of powers of two, so that memory follows the traces closely.
+# Keys are mostly consecutive numbers, such as codes of texts. A slot is the upper bits of the
+# product of a key and the golden ratio, which spreads consecutive numbers (Knuth, TAOCP 3, 6.4:
+# Fibonacci hashing). So most keys have a slot of their own though four of five slots are taken.
+# Any number of slots works, not only powers of two, so memory follows the number of traces.
 
 
 AT_ONCE: Final = 256
-"""Events whose traces are looked up together."""
+"""Number of events whose traces are looked up together."""
 
 
 class Keyed(NamedTuple):
     """Traces by key.
 
     Attributes:
-        traces: TRACE, those that there are first.
+        traces: TRACE; the first ``tally[0]`` are in use.
         slots: the hash table.
-        tally: int64 (1,): how many traces there are.
-        key: int64, of each event of a batch.
-        entry: int32, of each event the place of its trace, NONE for what is not read; to be filled.
+        tally: int64 (1,), the number of traces.
+        key: int64, the key of each event of a batch.
+        entry: int32, the place of each event's trace; NONE: not read. Output of the kernels.
     """
 
     traces: np.ndarray
@@ -225,20 +231,20 @@ class Keyed(NamedTuple):
 
 
 def slots_for(entries: int) -> np.ndarray:
-    """Free slots for so many traces, which take four of five."""
+    """Return free slots for ``entries`` traces, which take four of five."""
     return np.full(entries + entries // 4 + 1, NONE, np.int32)
 
 
 @inline
 def _home(slots: np.ndarray, key: int) -> int:
-    """The slot of a key that is alone there: upper bits, scaled to the number of slots."""
+    """Return the first slot of a key: its upper bits, scaled to the number of slots."""
     upper = np.uint64(np.int64(mixed(0, key))) >> np.uint64(32)
     return int(np.int64(upper * np.uint64(len(slots)) >> np.uint64(32)))
 
 
 @inline
 def _slot(slots: np.ndarray, traces: np.ndarray, key: int) -> int:
-    """The slot of the trace with this key, or the free one where it belongs."""
+    """Return the slot of the trace with this key, or the free slot for it."""
     slot = _home(slots, key)
     while slots[slot] != NONE and traces[slots[slot]].key != key:
         slot += 1
@@ -249,20 +255,19 @@ def _slot(slots: np.ndarray, traces: np.ndarray, key: int) -> int:
 
 @kernel
 def enter_all(slots: np.ndarray, traces: np.ndarray, known: int) -> None:
-    """Enter the first ``known`` traces; no two have one key."""
+    """Enter the first ``known`` traces, whose keys are distinct."""
     for entry in range(known):
         slots[_slot(slots, traces, traces[entry].key)] = entry
 
 
 @inline
 def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> None:
-    """Fill in the entries of some events; new keys get one, for which there is room.
+    """Fill in the entries of events [``first``, ``stop``); new keys get a new trace.
 
-    Some at once, as look-ups of several events do not wait for one another, and so few that their
-    traces are still at hand when the events come to them. For the same reason most entries are
-    found without a branch, in the slot where their key would be if it were alone there. The last
-    field of a trace is read with its key, so that both lines of memory that it may lie in are
-    fetched: else the second would be waited for, event after event.
+    The table has room for them. Batches hide memory latency, since look-ups of several events
+    overlap, and are small enough that the traces stay in the cache. For the same reason most
+    entries are found without a branch, in the first slot of their key. The last field of a trace
+    is read with its key to prefetch both cache lines that the trace may span.
     """
     known, traces, slots = keyed.tally[0], keyed.traces, keyed.slots
     for i in range(first, stop):

@@ -3,9 +3,9 @@
 LOW ends floor(T_a/2) before the window, MIDDLE with it, HIGH (and every full result)
 after it by the margin: ``max(ceil(T_a/2), largest uncertainty among the window's events)``.
 
-*Emitting* goes on until nothing is due: closed windows (``CLOSE``), open ones (``TICKED``), or all
-at the end (``ENDED``). It stops where there is too little room, and continues from there. The
-results of one window leave in any order of their keys.
+*Emitting* continues until nothing is due: closed windows (``CLOSE``), open ones (``TICKED``), or
+all at the end (``ENDED``). It stops when a buffer is full and resumes at the same point. The order
+of keys within a window is arbitrary.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from slackwater.engine.operators.window.state.panes import (
     pane_start,
 )
 
-# Windows that can be corrected no more leave memory.
+# Windows that are final are removed from memory.
 
 
 @kernel
@@ -52,7 +52,7 @@ def free_upto(last: int, store: WindowStore, results: EmittedResults) -> None:
     """Free the windows up to ``last``: their cells, kept events and emitted results."""
     cells = store.cells
     place = cells.tally[0].headers - 1
-    while place >= 0:  # what takes the place of a freed one was looked at before
+    while place >= 0:  # downwards: the header that replaces a freed one is already checked
         header = cells.headers[place]
         if cells.window[header] <= last:
             forget_emitted(cells, results, header)
@@ -74,12 +74,12 @@ def free_upto(last: int, store: WindowStore, results: EmittedResults) -> None:
 
 NOTHING, CLOSE, TICKED, ENDED = range(4)
 _FEW: Final = 8
-"""Panes are given up so many windows at once."""
+"""Panes are freed once per so many windows."""
 
 
 @inline
 def begin(what: int, at: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
-    """Begins to emit at the instant ``at``."""
+    """Start to emit ``what`` at the instant ``at`` [ns]."""
     st.emitting, st.emit_at = what, at
     st.at_window, st.at_stage, st.made = a.INT_MIN, STAGE_LAST, st.closed_low
     if what == TICKED:
@@ -90,7 +90,7 @@ def begin(what: int, at: int, batch: a.PassBatch, book: PassState, st: Record) -
 
 @kernel
 def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> None:
-    """Up to which window each result is due, by progress; all of them if all has ``ended``."""
+    """Set the last window whose LOW, MIDDLE and HIGH result is due; all windows if ``ended``."""
     geo, now, each = batch.geo, st.frontier, book.store.mode == EACH
     st.upto_low, st.upto_middle = st.closed_low, st.closed_middle
     st.upto_all = last = st.closed_all
@@ -130,7 +130,7 @@ def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> 
 
 @kernel
 def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
-    """The progress at which the next window may close."""
+    """Set ``close_at``, the progress at which the next window may close."""
     geo, margin, following = batch.geo, batch.geo.high_shift, st.closed_all + 1
     st.close_at = a.INT_MIN
     if st.closed_all == a.INT_MIN:
@@ -155,7 +155,7 @@ def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
 
 @njit
 def emit(batch: a.PassBatch, book: PassState) -> int:
-    """Continues to emit; returns ``DONE`` or why it stopped (``window.assign``)."""
+    """Emit until done; return ``DONE`` or the reason to stop (``window.assign``)."""
     st = book.state[0]
     what, why = st.emitting, a.DONE
     if batch.in_panes and what != TICKED:
@@ -173,7 +173,7 @@ def emit(batch: a.PassBatch, book: PassState) -> int:
 
 @kernel
 def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None:
-    """What was due is closed; ``frees``: windows that are corrected no more may leave."""
+    """Close the windows that were due; ``frees``: also free the final ones."""
     before = st.closed_low + 1
     st.closed_low, st.closed_middle = st.upto_low, st.upto_middle
     st.closed_all = st.upto_all
@@ -187,10 +187,10 @@ def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None
 
 @njit
 def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
-    """The windows of panes that are due get cells."""
+    """Make cells for the due windows that consist of panes."""
     geo = batch.geo
     while True:
-        window, cells = a.NEVER, book.assigner.panes.cells  # the first one behind that has a pane
+        window, cells = a.NEVER, book.assigner.panes.cells  # the next window that has a pane
         for place in range(cells.tally[0].headers):
             header = cells.headers[place]
             start = pane_start(geo, cells.window[header])
@@ -236,7 +236,7 @@ def _emit_stale(batch: a.PassBatch, book: PassState, st: Record) -> int:
 
 @njit
 def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
-    """Emits each due result behind the last emitted one."""
+    """Emit each due result after the last emitted one."""
     closed = st.closed_low, st.closed_middle, st.closed_all
     due = st.upto_low, st.upto_middle, st.upto_all
     cells, upto = book.store.cells, max(due)
@@ -264,7 +264,10 @@ def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
 
 @njit
 def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
-    """Updates the emitted results of one ``stage`` of a window, all keys; DONE, or why not."""
+    """Update the emitted results of one ``stage`` of a window, for all keys.
+
+    Return ``DONE`` or the reason to stop (``window.assign``).
+    """
     link, results, keys = book.store.cells.link, book.results, 0
     leader = link[header]
     while leader != NONE:

@@ -1,4 +1,4 @@
-"""Arithmetic of aggregates and HAVING, where results leave."""
+"""Arithmetic over aggregates and HAVING, applied on output."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ _AMBIGUOUS: Final = (COUNTS.names or ()).index("ambiguous")
 
 
 def unchanged(outbox: ResultRows, numbers: np.ndarray | None, passes: np.ndarray) -> np.ndarray:
-    """Which results of ``outbox`` are of such pairs.
+    """Return which results of ``outbox`` belong to a pair of retraction and equal insertion.
 
-    A pair is adjacent and of one instant, as ``window.emission.settle`` emits changes. So
-    pass all changes, those dropped for other reasons included.
+    The two of a pair are adjacent and of one instant, as ``window.emission`` emits changes. So
+    ``outbox`` must hold all changes, including those dropped for other reasons.
 
     Args:
         outbox: the results.
-        numbers: the places of those that count; None: all.
-        passes: (n,), which results are emitted otherwise; both of a pair, or none.
+        numbers: the places of the numbers to compare; None: all.
+        passes: (n,), which results are otherwise emitted; equal for both of a pair.
 
     Returns:
         Shape (n,).
@@ -82,19 +82,16 @@ def unchanged(outbox: ResultRows, numbers: np.ndarray | None, passes: np.ndarray
     return found
 
 
-# Arithmetic of aggregates and HAVING, where results leave.
-
-
-# HAVING: which results are shown.
+# HAVING: which results are emitted.
 #
-# What it says follows from a result's content alone, and a retraction repeats the content of what
-# it takes back, so both are shown or neither.
+# The condition depends on a result's content alone, and a retraction repeats the content that it
+# retracts. So both are emitted or neither.
 
 
 def holds(plan: WindowPlan, outbox: ResultRows, strings: Strings) -> np.ndarray:
-    """Which results of ``outbox`` ``plan.having`` holds for: shape (n,).
+    """Return which results of ``outbox`` satisfy ``plan.having``: shape (n,).
 
-    ``plan`` has all aggregates that it names; ``strings``: what codes of texts mean.
+    ``plan`` has all aggregates in the condition; ``strings``: the texts of codes.
     """
     passes = np.ones(len(outbox.at), np.bool_)
     if plan.having is not None:
@@ -108,7 +105,7 @@ def holds(plan: WindowPlan, outbox: ResultRows, strings: Strings) -> np.ndarray:
 
 
 def _view(labels: Sequence[str], kinds: np.ndarray, words: np.ndarray, strings: Strings) -> View:
-    """A number of each aggregate as attributes: kinds (n, m) and words (n, m, 2)."""
+    """Return a view with one number per aggregate: kinds (n, m) and words (n, m, 2)."""
     found = {label: value_of(kinds[:, a], words[:, a]) for a, label in enumerate(labels)}
     return View(
         {ATTR_PREFIX + label: value.data for label, value in found.items()},
@@ -119,7 +116,7 @@ def _view(labels: Sequence[str], kinds: np.ndarray, words: np.ndarray, strings: 
 
 
 def value_of(kinds: np.ndarray, words: np.ndarray) -> Value:
-    """A column of numbers, or texts: kinds (n,) and words (n, 2)."""
+    """Return a column of numbers or texts: kinds (n,) and words (n, 2)."""
     known = kinds != NULL
     if (kinds == TEXT).any():
         return Value("str", np.where(known, words[:, 1], -1), known)
@@ -128,8 +125,9 @@ def value_of(kinds: np.ndarray, words: np.ndarray) -> Value:
 
 
 def of_same_kinds(kinds: np.ndarray, words: np.ndarray) -> list[slice | np.ndarray]:
-    """All rows, by whether each of their numbers is a whole one: a column that has fractions, too,
-    is one of fractions, and a row must not depend on which others leave with it.
+    """Return all rows in groups whose columns are each all integers or all floats.
+
+    A column with both would become float, and a row would depend on the other rows in the batch.
     """
     whole = (kinds == INT) & are_short(words[..., 0])
     rest = (kinds == FLOAT) | ((kinds == INT) & ~whole)
@@ -140,14 +138,14 @@ def of_same_kinds(kinds: np.ndarray, words: np.ndarray) -> list[slice | np.ndarr
     return [np.flatnonzero(which == one) for one in range(int(which.max()) + 1)]
 
 
-# Aggregates that HAVING and ORDER BY name and results do not show.
+# Aggregates in HAVING and ORDER BY that are not in the SELECT list.
 #
-# They are numbers of results until these are judged, and then left out. What is taken back and
-# given again with other hidden numbers alone is no correction: nobody could tell the two apart.
+# Results carry their numbers until HAVING and ORDER BY are evaluated. A retraction and an insertion
+# that differ in hidden numbers only are dropped: they look equal to the reader.
 
 
 def judged_plan(plan: WindowPlan) -> WindowPlan:
-    """``plan`` with the aggregates that it judges by among those in results, behind its own."""
+    """Return ``plan`` with the hidden aggregates of HAVING and ORDER BY appended to its own."""
     names = {one.name for one in attributes_in(plan.having)}
     if plan.ranking is not None:
         names |= set(plan.ranking.labels)
@@ -160,15 +158,15 @@ def judged_plan(plan: WindowPlan) -> WindowPlan:
 
 
 def output_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndarray | None:
-    """The places of the numbers that results of ``plan`` have, among those of ``judged``.
+    """Return the places of the numbers of ``plan`` among the numbers of ``judged``.
 
     Args:
-        plan: of the query.
-        judged: as of ``judged_plan``.
-        behind: how many columns of numbers results have behind those of their aggregates.
+        plan: the plan of the query.
+        judged: the result of ``judged_plan``.
+        behind: number of columns after those of the aggregates.
 
     Returns:
-        None: all of them.
+        Shape (numbers,); None: all places.
     """
     if judged is plan:
         return None
@@ -178,18 +176,20 @@ def output_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndar
     )
 
 
-# Arithmetic of aggregates, computed on output. It depends on a result's content alone, so a
+# Arithmetic over aggregates, computed on output. It depends on a result's content alone, so a
 # retraction repeats the values that it retracts; a pair of retraction and insertion of equal values
 # is dropped.
 
 
 Range = tuple[Value, Value]
-"""The least and the largest that a value may be."""
+"""The least and the largest possible value."""
 
 
 def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
-    """Whether results have bounds of it: of sums and products if all that is in them has bounds.
-    What clocks' errors move has none, as bounds count on the values of events.
+    """Return whether results have bounds of the aggregate ``one``.
+
+    Arithmetic has bounds if all its operands have. A value that clock errors change has none, as
+    bounds assume fixed values of events.
     """
 
     def has_bounds(one: Aggregate) -> bool:
@@ -215,8 +215,10 @@ def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
 
 
 def bounded_by_values(plan: WindowPlan, outbox: ResultRows) -> ResultRows:
-    """``outbox`` without bounds that count on values which may be others: of results
-    with ambiguous events, of ``plan.varying``; of all if it ``lacks`` some.
+    """Return ``outbox`` without the bounds that assume fixed values of ambiguous events.
+
+    This affects results with ambiguous events: the aggregates over ``plan.varying``, and all
+    aggregates if ``plan.lacks``.
     """
     ends = [
         a * NUMBERS + end
@@ -234,9 +236,9 @@ def bounded_by_values(plan: WindowPlan, outbox: ResultRows) -> ResultRows:
 
 
 def computed(plan: WindowPlan, outbox: ResultRows, strings: Strings) -> ResultRows:
-    """``outbox`` of what ``plan.worked_out`` asks for, as ``plan`` does.
+    """Convert ``outbox`` from the aggregates of ``plan.worked_out`` to those of ``plan``.
 
-    ``strings``: what codes of texts mean.
+    ``strings``: the texts of codes.
     """
     single = plan.worked_out
     if single is plan:
@@ -253,8 +255,9 @@ def computed(plan: WindowPlan, outbox: ResultRows, strings: Strings) -> ResultRo
 def _worked_out(
     plan: WindowPlan, kinds: np.ndarray, words: np.ndarray, strings: Strings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of the numbers of ``plan.worked_out`` those of ``plan``, and what is behind them: kinds
-    (n, m) and words (n, m, 2).
+    """Convert the numbers of ``plan.worked_out`` to those of ``plan``; columns after them stay.
+
+    ``kinds``: (n, m). ``words``: (n, m, 2).
     """
     single, n = plan.worked_out, len(kinds)
     labels = [default_label(one) for one in single.aggregates]
@@ -293,9 +296,9 @@ def _worked_out(
 
 
 def _bounds(expression: Expression, number: Callable[[str, int], Value]) -> Range:
-    """Least and largest, as far apart as those of the aggregates let them be.
+    """Return the bounds of ``expression`` by interval arithmetic.
 
-    ``number``: of an aggregate, by its call and ``LEAST`` or ``MOST``.
+    ``number``: returns a bound of an aggregate, by its label and ``LEAST`` or ``MOST``.
     """
     match expression:
         case Attribute(name=name):
@@ -318,7 +321,7 @@ def _of_corners(op: str, left: Range, right: Range) -> Range:
     for corner in corners[1:]:
         valid = both_valid(valid, corner.valid)
     if op == "/":
-        whole = (right[0].data > 0) | (right[1].data < 0)  # else it may be a division by zero
+        whole = (right[0].data > 0) | (right[1].data < 0)  # else the divisor may be zero
         valid = both_valid(valid, np.asarray(whole))
     data = [corner.data for corner in corners]
     least = np.minimum.reduce(np.broadcast_arrays(*data))
@@ -327,7 +330,7 @@ def _of_corners(op: str, left: Range, right: Range) -> Range:
 
 
 def _mean(three: list[Value], n: int) -> Value:
-    """Of those that are known."""
+    """Return the mean of the known values; unknown if none is known."""
     there = [np.broadcast_to(present(value), n) for value in three]
     total = np.zeros(n)
     for value, known in zip(three, there, strict=True):
@@ -338,7 +341,7 @@ def _mean(three: list[Value], n: int) -> Value:
 
 
 def _put(kinds: np.ndarray, words: np.ndarray, value: Value) -> None:
-    """``value`` in a column of numbers; what is beyond the floats' range is null."""
+    """Write ``value`` to a column of numbers; floats that are not finite become null."""
     kinds[:] = NULL
     if value.kind == "null":
         return

@@ -1,4 +1,4 @@
-"""Results of windows: columns that read like the list of DESIGN's results."""
+"""Results of windows as columns, with the interface of a list of results (DESIGN)."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.values import Value
 
-# Identity of a window's result, without making its text: the content of its line without the time
-# of emission (``engine.output.result_kinds``). Texts count by their value, not their code; hidden
-# numbers do not count.
+# The identity of a window's result covers the content of its output line except the emission time
+# (``engine.output.result_kinds``), without formatting the line. Texts count by their value, not
+# their code; hidden numbers do not count.
 
 
 def window_identities(results: WindowResults) -> np.ndarray:
-    """Numbers of 128 bits, int64 (results, 2), equal where the content of ``results`` is.
+    """Return 128-bit identities, int64 (results, 2): equal for results of equal content.
 
-    Only those of one query and site are compared with each other.
+    Identities are comparable within one query and site.
     """
     fields = results.columns
     columns = [*results.extent(), fields.nulls, *fields.counts.T.astype(np.int64)]
@@ -75,7 +75,7 @@ def window_identities(results: WindowResults) -> np.ndarray:
             codes = np.where(absent, -1, fields.keys[:, place])
             columns += list(numbers_of_codes(codes, results.keys.text).T)
         else:
-            # As many columns as of texts: of a key that is null so far nobody knows what it is.
+            # Two columns, as for texts: the type of a key that is null so far is unknown.
             columns += [np.where(absent, 0, fields.keys[:, place]), np.zeros(len(absent))]
     for aggregate, has_bounds in enumerate(results.bounded):
         for name, place in PLACES.items():
@@ -88,7 +88,7 @@ def window_identities(results: WindowResults) -> np.ndarray:
 def _of_numbers(
     results: WindowResults, aggregate: int, place: int, valid: np.ndarray
 ) -> list[np.ndarray]:
-    """A number of each result, 0 where it is not shown."""
+    """Return (kind, high, low) of a number of each result; 0 where it is not ``valid``."""
     kinds, words = results.numbers(aggregate, place)
     kinds = np.where(valid, kinds, -1)
     high, low = (np.where(valid, words[:, part], 0) for part in range(2))
@@ -101,11 +101,11 @@ def _of_numbers(
     return [kinds, high, low]
 
 
-# Codes of texts that windows hold in values, so that the texts are not forgotten.
+# Codes of texts in the values of windows; the table of texts must keep these.
 
 
 def text_codes(store: WindowStore, results: EmittedResults) -> np.ndarray:
-    """Codes in ``store`` and in emitted results, freed ones included."""
+    """Return the codes in ``store`` and in emitted results, including freed ones."""
     texts = np.flatnonzero(store.sums.of["typed"] == TEXTS)
     if not len(texts):
         return np.empty(0, np.int64)
@@ -115,7 +115,7 @@ def text_codes(store: WindowStore, results: EmittedResults) -> np.ndarray:
 
 
 def picked_codes(sums: Sums, of: np.ndarray) -> np.ndarray:
-    """Those among picked values; ``of``: as in ``Sums``."""
+    """Return the codes among picked values; ``of``: see ``Sums``."""
     if not len(sums.picked):
         return np.empty(0, np.int64)
     texts = of["typed"][sums.picked["value"]] == TEXTS
@@ -123,21 +123,21 @@ def picked_codes(sums: Sums, of: np.ndarray) -> np.ndarray:
     return np.asarray(picks["value"][picks["there"] != 0])
 
 
-# Results of windows: columns that read like the list of DESIGN's results.
+# Results of windows as columns, with the interface of a list of results (DESIGN).
 #
-# A result is a dict only where somebody looks at it one by one; sinks take the columns.
+# Iteration makes a dict per result; sinks read the columns.
 
 
 _ROWS: Final = 1 << 14
-"""Results from which on a table of their own costs no more per result."""
+"""Smallest number of results per table; larger tables are not cheaper per result."""
 _OPTIONAL: Final = WINDOW_EXTRAS.keys() - {"bounds"}
-"""Fields that a dict of a result has only where they are not null."""
+"""Fields that the dict of a result has only if they are not null."""
 
 
 def extent_of(
     plan: WindowPlan, window: np.ndarray, words: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the window of each result starts and ends [ns]; columns as of ``ResultRows``."""
+    """Return start and end of each result's window [ns]; arguments are ``ResultRows`` columns."""
     if plan.kind is WindowKind.TIME:
         return extents(plan, window)
     behind = len(plan.aggregates) * NUMBERS
@@ -151,9 +151,9 @@ class WindowResults(ResultColumns):
 
     Args:
         outbox: the results.
-        plan: of the query.
-        keys: knows what its codes mean.
-        site: named in results.
+        plan: the plan of the query.
+        keys: decodes the keys and texts of ``outbox``.
+        site: name of the site.
     """
 
     kind = WINDOWS
@@ -161,7 +161,7 @@ class WindowResults(ResultColumns):
     def __init__(self, outbox: ResultRows, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
         self.columns, self.plan, self.keys, self.site = outbox, plan, keys, site
         self.clock = np.full(len(outbox.at), NO_CLOCK, np.int32)
-        """Code of the one clock of each result, for those who read results as events."""
+        """Code of each result's only clock, else NO_CLOCK; read by statements over results."""
 
     @classmethod
     def tables(cls, pieces: Sequence[WindowResults]) -> Iterator[pa.Table]:
@@ -183,26 +183,26 @@ class WindowResults(ResultColumns):
         return cls(columns, first.plan, first.keys, first.site)
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> WindowResults:
-        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        """Return the results ``rows``, inserted (``plus``) or retracted at instants ``at``."""
         outbox = take_rows(self.columns, rows)._replace(plus=plus, at=at)
         taken = WindowResults(outbox, self.plan, self.keys, self.site)
         taken.clock = self.clock[rows]
         return taken
 
     def kept(self, rows: np.ndarray) -> WindowResults:
-        """The results ``rows``, and nothing of the others."""
+        """Return a copy of the results ``rows``."""
         return self.taken(rows, self.columns.plus[rows], self.columns.at[rows])
 
     def _texts(self) -> np.ndarray:
-        """Codes of the texts among their numbers."""
+        """Return the codes of texts in values."""
         return np.asarray(self.columns.words[..., 1][self.columns.kinds == TEXT])
 
     def codes(self) -> np.ndarray:
-        """Codes of the texts in them."""
+        """Return the codes of all texts in use."""
         return np.concatenate([self.keys.used(self.columns.keys), self._texts(), self.clock])
 
     def packed(self) -> dict[str, Any]:
-        """Plain data."""
+        """Results as plain data."""
         return {
             "columns": self.columns._asdict(),
             "clock": self.clock,
@@ -211,7 +211,7 @@ class WindowResults(ResultColumns):
 
     @classmethod
     def unpacked(cls, state: dict[str, Any], plan: WindowPlan, site: str) -> WindowResults:
-        """The results that were ``packed``, of the query ``plan``."""
+        """Return the results of ``packed``, of the query ``plan``."""
         keys = GroupKeys(plan.group_by, plan.name)
         keys.restore(state["keys"])
         found = cls(ResultRows(**state["columns"]), plan, keys, site)
@@ -223,17 +223,17 @@ class WindowResults(ResultColumns):
 
     @property
     def unknown(self) -> np.ndarray:
-        """Which compare events of several clocks of which one is unknown: they have no bounds."""
+        """Which results compare events of several clocks, one of them unknown: without bounds."""
         return np.asarray(self.columns.compares & IS_UNKNOWN != 0)
 
     @property
     def mixed(self) -> np.ndarray:
-        """By which an unknown clock was among several."""
+        """Which results come after an unknown clock among several clocks."""
         return np.asarray(self.columns.compares & IS_MIXED != 0)
 
     @property
     def labels(self) -> list[str]:
-        """Of the aggregates."""
+        """The labels of the aggregates."""
         return [aggregate.label for aggregate in self.plan.aggregates]
 
     @property
@@ -243,59 +243,64 @@ class WindowResults(ResultColumns):
 
     @property
     def last(self) -> np.ndarray:
-        """Which results tell everything."""
+        """Which results are complete, with all values of LOW, MIDDLE and HIGH."""
         return np.asarray(self.columns.stage == STAGE_LAST)
 
     def shows(self, name: str) -> np.ndarray:
-        """Which results have a ``name``: an early one has no value but its own window's."""
+        """Return which results have the value ``name``.
+
+        An early result has only the value of its own stage.
+        """
         if name == "value":
             return np.ones(len(self), np.bool_)
         stage = DRIFT_NAMES.index(name)
         return np.asarray(self.last | (self.columns.stage == stage))
 
     def extent(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where each result's window starts and ends [ns]."""
+        """Return start and end of each result's window [ns]."""
         return extent_of(self.plan, self.columns.window, self.columns.words)
 
     def bounds_shown(self, name: str) -> np.ndarray:
-        """Which results have the ``bounds``, ``low`` or ``high`` of this name."""
+        """Return which results have the field ``name``: ``bounds``, ``low`` or ``high``."""
         return np.asarray((self.last if name == "bounds" else self.shows(name)) & ~self.unknown)
 
     def certainty(self) -> tuple[np.ndarray, np.ndarray]:
-        """Per result its place in ``CERTAINTY``, and whether it says any: those of windows whose
-        borders are no events only say that they are unknown.
+        """Return each result's place in ``CERTAINTY``, and which results have a certainty.
+
+        Windows on the clock only have one if it is ``unknown``.
         """
         unsure = self.columns.counts[:, COUNTS.index("ambiguous")] > 0
         by_events = self.plan.kind is not WindowKind.TIME
         return np.where(self.unknown, 2, unsure), self.unknown | by_events
 
     def statuses(self) -> np.ndarray:
-        """Per result the worst status of its clocks, as its events were released: a place in
-        ``STATUSES``. A clock of which nothing is known matters where it is compared with another.
+        """Return the worst clock status of each result's events at release: place in ``STATUSES``.
+
+        An unknown clock only counts where it is compared with another clock.
         """
         return np.where(self.unknown, STATUSES.index("unknown"), self.columns.counts[:, CLOCKS])
 
     def numbers(self, aggregate: int, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """(kinds, words) of a number of one aggregate: ``VALUE`` ... ``MOST``."""
+        """Return (kinds, words) of a number of one aggregate; ``place``: ``VALUE`` ... ``MOST``."""
         j = aggregate * NUMBERS + place
         return self.columns.kinds[:, j], self.columns.words[:, j]
 
     def column(self, aggregate: int, place: int) -> pa.Array | None:
-        """A number of one aggregate as a column; None: in no single type."""
+        """Return a number of one aggregate as a column; None: it has several types."""
         kinds, words = self.numbers(aggregate, place)
         if (kinds == TEXT).any():
             return decoded(words[:, 1], kinds == NULL, self.keys.text)
         return number_column(kinds, words)
 
     def json_texts(self, aggregate: int, place: int) -> pa.Array:
-        """A number of one aggregate as JSON texts."""
+        """Return a number of one aggregate as JSON texts."""
         kinds, words = self.numbers(aggregate, place)
         if (kinds == TEXT).any():
             return json_text(decoded(words[:, 1], kinds == NULL, self.keys.text))
         return number_texts(kinds, words)
 
     def attribute_values(self, attributes: Sequence[Attribute]) -> list[Value]:
-        """Per result, aggregates by their labels and, of the alias RESULT, its counts."""
+        """Return the values of ``attributes``: labels of aggregates, or counts of alias RESULT."""
         found = []
         for attribute in attributes:
             if attribute.alias == RESULT:
@@ -306,7 +311,7 @@ class WindowResults(ResultColumns):
         return found
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:
-        """Per result its group's values of ``key``, as a JSON list; of all, if that is empty."""
+        """Return the group's values of ``key`` per result as a JSON list; empty: all keys."""
         columns = self.keys.columns(self.columns.nulls, self.columns.keys)
         parts: list[str | pa.Array] = ["["]
         names = [one.name for one in key if isinstance(one, Attribute)] or columns.keys()

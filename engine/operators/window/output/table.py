@@ -1,4 +1,4 @@
-"""Results of windows as columns without a Python object per row."""
+"""Tables of window results without a Python object per row, and ORDER BY ... LIMIT."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ if TYPE_CHECKING:
     from slackwater.engine.operators.window.output.results import WindowResults
 
 
-# ORDER BY ... LIMIT k: of each window the results of its first groups.
+# ORDER BY ... LIMIT k: the results of the first groups of each window.
 #
-# Results that are updated together are ranked once all of them are, so cuts of the stream do not
-# matter: a correction of one group may remove another one or bring it back. Ranks are those of the
-# net results; a result that only moves up or down is not emitted again.
+# Results that are updated together are ranked after all updates, so batch borders do not matter: a
+# correction of one group may remove or restore another one. Ranks refer to the net results; a
+# result that only changes its rank is not emitted again.
 
 
 class RankedGroups(Restorable):
     """Net results of each window that may be corrected, and which of them are emitted.
 
     Args:
-        plan: of the query, with all aggregates that it ranks by.
-        keys: knows what its codes mean.
-        numbers: the places of the numbers that results show: a result that stays among the
-            first with equal numbers is not emitted again. None: all of them.
+        plan: the plan of the query, with all aggregates of ORDER BY.
+        keys: decodes keys and texts.
+        numbers: the places of the emitted numbers; a result that stays among the first with equal
+            numbers is not emitted again. None: all of them.
     """
 
     state_fields = ("_results",)
@@ -77,7 +77,7 @@ class RankedGroups(Restorable):
         self._results: dict[tuple[int, int], tuple[ResultRows, np.ndarray]] = {}
 
     def changes(self, rows: ResultRows) -> ResultRows:
-        """The changes of the emitted first groups due to the changes ``rows``."""
+        """Return the changes of the emitted first groups due to the changes ``rows``."""
         starts = np.flatnonzero(np.diff(rows.block, prepend=rows.block[0] - 1))
         return joined(*(
             self._of_block(take_rows(rows, slice(start, end)))
@@ -85,7 +85,7 @@ class RankedGroups(Restorable):
         ))  # fmt: skip
 
     def forget(self, last: int) -> None:
-        """Windows up to ``last`` are corrected no more."""
+        """Drop the windows up to ``last``: they are final."""
         self._results = {at: of for at, of in self._results.items() if at[0] > last}
 
     def _of_block(self, changes: ResultRows) -> ResultRows:
@@ -115,7 +115,7 @@ class RankedGroups(Restorable):
         return found
 
     def _first(self, rows: ResultRows) -> np.ndarray:
-        """The places of the first ones, in order."""
+        """Return the places of the first ``LIMIT`` rows, in order."""
         ranking = self._plan.ranking
         assert ranking is not None
         labels = [one.label for one in self._plan.aggregates]
@@ -148,7 +148,10 @@ class RankedGroups(Restorable):
 def _alike(
     gone: ResultRows, come: ResultRows, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which of ``gone`` are among ``come`` but for numbers other than these, and which of them."""
+    """Return which of ``gone`` and of ``come`` have an equal row in the other.
+
+    Only the numbers at the places ``numbers`` are compared.
+    """
     both = []
     for rows in (gone, come):
         n = len(rows.at)
@@ -161,25 +164,25 @@ def _alike(
 
 
 def _among(rows: ResultRows, changes: ResultRows) -> np.ndarray:
-    """Which of ``rows`` have a key that one of ``changes`` has."""
+    """Return which of ``rows`` have a key that occurs in ``changes``."""
     both = [np.column_stack((of.nulls, of.keys)) for of in (rows, changes)]
     which = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(-1)
     n = len(both[0])
     return np.isin(which[:n], which[n:])
 
 
-# Numbers of windows' results as columns of one type, or as JSON texts where they have several.
+# Numbers of window results as columns of one type, or as JSON texts if they have several types.
 
 
 def number_column(kinds: np.ndarray, words: np.ndarray) -> pa.Array | None:
-    """The numbers as int64, float64 or (when there are none) nulls; None: in no single type.
+    """Return the numbers as int64, float64 or (if all are null) nulls; None: several types.
 
     Args:
         kinds: int8 (n,), as in ``engine.operators.window.state.accumulate``.
         words: int64 (n, 2).
 
     Raises:
-        ContractViolation: a NaN or an infinity, which JSON does not have.
+        ContractViolation: a value is NaN or infinite, which JSON cannot represent.
     """
     absent = kinds == NULL
     some = bool(absent.any())
@@ -194,10 +197,10 @@ def number_column(kinds: np.ndarray, words: np.ndarray) -> pa.Array | None:
 
 
 def number_texts(kinds: np.ndarray, words: np.ndarray) -> pa.Array:
-    """The JSON text of each number, of whatever types; arguments as of ``number_column``.
+    """Return the JSON text of each number of any type; arguments as for ``number_column``.
 
     Raises:
-        ContractViolation: a NaN or an infinity.
+        ContractViolation: a value is NaN or infinite.
     """
     high = words[:, 0]
     is_int, is_float = kinds == INT, kinds == FLOAT
@@ -225,19 +228,19 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 DRIFT_NAMES: Final = ("low", "middle", "high")
-"""Which of R19's windows a result is of, by its stage."""
+"""The window of R19 that an early result belongs to, by its stage."""
 PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
 CERTAINTY: Final = ("confirmed", "uncertain", "unknown")
 COUNTS: Final = ("certain", "ambiguous", "missing")
 CLOCKS: Final = len(COUNTS)
-"""Place of the worst status of its clocks behind a result's counts."""
+"""Column of the worst clock status, after a result's counts."""
 
 
 def columns_of_windows(results: WindowResults) -> pa.Table:
-    """The results as a table; ``position`` counts from 0.
+    """Return the results as a table; ``position`` counts from 0.
 
     Raises:
-        ContractViolation: a value is a NaN or an infinity, which JSON does not have.
+        ContractViolation: a value is NaN or infinite, which JSON cannot represent.
     """
     n, fields, plan = len(results), results.columns, results.plan
     start, end = results.extent()
@@ -271,7 +274,7 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
 
 
 def _are_alike(columns: Sequence[pa.Array | None]) -> bool:
-    """Whether the numbers of one label are all of one single type."""
+    """Return whether the numbers of one label all have the same type."""
     first = columns[0]
     return first is not None and all(
         column is not None and column.type == first.type for column in columns
@@ -297,9 +300,10 @@ def _bounds(results: WindowResults) -> pa.Array:
 def _objects(
     results: WindowResults, members: Sequence[tuple[str, Sequence[int]]], there: np.ndarray
 ) -> pa.Array:
-    """Per row an object of the numbers at the places of each label; null where it is not there.
+    """Return per row an object of the numbers at the places of each label; null if not ``there``.
 
-    Two places are a pair. JSON texts where a number has no single type, or nothing is in it.
+    Two places make a pair. The objects are JSON texts if a number has several types or there is
+    no member.
     """
     of = {label: number for number, label in enumerate(results.labels)}
 
