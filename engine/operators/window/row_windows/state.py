@@ -51,9 +51,9 @@ SNAPSHOT_FIELDS: Final = (
     "refused", *EVERY_PASS,
 )  # fmt: skip
 STATE: Final = record(*SNAPSHOT_FIELDS, *IN_BATCH, "ticked", "request", "follow")
-"""As STATE of sessions. ``worst``: the worst status of a clock. ``vague``: 1: an event may not
-exist. ``request``: the window to emit next, or -1. ``follow``: which later ones follow: FULL ones,
-or EVERY one, running ones included. ``ticked``: cells processed at a tick."""
+"""See STATE of ``session.enter``. ``worst``: the worst status of a clock. ``vague``: 1: an event
+may not exist. ``request``: the window to emit next, or -1. ``follow``: the later windows to emit
+after it: FULL ones, or EVERY one, including running ones. ``ticked``: cells processed at a tick."""
 PERHAPS: Final = WHOLE - CERTAIN
 """The part of a kept event that may not exist."""
 NONE_BEHIND, FULL, EVERY = range(3)

@@ -1,10 +1,10 @@
-"""Sums that grow one value at a time, per cell: exact for integers, compensated for floats.
+"""Incremental sums per cell: exact for integers, compensated for floats.
 
-Integer sums are kept in two words (128 bits in effect), so they are exact. Float sums carry the
-rounding error along (Neumaier 1974, "Rundungsfehleranalyse"), the deviation's moments follow
-Welford 1962 and are joined by Chan, Golub & LeVeque 1979, of values less the first one: what is
-lost is small against the deviations, however large the values are. All are strictly sequential per
-cell.
+An integer sum has two words (128 bits in effect), so it is exact. A float sum carries the rounding
+error along (Neumaier 1974, "Rundungsfehleranalyse"). The moments of the deviation follow Welford
+1962 and are merged by Chan, Golub & LeVeque 1979. They use values minus the first value, so the
+rounding error is small compared with the deviations, even for large values. All sums are strictly
+sequential per cell.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import NONE, Record, record
 from slackwater.engine.query.plan import Aggregate, Expression
 
-# Numbers of results in columns: null, an integer of any size (two words), or a float's bits.
+# Numbers of results in columns: null, an integer of any size (two words), or the bits of a float.
 #
-# An integer is ``high * 2**32 + low`` with ``0 <= low < 2**32``. A number is one int8 ``kind`` and
-# one of ``words``. A text stands as its code: an integer of another kind.
+# An integer is ``high * 2**32 + low`` with ``0 <= low < 2**32``. A number has one int8 ``kind`` and
+# one record of ``words``. A text is stored as its code: an integer of kind TEXT.
 
 
 NULL, INT, FLOAT, TEXT = 0, 1, 2, 3
@@ -29,14 +29,14 @@ LOW_WORD: Final = 0xFFFFFFFF
 WORDS: Final = np.dtype(
     {"names": ["high", "low", "real"], "formats": ["i8", "i8", "f8"], "offsets": [0, 8, 0]}
 )
-"""An integer's two words, or a float and a word that is 0."""
+"""The two words of an integer, or a float and a word that is 0."""
 _INT_MAX: Final = 1 << 31
-"""Of the upper word, so that the whole fits into 64 bits."""
+"""Limit of the upper word of an integer that fits into 64 bits."""
 
 
 @inline
 def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -> None:
-    """Number ``j`` becomes high * 2**32 + low; ``low`` may be of any size."""
+    """Set number ``j`` to high * 2**32 + low; ``low`` may be any int64."""
     kinds[j] = INT
     words[j].high = high + (low >> HALF_WORD)
     words[j].low = low & LOW_WORD
@@ -44,7 +44,7 @@ def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -
 
 @inline
 def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> None:
-    """Number ``j`` becomes ``value``; null if that lies beyond the floats' range."""
+    """Set number ``j`` to ``value``; null if that is not finite."""
     if not np.isfinite(value):
         put_null(kinds, words, j)
         return
@@ -55,7 +55,7 @@ def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> Non
 
 @inline
 def put_null(kinds: np.ndarray, words: np.ndarray, j: int) -> None:
-    """Number ``j`` becomes null."""
+    """Set number ``j`` to null."""
     kinds[j] = NULL
     words[j].high = 0
     words[j].low = 0
@@ -63,14 +63,14 @@ def put_null(kinds: np.ndarray, words: np.ndarray, j: int) -> None:
 
 @inline
 def copy_number(kinds: np.ndarray, words: np.ndarray, j: int, k: int) -> None:
-    """Number ``j`` becomes what number ``k`` is."""
+    """Copy number ``k`` to number ``j``."""
     kinds[j] = kinds[k]
     words[j].high, words[j].low = words[k].high, words[k].low
 
 
 @kernel
 def as_float(kinds: np.ndarray, words: np.ndarray, j: int) -> float:
-    """Number ``j``, which is not null, as a float."""
+    """Return number ``j``, which is not null, as a float."""
     if kinds[j] == FLOAT:
         return float(words[j].real)
     return np.float64(words[j].high) * 4294967296.0 + np.float64(words[j].low)
@@ -80,7 +80,7 @@ def as_float(kinds: np.ndarray, words: np.ndarray, j: int) -> float:
 def same_numbers(
     kinds: np.ndarray, words: np.ndarray, other_kinds: np.ndarray, other_words: np.ndarray
 ) -> bool:
-    """Whether two rows of numbers are equal; 3 and 3.0 are."""
+    """Return whether two rows of numbers are equal; 3 equals 3.0."""
     for j in range(len(kinds)):
         if (kinds[j] == NULL) != (other_kinds[j] == NULL):
             return False
@@ -95,12 +95,12 @@ def same_numbers(
 
 
 def are_short(high: np.ndarray) -> np.ndarray:
-    """Which integers, by their upper words, fit into 64 bits."""
+    """Return which integers, given by their upper words, fit into 64 bits."""
     return np.asarray((high >= -_INT_MAX) & (high < _INT_MAX))
 
 
 def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
+    """Return a column of numbers: int64 if all are integers of 64 bits, else float64."""
     high, low = words[:, 0], words[:, 1]
     if not (kinds == FLOAT).any() and are_short(high).all():
         return np.asarray((high << HALF_WORD) | low)
@@ -108,36 +108,39 @@ def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def reals(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """A column of numbers as floats."""
+    """Return a column of numbers as float64."""
     high, low = words[:, 0], words[:, 1]
     whole = high.astype(np.float64) * float(1 << HALF_WORD) + low
     return np.where(kinds == FLOAT, high.copy().view(np.float64), whole)
 
 
-# Values of one event each: the first, the last, that where another value is least or largest.
+# Aggregates that return the value of one event: first, last, min_by, max_by.
 #
-# A *pick* has a key, which is the event's time or that other value, and takes the event with the
-# smallest or largest one; of equal ones the earliest, or for the last the latest, by reference
-# time, then by release. Keys are integers in the order of their values, so floats compare like
-# integers. The result does not depend on the order in which cells are merged.
+# A *pick* has a key, the event time or another value, and selects the event with the smallest or
+# largest key. Of equal keys it selects the earliest event, for ``last`` the latest one, by
+# reference time, then by release order. Keys are integers in the order of their values, so floats
+# compare like integers. The result does not depend on the order in which cells are merged.
 
 
 PICKED: Final = record("value", "key", "sign", "tie")
-"""Which arguments: of the value, and of the key (-1: the time). ``sign``: 1 the smallest key, -1
-the largest; ``tie``: 1 the earliest of equal ones, -1 the latest."""
+"""A picking aggregate: places of the arguments for the value and the key (-1: event time).
+
+``sign``: 1: the smallest key, -1: the largest. ``tie``: 1: the earliest of equal ones, -1: the
+latest.
+"""
 PICK: Final = record("there", "key", "value", "ref", "number")
-"""Of one cell: whether it has a value; its key, its value (an integer, a float's bits or a text's
-code), its event's time [ns] and number in order of release."""
+"""The pick of a cell: whether there is one; its key; its value (an integer, the bits of a float or
+the code of a text); the event's time [ns] and number in release order."""
 FUNCTIONS: Final = {"first": (1, 1), "last": (-1, -1), "min_by": (1, 1), "max_by": (-1, 1)}
-"""Sign and tie."""
+"""``sign`` and ``tie`` of the picking functions."""
 _REST: Final = 2**63 - 1
-"""All bits but the sign's."""
+"""All bits except the sign."""
 MINUS_ZERO: Final = -(2**63)
 """The bits of -0.0, which equals 0.0."""
 
 
 def picked_of(aggregates: tuple[Aggregate, ...], place: dict[Expression, int]) -> np.ndarray:
-    """PICKED of those aggregates that pick, in their order; ``place`` has their arguments'."""
+    """Return PICKED of the picking aggregates, in order; ``place``: places of the arguments."""
     found = [
         (place[one.argument], NONE if one.by is None else place[one.by], *FUNCTIONS[one.function])
         for one in aggregates
@@ -147,7 +150,7 @@ def picked_of(aggregates: tuple[Aggregate, ...], place: dict[Expression, int]) -
 
 
 def widen_picks(picked: np.ndarray, picks: np.ndarray, m: int) -> None:
-    """From now on argument ``m`` is a float (earlier ones were integers)."""
+    """Convert argument ``m`` from integer to float."""
     for spec, mine in zip(picked, picks, strict=True):
         if spec["value"] == m:
             mine["value"] = mine["value"].astype(np.float64).view(np.int64)
@@ -158,7 +161,7 @@ def widen_picks(picked: np.ndarray, picks: np.ndarray, m: int) -> None:
 
 @inline
 def _ordered(bits: int) -> int:
-    """An integer that is in the order of the float with these bits; 0.0 and -0.0 are equal."""
+    """Return an integer that sorts like the float with these bits; 0.0 equals -0.0."""
     if bits >= 0:
         return bits
     return 0 if bits == MINUS_ZERO else bits ^ _REST
@@ -166,7 +169,7 @@ def _ordered(bits: int) -> int:
 
 @inline
 def beats(spec: Record, key: int, ref: int, number: int, one: Record) -> bool:
-    """Whether an event is to be picked in place of ``one``."""
+    """Return whether an event replaces the pick ``one``."""
     if key != one.key:
         return bool((key < one.key) == (spec.sign > 0))
     if ref != one.ref:
@@ -181,7 +184,7 @@ def add_picks(
     row: np.ndarray, cell: np.ndarray, ints: np.ndarray, valid: np.ndarray, ref: np.ndarray,
     number: np.ndarray, of: np.ndarray, picked: np.ndarray, picks: np.ndarray,
 ) -> None:  # fmt: skip
-    """Add ``row[j]`` to cell ``cell[j]``; ``number`` is empty if rows come in order of release."""
+    """Add ``row[j]`` to cell ``cell[j]``; ``number`` is empty if rows are in release order."""
     for p in range(len(picked)):
         spec = picked[p]
         v, k = spec.value, spec.key
@@ -203,7 +206,7 @@ def add_picks(
 def merge_picks(
     picked: np.ndarray, picks: np.ndarray, cell: int, into: np.ndarray, target: int
 ) -> None:
-    """Add what ``cell`` picked to ``target``."""
+    """Merge the picks of ``cell`` into ``target``."""
     for p in range(len(picked)):
         more, one = picks[p, cell], into[p, target]
         if more.there and (
@@ -214,32 +217,31 @@ def merge_picks(
 
 
 OF: Final = np.dtype([("is_float", "?"), ("moments", "?"), ("keeps_all", "?"), ("typed", "i1")])
-"""Of an attribute: whether it is a float (so far), whether its moments are needed, and whether all
-of its values are; of what type they are: ``UNTYPED`` so far, ``NUMBERS_ALONE``, or ``TEXTS`` by
-their codes."""
+"""An attribute: whether it is a float so far, whether its moments are needed, whether all of its
+values are needed; ``typed``: ``UNTYPED`` so far, ``NUMBERS_ALONE``, or ``TEXTS`` as codes."""
 UNTYPED, NUMBERS_ALONE, TEXTS = 0, 1, 2
 INTS: Final = record("high", "low", "smallest", "largest")
-"""Sum of integers, in two words, and the ends."""
+"""Sum of integers in two words, and minimum and maximum."""
 FLOATS: Final = np.dtype([("total", "f8"), ("rest", "f8"), ("smallest", "f8"), ("largest", "f8")])
-"""Sum of floats and its rounding error, and the ends."""
+"""Sum of floats and its rounding error, and minimum and maximum."""
 MOMENTS: Final = np.dtype(
     [("count", "f8"), ("base", "i8"), ("shift", "f8"), ("mean", "f8"), ("squares", "f8")]
 )
-"""``base``, ``shift``: the first value, as an integer and as a float; ``mean``: of all values, less
+"""``base``, ``shift``: the first value as integer and as float; ``mean``: mean of all values minus
 the first; ``squares``: sum of squared deviations."""
 
 
 TWO_32: Final = 4294967296.0
 _HALF_OF_ALL: Final = 2.0**62
-"""Integers closer than this differ by one."""
+"""The difference of integers closer than this fits into an int64."""
 
 
 class Sums(NamedTuple):
-    """Of ``m`` attributes and ``c`` cells. ``floats`` is ``ints`` seen as FLOATS.
+    """Sums of ``m`` attributes in ``c`` cells.
 
-    ``of``: OF (m,). ``n``: int64 (m, c), values. ``ints``: INTS (m, c). ``moments``: MOMENTS
-    (m, c); c is 0 where nobody needs them. ``picked``: PICKED (p,), ``picks``: PICK (p, c).
-    ``read``: (1,) rows so far.
+    ``of``: OF (m,). ``n``: int64 (m, c), number of values. ``ints``: INTS (m, c). ``floats``: the
+    memory of ``ints`` as FLOATS. ``moments``: MOMENTS (m, c), or (m, 0) if not needed. ``picked``:
+    PICKED (p,). ``picks``: PICK (p, c). ``read``: (1,) number of rows so far.
     """
 
     of: np.ndarray
@@ -261,14 +263,15 @@ class Summary(NamedTuple):
 
 
 def new_summary() -> Summary:
-    """Room for one."""
+    """Return an empty summary."""
     return Summary(np.zeros(1, INTS), np.zeros(1, FLOATS), np.zeros(1, MOMENTS))
 
 
 class RowValues(NamedTuple):
-    """Of ``m`` attributes and the batch's ``n`` rows. ``floats`` is ``ints`` seen as float64.
+    """Values of ``m`` attributes in the ``n`` rows of a batch; ``floats``: memory of ``ints``.
 
-    ``ref``: times of the rows [ns]; ``number``: in order of release, empty where nobody asks.
+    ``ref``: event times of the rows [ns]. ``number``: numbers in release order; empty if no
+    aggregate picks.
     """
 
     ints: np.ndarray
@@ -279,13 +282,13 @@ class RowValues(NamedTuple):
 
 
 def no_values(attributes: int) -> RowValues:
-    """Of no rows."""
+    """Return the values of zero rows."""
     ints, none = np.zeros((attributes, 0), np.int64), np.empty(0, np.int64)
     return RowValues(ints, ints.view(np.float64), np.zeros(ints.shape, np.bool_), none, none)
 
 
 def new_sums(of: np.ndarray, picked: np.ndarray, cells: int) -> Sums:
-    """Nothing in any of ``cells``."""
+    """Return empty sums for ``cells`` cells; ``of``: OF, ``picked``: PICKED."""
     m = len(of)
     ints = np.zeros((m, cells), INTS)
     moments = np.zeros((m, cells if of["moments"].any() else 0), MOMENTS)
@@ -296,23 +299,27 @@ def new_sums(of: np.ndarray, picked: np.ndarray, cells: int) -> Sums:
 
 
 def more_sums(sums: Sums, cells: int) -> Sums:
-    """A copy with room for ``cells``."""
+    """Return a copy with room for ``cells`` cells."""
     made, before = new_sums(sums.of, sums.picked, cells), sums.n.shape[1]
     made.n[:, :before] = sums.n
     made.read[:] = sums.read
     for name in ("ints", "moments", "picks"):
         new, old = getattr(made, name), getattr(sums, name)
-        words = old.view(np.int64)  # which NumPy copies faster than records
+        words = old.view(np.int64)  # NumPy copies int64 faster than records
         new.view(np.int64)[:, : words.shape[1]] = words
     return made
 
 
 def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: Sums,
               ref: np.ndarray) -> RowValues:  # fmt: skip
-    """(values, which are valid) per attribute, None without any, as kernels read them. NaN is null.
-    ``ref``: of the rows.
+    """Convert columns to the form that kernels read; NaN becomes null.
 
-    An attribute of integers that has floats now is a float from here on.
+    An integer attribute with a float value becomes a float attribute.
+
+    Args:
+        columns: per attribute (values, valid mask or None); None: the attribute has no values.
+        sums: the sums that the values will be added to.
+        ref: event times of the rows [ns].
     """
     rows = len(ref)
     ints = np.zeros((len(columns), rows), np.int64)
@@ -337,7 +344,7 @@ def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: 
 
 
 def widen(sums: Sums, m: int) -> None:
-    """From now on attribute ``m`` is a float (earlier ones were integers)."""
+    """Convert attribute ``m`` from integer to float."""
     ints, floats = sums.ints[m], sums.floats[m]
     high, low = ints["high"].astype(np.float64), ints["low"].astype(np.float64)
     high *= float(1 << HALF_WORD)
@@ -386,7 +393,10 @@ def _add_values(
 
 @inline
 def _apart(is_float: bool, whole: int, real: float, base: int, shift: float) -> float:
-    """A value, as an integer and as a float, less another one; exact if it is as a float."""
+    """Return the difference of two values, each given as integer and as float.
+
+    Nearby integers are subtracted as integers, so the difference is exact.
+    """
     apart = real - shift
     if is_float or abs(apart) > _HALF_OF_ALL:
         return apart
@@ -395,7 +405,7 @@ def _apart(is_float: bool, whole: int, real: float, base: int, shift: float) -> 
 
 @inline
 def join_moments(one: Record, more: Record, is_float: bool) -> None:
-    """Add what ``more``, MOMENTS, has to ``one``."""
+    """Merge the MOMENTS ``more`` into ``one``."""
     if one.count == 0.0:
         one.count, one.base, one.shift = more.count, more.base, more.shift
         one.mean, one.squares = more.mean, more.squares
@@ -445,7 +455,7 @@ def add_rows(row: np.ndarray, cell: np.ndarray, values: RowValues, sums: Sums) -
 
 @kernel
 def clear(sums: Sums, cell: int) -> None:
-    """Nothing is in ``cell`` any more."""
+    """Clear the sums of ``cell``."""
     for m in range(len(sums.of)):
         sums.n[m, cell] = 0
         if sums.moments.shape[1] > 0:
@@ -457,7 +467,7 @@ def clear(sums: Sums, cell: int) -> None:
 
 @inline
 def add_float(out: Record, x: float) -> None:
-    """Add ``x`` to the sum in ``out``, FLOATS, with the rounding error."""
+    """Add ``x`` and the rounding error to the FLOATS ``out``."""
     before = out.total
     after = before + x
     shifted = after - before
@@ -467,14 +477,15 @@ def add_float(out: Record, x: float) -> None:
 
 @inline
 def whole(out: Record) -> float:
-    """A compensated sum; an infinity leaves no NaN as rounding error."""
+    """Return a compensated sum; infinite sums ignore the rounding error, which is NaN."""
     return float(out.total + out.rest if np.isfinite(out.rest) else out.total)
 
 
 @inline
 def join_sums(sums: Sums, m: int, cell: int, ints: Record, floats: Record, first: bool) -> None:
-    """Add the sum of attribute ``m`` in ``cell``, which has values, to INTS or FLOATS; ``first``:
-    they have none.
+    """Add the sum of attribute ``m`` in ``cell``, which has values, to ``ints`` or ``floats``.
+
+    ``first``: whether these are empty.
     """
     if sums.of[m].is_float:
         real = sums.floats[m, cell]
@@ -498,7 +509,7 @@ def join_sums(sums: Sums, m: int, cell: int, ints: Record, floats: Record, first
 
 @inline
 def total_of(of: Summary, is_float: bool) -> float:
-    """The sum in a summary, as a float."""
+    """Return the sum in a summary as a float."""
     if is_float:
         return whole(of.floats[0])
     return float(np.float64(of.ints[0].high) * TWO_32 + np.float64(of.ints[0].low))

@@ -43,17 +43,18 @@ CODES: Final = {
     **dict.fromkeys(picks.FUNCTIONS, PICKS),
 }  # fmt: skip
 BOUNDED: Final = frozenset({"count", "sum", "avg", "min", "max"})
-"""Functions whose results have bounds."""
+"""Functions with bounds."""
 NEEDS_ALL_VALUES: Final = frozenset({"quantile", "median", "count_distinct"})
 NEEDS_MOMENTS: Final = frozenset({"stddev", "var"})
 _MIDDLE: Final = 0.5
-"""The median as a quantile."""
+"""The quantile of the median."""
 
 
 class AggregateSpecs(NamedTuple):
-    """The aggregates: codes of their functions, arguments (or ``ALL_ROWS``), q of quantiles.
+    """The aggregates of a query.
 
-    Of ``PICKS``: in place of the argument which one it is of ``Sums.picked``.
+    ``function``: code. ``attribute``: place of the argument, or ``ALL_ROWS``; for ``PICKS`` the
+    place in ``Sums.picked``. ``parameter``: q of a quantile.
     """
 
     function: np.ndarray
@@ -62,7 +63,9 @@ class AggregateSpecs(NamedTuple):
 
 
 def arguments_asked(plan: WindowPlan) -> tuple[dict[Expression, bool], np.ndarray, np.ndarray]:
-    """The aggregates' different arguments, whether they may be text, ``Sums.of``, ``picked``."""
+    """Return the distinct arguments of aggregates with whether they may be text, and ``of`` and
+    ``picked`` of ``Sums``.
+    """
     functions: dict[Expression, set[str]] = {}
     for aggregate in plan.aggregates:
         if aggregate.argument is not None:
@@ -79,7 +82,7 @@ def arguments_asked(plan: WindowPlan) -> tuple[dict[Expression, bool], np.ndarra
 
 
 def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> AggregateSpecs:
-    """The aggregates of ``plan``; ``arguments``: as ``arguments_asked`` gives them."""
+    """Return the aggregates of ``plan``; ``arguments``: the first result of ``arguments_asked``."""
     place = {argument: m for m, argument in enumerate(arguments)}
     function = np.array([CODES[one.function] for one in plan.aggregates], np.int64)
     attribute = [
@@ -96,9 +99,9 @@ def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> AggregateSp
 
 
 class Scratch(NamedTuple):
-    """Room for one key's cells and their summary, overwritten for each: kernels allocate nothing.
+    """Buffers for one key's cells and their summary, reused so that kernels do not allocate.
 
-    ``cells``, ``parts``: a place per part.
+    ``cells``, ``parts``: one place per part.
     """
 
     cells: np.ndarray
@@ -108,10 +111,9 @@ class Scratch(NamedTuple):
 
 @inline
 def cells_with(cells: Cells, leader: int, bits: int, scratch: Scratch) -> int:
-    """Write the cells of a key whose part has one of ``bits`` to ``scratch``; gives their number. A
-    header, which leads nobody, has none.
+    """Write a key's cells whose part has one of ``bits`` to ``scratch``; return their number.
 
-    By part, so that sums do not depend on arrival.
+    The cells are sorted by part, so that sums do not depend on arrival. A header has no cells.
     """
     found, part = scratch.cells, scratch.parts
     n, cell = 0, NONE if cells.tag[leader] == HEADER else leader
@@ -132,7 +134,7 @@ def cells_with(cells: Cells, leader: int, bits: int, scratch: Scratch) -> int:
 
 @inline
 def rows_in(cells: Cells, chosen: np.ndarray) -> int:
-    """Rows added to ``chosen`` cells."""
+    """Return the number of rows in the ``chosen`` cells."""
     n = 0
     for cell in chosen:
         n += cells.rows[cell]
@@ -141,7 +143,7 @@ def rows_in(cells: Cells, chosen: np.ndarray) -> int:
 
 @inline
 def summarise(sums: Sums, m: int, chosen: np.ndarray, out: Summary) -> int:
-    """Sum up attribute ``m`` of ``chosen`` into ``out``; gives how many values."""
+    """Sum up attribute ``m`` of the ``chosen`` cells into ``out``; return the number of values."""
     n, ints, floats = 0, out.ints[0], out.floats[0]
     ints.high, ints.low, floats.total, floats.rest = 0, 0, 0.0, 0.0
     for cell in chosen:
@@ -153,7 +155,7 @@ def summarise(sums: Sums, m: int, chosen: np.ndarray, out: Summary) -> int:
 
 @inline
 def put_total(kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, of: Summary) -> None:
-    """Number ``j`` becomes the sum in a summary."""
+    """Set number ``j`` to the sum in a summary."""
     if is_float:
         put_float(kinds, words, j, whole(of.floats[0]))
     else:
@@ -164,7 +166,7 @@ def put_total(kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, of: 
 def put_value(
     kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, one: int, other: float
 ) -> None:
-    """Number ``j`` becomes one value."""
+    """Set number ``j`` to the value ``other`` if ``is_float``, else to ``one``."""
     if is_float:
         put_float(kinds, words, j, other)
     else:
@@ -176,7 +178,7 @@ def put_aggregate(
     aggregates: AggregateSpecs, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int,
     bits: int, chosen: np.ndarray, scratch: Scratch, kinds: np.ndarray, words: np.ndarray, j: int,
 ) -> None:  # fmt: skip
-    """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""
+    """Set number ``j`` to aggregate ``a`` of the ``chosen`` cells, those with ``bits``."""
     m, function = aggregates.attribute[a], aggregates.function[a]
     if function == PICKS:
         _put_pick(sums, m, chosen, kinds, words, j)
@@ -241,8 +243,9 @@ def _put_pick(
 
 @kernel
 def _gather(kept: Kept, cells: Cells, leader: int, bits: int, m: int, found: np.ndarray) -> int:
-    """Write the values of attribute ``m``, of a key's records whose part has one of ``bits``; gives
-    how many.
+    """Write the values of attribute ``m`` of a key's records whose part has one of ``bits``.
+
+    Return their number.
     """
     n, place = 0, cells.first[leader]
     while place != NONE:
@@ -257,7 +260,10 @@ def _gather(kept: Kept, cells: Cells, leader: int, bits: int, m: int, found: np.
 def _distinct(
     kept: Kept, cells: Cells, leader: int, bits: int, m: int, values: int, is_float: bool
 ) -> int:
-    """Different ones among so many ``values``: codes, integers, or floats by their bits."""
+    """Return the number of distinct values: codes, integers, or floats by their bits.
+
+    ``values``: the number of values.
+    """
     found = np.empty(values, np.int64)
     n = _gather(kept, cells, leader, bits, m, found)
     for k in range(n):
@@ -274,7 +280,7 @@ def _distinct(
 def _quantile(
     kept: Kept, cells: Cells, leader: int, bits: int, m: int, values: int, is_float: bool, q: float
 ) -> float:
-    """Of so many ``values``."""
+    """Return the quantile ``q``; ``values``: the number of values."""
     found = np.empty(values, np.int64)
     found = found[: _gather(kept, cells, leader, bits, m, found)]
     numbers = found.view(np.float64) if is_float else found.astype(np.float64)
@@ -283,15 +289,15 @@ def _quantile(
 
 @kernel
 def interpolated(values: np.ndarray, q: float) -> float:
-    """The quantile of sorted values, of which there are some."""
+    """Return the quantile ``q`` of sorted values; there is at least one."""
     n = len(values)
     rank = (n - 1) * q
     below = min(int(np.floor(rank)), n - 1)
     above, share = min(below + 1, n - 1), rank - below
     step = values[above] - values[below]
-    if step == 0.0:  # two infinities, too
+    if step == 0.0:
         return float(values[below])
-    # From the nearer of the two, which loses less.
+    # Interpolate from the nearer value, which loses less precision.
     if share < 0.5:
         return float(values[below] + step * share)
     return float(values[above] - step * (1.0 - share))

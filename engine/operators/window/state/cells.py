@@ -1,4 +1,4 @@
-"""Cells: the places where a window's sums grow, one per (window, key, part)."""
+"""Cells: the accumulators of windows, one per (window, key, part)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from slackwater.engine.operators.window.state.accumulate import (
     merge_picks,
 )
 
-# Copies of what windows hold, for snapshots.
+# Copies of the state of windows, for snapshots.
 
 
 def copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns that share nothing with ``columns``."""
+    """Return copies of ``columns``."""
     return {
         name: copy_of(column) if column.dtype.names and name != "of" else column.copy()
         for name, column in columns.items()
@@ -30,51 +30,52 @@ def copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def without_floats(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A copy without ``floats``, which are ``ints`` seen otherwise."""
+    """Return a copy without ``floats``, which share the memory of ``ints``."""
     return copied({name: column for name, column in columns.items() if name != "floats"})
 
 
 def with_floats(columns: dict[str, np.ndarray], kind: Any) -> dict[str, np.ndarray]:
-    """A copy whose integers are seen as floats of ``kind``, too."""
+    """Return a copy with ``floats``: the memory of ``ints`` as ``kind``."""
     made = copied(columns)
     return made | {"floats": made["ints"].view(kind)}
 
 
-# Cells: the places where a window's sums grow, one per (window, key, part), in a hash table.
+# Cells: the accumulators of windows, one per (window, key, part), in a hash table.
 #
-# A *part* says which of R19's three windows an event falls into and whether it is surely inside
-# (``window.settings``), so one addition per event serves all three windows. Each window
-# also has a header cell (tag ``HEADER``), which starts the chain of its keys; a key's first cell
-# leads the chain of its others.
+# A *part* is a set of bits: which of R19's three windows an event is in, and whether that is
+# certain (``window.settings``). So one addition per event serves all three windows. Each window
+# also has a header cell (tag ``HEADER``), the head of the chain of its keys. The first cell of a
+# key, its leader, is the head of the chain of the key's other cells.
 #
 # Open addressing with linear probing and backward-shift deletion: no tombstones, so the table
 # does not degrade on an endless stream.
 
 
 HEADER: Final = -1
-"""Tag of the cell that stands for a whole window; ``window.state.panes`` has smaller ones, too."""
+"""Tag of the header cell of a window; ``window.state.panes`` uses smaller ones, too."""
 TALLY: Final = record("free", "live", "headers")
-"""First free cell, cells in use, windows in use."""
+"""First free cell, number of cells in use, number of windows in use."""
 SPARE: Final = 16
-"""More cells than one row can ask for."""
+"""More cells than one row can need."""
 TABLE_PLACES: Final = 8
-"""Hash places per cell: most searches end at the first place, which branch prediction rewards."""
+"""Hash places per cell: most searches end at the first place, which helps branch prediction."""
 
 
 class Cells(NamedTuple):
-    """``c`` cells of ``g`` group-by columns; every array has one entry per cell but ``table``.
+    """``c`` cells with ``g`` key columns; every array except ``table`` has one entry per cell.
 
     ``table``: cell at each hash place, or -1 (int32, a power of two, sparse). ``window`` (index),
-    ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for. ``rows``: rows added.
-    ``link``: the window's next leader, or next free cell. ``down``: the next cell of the key;
-    ``lead``: the first one, its leader. ``slot``: of leaders and headers, place of the emitted
-    result (``window.emission``), or -1. ``first``, ``last``: of leaders, their kept events
-    (``window.state.cells``), or -1. ``clocks``: the worst status of the clocks of its rows
-    (``engine.core.clocks.epochs``). ``unc``: of headers, the largest uncertainty of the
-    window's events [ns]. ``missing``: of headers, events known to be missing that could belong to
-    the window. ``stale``: of headers, whether that changed since the window was emitted. ``parts``:
-    of headers, a bit for each part that some key has. ``headers``: the header cells of the live
-    windows. ``tally``: one TALLY.
+    ``tag`` (part, null marks) and ``keys`` (int64, c x g) identify a cell. ``rows``: number of
+    rows. ``link``: the window's next leader, or the next free cell. ``down``: the next cell of the
+    key. ``lead``: the leader of the key. ``clocks``: worst status of the clocks of the rows
+    (``engine.core.clocks.epochs``). ``headers``: the header cells of live windows. ``tally``: one
+    TALLY.
+
+    Leaders and headers have ``slot``: place of the emitted result (``window.emission``), or -1.
+    Leaders have ``first`` and ``last``: their kept events (``Kept``), or -1. Headers have ``unc``:
+    largest uncertainty of the window's events [ns]; ``missing``: number of missing events that may
+    belong to the window; ``stale``: whether the window changed since it was emitted; ``parts``: a
+    bit for each part that some key has.
     """
 
     table: np.ndarray
@@ -98,7 +99,7 @@ class Cells(NamedTuple):
 
 
 def new_cells(capacity: int, group_columns: int) -> Cells:
-    """An empty table; ``capacity`` is a power of two."""
+    """Return an empty table; ``capacity`` is a power of two."""
     names = ("unc", "missing", "parts", "headers")
     of_headers = {name: np.zeros(capacity, np.int64) for name in names}
     chains = {name: np.full(capacity, NONE) for name in ("down", "lead", "slot", "first", "last")}
@@ -119,7 +120,7 @@ def new_cells(capacity: int, group_columns: int) -> Cells:
 
 @kernel
 def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> int:
-    """Hash place where the search for a cell with the key ``keys[row]`` starts."""
+    """Return the hash place where the search for a cell with the key ``keys[row]`` starts."""
     found = mixed(mixed(0, window), tag)
     for j in range(keys.shape[1]):
         found = mixed(found, keys[row, j])
@@ -128,7 +129,7 @@ def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> 
 
 @kernel
 def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
-    """Where the table has the cell of the key ``keys[row]``, or has room for it."""
+    """Return the hash place of the cell with the key ``keys[row]``, or the free place for it."""
     mask = len(cells.table) - 1
     place = hash_place(window, tag, keys, row, mask)
     while cells.table[place] != NONE:
@@ -144,13 +145,13 @@ def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -
 
 @kernel
 def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
-    """The cell of the key ``keys[row]``, or -1."""
+    """Return the cell of the key ``keys[row]``, or -1."""
     return int(np.int64(cells.table[_place_of(cells, window, tag, keys, row)]))
 
 
 @kernel
 def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
-    """The cell, made if it is new; -1 when none is free."""
+    """Return the cell of the key ``keys[row]``, new if needed; -1 if no cell is free."""
     place = _place_of(cells, window, tag, keys, row)
     if cells.table[place] != NONE:
         return int(np.int64(cells.table[place]))
@@ -182,7 +183,7 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
 
 @kernel
 def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) -> int:
-    """The cell of ``header``'s window, chained to it if it is new; -1 when none is free."""
+    """Return the cell in the window of ``header``, chained if new; -1 if no cell is free."""
     live = cells.tally[0].live
     window = cells.window[header]
     cell = find_or_add(cells, window, tag, keys, row)
@@ -208,7 +209,7 @@ def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: in
 
 @kernel
 def _unhash(cells: Cells, cell: int) -> None:
-    """Take ``cell`` out of the table, moving back those that were displaced past it."""
+    """Remove ``cell`` from the table and move back the cells that were displaced past it."""
     mask = len(cells.table) - 1
     hole = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
     while cells.table[hole] != cell:
@@ -247,7 +248,7 @@ def free_window(cells: Cells, header: int) -> None:
 def merge_cell(
     cells: Cells, sums: Sums, cell: int, into: Cells, into_sums: Sums, target: int
 ) -> None:
-    """Add the rows of ``cell``, and what it sums up, to ``target``."""
+    """Merge the rows and sums of ``cell`` into ``target``."""
     into.rows[target] += cells.rows[cell]
     into.clocks[target] = max(into.clocks[target], cells.clocks[cell])
     for m in range(len(sums.of)):
@@ -271,17 +272,17 @@ def _rehash(cells: Cells, live: np.ndarray) -> None:
 
 
 def grown(cells: Cells) -> Cells:
-    """A copy of twice the capacity; cells keep their numbers."""
+    """Return a copy of twice the capacity; cells keep their numbers."""
     old = len(cells.window)
     more = new_cells(2 * old, cells.keys.shape[1])
     put_over(more, cells._replace(table=cells.table[:0]))
-    # The chain of free cells: the new half first, then what was free before.
+    # The chain of free cells: the new half first, then the old free cells.
     more.link[-1], more.tally["free"] = cells.tally["free"][0], old
     _rehash(more, cells.table[cells.table != NONE])
     return more
 
 
-# Single events that windows must remember: ambiguous ones for bounds, all for quantiles.
+# Single events that windows keep: ambiguous ones for bounds, all for quantiles.
 #
 # A pool of records, chained per key of a window in the order of the rows.
 
@@ -289,9 +290,10 @@ def grown(cells: Cells) -> Cells:
 class Kept(NamedTuple):
     """``p`` records of events with the values of ``m`` attributes.
 
-    ``next``: of the same key, or the next free one. ``part``: as the cell's. ``clock``, ``epoch``:
-    what stamped it, and ``clocks`` its status where they are ROWS; ``ref``, ``unc`` [ns]. ``ints``
-    (p, m), seen as float64 ``floats``; ``valid`` (p, m). ``tally``: one POOL.
+    ``next``: the next record of the key, or the next free one. ``part``: the part of its cell.
+    ``clock``, ``epoch``: the clock that stamped it; ``clocks``: its status (ROWS windows only).
+    ``ref``, ``unc`` [ns]. ``ints``: (p, m); ``floats``: its memory as float64. ``valid``: (p, m).
+    ``tally``: one POOL.
     """
 
     next: np.ndarray
@@ -308,7 +310,7 @@ class Kept(NamedTuple):
 
 
 def new_kept(capacity: int, attributes: int) -> Kept:
-    """An empty pool."""
+    """Return an empty pool."""
     ints = np.zeros((capacity, attributes), np.int64)
     return Kept(
         next=chained(capacity),
@@ -329,7 +331,7 @@ def new_kept(capacity: int, attributes: int) -> Kept:
 def new_event(
     kept: Kept, part: int, values: RowValues, i: int, event: tuple[int, int, int, int]
 ) -> int:
-    """The place of row ``i``, which is in no chain; ``event``: clock, epoch, ref, unc."""
+    """Store row ``i`` outside any chain and return its place; ``event``: clock, epoch, ref, unc."""
     place = take_place(kept.next, kept.tally)
     kept.next[place] = NONE
     kept.part[place] = part
@@ -345,7 +347,7 @@ def keep(
     kept: Kept, cells: Cells, leader: int, part: int, values: RowValues, i: int,
     event: tuple[int, int, int, int],
 ) -> None:  # fmt: skip
-    """Remember row ``i`` for the key of ``leader``; ``event``: as of ``new_event``."""
+    """Append row ``i`` to the records of ``leader``; ``event``: see ``new_event``."""
     place = new_event(kept, part, values, i, event)
     if cells.first[leader] == NONE:
         cells.first[leader] = place
@@ -368,7 +370,7 @@ def forget(kept: Kept, cells: Cells, leader: int) -> None:
 
 @inline
 def count(kept: Kept, cells: Cells, leader: int, bits: int) -> int:
-    """Number of the records that ``gather`` gives."""
+    """Return the number of records that ``gather`` finds."""
     n, place = 0, cells.first[leader]
     while place != NONE:
         n += (kept.part[place] & bits) != 0
@@ -378,7 +380,10 @@ def count(kept: Kept, cells: Cells, leader: int, bits: int) -> int:
 
 @kernel
 def gather(kept: Kept, cells: Cells, leader: int, bits: int, found: np.ndarray) -> int:
-    """Write the records of a key whose part has one of ``bits``, in row order; gives how many."""
+    """Write the places of a key's records whose part has one of ``bits``; return their number.
+
+    The records are in row order.
+    """
     n, place = 0, cells.first[leader]
     while place != NONE:
         if kept.part[place] & bits:

@@ -1,4 +1,4 @@
-"""What a window says of one key: the aggregates of the three drift windows, counts and bounds.
+"""The result of a window for one key: aggregates of the three drift windows, counts, bounds.
 
 Numbers of aggregate ``a`` are at ``a * NUMBERS``: ``VALUE LOW_ONE MIDDLE_ONE HIGH_ONE LEAST MOST``.
 """
@@ -54,22 +54,20 @@ from slackwater.engine.operators.window.uncertainty.bounds import Runs, find_run
 VALUE, LOW_ONE, MIDDLE_ONE, HIGH_ONE, LEAST, MOST = 0, 1, 2, 3, 4, 5
 NUMBERS: Final = 6
 STAGE_LOW, STAGE_MIDDLE, STAGE_LAST = 0, 1, 2
-"""Which result of a window: with ``DRIFT EACH`` there are all three."""
+"""The results of a window; with ``DRIFT EACH`` there are all three."""
 PLAIN, EACH, TOGETHER = 0, 1, 2
-"""How the drift windows are used (``engine.query.plan.Drift``)."""
+"""Uses of the drift windows (``engine.query.plan.Drift``)."""
 COUNTS: Final = record("certain", "ambiguous", "missing", "clocks")
-"""Rows that surely are, or may be, of a window's key; events that may be of the window; the worst
-status of the rows' clocks."""
+"""Counts of a window and key: certain rows, ambiguous rows, events known to be missing that may
+belong to the window; and the worst status of the rows' clocks."""
 UNKNOWN: Final = -1
-"""In place of a count that is not known yet."""
+"""A count that is not known yet."""
 _FEW: Final = 16
-"""Ambiguous events of a key for which there is room; for more it is made each time."""
+"""Number of ambiguous events with preallocated buffers; more need an allocation each time."""
 
 
 class WindowStore(NamedTuple):
-    """Content of windows, and the requested aggregates. ``mode``: ``PLAIN`` ``EACH``
-    ``TOGETHER``.
-    """
+    """Content of windows, and the aggregates of the query; ``mode``: ``PLAIN EACH TOGETHER``."""
 
     aggregates: AggregateSpecs
     mode: int
@@ -79,7 +77,7 @@ class WindowStore(NamedTuple):
 
 
 class Room(NamedTuple):
-    """To find bounds in: of so many events as ``runs`` and ``choice`` were made for."""
+    """Buffers for bounds; ``runs`` and ``choice`` limit the number of events."""
 
     runs: Runs
     choice: b.RunChoice
@@ -87,9 +85,9 @@ class Room(NamedTuple):
 
 
 class Content(NamedTuple):
-    """``kinds``, ``words``: the numbers. ``counts``: one COUNTS.
+    """One result: ``kinds`` and ``words`` hold the numbers, ``counts`` one COUNTS.
 
-    ``scratch``, ``room``: to work them out in.
+    ``scratch`` and ``room`` are buffers for the computation.
     """
 
     kinds: np.ndarray
@@ -100,7 +98,7 @@ class Content(NamedTuple):
 
 
 def new_content(aggregates: int) -> Content:
-    """Room for one."""
+    """Return an empty result with its buffers."""
     n, parts = aggregates * NUMBERS, 1 << PART_BITS
     scratch = Scratch(np.zeros(parts, np.int64), np.zeros(parts, np.int64), new_summary())
     room = Room(new_runs(_FEW), b.new_choice(_FEW), new_summary())
@@ -108,15 +106,19 @@ def new_content(aggregates: int) -> Content:
 
 
 EVERY_PASS: Final = ("refuted_from", "refuted_to", "earliest", "taken")
-"""Fields of a pass's state: between which times [ns] clocks' bounds did not hold; and before which
-no event happened by the bounds that its clock had. ``taken``: rows of earlier batches."""
+"""Fields of the state of every pass.
+
+``refuted_from``, ``refuted_to``: range of times in which clock bounds did not hold [ns].
+``earliest``: no event is before this time by the bounds of its clock [ns]. ``taken``: number of
+rows in earlier batches.
+"""
 
 
 @inline
 def has_result(store: WindowStore, leader: int, stage: int) -> bool:
-    """Whether ``stage`` says something of the key: some event is, or may be, in the window.
+    """Return whether ``stage`` has a result for the key: an event is or may be in the window.
 
-    LOW and HIGH make no result where nobody asks for them.
+    In mode ``PLAIN``, events in LOW or HIGH only do not count.
     """
     makes, cell = LOW | MIDDLE | HIGH | CERTAIN | AMBIGUOUS, leader
     if stage != STAGE_LAST:
@@ -134,14 +136,14 @@ def has_result(store: WindowStore, leader: int, stage: int) -> bool:
 def read_content(
     store: WindowStore, leader: int, stage: int, missing: int, span: tuple[int, int], out: Content
 ) -> bool:
-    """Write what the result of ``stage`` says of a key into ``out``; False if there is none.
+    """Write the result of ``stage`` for a key to ``out``; return False if there is none.
 
     Args:
         store: the windows.
-        leader: of the key; a header has no key, in a window without known events.
-        stage: ``STAGE_LOW`` ...
-        missing: events known to be missing that could belong to the window [start, end).
-        span: start and end.
+        leader: the leader of the key; a header: a window without known events.
+        stage: ``STAGE_LOW`` ``STAGE_MIDDLE`` ``STAGE_LAST``.
+        missing: number of missing events that may belong to the window.
+        span: start and end of the window [ns].
         out: overwritten.
     """
     if store.cells.tag[leader] != HEADER and not has_result(store, leader, stage):
@@ -153,12 +155,12 @@ def read_content(
     cell, alike, out.counts[0].clocks = leader, last, 0
     while cell != NONE:
         out.counts[0].clocks = max(out.counts[0].clocks, store.cells.clocks[cell])
-        # No event of the key is near an edge: the three windows hold the same, for certain.
+        # ``alike``: no event of the key is near an edge, so the three windows are equal.
         tag = store.cells.tag[cell]
         alike = alike and (tag == HEADER or tag & WHOLE == WHOLE)
         cell = store.cells.down[cell]
-    # One place that calls, as each takes seconds to compile. CERTAIN: bounds where nothing is in
-    # doubt, else overwritten.
+    # A single call site, as each inlined one takes seconds to compile. Place LEAST has the bit
+    # CERTAIN: these are the bounds if nothing is ambiguous, else they are overwritten.
     for place in range(LOW_ONE, LEAST + 1):
         if last or place == LOW_ONE + stage:
             bit = 1 << (place - LOW_ONE)
@@ -188,7 +190,10 @@ def read_content(
 
 @inline
 def without_bounds(store: WindowStore, out: Content) -> None:
-    """The result in ``out`` may lack events, and have others': nothing of it is certain."""
+    """Mark the result in ``out`` as uncertain and drop its bounds.
+
+    It may lack events or hold events of others.
+    """
     counts = out.counts[0]
     counts.ambiguous, counts.certain = max(counts.ambiguous + counts.certain, 1), 0
     for a in range(len(store.aggregates.function)):
@@ -198,7 +203,7 @@ def without_bounds(store: WindowStore, out: Content) -> None:
 
 @inline
 def put_extent(store: WindowStore, out: Content, start: int, end: int) -> None:
-    """Behind the numbers of the aggregates stand the window's start and end [ns]."""
+    """Write the window's start and end [ns] after the numbers of the aggregates."""
     at = len(store.aggregates.function) * NUMBERS
     put_int(out.kinds, out.words, at + VALUE, 0, start)
     put_int(out.kinds, out.words, at + LOW_ONE, 0, end)
@@ -206,14 +211,14 @@ def put_extent(store: WindowStore, out: Content, start: int, end: int) -> None:
 
 @inline
 def is_refuted(st: Record, start: int, end: int) -> bool:
-    """Whether clocks' bounds that do not hold had a part in what lies between two times [ns]."""
+    """Return whether refuted clock bounds affect [``start``, ``end``] [ns]."""
     low, high = st.refuted_from, st.refuted_to
     return bool(low < high and start < high and end >= low)
 
 
 @inline
 def _values(store: WindowStore, stage: int, out: Content) -> None:
-    """``VALUE``: MIDDLE's, or of the window that closes, or the mean of the three."""
+    """Set ``VALUE``: that of MIDDLE, of the window that closes (EACH), or the mean (TOGETHER)."""
     for a in range(len(store.aggregates.function)):
         at = a * NUMBERS
         if store.mode == TOGETHER:
@@ -228,7 +233,7 @@ def _values(store: WindowStore, stage: int, out: Content) -> None:
                 rest += (total - (after - shifted)) + (x - shifted)
                 total, last = after, x
                 n += 1
-            if n > 0:  # equal ones: no rounding of x + x + x
+            if n > 0:  # equal values: avoids rounding of x + x + x
                 put_float(out.kinds, out.words, at, last if equal else (total + rest) / n)
         elif store.mode == EACH:
             copy_number(out.kinds, out.words, at, at + LOW_ONE + stage)
@@ -240,7 +245,7 @@ def _values(store: WindowStore, stage: int, out: Content) -> None:
 def _bounds(
     store: WindowStore, leader: int, sure: np.ndarray, span: tuple[int, int], out: Content
 ) -> None:
-    """What is ambiguous, and the bounds that follow; ``LEAST`` is what is certain."""
+    """Count ambiguous events and set the bounds; ``LEAST`` holds the certain part on entry."""
     doubtful = count(store.kept, store.cells, leader, AMBIGUOUS)
     out.counts[0].ambiguous = doubtful
     if doubtful > _FEW:
@@ -299,9 +304,9 @@ def _bounds_in_doubt(
 def _bound(
     function: int, is_float: bool, n: int, room: Room, sign: int, out: Content, j: int
 ) -> None:
-    """Number ``j`` becomes the least (``sign`` 1) or largest of what ``room`` has been read for.
+    """Set number ``j`` to the least (``sign`` 1) or largest (-1) aggregate of ``room``.
 
-    ``n``: values that are surely inside; ``out.scratch.sum`` is their summary.
+    ``n``: number of values that are certainly inside; ``out.scratch.sum`` is their summary.
     """
     runs, choice, sure = room.runs, room.choice, out.scratch.sum
     if function == COUNT:

@@ -1,4 +1,4 @@
-"""Panes of windows that slide: where they lie, what they hold, and windows made of them."""
+"""Panes of sliding windows: their borders, their content, and windows built from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from slackwater.engine.operators.window.state.cells import (
 from slackwater.engine.operators.window.state.content import WindowStore
 from slackwater.engine.operators.window.uncertainty.missing import GapTable, header_of
 
-# Where panes lie: the pieces of time that no window of a query starts or ends in.
+# Borders of panes: a pane is a piece of time in which no window of a query starts or ends.
 #
 # Source: Krishnamurthy, Wu & Franklin 2006 (paired windows): if the slide divides the size, a pane
 # is a slide; else every slide is cut once, where windows end.
@@ -32,7 +32,7 @@ from slackwater.engine.operators.window.uncertainty.missing import GapTable, hea
 
 @inline
 def pane_of(geo: Geometry, time: int) -> int:
-    """The pane with ``time`` [ns]."""
+    """Return the pane that contains ``time`` [ns]."""
     slide, rest = time // geo.step, geo.size % geo.step
     if rest == 0:
         return slide
@@ -41,42 +41,43 @@ def pane_of(geo: Geometry, time: int) -> int:
 
 @inline
 def pane_start(geo: Geometry, pane: int) -> int:
-    """Where ``pane`` starts [ns]."""
+    """Return the start of ``pane`` [ns]."""
     rest = geo.size % geo.step
     if rest == 0:
         return pane * geo.step
     return (pane >> 1) * geo.step + (pane & 1) * rest
 
 
-# What panes hold, and the tree over them.
+# Content of panes, and the tree over them.
 #
-# An event goes to one pane, that of the earliest time that any of its drift windows or its true
-# time may have, with how many panes further the latest lies (its *span*). A node of level l sums up
-# 2**l panes, so that a window is the sum of a few nodes (Tangwongsan et al. 2015, FlatFAT); it is
-# made when a window asks for it first, and late events are added to it.
+# An event belongs to one pane: that of the earliest time that it may have in any of its drift
+# windows or in truth. Its *span* is the number of panes from there to its latest possible time. A
+# node of level l sums up 2**l panes, so a window is the sum of a few nodes (Tangwongsan et al.
+# 2015, FlatFAT). A node is built when a window first needs it; late events are added to it.
 #
-# All are cells of one table: ``window`` is the pane, or the node's place in its level.
+# All are cells of one table: ``window`` is the pane, or the place of the node in its level.
 
 
 SPAN_MAX: Final = 15
-"""Larger spans, of clocks that err by many slides, go to each of their windows instead."""
+"""Events with a larger span, from clocks with large errors, are added to each of their windows."""
 LEVELS: Final = 14
-"""Tags: levels from 1, then ``WHOLE`` and more are spans. Headers: HEADER - level."""
+"""Number of levels. Tags: 1 to ``LEVELS`` for nodes, ``WHOLE`` + span for panes; headers:
+``HEADER`` - level."""
 PANES_SPARE: Final = 32
-"""More cells, and entries, than one row can ask for."""
+"""More cells, and entries, than one row can need."""
 TALLY: Final = record("entries", "span", "built")
-"""Rows to add up; the largest span so far; panes from here on are in no node."""
+"""Number of entries; the largest span so far; panes from ``built`` on are in no node."""
 
 
 class Entries(NamedTuple):
-    """Which row goes to which cell, in row order, until they are added up."""
+    """Pairs of row and cell, in row order, that are still to be added up."""
 
     row: np.ndarray
     cell: np.ndarray
 
 
 class Panes(NamedTuple):
-    """``cells``, ``sums``: of panes and nodes; ``entries``: to add up; ``tally``: one TALLY."""
+    """``cells`` and ``sums`` of panes and nodes; ``entries``: pending; ``tally``: one TALLY."""
 
     cells: Cells
     sums: Sums
@@ -85,12 +86,12 @@ class Panes(NamedTuple):
 
 
 def new_entries(room: int) -> Entries:
-    """Room for so many."""
+    """Return room for ``room`` entries."""
     return Entries(np.empty(room, np.int64), np.empty(room, np.int64))
 
 
 def new_panes(of: np.ndarray, picked: np.ndarray, capacity: int, group_columns: int) -> Panes:
-    """Nothing in any pane, and no room for entries; ``of``, ``picked``: as in ``Sums``."""
+    """Return empty panes without room for entries; ``of``, ``picked``: see ``Sums``."""
     tally = np.zeros(1, TALLY)
     tally["built"] = -(2**63)
     cells, sums = new_cells(capacity, group_columns), new_sums(of, picked, capacity)
@@ -99,7 +100,7 @@ def new_panes(of: np.ndarray, picked: np.ndarray, capacity: int, group_columns: 
 
 @inline
 def add_cell(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) -> int:
-    """The cell of the key ``keys[row]``, chained to ``header`` if it is new; -1 without room."""
+    """Return the cell of the key ``keys[row]``, chained to ``header`` if new; -1 without room."""
     live = cells.tally[0].live
     cell = find_or_add(cells, cells.window[header], tag, keys, row)
     if cells.tally[0].live != live:
@@ -127,8 +128,10 @@ def add_to_pane(
     panes: Panes, pane: int, span: int, u: int, nulls: int, clocks: int, keys: np.ndarray, i: int,
     no_key: np.ndarray,
 ) -> int:  # fmt: skip
-    """Enter row ``i`` of uncertainty ``u``, by a clock of status ``clocks``, in ``pane``; gives the
-    pane's header, or -1.
+    """Enter row ``i`` in ``pane`` and in the nodes over it; return the pane's header, or -1.
+
+    ``u``: uncertainty of the row [ns]. ``nulls``: null marks of its key. ``clocks``: status of its
+    clock. ``no_key``: the key of a header.
     """
     cells = panes.cells
     header = find_or_add(cells, pane, HEADER, no_key, 0)
@@ -148,14 +151,13 @@ def add_to_pane(
     return header
 
 
-# Makes windows of panes when they close, and frees panes that no window to come needs.
+# Windows are built from panes when they close; panes that no later window needs are freed.
 #
-# From then on a window is one as any other (``window.emission``): late events enter it
-# themselves.
+# From then on it is an ordinary window (``window.emission``): late events enter it directly.
 
 
 MADE, MORE_PANES, MORE_CELLS = 0, 1, 2
-"""What ``make_window`` says: done, or what has too little room."""
+"""Results of ``make_window``: done, or the table that is full."""
 _PARTS = (1 << PART_BITS) - 1
 
 
@@ -167,18 +169,18 @@ def make_window(
     """Sum up the panes of ``window`` in its cells.
 
     Args:
-        window: its index; some of its events may be in its cells already.
-        geo: of the windows.
-        panes: what is summed up.
+        window: its index; its cells may already hold some of its events.
+        geo: the geometry of the windows.
+        panes: the panes.
         store: the windows.
-        gaps: with ``known`` of them known.
-        known: see ``gaps``.
+        gaps: the gaps; the first ``known`` of them are known.
+        known: number of known gaps.
         no_key: the key of a header.
-        panes_grow: whether there may be more cells of panes.
-        cells_grow: whether there may be more cells of windows.
+        panes_grow: whether the table of panes may grow.
+        cells_grow: whether the table of windows may grow.
 
     Returns:
-        (``MADE`` or why not, rows that found no room).
+        (``MADE`` or the full table, number of rows without room).
     """
     first = pane_of(geo, window * geo.step)
     end = pane_of(geo, window * geo.step + geo.size)
@@ -214,7 +216,7 @@ def make_window(
 
 @inline
 def _take(panes: Panes, cell: int, store: WindowStore, header: int) -> int:
-    """Add a cell of panes to the window of ``header``; gives the rows that found no room."""
+    """Add a cell of panes to the window of ``header``; return the number of rows without room."""
     cells = panes.cells
     if header == NONE:
         return int(cells.rows[cell])
@@ -228,13 +230,13 @@ def _take(panes: Panes, cell: int, store: WindowStore, header: int) -> int:
 
 @inline
 def _header(cells: Cells, pane: int, level: int, no_key: np.ndarray) -> int:
-    """Of the node that starts with ``pane``, or -1."""
+    """Return the header of the node of ``level`` that starts with ``pane``, or -1."""
     return find(cells, pane >> level, HEADER - level, no_key, 0)
 
 
 @inline
 def _cells(cells: Cells, header: int) -> int:
-    """How many there are of a node."""
+    """Return the number of cells of a node."""
     n, cell = 0, cells.link[header]
     while cell != NONE:
         n += 1
@@ -244,7 +246,7 @@ def _cells(cells: Cells, header: int) -> int:
 
 @inline
 def _largest(pane: int, settled: int) -> int:
-    """The level of the largest node that starts with ``pane`` and ends before ``settled``."""
+    """Return the level of the largest node that starts with ``pane`` and ends by ``settled``."""
     level = 0
     while level < LEVELS and pane & (1 << level) == 0 and pane + (2 << level) <= settled:
         level += 1
@@ -253,7 +255,7 @@ def _largest(pane: int, settled: int) -> int:
 
 @kernel
 def _level(cells: Cells, pane: int, settled: int, no_key: np.ndarray) -> int:
-    """As ``_largest``, of those that there are."""
+    """Return the level of the largest existing node; see ``_largest``."""
     level = _largest(pane, settled)
     while level > 0 and _header(cells, pane, level, no_key) == NONE:
         level -= 1
@@ -262,7 +264,7 @@ def _level(cells: Cells, pane: int, settled: int, no_key: np.ndarray) -> int:
 
 @kernel
 def _build(panes: Panes, first: int, settled: int, no_key: np.ndarray) -> bool:
-    """Make the nodes of [first, settled) that there are not yet; False without room."""
+    """Build the missing nodes of [``first``, ``settled``); return False without room."""
     pane = first
     while pane < settled:
         top = _largest(pane, settled)
@@ -279,7 +281,7 @@ def _build(panes: Panes, first: int, settled: int, no_key: np.ndarray) -> bool:
 
 @kernel
 def _build_node(panes: Panes, start: int, level: int, no_key: np.ndarray) -> bool:
-    """Sum up two nodes of the level below, or two panes; False without room."""
+    """Build a node from two nodes of the level below or two panes; return False without room."""
     cells, half, needed = panes.cells, 1 << (level - 1), 1
     for child in range(start, start + 2 * half, half):
         below = _header(cells, child, level - 1, no_key)
@@ -303,7 +305,7 @@ def _build_node(panes: Panes, start: int, level: int, no_key: np.ndarray) -> boo
 
 @njit
 def free_panes(panes: Panes, before: int) -> None:
-    """Free panes and nodes that end before pane ``before`` starts, or with it."""
+    """Free the panes and nodes that end by the start of pane ``before``."""
     cells = panes.cells
     place = cells.tally[0].headers - 1
     while place >= 0:
