@@ -1,6 +1,6 @@
-"""Matches as results: columns that read like the list of DESIGN's results, and as an Arrow table.
+"""Matches as results: columns with the interface of a list of results (DESIGN), and Arrow tables.
 
-A result is a dict only where somebody looks at it one by one; sinks take the table.
+Iteration makes a dict per result; sinks read the table.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ from slackwater.engine.query.values import NULL, Value
 _CODED = ("stream", "source", "type")
 _RELEASED_COLUMNS: Final = ("branch", "plus", "at", "known_at", "confirmed", "chance")
 INTERNAL = "$"
-"""Begins names of attributes that no query can name."""
+"""First character of internal attribute names; no query can contain it."""
 HALF_COLUMN = ATTR_PREFIX + "$half"
 START_HALF = 1
 END_HALF = 2
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
 CERTAINTIES = ("uncertain", "confirmed", "unknown")
 UNCERTAINTY = "unc"
-"""Of an event's time; not shown, but who reads matches as events asks for it."""
+"""Column: uncertainty of an event's time [ns]; hidden, but read by statements over results."""
 
 
 @lru_cache(maxsize=64)
 def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
-    """Per step the own attributes that RETURN selects; None = all that the event has."""
+    """Return per step the user attributes that RETURN selects; None: all of the event."""
     if all(map(shows_everything, layout.branches)):
         return [None] * len(layout.steps)
     chosen = {a for plan in layout.branches for a in plan.returns}
@@ -82,7 +82,7 @@ def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
 
 @lru_cache(maxsize=64)
 def _computed_columns(layout: Layout) -> set[str]:
-    """Columns that RETURN's expressions read, besides own attributes."""
+    """Return the columns that RETURN's expressions read, without user attributes."""
     used = [a for plan in layout.branches for one in plan.computed
             for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
     attributes = [a for plan in layout.branches for a in result_attributes(plan.checks)]
@@ -92,12 +92,12 @@ def _computed_columns(layout: Layout) -> set[str]:
 
 
 def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows (of ``n``) that occur, ascending, and which of them each one is; -1 stays."""
+    """Return the distinct rows (of ``n``), ascending, and the place of each row there; -1 stays."""
     first = int(rows.min(where=rows >= 0, initial=n))
     if rows.size * 16 < n - first:
         distinct, which = np.unique(np.append(rows, -1), return_inverse=True)
         return distinct[1:], which.reshape(-1)[:-1].reshape(rows.shape) - 1
-    # Of what the store holds, that from the first to occur on; at the end what -1 is.
+    # Places from the first row that occurs; the last place represents -1.
     at = np.where(rows < 0, -1, rows - first)
     occurs = np.zeros(n - first + 1, np.bool_)
     occurs[at] = True
@@ -110,15 +110,15 @@ def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 class Matches(ResultColumns):
     """Results of one query and site, of the kind ``matches``.
 
-    Events are copied from the store, each once.
+    Each event is copied from the store once.
 
     Args:
-        released: what to show.
-        store: where its rows are.
-        layout: of the query.
-        strings: the site's table.
-        query: its name.
-        site: named in results.
+        released: the matches.
+        store: the store of their events.
+        layout: the layout of the query.
+        strings: the string table of the site.
+        query: name of the query.
+        site: name of the site.
     """
 
     kind = MATCHES
@@ -130,13 +130,13 @@ class Matches(ResultColumns):
         self.released, self.layout, self.strings = released, layout, strings
         self.query, self.site = query, site
         distinct, self.which = _distinct(released.rows, store.n)
-        """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
+        """``which``: (results, steps), places in ``columns``; -1: the match lacks the step."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
         names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, CLOCK_STATUS, "epoch"]
         names += [*_computed_columns(layout) - {*EVENT_COLUMNS}]
         names += [LATE] if LATE in store.columns else []
         if MIXED in store.columns:
-            names += [MIXED, STAMPED_BY]  # as events, matches are of these clocks
+            names += [MIXED, STAMPED_BY]  # clocks of matches that become events
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr, VARIES_PREFIX + attr]
         columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
@@ -146,7 +146,7 @@ class Matches(ResultColumns):
         self.output_attributes = shown_attributes(layout)
         half = store.columns.get(HALF_COLUMN)
         self.lacks: dict[str, np.ndarray] = {}
-        """By time, the events of which it is not known: of halves of intervals."""
+        """Per name of a time, which events lack it: halves of intervals."""
         if half is not None:
             self.lacks["te"] = half[distinct] == START_HALF
             self.lacks["ts"] = self.lacks["ref"] = half[distinct] == END_HALF
@@ -156,7 +156,7 @@ class Matches(ResultColumns):
         return map(columns_table, pieces)
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Self:
-        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        """Return the results ``rows``, inserted (``plus``) or retracted at instants ``at``."""
         found, of = copy(self), self.released
         found.which = self.which[rows]
         found.released = ReleasedMatches(
@@ -166,7 +166,7 @@ class Matches(ResultColumns):
         return found
 
     def kept(self, rows: np.ndarray) -> Self:
-        """The results ``rows``, and no other events than theirs."""
+        """Return a copy of the results ``rows`` with only their events."""
         found = self.taken(rows, self.released.plus[rows], self.released.at[rows])
         distinct, found.which = _distinct(found.which, len(self.columns["ref"]))
         found.columns = {name: column[distinct] for name, column in self.columns.items()}
@@ -174,13 +174,13 @@ class Matches(ResultColumns):
         return found
 
     def codes(self) -> np.ndarray:
-        """Codes of the texts in them."""
+        """Return the codes of all texts in use."""
         texts = [ATTR_PREFIX + name for name, kind in self.attr_types.items() if kind == "str"]
         names = [name for name in (*_CODED, CLOCK, STAMPED_BY, *texts) if name in self.columns]
         return np.concatenate([self.columns[name] for name in names])
 
     def packed(self) -> dict[str, Any]:
-        """Plain data, without the rows of the store, which nobody reads any more."""
+        """Results as plain data, without the rows of the store, which are no longer needed."""
         columns = [getattr(self.released, name) for name in _RELEASED_COLUMNS]
         return {
             "released": columns, "which": self.which, "columns": dict(self.columns),
@@ -191,7 +191,7 @@ class Matches(ResultColumns):
     def unpacked(
         cls, state: dict[str, Any], layout: Layout, strings: Strings, query: str, site: str
     ) -> Self:
-        """The results that were ``packed``; the other arguments are as when they were made."""
+        """Return the results of ``packed``; the other arguments are those of the constructor."""
         found = cls.__new__(cls)
         found.layout, found.strings, found.query, found.site = layout, strings, query, site
         no_rows = np.zeros((len(state["which"]), 0), np.int64)
@@ -240,8 +240,9 @@ class Matches(ResultColumns):
             yield result | {CLOCK_STATUS: STATUSES[status]} if status else result
 
     def statuses(self) -> np.ndarray:
-        """Per result the worst status of its clocks, as its events were released: a place in
-        ``STATUSES``. A clock of which nothing is known matters where it is compared with another.
+        """Return the worst clock status of each result's events at release: place in ``STATUSES``.
+
+        An unknown clock only counts where it is compared with another clock.
         """
         known = self.columns.get(CLOCK_STATUS)
         found = np.zeros(len(self), np.int64)
@@ -250,7 +251,7 @@ class Matches(ResultColumns):
         return np.where(self.released.chance == UNKNOWN, STATUSES.index("unknown"), found)
 
     def values(self) -> list[dict[str, Any] | None]:
-        """Per result what RETURN computes; None where it computes nothing."""
+        """Return per result the values that RETURN computes; None if it computes nothing."""
         found: list[dict[str, Any] | None] = [None] * len(self)
         for mine, columns in self.value_columns():
             values = {
@@ -264,9 +265,10 @@ class Matches(ResultColumns):
     def value_columns(
         self, branches: Sequence[SeqPlan] | None = None
     ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
-        """Of each branch that computes anything, which results are its, and by label their values:
-        as of ``engine.query.expression.computed_values``. ``branches``: the query's, which compute
-        something else.
+        """Yield per branch its results and their computed values by label.
+
+        The values are those of ``engine.query.expression.computed_values``. Branches without
+        computed values are skipped. ``branches``: the branches of the query with other expressions.
         """
         for branch, plan in enumerate(branches or self.layout.branches):
             mine = np.flatnonzero(self.released.branch == branch)
@@ -278,7 +280,7 @@ class Matches(ResultColumns):
     def _branch_views(
         self, branch: int, mine: np.ndarray, used: Sequence[Attribute]
     ) -> dict[str, View]:  # fmt: skip
-        """By alias the events of the results ``mine``, which are of ``branch``."""
+        """Return by alias the events of the results ``mine``, which belong to ``branch``."""
         views = {}
         steps = self.layout.branches[branch].steps
         for plan_step, step in zip(steps, self.layout.places[branch], strict=True):
@@ -292,7 +294,7 @@ class Matches(ResultColumns):
         return views
 
     def attribute_values(self, attributes: Sequence[Attribute]) -> list[Value]:
-        """Values of attributes ``alias.name``, and of the result's own probability, per result."""
+        """Return per result the values of ``attributes``; alias RESULT means its probability."""
         return [
             Value("float", self.released.chance, None)
             if attribute.alias == RESULT
@@ -301,7 +303,7 @@ class Matches(ResultColumns):
         ]
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:
-        """Per result the values of ``key``, as a JSON list."""
+        """Return per result the values of ``key`` as a JSON list."""
         parts: list[str | pa.Array] = ["["]
         for expression in key:
             value = self._value(expression)
@@ -309,7 +311,7 @@ class Matches(ResultColumns):
         return woven(*parts, "]") if key else same_for_all("[]", len(self)).cast(pa.string())
 
     def _value(self, expression: Expression) -> Value:
-        """Of every result; null where its branch has not the events."""
+        """Return the value of each result; null if its branch lacks the events."""
         found, used = NULL, list(attributes_in(expression))
         for branch, plan in enumerate(self.layout.branches):
             mine = np.flatnonzero(self.released.branch == branch)
@@ -343,9 +345,10 @@ class Matches(ResultColumns):
         ]
 
     def further(self) -> pa.Array:
-        """Per event what some have besides, as a JSON object: the clock that stamped it, if it is
-        not its source's own; of rows their uncertainty, null where nothing is known, and whether
-        they came late.
+        """Return the optional fields of each event as a JSON object.
+
+        ``clock``: the clock that stamped it, unless it is the source's own. Rows of a SELECT also
+        have ``uncertainty_ns``, null if unknown, and ``late``.
         """
         columns, text = self.columns, self.strings.text
         clock, is_source = columns[CLOCK], columns[CLOCK] == columns["source"]
@@ -362,7 +365,7 @@ class Matches(ResultColumns):
         )  # fmt: skip
 
     def _attrs(self, names: tuple[str, ...] | None) -> list[dict[str, Any]]:
-        """Of each event; what it lacks is left out."""
+        """Return the attributes of each event, without missing ones."""
         found: list[dict[str, Any]] = [{} for _ in self.columns["ref"]]
         for name in sorted(self.attr_types) if names is None else names:
             if name not in self.attr_types:
@@ -380,7 +383,7 @@ def columns_table(matches: Matches) -> pa.Table:
     """The results as a table; ``position`` counts from 0.
 
     Raises:
-        ContractViolation: an attribute is a NaN or an infinity, which JSON does not have.
+        ContractViolation: an attribute is NaN or infinite, which JSON cannot represent.
     """
     released = matches.released
     n = len(released.at)
@@ -403,18 +406,18 @@ def columns_table(matches: Matches) -> pa.Table:
 
 
 def certainties_of(released: ReleasedMatches) -> np.ndarray:
-    """Places in ``CERTAINTIES``."""
+    """Return the place of each match in ``CERTAINTIES``."""
     return np.where(released.chance == UNKNOWN, 2, released.confirmed.astype(np.int64))
 
 
 def _chances(released: ReleasedMatches) -> pa.Array:
-    """The probabilities; null where nobody knows."""
+    """Return the probabilities; null if unknown."""
     unknown = np.isnan(released.chance) | (released.chance == UNKNOWN)
     return pa.array(released.chance, mask=unknown if unknown.any() else None)
 
 
 def _array(value: Value, n: int, matches: Matches) -> pa.Array:
-    """A value of ``n`` matches."""
+    """Return the value of ``n`` matches as an array."""
     if value.kind == "null":
         return pa.nulls(n)
     absent = None if value.valid is None else ~value.valid
@@ -425,7 +428,7 @@ def _array(value: Value, n: int, matches: Matches) -> pa.Array:
 
 
 def _computed(matches: Matches) -> pa.Array:
-    """What RETURN computes; null where it computes nothing."""
+    """Return the values that RETURN computes; null for results without any."""
     rows, before = np.full(len(matches), -1), 0
     parts = []
     for mine, columns in matches.value_columns():
@@ -441,7 +444,7 @@ def _computed(matches: Matches) -> pa.Array:
 
 
 def _events(matches: Matches) -> pa.Array:
-    """One list of structs per result, of the steps that its match has."""
+    """Return one list of structs per result, one struct per step of its match."""
     present = matches.which >= 0
     row = pa.array(matches.which[present])
     n, text = len(row), matches.strings.texts.__getitem__
@@ -465,7 +468,7 @@ def _events(matches: Matches) -> pa.Array:
 
 
 def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
-    """Each event's attributes as a struct: those that its step shows, null where it lacks one."""
+    """Return the output attributes of each event as a struct, with null for missing ones."""
     by_step = [
         matches.attr_types.keys() if names is None else names for names in matches.output_attributes
     ]
@@ -484,7 +487,7 @@ def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
 
 
 def _values(matches: Matches, name: str) -> pa.Array:
-    """An attribute of every event; null where it is lacking."""
+    """Return an attribute of every event; null where it is missing."""
     values = matches.columns[ATTR_PREFIX + name]
     valid = matches.columns[VALID_PREFIX + name]
     if matches.attr_types[name] == "str":

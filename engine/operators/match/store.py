@@ -1,4 +1,4 @@
-"""The events that may still be part of a match, as columns; one copy for all steps."""
+"""The store of events that may still be part of a match: columns, one copy for all steps."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from slackwater.engine.query.fields import attributes_in, own_attribute, release
 from slackwater.engine.query.plan import Attribute
 from slackwater.engine.query.values import Value
 
-# Columns of new events into the records that the kernels of patterns read.
+# Conversion of columns to the records that the pattern kernels read.
 #
-# NumPy fills one field after another, and each time goes through all the memory of the records.
+# A kernel does this in one pass over the memory; NumPy needs one pass per field.
 
 
 @kernel
@@ -38,7 +38,10 @@ def put(
     order: np.ndarray, expires: np.ndarray, member: np.ndarray, horizon: np.ndarray,
     t_a: np.ndarray, clock: np.ndarray, doubted: np.ndarray,
 ) -> None:  # fmt: skip
-    """``events``: EVENT, as long as the columns, which are int64 but ``clock``, ``doubted``."""
+    """Write columns to ``events`` (EVENT) of the same length.
+
+    The columns are int64, except ``clock`` and ``doubted`` (int32).
+    """
     for i in range(len(events)):
         event = events[i]
         event.ref, event.ref_end, event.unc = ref[i], ref_end[i], unc[i]
@@ -55,45 +58,47 @@ FIELDS: Final = (
 EXPIRES: Final = "expires"
 """The last horizon at which the event may still be part of a new match."""
 MEMBER: Final = "member"
-"""Bit k: the event satisfies step k's own conditions."""
+"""Bit k: the event satisfies the conditions on step k alone."""
 HORIZON: Final = "horizon"
-"""What events have expired against at the event: progress, less what clocks may err."""
+"""The horizon of expiry at the event: progress minus the largest clock error [ns]."""
 REF_END: Final = "ref_end"
-"""``te`` on the engine's clock: ``ref`` of a point."""
+"""``te`` on the engine's clock; equals ``ref`` for a point."""
 UNC_END: Final = "unc_end"
+"""Uncertainty of ``REF_END`` [ns]."""
 EPOCH_END: Final = "epoch_end"
-"""As ``unc`` and ``epoch`` are of ``ref``."""
+"""Clock epoch of ``REF_END``."""
 T_A: Final = "t_a"
-"""The site's T_a in force at the event."""
+"""T_a of the site at the event."""
 LATE: Final = "late"
-"""Of rows of a SELECT: the event was released behind a later one."""
+"""Rows of a SELECT: the event was released after a later one."""
 DOUBTED: Final = "doubted"
-"""1: it may not have happened: its ``engine.core.timeline`` is not 1. 2: and values of it may be
-others: a condition may hold that does not."""
+"""1: the event may not have happened: its ``CHANCE`` is not 1. 2: its values may differ as well, so
+the truth of a condition on it is uncertain."""
 
 _IN_RECORD: Final = tuple(EVENT.names or ())
-"""Columns that are fields of a record: what the kernel reads lies together, event by event."""
+"""Columns that are fields of EVENT, so that the kernel reads an event from adjacent memory."""
 _TE: Final = "te"
-"""Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
+"""Not stored: it follows from ``REF_END``, ``ref`` and ``ts``."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
 _HUGE: Final = 1 << 18
 _WHOLE: Final = 1
 _BROKEN: Final = 2
 _TEXT: Final = 3
-"""Tags of values that may be equal: whole numbers, other numbers, texts; 0 = null."""
+"""Tags of comparable values: integers, other numbers, texts; 0: null."""
 _KINDS: Final = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}
 
 
 def widest_unc(released: Released) -> np.ndarray:
-    """How far an end of each event may be off, at most [ns]."""
+    """Return the larger uncertainty of start and end of each event [ns]."""
     unc = released.columns["unc"]
     return np.asarray(np.maximum(unc, released.columns.get(UNC_START, unc)))
 
 
 class Registers(NamedTuple):
-    """(registers, events), of conditions two and of keys two; see
-    ``engine.operators.match.search.state.Search``.
+    """Arrays (registers, events): ``raw`` and ``ok`` of conditions, ``same`` and ``tag`` of keys.
+
+    See ``engine.operators.match.search.state.Search``.
     """
 
     raw: np.ndarray
@@ -103,24 +108,22 @@ class Registers(NamedTuple):
 
 
 class Widening(NamedTuple):
-    """By how much more each event may err than it says [ns], and which share their error with no
-    other any more.
-    """
+    """Per event, the additional clock error [ns], and whether its error is now independent."""
 
     by: np.ndarray
     apart: np.ndarray
 
 
 class Store:
-    """``columns``: ``FIELDS`` but ``te``, those of the constants above, attributes, each with a
-    mask; filled up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
+    """Events in columns and records; the first ``n`` places are in use.
 
-    A whole number that the kernel reads is held once: its column and its mask are views of its
-    register.
+    ``columns``: ``FIELDS`` except ``te``, the columns of the constants above, and attributes, each
+    with a mask. ``events``: EVENT, read by the kernel. An integer attribute that the kernel reads
+    is stored once: its column and mask are views of its register.
 
     Args:
         conditions: what conditions read, by register.
-        keys: attributes (the plan's names) that must be equal.
+        keys: attributes (names of the plan) that must be equal.
     """
 
     def __init__(self, conditions: Sequence[Read], keys: Sequence[str]) -> None:
@@ -132,14 +135,14 @@ class Store:
             for names in self._names
         ]
         self._shared: set[str] = set()
-        """Own attributes whose columns are views."""
+        """User attributes whose columns are views."""
         self._kinds = [np.full(len(names), ABSENT, np.int8) for names in self._names]
         self.kinds = self._kinds[0]
-        """What the registers of conditions hold now; a kind may widen from int to float."""
+        """The current kinds of the registers of conditions; a kind may widen from int to float."""
         self._make(0, {})
 
     def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
-        """Empty arrays; columns of the types of ``like``."""
+        """Make empty arrays of length ``room``, with the columns and types of ``like``."""
         self._room = room
         self.events = np.zeros(room, EVENT)
         for_conditions, for_keys = ((len(names), room) for names in self._names)
@@ -155,8 +158,9 @@ class Store:
         self.columns |= views | {name: self.events[name] for name in _IN_RECORD}
 
     def _views(self, attr: str) -> dict[str, np.ndarray]:
-        """What a register holds of an own attribute of whole numbers as its column and mask; none:
-        the kernel does not read it.
+        """Return the register of an integer attribute as its column and mask.
+
+        The result is empty if the kernel does not read the attribute.
         """
         conditions, keys = self._own_names
         if attr in keys:
@@ -170,12 +174,12 @@ class Store:
         return {ATTR_PREFIX + attr: value, VALID_PREFIX + attr: known}
 
     def _take_over(self, room: int, rows: np.ndarray | slice, kept: int) -> None:
-        """The events ``rows``, which are ``kept``, in new arrays."""
+        """Move the events ``rows`` to new arrays of length ``room``; ``kept``: their number."""
         old, events, registers = self.columns, self.events, self.registers
         self._make(room, old)
         numbers_of(self.events)[:kept] = numbers_of(events)[rows]
         for name, known in old.items():
-            if known.base is None:  # no view
+            if known.base is None:  # not a view
                 self.columns[name][:kept] = known[rows]
         for was, new in zip(registers, self.registers, strict=True):
             new[:, :kept] = was[:, rows]
@@ -188,14 +192,14 @@ class Store:
 
         Args:
             released: the batch.
-            rows: which of its rows.
-            attributes: own attributes to keep; None = all.
-            more: the columns of the constants above, of those rows.
+            rows: the rows to add.
+            attributes: user attributes to keep; None: all.
+            more: the columns of the constants above for these rows.
         """
         n = len(rows)
         of: np.ndarray | slice = rows
         if n == released.n and bool((rows == np.arange(released.n)).all()):
-            of = slice(None)  # views, of which ``add`` makes the one copy
+            of = slice(None)  # views; ``add`` copies them
         fresh = {name: released.columns[name][of] for name in FIELDS} | more
         fresh[UNC_END], fresh[EPOCH_END] = fresh["unc"], fresh["epoch"]
         if UNC_START in released.columns:
@@ -216,7 +220,7 @@ class Store:
         self.add(fresh, released.attr_types, released.strings)
 
     def add(self, fresh: dict[str, np.ndarray], types: dict[str, str], strings: Strings) -> None:
-        """Add events as equally long columns; ``types`` of their attributes and maybe others."""
+        """Add events as columns of equal length; ``types``: types of at least their attributes."""
         for attr, kind in types.items():
             name = ATTR_PREFIX + attr
             if name in fresh:
@@ -227,8 +231,8 @@ class Store:
                     self._part(attr)
         start, self.n = self.n, self.n + len(fresh[ORDER])
         if self.n > self._room:
-            # Pages that nothing was written to take no memory; to copy what is held takes time.
-            # Small arrays share their pages, and ten thousand sites have ten thousand stores.
+            # Large arrays get much room, as untouched pages take no memory and copying takes time.
+            # Small arrays share pages, and ten thousand sites have ten thousand stores.
             room = (2 if self.n < _MANY else 16 if self.n < _HUGE else 4) * self.n
             self._take_over(max(room, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
@@ -242,24 +246,24 @@ class Store:
         self._fill(np.arange(start, self.n), strings)
 
     def taken(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Copies of the columns of ``rows``, as ``add`` takes them."""
+        """Return copies of the columns of ``rows``, for ``add``."""
         return {name: known[: self.n][rows] for name, known in self.columns.items()}
 
     def part(self, rows: np.ndarray, strings: Strings) -> Store:
-        """``rows`` of it, as a store of their own."""
+        """Return a new store with copies of ``rows``."""
         conditions, keys = self._names
         found = Store(conditions, keys)
         found.add(self.taken(rows), self.attr_types, strings)
         return found
 
     def _part(self, attr: str) -> None:
-        """From now on the attribute has a column of its own."""
+        """Give the attribute a column of its own instead of a view."""
         for name in self._views(attr):
             self.columns[name] = self.columns[name].copy()
         self._shared.remove(attr)
 
     def _column(self, name: str, dtype: np.dtype[Any], n: int) -> np.ndarray:
-        """The column, made or widened if need be."""
+        """Return the column ``name``, created or widened if needed; ``n``: events with values."""
         known = self.columns.get(name)
         if known is None and dtype == np.int64 and name.startswith(ATTR_PREFIX):
             attr = name.removeprefix(ATTR_PREFIX)
@@ -277,7 +281,7 @@ class Store:
         return self.columns[name]
 
     def _fill(self, rows: np.ndarray, strings: Strings) -> None:
-        """The registers of new rows."""
+        """Fill the registers of new rows."""
         if not len(rows):
             return
         new, r = slice(int(rows[0]), self.n), self.registers
@@ -308,7 +312,7 @@ class Store:
                     r.ok[number, new] = True if valid is None else valid
 
     def refuted(self, refuted: Refuted) -> Widening:
-        """What each event is not known as well as it says."""
+        """Return the additional uncertainty of each event after a refutation of clock bounds."""
         by, apart = np.zeros(self.n, np.int64), np.zeros(self.n, np.bool_)
         if not self.n:
             return Widening(by, apart)
@@ -321,25 +325,25 @@ class Store:
             if number == NO_EPOCH:
                 apart |= mine
             else:
-                # What lies near a step is of no offset alone.
+                # An event near a clock step has NO_EPOCH and may belong to this epoch.
                 its = [(epoch == number) | (epoch == NO_EPOCH) for epoch in epochs]
                 mine &= its[0] | its[1]
             by[mine] += more
         return Widening(np.minimum(by, UNC_MAX_NS), apart)
 
     def expire(self, horizon: int) -> None:
-        """What has expired at ``horizon`` is no step any more, however much it errs from now on."""
+        """Make events that expired before ``horizon`` no step, even if their errors grow later."""
         events = self.events[: self.n]
         gone = events["expires"] < horizon
         events["expires"][gone], events["member"][gone] = LONG_AGO, 0
 
     def widen(self, doubts: Widening) -> None:
-        """Events are known no better than that."""
+        """Increase the uncertainty of events."""
         events, by = self.events[: self.n], doubts.by
         for unc, epoch in (("unc", "epoch"), (UNC_END, EPOCH_END)):
             events[unc][:] = np.minimum(events[unc] + by, UNC_MAX_NS)
             events[epoch][doubts.apart] = NO_EPOCH
-        # Ends that err by as much, by no shared error, would err alike.
+        # Equal uncertainties of the two ends would mean a shared error; make them differ.
         alike = doubts.apart & (events["ref"] != events["ref_end"])
         alike &= events["unc"] == events[UNC_END]
         events["unc"][alike] += np.where(events["unc"][alike] < UNC_MAX_NS, 1, -1)
@@ -347,10 +351,10 @@ class Store:
         events["expires"][lasts] += by[lasts]
 
     def keep(self, mask: np.ndarray) -> np.ndarray:
-        """Drop every event but those marked in ``mask``.
+        """Drop every event except those in ``mask``.
 
         Returns:
-            per event, its new place, or -1.
+            The new place of each event, or -1.
         """
         rows = np.flatnonzero(mask)
         number = np.full(self.n, -1)
@@ -360,19 +364,19 @@ class Store:
         return number
 
     def clock(self, rows: np.ndarray) -> EventTimes:
-        """What is known of the times of ``rows``."""
+        """Return the times of ``rows`` with their uncertainties, epochs and clocks."""
         c = self.columns
         start = c["ref"], c["unc"], c["epoch"], c["clock"]
         return EventTimes(*start, c[REF_END], c[UNC_END], c[EPOCH_END]).take(rows)
 
     def chances(self, rows: np.ndarray) -> np.ndarray:
-        """That the events happened (``engine.core.timeline``); 1 at the place -1."""
+        """Return the probability that the events happened (``CHANCE``); 1 at the place -1."""
         known = self.columns.get(CHANCE)
         found = np.ones(rows.shape)
         return found if known is None else np.where(rows >= 0, known[rows], found)
 
     def view(self, rows: np.ndarray | slice, names: set[str], strings: Strings) -> View:
-        """The columns ``names`` of ``rows``, for predicates; ``te`` too."""
+        """Return a view of the columns ``names`` of ``rows`` for predicates, including ``te``."""
         c = self.columns
         found = {name: c[name][rows] for name in names if name in c}
         if _TE in names:
@@ -380,8 +384,9 @@ class Store:
         return View.of(found, self.attr_types, strings)
 
     def codes(self) -> np.ndarray:
-        """Codes of texts in use: but ``DOUBTED``, no other column is of their type. Functions make
-        texts, too.
+        """Return the codes of texts in use: of columns, and of registers with computed texts.
+
+        All int32 columns except ``DOUBTED`` hold codes.
         """
         columns = [
             known[: self.n] for name, known in self.columns.items()
@@ -393,7 +398,7 @@ class Store:
         return np.unique(np.concatenate(columns))
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
+        """State as plain data."""
         n, columns = self.n, self.columns
         return {  # without the columns that are views
             "columns": {name: c[:n].copy() for name, c in columns.items() if c.base is None},
@@ -406,7 +411,7 @@ class Store:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
+        """Restore a snapshot."""
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
         self._kinds = [kinds.copy() for kinds in state["kinds"]]
         self.kinds = self._kinds[0]
@@ -420,9 +425,9 @@ class Store:
 
 
 def comparable(value: Value) -> tuple[np.ndarray, np.ndarray | int]:
-    """int64 that are the same for equal values of one tag, and the tags; 0 = equal to nothing.
+    """Return int64 that are equal for equal values of one tag, and the tags.
 
-    What is null is not looked at.
+    Tag 0 equals nothing. Nulls are not checked.
     """
     data = value.data
     if value.kind == "str":

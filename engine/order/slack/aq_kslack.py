@@ -1,55 +1,55 @@
-"""``aq-kslack``: K-slack that waits only as long as the wanted quality of results needs.
+"""``aq-kslack``: K-slack with the shortest wait that meets a required quality of results.
 
 Source: R19 2.3.3, Eq 2.2 and 2.3, Fig 2.7 and 2.8 (Ji et al.). The parts:
 
-* Buffer: an event goes once ``time + alpha*K <= clock``. K is that of ``mp-kslack``; alpha is in
-  [0, 1] and starts at 1. Everything is looked at only when the clock advances.
+* Buffer: an event is released when ``time + alpha*K <= clock``. K is that of ``mp-kslack``; alpha
+  is in [0, 1] and starts at 1. The buffer is checked only when the clock advances.
 * Windows [end - window, end) with ends at multiples of ``slide`` since the epoch. The result of a
   window is produced when an event with ``time >= end`` is released. Its coverage is the number of
-  its events that had arrived by then over those that have arrived by now: what arrives before is
-  let go before. With an attribute, events without it do not count.
-* Coverage is measured as soon as the clock is L past where it was when the result was produced, L
-  being the ``horizon``-quantile of how late out-of-order events were (``order.slack.buffer``,
-  which forgets). By default it leaves out a tenth of the error: what comes later than L is not
-  seen to be missing, and where delays have a long tail a fixed 0.95 overlooks half of the loss.
+  its events that had arrived by then divided by the number that have arrived by now. With an
+  attribute, events without it do not count.
+* Coverage is measured when the clock has advanced by L since the result was produced. L is the
+  ``horizon``-quantile of the delays of out-of-order events (decaying, ``order.slack.buffer``). By
+  default the quantile leaves out a tenth of the error: events later than L are not counted as
+  missing, and with long-tailed delays a fixed 0.95 would overlook half of the loss.
 * Threshold: the error model below, with the window's own number of events and variation.
 * PD controller (Eq 2.3) on the logarithm of alpha, with gains that need no tuning to a stream::
 
       err   = (threshold - coverage) / max(1 - threshold, 1 / (events * (1 + age)))
       alpha = alpha * exp((kp * err + kd * (err - err before)) / (1 + age))
 
-  ``age``: time since the window's end, in windows. Why these scales: how much coverage a change of
-  alpha brings differs by orders of magnitude between streams, while the effect of a *relative*
-  change on the share that is missing is nearly the same (for exponential delays, ln(1/missing) per
-  1; for a power law, its exponent). With exp, steps up and down that cancel leave alpha where it
-  was, so that the mean coverage is the threshold. 1 + age: results in between still show the old
-  alpha; without it the loop swings when delays are long against windows. 1/events: one event shall
-  not move alpha by more than kp. A step is at most e-fold, and one up starts from L/(16*K) at
-  least, so that alpha gets away from 0. While K is 0 there is nothing to adapt.
+  ``age``: time since the window's end, in windows. The reasons for these scales: the effect of a
+  change of alpha on coverage differs by orders of magnitude between streams, but the effect of a
+  *relative* change on the missing share is nearly the same (for exponential delays, ln(1/missing)
+  per 1; for a power law, its exponent). With exp, opposite steps cancel, so the mean coverage is
+  the threshold. 1 + age: results in between still reflect the old alpha; without it the loop
+  oscillates if delays are long compared with windows. 1/events: one event moves alpha by at most
+  kp. A step is at most e-fold, and a step up starts from at least L/(16*K), so alpha can leave 0.
+  While K is 0 there is nothing to adapt.
 
 ``control=r19`` is Eq 2.3 as printed: ``alpha += kp * err + kd * (err - err before)`` with ``err =
-threshold - coverage``, alpha kept in [0, 1]. Its gains must be found by hand for each stream, as
-R19 says; it prints none.
+threshold - coverage``, alpha limited to [0, 1]. Its gains must be tuned by hand for each stream, as
+R19 says; R19 prints none.
 
 The window and the aggregate are those of the query that is served, and only events that the
-queries read are looked at (``engine.order.query_defaults``).
+queries read count (``engine.order.query_defaults``).
 
-Bounded: of overlapping windows eight at most are followed at a time, and 128 in all. When the
-windows not yet measured are more, those in hand are given up and every second one is followed from
-then on; and back again when there is room. State is some 1,100 numbers.
+Bounded: at most eight overlapping windows are followed at a time, and 128 in all. If more windows
+wait to be measured, the followed ones are dropped, and from then on only every second window is
+followed, until there is room again. The state is about 1,100 numbers.
 
 Gains. ``bench/tune_aq.py`` runs 16 pairs over 27 streams: exponential, lognormal, Pareto, two-class
 and shifting delays, 20 to 1,000 events a window, delays of 0.02 to 100 windows, errors of 1, 5 and
-20 %. Criterion: least mean hold among the pairs that keep the promise (the confidence of 0.95, and
-at least 0.92 on the worst stationary stream). Outcome: from kp = 0.3 or kd = 0.2 on the promise is
-not kept (0.90 down to 0.43 on the worst stream); kp = 0.1 holds 1.6 times as long as 0.2. kp = 0.2
+20 %. Criterion: least mean hold among the pairs that reach the confidence of 0.95, and at least
+0.92 on the worst stationary stream. Outcome: from kp = 0.3 or kd = 0.2 on the confidence is not
+reached (0.90 down to 0.43 on the worst stream); kp = 0.1 holds 1.6 times as long as 0.2. kp = 0.2
 with kd = 0 or 0.1 is a draw (0.63 and 0.64 of the hold of the best constant slack, 0.97 of the
 windows covered), and with 0.1 shifting delays are held 1 to 4 % shorter: that is the default.
 
-When not to use: for patterns and joins, of which a share of the events says nothing about the
-share of the results; when lateness goes with the value, so that what is missing is no fair sample;
-when results must be complete; when windows hold few events, which leaves no room for any to be
-missing; when the delays' law changes faster than K + L + window.
+When not to use: for patterns and joins, as a share of the events says nothing about the share of
+the results; if lateness correlates with the value, so the missing events are not a fair sample; if
+results must be complete; if windows have few events, so none may be missing; if the distribution of
+delays changes faster than K + L + window.
 """
 
 from __future__ import annotations
@@ -97,20 +97,20 @@ from slackwater.engine.order.slack.buffer import (
 from slackwater.engine.order.slack.kslack import fixed_buffers
 from slackwater.engine.query.plan import Plan
 
-# How much of a window must be there for its result to be good enough (aq-kslack's error model).
+# The least coverage of a window for a required quality of its result (aq-kslack's error model).
 #
-# Source: the manner of R19 2.3.3 (Ji et al.): what came too late for a window is missing from it
-# like what a sampler left out. A sampling rate then has an error, and an error a least rate, which
-# is the coverage to be held. R19 gives no formulas; these are derived here.
+# Source: the idea of R19 2.3.3 (Ji et al.): events too late for a window are missing from it like
+# events that a sampler leaves out. So a sampling rate has an error, and an error has a least rate,
+# which is the required coverage. R19 gives no formulas; these are derived here.
 #
 # Let N events belong to the window, with values of mean M and coefficient of variation cv
-# (standard deviation over ``|M|``). Each is in time with probability p, whatever its value and
-# the luck of its neighbours; q = 1 - p. With ``confidence`` the relative error shall be at most
-# e. By the central limit theorem an error lies within z standard deviations of its mean, where z
-# is the normal quantile of that confidence.
+# (standard deviation over ``|M|``). Each is in time with probability p, independent of its value
+# and of other events; q = 1 - p. With ``confidence`` the relative error shall be at most e. By the
+# central limit theorem an error lies within z standard deviations of its mean, where z is the
+# normal quantile of that confidence.
 #
-# ``count`` and ``sum``. The result adds up what is there, and is not scaled up, since the operator
-# does not know p. The sum of B_i * x_i with B_i = 1 for what is in time has the mean p*N*M and the
+# ``count`` and ``sum``. The result adds up the present events and is not scaled up, as the operator
+# does not know p. The sum of B_i * x_i with B_i = 1 for events in time has the mean p*N*M and the
 # variance p*q * sum(x_i**2) = p*q * N * M**2 * (1 + cv**2). So relative to N*M the loss is q, and
 #
 #     q + a * sqrt(p*q) <= e,    a = z * sqrt((1 + cv**2) / N).
@@ -119,36 +119,36 @@ from slackwater.engine.query.plan import Plan
 #
 #     q = 2 e**2 / (2e + a**2 + a * sqrt(a**2 + 4e(1 - e))).
 #
-# A count is the sum of ones: cv = 0, and z is one-sided, since nothing is counted twice. A window's
-# count is within e just when its coverage is at least 1 - e; this p is the mean coverage at which
-# the share ``confidence`` of the windows is there. It tends to 1 - e for large N.
+# A count is the sum of ones: cv = 0, and z is one-sided, as nothing is counted twice. A window's
+# count is within e if and only if its coverage is at least 1 - e; p is the mean coverage at which
+# the share ``confidence`` of the windows reaches that. It tends to 1 - e for large N.
 #
 # ``avg``. Of n = p*N of N values, drawn without replacement, the mean has the standard error
 # ``M * cv * sqrt((1 - p) / n)``, so
 #
 #     z * cv * sqrt((1 - p) / (p*N)) <= e,    p = (z*cv)**2 / (e**2 * N + (z*cv)**2).
 #
-# The theorem is leaned on from 30 values up: p is at least 30/N, and 1 where N is below.
+# The theorem is applied from 30 values on: p is at least 30/N, and 1 for N below 30.
 #
-# Events that are late together make the share that is in time vary more than chance would. How much
-# more is measured: ``spread`` is the mean square of how many events were missing from a window
-# beyond the usual share, over p*q*N; it multiplies the variance of a count and of a sum.
+# If events are late together, the share in time varies more than for independent events. The factor
+# is measured: ``spread`` is the mean square of the deviation of the number of missing events from
+# the usual share, over p*q*N; it multiplies the variance of a count and of a sum.
 #
-# Not covered: values that go with lateness, and groups: N is the whole window's.
+# Not covered: values that correlate with lateness, and groups: N is that of the whole window.
 
 COUNT, SUM, AVG = AGGREGATES.values()
 PPM: Final = 1_000_000
 MOMENTS: Final = np.dtype([
     ("events", "f8"), ("missing", "f8"), ("expected", "f8"), ("observed", "f8")
 ])  # fmt: skip
-"""Running means over windows: events, those missing, and the variance of these."""
+"""Running means over windows: events, missing events, and the expected and observed variance."""
 _SAMPLE_LEAST: Final = 30.0
 _EASE: Final = 64.0
-"""Windows that a running mean remembers, about."""
+"""Time constant of a running mean, in windows."""
 
 
 def normal_quantile_ppm(confidence_ppm: int, aggregate: int) -> int:
-    """The z of a confidence of at least a half, in millionths; one-sided for a count."""
+    """Return z of a confidence of at least 0.5, in millionths; one-sided for a count."""
     share = confidence_ppm / PPM
     return round(NormalDist().inv_cdf(share if aggregate == COUNT else (1 + share) / 2) * PPM)
 
@@ -160,12 +160,12 @@ def _eased(mean: float, value: float) -> float:
 
 @kernel
 def spread(moments: Record, n: int, missing: int) -> float:
-    """How much more the numbers of missing events vary than independent ones would; at least 1.
+    """Return the variance of the number of missing events relative to independent ones; at least 1.
 
     Args:
-        moments: MOMENTS; learns of this window.
-        n: its events.
-        missing: those that were not in time.
+        moments: MOMENTS; updated with this window.
+        n: number of its events.
+        missing: number of its events that were not in time.
     """
     moments.events = _eased(moments.events, float(n))
     moments.missing = _eased(moments.missing, float(missing))
@@ -181,25 +181,25 @@ def coverage_threshold(
     aggregate: int, error_ppm: int, z_ppm: int, dispersion: float, n: int, total: float,
     squares: float,
 ) -> int:  # fmt: skip
-    """The least mean coverage of a window, in billionths.
+    """Return the least mean coverage of a window, in billionths.
 
-    Only + - * / and square roots, each correctly rounded everywhere, so that equal logs give equal
-    results on all machines.
+    It uses only + - * / and square roots, which every machine rounds correctly, so equal logs give
+    equal results on all machines.
 
     Args:
         aggregate: COUNT, SUM or AVG.
-        error_ppm: relative error allowed, in millionths.
+        error_ppm: allowed relative error, in millionths.
         z_ppm: see ``normal_quantile_ppm``.
         dispersion: see ``spread``.
-        n: events of the window, at least 1.
-        total: sum of their values; of no interest to a count.
+        n: number of events of the window, at least 1.
+        total: sum of their values; unused for a count.
         squares: sum of the squares of their values.
     """
     error, z = error_ppm / 1e6, z_ppm / 1e6
     variation = 0.0  # cv squared
     if aggregate != COUNT:
         variation = n * squares / (total * total) - 1.0
-        # Also where the mean is 0 or a sum is beyond a float: then nothing may be missing.
+        # If the mean is 0 or a sum overflows, too, no event may be missing.
         if not variation < 1e18:
             return PPB
         variation = max(variation, 0.0)
@@ -215,11 +215,11 @@ def coverage_threshold(
 R19: Final = "r19"
 """Alpha follows the coverage by Eq 2.3 as printed."""
 FOLLOWED: Final = 128
-"""Windows that are followed at a time."""
+"""Largest number of followed windows."""
 _OVERLAP: Final = 8
-"""Windows that are followed of those over one instant."""
+"""Largest number of followed windows at one instant."""
 _REFRESH: Final = 64
-"""Late arrivals between two looks at the sketch."""
+"""Number of late arrivals between two evaluations of the sketch."""
 _ERR_MAX: Final = 10**13
 _LEAST_PPB: Final = PPB / 16
 _STEP_MAX: Final = 1 << 57
@@ -227,13 +227,14 @@ _STEP_MAX: Final = 1 << 57
 WINDOW: Final = np.dtype(
     [("seen", "i8"), ("met", "i8"), ("made", "i8"), ("sum", "f8"), ("squares", "f8")]
 )
-"""A followed window: events seen, those in time, the clock at production; of their values."""
+"""A followed window: number of events, of those in time, the clock at production, and the sums of
+values and of their squares."""
 AQ_KSLACK: Final = np.dtype(
     [
         *((name, "i8") for name in (
             # settings
             "aggregate", "error", "z", "kp", "kd", "size", "tail", "base", "printed",
-            # what changes
+            # state
             "slack", "lowest", "alpha", "err", "horizon", "late_n", "late_new", "step", "first",
             "open", "top",
         )),
@@ -241,26 +242,26 @@ AQ_KSLACK: Final = np.dtype(
         ("windows", WINDOW, (FOLLOWED,)),
     ]
 )  # fmt: skip
-"""``base``: the least distance between followed windows [ns]; ``printed``: 1: Eq 2.3 as it is.
+"""``base``: the least distance between followed windows [ns]. ``printed``: 1: Eq 2.3 as printed.
 
-``slack``: K [ns]; ``lowest``: the smallest event time since the clock advanced; ``alpha``: in
-billionths; ``err``: the last error, in millionths of its scale (billionths where ``printed``);
-``horizon``: L [ns]; ``late_n``, ``late_new``: delays in the ``sketch``, and since it was looked at.
-``step``: distance between followed windows: ``base`` times a power of two; window g ends at
-g * step. ``first``: the first one that is not measured yet, INT_MIN before the first event;
-``open``: the first whose result is not produced yet; ``top``: the last that an event can belong to.
+``slack``: K [ns]. ``lowest``: the smallest event time since the clock advanced. ``alpha``: in
+billionths. ``err``: the last error, in millionths of its scale (billionths if ``printed``).
+``horizon``: L [ns]. ``late_n``, ``late_new``: number of delays in the ``sketch``, and since its
+last evaluation. ``step``: distance between followed windows: ``base`` times a power of two; window
+g ends at g * step. ``first``: the first window not yet measured, INT_MIN before the first event.
+``open``: the first window without a result. ``top``: the last window that an event can belong to.
 ``windows``: window g is at g modulo their number.
 """
 
 
 class AqKSlack(SlackOrder):
-    """The ordering operator ``aq-kslack``, and several of them over the same rows.
+    """The ordering operator ``aq-kslack``, with one or several buffers over the same rows.
 
     Args:
-        buffers: for each its settings, which differ in their errors alone, and the queries that it
-            serves: of their window and aggregate it looks at the events that they read. What others
-            do changes neither its K nor a coverage.
-        site: for which it is.
+        buffers: per buffer its settings, which differ only in their errors, and its queries. It
+            uses their window and aggregate, and only the events that they read affect its K and
+            coverage.
+        site: the site that it orders.
     """
 
     def __init__(
@@ -284,10 +285,10 @@ class AqKSlack(SlackOrder):
         _run(b, read, self._values(served, start, end), start, end, policy)
 
     def _values(self, served: Window, start: int, end: int) -> np.ndarray:
-        """The new rows' values as float64; NaN where there is none. Empty if none are needed.
+        """Return the values of the new rows as float64; NaN for null; empty if not needed.
 
         Raises:
-            UserError: the attribute holds no numbers.
+            UserError: the attribute has other values than numbers.
         """
         if served.attr is None:
             return np.empty(0, np.float64)
@@ -296,7 +297,7 @@ class AqKSlack(SlackOrder):
             return np.full(end - start, np.nan)
         values = columns[column][start:end]
         if served.agg == "count":
-            values = np.zeros(end - start)  # any kind of value is one
+            values = np.zeros(end - start)  # values of any type count
         if values.dtype not in (np.int64, np.float64):
             kind = "bool" if values.dtype == np.bool_ else "text"
             raise UserError(
@@ -318,7 +319,7 @@ class AqKSlack(SlackOrder):
 
 
 def _begun(settings: AqKSlackSettings, served: Window) -> np.ndarray:
-    """AQ_KSLACK before the first event."""
+    """Return the AQ_KSLACK record before the first event."""
     aggregate = AGGREGATES[served.agg]
     slide_ns = settings.slide_ns or served.size_ns
     apart = -(-served.size_ns // slide_ns // _OVERLAP)
@@ -334,7 +335,7 @@ def _begun(settings: AqKSlackSettings, served: Window) -> np.ndarray:
 
 @inline
 def _learn_late(policy: Record, delay_ns: int) -> None:
-    """An event came ``delay_ns`` behind the clock."""
+    """Add the delay of an event that came ``delay_ns`` behind the clock."""
     policy.late_n = learn_delay(policy.sketch, policy.late_n, max(delay_ns, 0))
     policy.late_new += 1
     if policy.late_n <= _REFRESH or policy.late_new >= _REFRESH:
@@ -344,7 +345,7 @@ def _learn_late(policy: Record, delay_ns: int) -> None:
 
 @inline
 def _follow_after(policy: Record, clock: int) -> None:
-    """Follow windows from the first that starts after ``clock`` on, and no other."""
+    """Follow only windows from the first one that starts after ``clock`` on."""
     policy.top = (clock + policy.size) // policy.step
     policy.open = policy.top + 1
     policy.first = policy.open
@@ -368,7 +369,7 @@ def _extend(policy: Record, clock: int) -> None:
 
 @inline
 def _count(policy: Record, key: int, value: float) -> None:
-    """An event with time ``key`` arrived."""
+    """Add an event with time ``key`` to its followed windows."""
     for number in range(
         max(key // policy.step + 1, policy.first), (key + policy.size) // policy.step + 1
     ):
@@ -381,9 +382,9 @@ def _count(policy: Record, key: int, value: float) -> None:
 
 @kernel
 def _moved(alpha: int, change: int, horizon: int, slack: int) -> int:
-    """Alpha times ``exp(change)``, change in billionths and cut to -1 .. 1."""
+    """Return alpha times ``exp(change)``; ``change``: in billionths, limited to [-1, 1]."""
     x = min(max(change, -PPB), PPB)
-    # The series to its third power: 2 % off at most, and equal on every machine.
+    # The series up to the third power: at most 2 % off, and equal on every machine.
     power = PPB + x + x * x // (2 * PPB) + x * x // PPB * x // (6 * PPB)
     if x > 0:
         least = np.float64(min(horizon, slack)) / np.float64(slack) * _LEAST_PPB
@@ -393,11 +394,11 @@ def _moved(alpha: int, change: int, horizon: int, slack: int) -> int:
 
 @kernel
 def _adapt(policy: Record, number: int, clock: int) -> None:
-    """Eq 2.3 on the coverage of window ``number``, measured now."""
+    """Apply Eq 2.3 to the current coverage of window ``number``."""
     window = policy.windows[number & (FOLLOWED - 1)]
     seen = window.seen
     if seen == 0 or policy.slack == 0:
-        return  # no coverage; or nothing to take a share of
+        return  # no coverage, or no slack
     threshold = coverage_threshold(
         policy.aggregate, policy.error, policy.z,
         spread(policy.moments[0], seen, seen - window.met), seen, window.sum, window.squares,
@@ -418,7 +419,7 @@ def _adapt(policy: Record, number: int, clock: int) -> None:
 
 @inline
 def _measure(policy: Record, clock: int) -> None:
-    """Every window whose result was produced L ago, in turn."""
+    """Measure every window whose result was produced at least L ago, in order."""
     while policy.first < policy.open:
         if policy.windows[policy.first & (FOLLOWED - 1)].made + policy.horizon > clock:
             return
@@ -436,7 +437,7 @@ def _measure(policy: Record, clock: int) -> None:
 def _run(
     b: SlackBuffer, read: np.ndarray, values: np.ndarray, start: int, end: int, of: np.ndarray
 ) -> None:
-    """``read``: whether each row is looked at; empty where every one is."""
+    """Process rows [``start``, ``end``); ``read``: which rows the queries read; empty: all."""
     s, policy = b.state[0], of[0]
     for row in range(start, end):
         key = b.key[row]
@@ -454,7 +455,7 @@ def _run(
             _extend(policy, key)
             if is_read and np.isfinite(value):
                 _count(policy, key, value)
-            # A share in billionths, without leaving 64 bits.
+            # alpha * K, without an overflow of 64 bits.
             wait_ns = policy.slack // PPB * policy.alpha + policy.slack % PPB * policy.alpha // PPB
             release_until(b, key - wait_ns, b.arrival[row])
             while policy.open <= policy.top and policy.open * policy.step <= s.last:
@@ -475,20 +476,20 @@ def _run(
 
 
 HORIZON_PART: Final = 10
-"""L leaves out this part of the error: 1 - horizon is a tenth of it."""
+"""1 - horizon is the error divided by this number."""
 KP_MILLI: Final = 200
 KD_MILLI: Final = 100
 CONTROLS: Final = ("relative", R19)
-"""How alpha follows the coverage: as above, or by Eq 2.3 as printed."""
+"""How alpha follows the coverage: see the module, or by Eq 2.3 as printed."""
 _GAIN_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class AqKSlackSettings(SlackSettings):
-    """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
+    """``error_ppm``: allowed relative error of a window's result, with ``confidence_ppm``.
 
-    ``window_ns``, ``agg`` (``count`` | ``sum`` | ``avg`` of the attribute ``attr``): None = as the
-    queries say (``engine.order.query_defaults``). ``slide_ns``: None = the window. ``horizon_ppm``:
+    ``window_ns``, ``agg`` (``count`` | ``sum`` | ``avg`` of the attribute ``attr``): None: those of
+    the queries (``engine.order.query_defaults``). ``slide_ns``: None: the window. ``horizon_ppm``:
     quantile of L. ``control``: one of ``CONTROLS``; ``kp_milli``, ``kd_milli``: its gains.
     """
 
@@ -546,10 +547,10 @@ class AqKSlackSettings(SlackSettings):
         return AqKSlack([(self, site.plans)], site)
 
     def served(self, plans: Sequence[Plan]) -> Window:
-        """The window that is measured.
+        """Return the window that is measured.
 
         Raises:
-            UserError: as ``engine.order.query_defaults.window_of``.
+            UserError: see ``engine.order.query_defaults.window_of``.
         """
         return window_of(plans, self.window_ns, self.agg, self.attr)
 
@@ -558,28 +559,27 @@ class AqKSlackSettings(SlackSettings):
         return {} if served.attr is None else {served.attr: served.agg != "count"}
 
 
-# ``kslack-chain``: K-slack buffers in a row, each query reading after its own (R19 2.3.5).
+# ``kslack-chain``: a chain of K-slack buffers; each query reads after its own buffer (R19 2.3.5).
 #
-# As printed, buffer ``i`` holds events for ``K(i) - K(i-1)`` more than the one before it, and query
-# ``i`` reads after it. A chain gives what one buffer of the sum of its sizes gives, so here the
-# buffers lie side by side over rows that are stored once: query ``i`` gets just what
-# ``kslack:K(i)`` would give it, and no query waits longer than its own. (The papers hand on only
-# events, whose clock stops where event times leave gaps.) Side by side, sizes may change, and
-# overtake each other: with ``error=E`` query ``i`` gets just what ``aq-kslack:error=E`` would give
-# it alone.
+# As printed, buffer ``i`` delays events by ``K(i) - K(i-1)`` more than the previous one, and query
+# ``i`` reads after it. A chain is equivalent to one buffer of the total size, so here the buffers
+# are parallel over rows that are stored once: query ``i`` reads exactly the output of
+# ``kslack:K(i)``, and no query waits longer than its own slack. (In the papers buffers pass only
+# events on, so a clock stops at gaps of event times.) Parallel buffers may change their sizes and
+# their order: with ``error=E`` query ``i`` reads exactly the output of ``aq-kslack:error=E``.
 #
-# When not to use: with a single query (``kslack`` is the same with less); with queries that can all
-# wait equally long; where numbers tell what is missing (``sequence`` adds latency only there).
+# When not to use: with a single query (``kslack`` is simpler); if all queries can wait equally
+# long; if sequence numbers show what is missing (``sequence`` adds latency only at gaps).
 
 
 @dataclass(frozen=True, slots=True)
 class KSlackChainSettings(SlackSettings):
-    """``ks_ns``: the slacks, ascending. ``qualities``: the buffers, where an error sizes them; then
-    there is no slack.
+    """``ks_ns``: the slacks, ascending. ``qualities``: the buffers sized by an error, without
+    slacks.
 
-    Query ``i`` reads after slack ``i``; further queries, and the ordered stream, after the last. By
-    quality every query has its own, which further ones size by the last error, and the ordered
-    stream is what the last query reads.
+    Query ``i`` reads after slack ``i``; further queries and the ordered stream after the last. With
+    qualities every query has its own buffer, further ones with the last error, and the ordered
+    stream is that of the last query.
     """
 
     ks_ns: tuple[int, ...] = ()
@@ -604,7 +604,7 @@ class KSlackChainSettings(SlackSettings):
     def _qualities(
         pairs: dict[str, str], texts: list[str], time_unit: str
     ) -> tuple[AqKSlackSettings, ...]:
-        """``texts``: what is listed behind the first error."""
+        """Return the settings per error; ``texts``: the list after the first error."""
         names = list(pairs)
         if texts and names.index("ks") < names.index("error"):
             raise UserError(
@@ -628,7 +628,7 @@ class KSlackChainSettings(SlackSettings):
         return found
 
     def _by_query(self, plans: Sequence[Plan]) -> list[tuple[AqKSlackSettings, Sequence[Plan]]]:
-        """What sizes each query's buffer; without queries the last one alone."""
+        """Return the settings of each query's buffer; without queries only the last one."""
         if not plans:
             return [(self.qualities[-1], ())]
         last = len(self.qualities) - 1

@@ -1,35 +1,35 @@
-"""``ldop``: the slack follows the mean delay of what came out of order lately (R19 2.3.4).
+"""``ldop``: the slack follows the mean delay of recent out-of-order events (R19 2.3.4).
 
-Latency distance and purging time: LD is the mean of ``arrival - time`` over the events that came
-out of order while the event clock went through its last |w| (Eq 2.4); the purging time of an event
-is ``time + |w| + SF * LD`` (Eq 2.5). R19 describes it for the buffers of a pattern matcher, where
-an event is purged: it can take part in nothing any more. For an ordering operator we read that as
-giving up its place: the event is let go once the event clock has reached its purging time, with
-the LD of that moment, not of its arrival. So all held events wait for the same span, and go
-smallest first:
+Latency distance and purging time: LD is the mean of ``arrival - time`` over the out-of-order events
+in the last |w| of the event clock (Eq 2.4); the purging time of an event is ``time + |w| + SF *
+LD`` (Eq 2.5). R19 describes it for the buffers of a pattern matcher, where a purged event has no
+further effect. In an ordering operator the purging time is the release time: an event is released
+when the event clock reaches its purging time, with the LD of that moment, not of its arrival. So
+all buffered events wait for the same span, and the smallest is released first:
 
-    limit = clock - |w| - SF * LD;    everything with time <= limit goes, at every arrival.
+    limit = clock - |w| - SF * LD;    each arrival releases all events with time <= limit.
 
 ``|w|`` is the WITHIN or the window of the query (``engine.order.query_defaults``). Disorder is
-measured on the events that the queries read: one is out of order if a larger one of them came
-before. All events move the clock and are released alike, so that none waits for a type that seldom
-comes.
+measured on the events that the queries read: an event is out of order if a larger one of them came
+before it. All events move the clock and are released in the same way, so no event waits for a rare
+type.
 
-An event that comes when the limit has passed it goes at once, and is late if a larger one went.
+An event that arrives behind the limit is released at once; it is late if a larger one has been
+released.
 
-SF is a random choice from a slack range in the paper. Here ``factor=LOW..HIGH`` is drawn by a hash
-of the number of the present stretch of |w| on the event clock, so that a log gives one result.
-It stays for that stretch: were it drawn for every event, the smallest of many draws would let
-go of everything, and the range would be its lower end.
+In the paper SF is a random choice from a slack range. Here ``factor=LOW..HIGH`` is drawn by a hash
+of the number of the current stretch of |w| on the event clock, so a log always gives the same
+result. SF is constant within a stretch: with a draw per event the smallest of many draws would
+release everything, and only the lower end of the range would matter.
 
-The window is kept as 64 buckets of the event clock, or one per ns where |w| is shorter. A delay
-counts where the clock was when it was seen, so that an event may be later than |w|; it is at
-least 0 and at most 6.5 days. The sums are exact.
+The window has 64 buckets of the event clock, or one per ns if |w| is shorter. A delay counts at the
+clock when the event arrived, so it may exceed |w|; it is limited to [0, 6.5 days]. The sums are
+exact.
 
 When not to use: LD is a mean, so with SF = 1 about half of the events that |w| does not cover are
-late, and more where delays have a tail; |w| is waited out even if nothing is out of order; clocks
-that disagree count as delay, since it is taken across two clocks. It was made for patterns, whose
-other events need no place in memory; an aggregate pays for all of them.
+late, and more if delays have a tail. All events wait for |w| even if nothing is out of order.
+Disagreement of clocks counts as delay, as a delay is the difference of two clocks. The method was
+made for patterns, which do not buffer irrelevant events; an aggregate buffers all of them.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ BUCKETS: Final = 64
 DELAY_MAX_NS: Final = 1 << 49
 FACTOR_UNIT: Final = 1000
 FACTOR_MAX: Final = 1000
-"""Largest slack factor: times the longest delay it is still within 64 bits."""
+"""Largest slack factor: its product with the longest delay fits into 64 bits."""
 WAIT_MAX_NS: Final = 1 << 60
 
 BUCKET: Final = record("n", "high_sum", "low_sum")
-"""Out-of-order events, and the sum of their delays, as two numbers."""
+"""Number of out-of-order events, and the sum of their delays as two numbers."""
 LDOP: Final = np.dtype(
     [
         *((name, "i8") for name in (
@@ -76,12 +76,13 @@ LDOP: Final = np.dtype(
         ("ring", BUCKET, (BUCKETS,)),
     ]
 )  # fmt: skip
-"""``window``: |w| [ns]; ``low``: the smallest slack factor, in thousandths, and how many of these
-there are to choose from; ``width``: of a bucket [ns]; ``places``: buckets in use.
+"""``window``: |w| [ns]. ``low``: the smallest slack factor, in thousandths. ``choices``: the number
+of factors in the range. ``width``: span of a bucket [ns]. ``places``: buckets in use.
 
-``bucket``, ``stretch``: number of that of the event clock. ``factor``: of the stretch. ``wait``:
-|w| + SF * LD, at most ``WAIT_MAX_NS``. ``read``: largest time seen of the events that are looked
-at. As of a BUCKET: of the whole window. ``ring``: the buckets.
+``bucket``, ``stretch``: numbers of the current ones of the event clock. ``factor``: the factor of
+the stretch. ``wait``: |w| + SF * LD, at most ``WAIT_MAX_NS``. ``read``: largest time so far of the
+events that the queries read. ``n``, ``high_sum``, ``low_sum``: BUCKET fields of the whole window.
+``ring``: the buckets.
 """
 _SPLIT: Final = 30
 """Bits of the lower part of a delay: 2**32 delays add up within 64 bits."""
@@ -89,7 +90,7 @@ _SPLIT: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class LdopSettings(SlackSettings):
-    """``window_ns``: ``|w|``; None: as the queries say (``engine.order.query_defaults``).
+    """``window_ns``: ``|w|``; None: that of the queries (``engine.order.query_defaults``).
 
     ``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
     """
@@ -123,8 +124,8 @@ class Ldop(SlackOrder):
     """The ordering operator ``ldop``.
 
     Args:
-        settings: its own.
-        site: for which it is.
+        settings: its settings.
+        site: the site that it orders.
     """
 
     def __init__(self, settings: LdopSettings, site: OrderSite) -> None:
@@ -145,7 +146,7 @@ class Ldop(SlackOrder):
 
 @kernel
 def splitmix64(number: int) -> int:
-    """The ``number``-th output of splitmix64 seeded with 0, less its lowest bit (63 bits)."""
+    """Return output ``number`` of splitmix64 with seed 0, without its lowest bit (63 bits)."""
     z = np.uint64(number + 1) * MULTIPLIER
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -154,7 +155,7 @@ def splitmix64(number: int) -> int:
 
 @kernel
 def _mean(n: int, high: int, low: int) -> int:
-    """``(high * 2**30 + low) // n`` of up to 2**32 delays; 0 of none."""
+    """Return ``(high * 2**30 + low) // n`` for up to 2**32 delays; 0 if n is 0."""
     if n == 0:
         return 0
     whole, rest = high // n, high % n
@@ -163,16 +164,16 @@ def _mean(n: int, high: int, low: int) -> int:
 
 @inline
 def _weigh(policy: Record) -> None:
-    """Wait as long as the present window and factor say."""
+    """Set the wait from the current window and factor."""
     mean = _mean(policy.n, policy.high_sum, policy.low_sum)
-    whole, rest = mean // FACTOR_UNIT, mean % FACTOR_UNIT  # apart, to stay within 64 bits
+    whole, rest = mean // FACTOR_UNIT, mean % FACTOR_UNIT  # separate, to stay within 64 bits
     slack = whole * policy.factor + rest * policy.factor // FACTOR_UNIT
     policy.wait = min(policy.window + slack, WAIT_MAX_NS)
 
 
 @inline
 def _advance(policy: Record, clock: int) -> bool:
-    """Move the window to ``clock``; whether that may change the wait."""
+    """Move the window to ``clock``; return whether that may change the wait."""
     changed = False
     bucket = clock // policy.width
     if bucket > policy.bucket:
@@ -195,7 +196,7 @@ def _advance(policy: Record, clock: int) -> bool:
 
 @inline
 def _learn(policy: Record, delay_ns: int) -> None:
-    """An event came out of order."""
+    """Add the delay of an out-of-order event."""
     delay = min(max(delay_ns, 0), DELAY_MAX_NS)
     high, low = delay >> _SPLIT, delay & ((1 << _SPLIT) - 1)
     bucket = policy.ring[policy.bucket % policy.places]
@@ -209,7 +210,7 @@ def _learn(policy: Record, delay_ns: int) -> None:
 
 @kernel
 def _run(b: SlackBuffer, read: np.ndarray, start: int, end: int, policy: np.ndarray) -> None:
-    """``read``: whether each row is looked at; empty where every one is."""
+    """Process rows [``start``, ``end``); ``read``: which rows the queries read; empty: all."""
     s, mine = b.state[0], policy[0]
     for row in range(start, end):
         key = b.key[row]

@@ -37,8 +37,9 @@ from slackwater.engine.query.pattern_settings import Rule
 
 
 class EventTimes(Struct, frozen=True):
-    """The times of events and their uncertainties: int64 ``ref unc epoch``, int32 ``clock``; and of
-    their ends ``ref_end unc_end epoch_end``.
+    """The times of events with uncertainty, clock and epoch, and the times of their ends.
+
+    int64, except ``clock`` (int32).
     """
 
     ref: np.ndarray
@@ -115,21 +116,21 @@ def chances(
     layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: EventTimes,
     doubts: Doubts, conditions: Conditions | None,
 ) -> np.ndarray:  # fmt: skip
-    """Per match of one branch, the probability that it is true.
+    """Return per match of one branch the probability that it is true.
 
     Args:
-        layout: the query's.
+        layout: the layout of the query.
         branch: one of its branches.
         rule: the rule of uncertain order.
         t_a: T_a in force, per match [ns]; under ``max-delay`` every error is uniform within T_a/2,
             and independent of all others.
         rows: (matches, steps): places of their events in the store.
         clocks: (matches, positive steps): times of their events.
-        doubts: of these matches.
-        conditions: those that depend on clock errors; None: there are none.
+        doubts: the doubts of these matches.
+        conditions: the conditions that depend on clock errors; None: there are none.
 
     Returns:
-        per match; NaN: unknown, as conditions or negated events depend on inexact lengths.
+        Shape (matches,); NaN: unknown, as conditions or negated events depend on inexact lengths.
     """
     lasting = np.asarray(clocks.inexact.any(axis=1))
     lasting[doubts.match[doubts.event.inexact]] = True
@@ -217,20 +218,20 @@ def chances_of_order(
     relations: np.ndarray, clocks: EventTimes, t_a: np.ndarray | None, doubts: Doubts,
     scopes: Scopes, conditions: SampledConditions | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Per match, the probability that its relations hold and no doubtful event is in a scope.
+    """Return per match the probability that its relations hold and no doubtful event is in a scope.
 
     Args:
         relations: RELATION; steps are places in the match.
         clocks: (matches, steps): times of their events.
-        t_a: as in ``half_widths``.
-        doubts: of these matches.
-        scopes: of the doubts.
+        t_a: see ``half_widths``.
+        doubts: the doubts of these matches.
+        scopes: the scopes of the doubts.
         conditions: conditions on times.
     """
     half, long = half_widths(clocks, t_a), clocks.ref_end - clocks.ref
     leader = leaders_of(clocks, by_max_delay=t_a is not None)
     if half.shape[1] == 2 and not len(doubts.match) and conditions is None:
-        # Exact, and independent of the other matches of the call, so that no cut changes it.
+        # Exact, and independent of the other matches of the call, so batches do not change it.
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
         # On one clock only the second event has an error: the difference of both.

@@ -1,4 +1,4 @@
-"""Changes of matches in columns, in an order that does not depend on the cut of the stream."""
+"""Changes of matches in columns, in an order that does not depend on batches."""
 
 from __future__ import annotations
 
@@ -221,8 +221,8 @@ class Judge(Struct):
     ) -> Verdicts:  # fmt: skip
         """The verdicts of matches.
 
-        ``t_a``: T_a in force, of the matches in the order of the kernel; ``places``: their places
-        in it. ``unknown``: whether each compares an unknown clock.
+        ``t_a``: T_a per match in the order of the kernel; ``places``: places of the matches in that
+        order. ``unknown``: whether each compares an unknown clock.
         """
         branch = made.branch
 
@@ -408,9 +408,9 @@ def of_unknown_clocks(
     return np.asarray(across | (any_unknown & several | by_others & near) & (until > -LATEST))
 
 
-# The difference to the matches that would be found with late events, or wider bounds, in time.
+# The difference to the matches found if late events, or wider bounds, had come in time.
 #
-# Dropped events take part in neither.
+# Dropped events are in neither.
 
 
 _Columns = TypeVar("_Columns", Changes, Verdicts)
@@ -438,7 +438,7 @@ def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
 def difference(before: Changes | None, after: Changes | None) -> Changes | None:
     """The changes from the final states of ``before`` to those of ``after``.
 
-    Both have the same initial states, which matches keep that one of them does not change.
+    Both have the same initial states; a match that one of them does not change keeps its state.
     """
     parts = [part for part in (before, after) if part is not None and len(part)]
     if not parts:

@@ -1,4 +1,4 @@
-"""Which released rows can be which steps of a query, by what the query says of them alone."""
+"""Which released rows satisfy the conditions of which steps on a single event."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from slackwater.engine.query.shape import of_intervals, of_streams
 
 
 class StepFilter(NamedTuple):
-    """What a step asks of an event alone.
+    """The conditions of a step on a single event.
 
-    ``where``: whatever clocks err by. ``joined``: attributes that it must have, as without a value
-    it can be joined to none. ``columns``: those of ``Released`` that the two read. ``longest_ns``:
-    how long it may be if a match would hold it, or it would have to lie there beside it; None: any.
+    ``where``: conditions that do not depend on clock errors. ``joined``: attributes that must have
+    a value, as null equals nothing. ``columns``: the columns of ``Released`` that these read.
+    ``longest_ns``: largest duration of an event that fits into WITHIN; None: any.
     """
 
     step: Step
@@ -41,10 +41,10 @@ class StepFilter(NamedTuple):
 
 
 def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
-    """int64 per row, bit k: it satisfies what step k asks of it alone.
+    """Return int64 per row; bit k: it satisfies the conditions of step k on a single event.
 
     Args:
-        filters: of the steps.
+        filters: the filters of the steps.
         released: the batch.
     """
     found = np.zeros(released.n, np.int64)
@@ -58,7 +58,7 @@ def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
         if each.longest_ns is not None and len(rows):
             length = released.columns["te"][rows] - released.columns["ts"][rows]
             if (length > each.longest_ns).any():
-                # No less than what the kernel takes it to be (engine.operators.match.search.state).
+                # No event that the kernel accepts is dropped (engine.operators.match.search.state).
                 rows = rows[length - length_errors(released, rows) <= each.longest_ns]
         found[_chosen(each, released, rows)] |= 1 << place
     return found
@@ -68,12 +68,12 @@ def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
 def step_filters(
     layout: Layout, partition: tuple[str, ...] | None = None
 ) -> tuple[StepFilter, ...]:
-    """Of the steps of ``layout``.
+    """Return the filters of the steps of ``layout``.
 
-    ``partition``: attributes that every event must have; None: those that its step is joined by.
+    ``partition``: attributes that every event must have; None: those that join its step.
     """
     plan, found = layout.branches[0], []
-    # An ISEQ's negated event is WITHIN with the match or nothing; elsewhere its start alone counts.
+    # A negated event of an ISEQ must fit into WITHIN as a whole; elsewhere only its start counts.
     negated_too = of_intervals(plan)
     of_steps = zip(layout.steps, layout.step_conditions, _joined_attributes(layout), strict=True)
     for step, where, others in of_steps:
@@ -93,7 +93,7 @@ def step_filters(
 
 
 def _of_kind(step: Step, released: Released) -> np.ndarray:
-    """The rows of the step's type and stream."""
+    """Return the rows of the step's type and stream."""
     fine = np.ones(released.n, np.bool_)
     if step.type != ANY_TYPE:
         fine &= released.columns["type"] == released.strings.find(step.type)
@@ -105,10 +105,9 @@ def _of_kind(step: Step, released: Released) -> np.ndarray:
 
 
 def _joined_attributes(layout: Layout) -> list[list[Attribute]]:
-    """Per step what it is joined by with positive steps, in every branch that has it: without a
-    value it can be joined to none.
+    """Return per step the attributes that join it with positive steps in all of its branches.
 
-    A positive step that only negated ones are joined to matches all the same.
+    An event without a value there matches nothing. Joins with negated steps only do not count.
     """
     found = []
     for step in layout.steps:
@@ -125,7 +124,7 @@ def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
 
 @lru_cache(maxsize=64)
 def kept_attributes(plan: SeqPlan | OrPlan, layout: Layout) -> set[str] | None:
-    """Own attributes that matches of ``plan`` need after the steps' own conditions; None = all."""
+    """Return the user attributes that ``plan`` needs after the steps' own conditions; None: all."""
     if any(map(shows_everything, plan.branches)):
         return None
     used = [a for predicate in layout.predicates for a in attributes_in(predicate)]
@@ -137,7 +136,7 @@ def kept_attributes(plan: SeqPlan | OrPlan, layout: Layout) -> set[str] | None:
 
 
 def _chosen(step: StepFilter, released: Released, rows: np.ndarray) -> np.ndarray:
-    """Those of ``rows`` that satisfy ``where`` and have what the step is joined by."""
+    """Return the ``rows`` that satisfy ``where`` and have values in ``joined``."""
     if not len(rows) or (step.where is None and not step.joined):
         return rows
     columns = {n: released.columns[n][rows] for n in step.columns if n in released.columns}
@@ -150,7 +149,7 @@ def _chosen(step: StepFilter, released: Released, rows: np.ndarray) -> np.ndarra
 
 
 def _has_values(attributes: Sequence[Attribute], view: View, n: int) -> np.ndarray:
-    """Where no attribute is null (a NaN is): the others can equal nothing."""
+    """Return where no attribute is null; NaN counts as null."""
     fine = np.ones(n, np.bool_)
     for attribute in attributes:
         value = column(attribute.name, view)

@@ -51,42 +51,42 @@ from slackwater.engine.query.plan import (
     Presence,
 )
 
-# The texts that join predicates name, and the order of all texts.
+# The text constants of join predicates, and the order of all texts.
 
 
 def awaits_text(predicates: Iterable[Predicate], strings: Strings) -> bool:
-    """Whether ``predicates`` name a text that is not yet in ``strings``."""
+    """Return whether ``predicates`` contain a text that is not yet in ``strings``."""
     return any(strings.find(text) < 0 for text in text_constants(predicates))
 
 
 def text_constants(predicates: Iterable[Predicate]) -> tuple[str, ...]:
-    """The texts that ``predicates`` name, each once, for ``text_ranks``."""
+    """Return the distinct text constants of ``predicates``, for ``text_ranks``."""
     parts = (part for predicate in predicates for part in inside(predicate))
     constants = (part.value for part in parts if isinstance(part, Constant))
     return tuple(dict.fromkeys(value for value in constants if isinstance(value, str)))
 
 
 def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
-    """Places of texts in the order of their code points; equal texts have equal places.
+    """Return the ranks of texts in code point order; equal texts have equal ranks.
 
-    To be made again when ``strings`` has grown.
+    The ranks are valid until ``strings`` grows.
 
     Args:
         strings: the string table.
-        constants: of ``text_constants``.
+        constants: the result of ``text_constants``.
 
     Returns:
-        int64, of texts and constants: by code; the constants' from the end backwards.
+        int64: ranks of texts by code, then those of the constants, backwards from the end.
     """
     texts = [*strings.texts, *reversed(constants)]
     place = {text: rank for rank, text in enumerate(sorted(set(texts)))}
     return np.array([place[text] for text in texts], np.int64)
 
 
-# Values in programs: where each instruction of a condition finds what it compares.
+# Values in programs: where the instructions of a condition find their operands.
 #
-# A function or CASE of one event has a register, as an attribute has; of several events it is
-# written out: what it chooses by becomes jumps.
+# A function or CASE of one event has a register, like an attribute. A CASE of several events is
+# compiled to jumps.
 
 
 ALL: Final = LESS | EQUAL | MORE
@@ -102,7 +102,7 @@ _WHOLE: Final = {"floor": machine.FLOOR, "ceil": machine.CEIL, "round": machine.
 
 
 class Operand(NamedTuple):
-    """Where a value of ``kind`` is found: see ``match.search.machine``."""
+    """The place of a value of ``kind``; see ``match.search.machine``."""
 
     kind: int
     value: int
@@ -114,24 +114,24 @@ ZERO: Final = Operand(INT, 0, machine.CONSTANT)
 
 
 class _Writer(Struct):
-    """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
+    """Writes instructions; jump targets are numbers of labels until ``resolved``."""
 
     place: Mapping[str, int]
     register: Mapping[Read, int]
     kind: np.ndarray
     strings: Strings
     texts: tuple[str, ...]
-    """The text constants; each is an operand by the place of its rank, from the end."""
+    """The text constants; as operands they are places of ranks, from the end."""
     code: list[list[int]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
-    """The instruction that each label stands before."""
+    """The instruction after each label."""
     table: list[int] = field(default_factory=list)
     places: int = 0
-    """Of ``work``."""
+    """Number of places of ``work`` in use."""
     base: int = 0
-    """The first place of ``work`` that is free; others have values of which a CASE is a part."""
+    """The first free place of ``work``; earlier places hold operands of an enclosing expression."""
     zone: str = ""
-    """Of the workdays that are counted."""
+    """Time zone of the workdays."""
 
     def emit(self, operation: int, left: Operand, right: Operand, *rest: int) -> None:
         self.code.append([operation, left.value, left.step, right.value, right.step, *rest])
@@ -140,7 +140,10 @@ class _Writer(Struct):
         self.emit(machine.COMPARE_INT, ZERO, ZERO, ALL if passes else 0, then, other)
 
     def value(self, node: Expression, depth: int, other: int) -> Operand:
-        """Where the value of ``node`` is found; work places from ``depth`` on are free."""
+        """Return the operand of ``node``; work places from ``depth`` on are free.
+
+        A null value jumps to ``other``.
+        """
         match node:
             case Constant(value=str(text)):
                 return Operand(TEXT, -1 - self.texts.index(text), machine.CONSTANT)
@@ -163,7 +166,11 @@ class _Writer(Struct):
         return self.result(_FLOAT[node.op], FLOAT, left, right, depth, other)
 
     def _called(self, node: FunctionCall | Case, depth: int, other: int) -> Operand:
-        """A function or CASE: of one event it has a register."""
+        """Return the operand of a function or CASE; of one event it has a register.
+
+        Raises:
+            ContractViolation: a function of several events that cannot be written out.
+        """
         aliases = aliases_of(node)
         if len(aliases) == 1:
             return self.read(bare(node), *aliases)
@@ -178,7 +185,11 @@ class _Writer(Struct):
         return self._chosen(case, depth, other)
 
     def _chosen(self, node: Case, depth: int, other: int) -> Operand:
-        """The value of a CASE, at place ``depth``."""
+        """Write the value of a CASE to place ``depth``.
+
+        Raises:
+            ContractViolation: the values are texts.
+        """
         kind = self._kind(node)
         if kind == TEXT:
             raise ContractViolation(f"{node!r} chooses among texts of several events")
@@ -196,7 +207,7 @@ class _Writer(Struct):
         return Operand(kind, depth, machine.WORK)
 
     def _put(self, node: Expression | None, kind: int, depth: int, end: int, other: int) -> None:
-        """The value of ``node`` to place ``depth``, and a jump to ``end``; null: to ``other``."""
+        """Write ``node`` to place ``depth`` and jump to ``end``; null jumps to ``other``."""
         value = NULL if node is None else self.value(node, depth, other)
         if value.kind in (ABSENT, TEXT):
             self.always(False, end, other)
@@ -207,7 +218,7 @@ class _Writer(Struct):
         self.emit(machine.MOVE, value, ZERO, depth, end, other)
 
     def _kind(self, node: Expression | None) -> int:
-        """Of which kind the value is."""
+        """Return the kind of the value of ``node``."""
         match node:
             case Constant(value=value):
                 return (
@@ -261,7 +272,7 @@ class _Writer(Struct):
         return Operand(kind, depth, machine.WORK)
 
     def resolved(self) -> np.ndarray:
-        """The instructions with jumps to instructions."""
+        """Return the instructions with jump targets resolved to instructions."""
         code = np.array([tuple(each) for each in self.code], machine.INSTRUCTION)
         # TRUE and FALSE are below 0 and count from the end.
         targets = np.array([*self.labels, machine.FALSE, machine.TRUE], np.int64)
@@ -272,8 +283,9 @@ class _Writer(Struct):
     def predicate(
         self, node: Predicate, then: int, other: int, *, certain: bool, truth: bool = True
     ) -> None:
-        """A jump to ``then`` where ``node`` is ``truth`` under some clock errors (``certain``:
-        under all), else to ``other``.
+        """Jump to ``then`` if ``node`` is ``truth`` under some clock errors, else to ``other``.
+
+        ``certain``: under all clock errors.
         """
         match node:
             case Logic(op="not", terms=(term,)):
@@ -339,7 +351,7 @@ class _Writer(Struct):
         self, detail: int, left: Operand, right: Operand, then: int, other: int,
         moved: Coefficients,
     ) -> None:  # fmt: skip
-        """``moved``: how far clock errors move ``left`` beside ``right``."""
+        """Write a comparison; ``moved``: effect of clock errors on ``left`` minus ``right``."""
         kinds = {left.kind, right.kind}
         if ABSENT in kinds or (TEXT in kinds and len(kinds) > 1):
             self.always(False, then, other)
@@ -363,12 +375,12 @@ class _Writer(Struct):
         self.emit(operation, left, right, detail, then, other)
 
     def _spread(self, moved: Coefficients, place: int, other: int) -> None:
-        """How far the clocks of some events move a value, to ``place`` of ``work``."""
+        """Write the largest effect of clock errors on a value to ``place`` of ``work``."""
         events = Operand(INT, self._listed(moved), machine.CONSTANT)
         self.result(machine.SPREAD, FLOAT, events, ZERO, place, other)
 
     def _listed(self, moved: Coefficients) -> int:
-        """Where ``moved`` begins in ``table``."""
+        """Append ``moved`` to ``table`` and return its start."""
         start = len(self.table)
         events = by_event(moved)
         self.table.append(len(events))
@@ -377,7 +389,7 @@ class _Writer(Struct):
         return start
 
     def _by_intervals(self, node: Comparison, detail: int, then: int, other: int) -> None:
-        """Of values that are no sums of times; as ever, where no clock errs."""
+        """Compare values that are not sums of times, by intervals; exactly without clock errors."""
         aliases = clocked_aliases([node.left, node.right])
         exactly, nearly = len(self.labels), len(self.labels) + 1
         self.labels += [machine.FALSE] * 2
@@ -394,7 +406,7 @@ class _Writer(Struct):
             self.always(False, then, other)
 
     def _interval(self, node: Expression, depth: int, other: int) -> bool:
-        """What ``node`` may be, to places ``depth`` and the next; False: it is no number."""
+        """Write the range of ``node`` to places ``depth`` and the next; False: not a number."""
         moved = coefficients(node)
         if moved is not None:
             value = self.value(node, depth, other)
@@ -421,7 +433,7 @@ class _Writer(Struct):
         written = len(self.code)
         item = self.value(node.item, self.base, other)
         exact = coefficients(node.item) == {}
-        of_event = exact and item.step != machine.CONSTANT  # a text's code, and not its rank
+        of_event = exact and item.step != machine.CONSTANT  # the code of a text, not its rank
         if exact and item.kind == INT and all(isinstance(each, int) for each in constants):
             codes = {int(constant) for constant in constants}
         elif of_event and item.kind == TEXT and all(isinstance(each, str) for each in constants):
@@ -439,28 +451,28 @@ class _Writer(Struct):
         self.emit(machine.IN_TABLE, item, start, int(truth), then, other)
 
     def _coded(self, side: Operand) -> Operand:
-        """A text by its code, which events' texts are already."""
+        """Return a text operand by code; operands of events are codes already."""
         if side.step >= 0:
             return side
         return side._replace(value=self.strings.find(self.texts[-1 - side.value]))
 
 
 def _widest(kinds: Iterable[int]) -> int:
-    """Of values of which one is chosen."""
+    """Return the kind of a choice between values of ``kinds``."""
     found = set(kinds)
     return next((kind for kind in (TEXT, FLOAT, INT) if kind in found), ABSENT)
 
 
 def bits(real: float) -> int:
-    """The bit pattern of ``real``."""
+    """Return the bit pattern of ``real``."""
     return int(np.array(real, np.float64).view(np.int64))
 
 
-# Turns the join predicates of a query into programs for ``engine.operators.match.search.machine``.
+# Compiles the join predicates of a query to programs for ``engine.operators.match.search.machine``.
 #
-# The meaning is that of ``engine.query.expression.join_mask``, which works on columns: a program is
-# asked for one combination of events at a time, so that a matcher can drop it where it arises.
-# Where clocks err, a predicate on times holds possibly or certainly: each has two programs.
+# The semantics are those of ``engine.query.expression.join_mask``, which works on columns. A
+# program tests one combination of events at a time, so a matcher can drop it early. Under clock
+# errors a predicate on times holds possibly or certainly, so each predicate has two programs.
 
 
 _OUTCOMES: Final = {
@@ -482,20 +494,19 @@ def compile_programs(
     kind: np.ndarray,
     strings: Strings,
 ) -> Programs:
-    """Two programs for each of ``predicates``, in their order: possibly and certainly true.
+    """Return two programs per predicate, in order: possibly and certainly true.
 
-    They are for these kinds and this state of ``strings``: to be compiled again when a kind
-    changes, and when ``strings`` has grown after ``awaits_text`` was true.
+    The programs are valid until a kind changes, or until ``strings`` grows if ``awaits_text``.
 
     Args:
-        predicates: that name aliases of ``place``.
-        place: the step that an alias is.
-        register: the register of all that the predicates read (``derived.reads``).
+        predicates: the predicates; their aliases are in ``place``.
+        place: the step of each alias.
+        register: the register of everything that the predicates read (``tables.reads``).
         kind: int8 (registers,): INT, FLOAT, TEXT or ABSENT.
-        strings: the string table that the codes of texts are of.
+        strings: the string table.
 
     Raises:
-        ContractViolation: an alias without a step, or an attribute without a register.
+        ContractViolation: an alias has no step, or an attribute has no register.
     """
     writer = _Writer(place, register, kind, strings, text_constants(predicates))
     start = []
@@ -516,12 +527,12 @@ def compile_programs(
 
 
 def uses_text_order(programs: Programs) -> bool:
-    """Whether ``programs`` need ``text_ranks``: one of them orders texts."""
+    """Return whether ``programs`` need ``text_ranks``: one of them orders texts."""
     return bool((programs.code["operation"] == machine.COMPARE_TEXT).any())
 
 
 def _mirrored(outcomes: int) -> int:
-    """The outcomes seen from the other side; other bits stay."""
+    """Return ``outcomes`` for swapped operands; other bits stay."""
     kept = outcomes & ~(LESS | MORE)
     less, more = outcomes & LESS, outcomes & MORE
     return kept | (MORE if less else 0) | (LESS if more else 0)

@@ -1,4 +1,4 @@
-"""The order of two steps as relations of end points, and how an ISEQ is joined by them."""
+"""The order of steps as relations of end points, and the joins of an ISEQ by them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from slackwater.engine.query.joins import INDEXED, NAIVE, indexed_path
 from slackwater.engine.query.plan import PointRelation, SeqPlan
 from slackwater.engine.query.shape import Shape, endpoint_order, of_intervals, of_streams
 
-# What a plan asks of the order of two steps, as relations between their end points.
+# The order of two steps as relations between their end points.
 #
 # An event has a start (``ts``) and an end (``te``), both on the engine's clock; those of a point
 # are equal. A relation is (step, end point, operator, step, end point, bound): the first end point
-# less the second is below the bound, or at most it. SEQ is ``end < start``, WITHIN is ``end - start
-# <= W``; each of Allen's 13 relations of intervals is a conjunction of such (L10 Table 5.1).
+# minus the second is below the bound, or at most the bound. SEQ is ``end < start``, WITHIN is
+# ``end - start <= W``; each of Allen's 13 interval relations is a conjunction of such relations
+# (L10 Table 5.1).
 
 
 START: Final = 0
@@ -39,38 +40,40 @@ class Related(NamedTuple):
 
 
 def reads_end(end: int, step: int, relations: Iterable[Related]) -> bool:
-    """Whether one of ``relations`` is of that end point of ``step``."""
+    """Return whether one of ``relations`` refers to the end point ``end`` of ``step``."""
     ends = [(each.left, each.left_end) for each in relations]
     ends += [(each.right, each.right_end) for each in relations]
     return (step, end) in ends
 
 
 def starts_before(first: int, second: int) -> Related:
-    """``first`` begins strictly before ``second`` does."""
+    """Return the relation: ``first`` begins strictly before ``second`` begins."""
     return Related(first, START, 1, second, START, 0)
 
 
 def soon_after(first: int, second: int, longest_ns: int, *, ends: bool = False) -> Related:
-    """``second`` begins (``ends``) at most ``longest_ns`` after ``first`` begins."""
+    """Return the relation: ``second`` begins (``ends``: ends) within ``longest_ns`` of the begin of
+    ``first``.
+    """
     return Related(second, END if ends else START, 0, first, START, longest_ns)
 
 
 def relations_of(
     plan: SeqPlan, shape: Shape, places: tuple[int, ...], inferred: Sequence[Related] = ()
 ) -> list[Related]:
-    """All relations between positive steps.
+    """Return all relations between positive steps.
 
     Args:
-        plan: the query, of one branch.
-        shape: of the plan.
-        places: what its steps are called in all branches.
-        inferred: of an ISEQ, all that its TList says or implies.
+        plan: the plan of one branch.
+        shape: the shape of the plan.
+        places: the numbers of its steps among those of all branches.
+        inferred: for an ISEQ, all relations that its TList contains or implies.
 
     Raises:
-        UserError: a relation of a plan built in Python names what is no end point of one of its
-            positive steps, or relates a step to itself.
+        UserError: a relation of a plan built in Python has an operand that is not an end point of a
+            positive step, or relates a step to itself.
     """
-    # One ends strictly before the other begins (SPEC 4.8); points have one time.
+    # A step ends strictly before the next one begins (SPEC 4.8); points have one time.
     found = [Related(places[x], END, 1, places[y], START, 0) for x, y in sorted(shape.before)]
     found += inferred
     if plan.within_ns is not None:
@@ -89,10 +92,10 @@ def relations_of(
 def counts_when(
     plan: SeqPlan, shape: Shape, places: tuple[int, ...], mine: int, inferred: list[Related]
 ) -> list[Related]:
-    """When an event of the negated step ``mine`` of an ISEQ counts: as it is related to positive
-    ones (``inferred``), and near enough for a match with it to be WITHIN.
+    """Return the relations under which an event of the negated step ``mine`` of an ISEQ counts.
 
-    What is known to lie inside the match is near enough.
+    These are its relations to positive steps (``inferred``), and WITHIN for the match with it,
+    unless it is known to lie inside the match.
     """
     found = list(inferred)
     if plan.within_ns is not None:
@@ -129,18 +132,18 @@ def _relations_of_condition(
         yield Related(*second, strict, *first, -bound)
 
 
-# How the steps of an ISEQ are joined: relations, in which order, and by which index (L10 5.3.2).
+# Joins of the steps of an ISEQ: their relations, order and index (L10 5.3.2).
 #
-# What the TList implies is asked too (L10: "given or inferred"): between any two steps the tightest
-# relations that follow. A probe needs fewer, as the events found before it are related already.
+# Relations that the TList implies are used too (L10: "given or inferred"): the tightest ones
+# between any two steps. A probe needs fewer, as the events found before it are related already.
 #
-# ``indexed`` is L10's basic indexing: stacks in order of ends, as that is how intervals arrive;
-# they serve a longest chain of ends of which each is below or at most the next. ``ibp`` has starts
-# in order too. ``naive`` tests every event in its stack.
+# ``indexed`` is L10's basic indexing: stacks are sorted by ends, the arrival order of intervals.
+# They serve a longest chain of ends where each is below or at most the next. ``ibp`` also sorts by
+# starts. ``naive`` tests every event of the stack.
 
 
 def related(reach: np.ndarray, one: int, two: int) -> list[tuple[int, int]]:
-    """Pairs of end points of two steps that are related, without what others of them imply."""
+    """Return the related pairs of end points of two steps, without pairs that others imply."""
     found = []
     mine, other = (2 * one, 2 * one + 1), (2 * two, 2 * two + 1)
     for below, above in ((mine, other), (other, mine)):
@@ -157,7 +160,7 @@ def related(reach: np.ndarray, one: int, two: int) -> list[tuple[int, int]]:
 
 
 def _probed(reach: np.ndarray) -> np.ndarray:
-    """``reach``, but of one interval's own ends what every interval has: no probe tests more."""
+    """Return ``reach`` where each interval's own ends only have ``start <= end``, as in probes."""
     found = reach.copy()
     starts = np.arange(0, len(reach), 2)
     found[starts, starts + 1], found[starts + 1, starts] = UPTO, NOTHING
@@ -165,13 +168,13 @@ def _probed(reach: np.ndarray) -> np.ndarray:
 
 
 def as_relation(reach: np.ndarray, below: int, above: int, places: Sequence[int]) -> Related:
-    """``below`` is below, or at most, ``above``."""
+    """Return the relation: end point ``below`` is below or at most ``above``, as in ``reach``."""
     strict = int(reach[below, above] == LESS)
     return Related(places[below // 2], below % 2, strict, places[above // 2], above % 2, 0)
 
 
 def closed(plan: SeqPlan, shape: Shape, places: Sequence[int]) -> list[Related]:
-    """The relations of positive steps that follow from those of ``plan``."""
+    """Return the relations between positive steps that follow from those of ``plan``."""
     reach = endpoint_order(plan)
     return [
         as_relation(reach, below, above, places)
@@ -182,7 +185,7 @@ def closed(plan: SeqPlan, shape: Shape, places: Sequence[int]) -> list[Related]:
 
 
 def closed_with(plan: SeqPlan, shape: Shape, places: Sequence[int], step: int) -> list[Related]:
-    """The relations of the negated ``step`` with positive ones that follow."""
+    """Return the relations between the negated ``step`` and positive steps that follow."""
     reach = endpoint_order(plan, step)
     return [
         as_relation(reach, below, above, places)
@@ -192,11 +195,11 @@ def closed_with(plan: SeqPlan, shape: Shape, places: Sequence[int], step: int) -
 
 
 class Joins:
-    """In which order steps are found, and how.
+    """The order in which steps are found, and the indexes for that.
 
     Args:
         plan: an ISEQ.
-        shape: of the plan.
+        shape: the shape of the plan.
         index: one of ``engine.query.joins.INDEXES``.
     """
 
@@ -210,8 +213,10 @@ class Joins:
         self.path = indexed_path(plan, index)
 
     def order(self, start: int) -> list[int]:
-        """The other positive steps: first what must end later (in order there is none yet, and the
-        search ends), then what is a neighbour of those found, in written order.
+        """Return the other positive steps in search order.
+
+        Steps that must end later come first: in an ordered stream there is none yet, so the search
+        ends. Then come neighbours of the steps found so far, in written order.
         """
         reach, found = self._reach, [start]
         if self._index == NAIVE:
@@ -232,7 +237,7 @@ class Joins:
         return found[1:]
 
     def _bounds(self, step: int, found: Sequence[int]) -> int:
-        """How many sides of its end points are bounded."""
+        """Return the number of bounded sides of the end points of ``step``."""
         points = [p for f in found for p in (2 * f, 2 * f + 1)]
         mine = (2 * step, 2 * step + 1)
         return sum(
@@ -241,7 +246,7 @@ class Joins:
         )
 
     def of_probe(self, step: int, found: Iterable[int], places: Sequence[int]) -> list[Related]:
-        """The relations of ``step`` with steps found before that no others of them imply."""
+        """Return the relations of ``step`` with ``found`` steps that no others imply."""
         reach, known = self._reach, [step, *found]
         points = sorted(p for k in known for p in (2 * k, 2 * k + 1))
         chosen = []
@@ -255,7 +260,7 @@ class Joins:
         return chosen
 
     def _between(self, x: int, w: int, y: int, label: int) -> bool:
-        """Whether ``x`` to ``w`` to ``y`` says as much; of equal end points the first says it."""
+        """Return whether x, w, y implies x, y; of equal end points only the first one counts."""
         reach, probed = self._reach, self._probed
         if not (probed[x, w] and probed[w, y] and max(probed[x, w], probed[w, y]) >= label):
             return False
@@ -263,7 +268,7 @@ class Joins:
         return all(w < p for p in equal)
 
     def sorted_by(self, step: int, relations: Iterable[Related], place: int) -> int:
-        """By which end point of ``step`` its events are best found."""
+        """Return the best index order to find events of ``step``: BY_START, BY_END, UNSORTED."""
         if self._index == NAIVE:
             return UNSORTED
         on_path = [point % 2 for point in self.path if point // 2 == step]
@@ -280,7 +285,7 @@ class Joins:
         return BY_END if counts[END] > counts[START] else BY_START
 
     def chain(self) -> list[tuple[int, int, int]]:
-        """(step, end point, strict) along the path, each step once."""
+        """Return (step, end point, strict) along the path, each step once."""
         found: list[tuple[int, int, int]] = []
         last = -1
         for point in self.path:

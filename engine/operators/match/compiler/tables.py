@@ -1,4 +1,4 @@
-"""A query as tables of records, which the kernel walks."""
+"""Compiles a query to tables of records for the kernel."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.shape import Between, Shape, of_intervals, of_streams, shape_of
 
-# What join predicates read of one event: attributes, and values that functions make of them.
+# The inputs of join predicates from one event: attributes, and functions of them.
 #
 # A function, a CASE or a LIKE of one event's attributes is evaluated once per event, on columns,
-# and kept in a register of its own, as attributes are.
+# and stored in a register like an attribute.
 
 
 Read = str | FunctionCall | Case
-"""An attribute's name, or a value of attributes without alias."""
+"""The name of an attribute, or an expression of attributes without alias."""
 
 
 def reads(node: Expression | Predicate | None) -> Iterator[Read]:
-    """All that ``node`` reads, repeats included."""
+    """Yield everything that ``node`` reads, with repeats."""
     if isinstance(node, Attribute):
         yield node.name
     elif isinstance(node, Likeness):
@@ -76,18 +76,18 @@ def reads(node: Expression | Predicate | None) -> Iterator[Read]:
 
 
 def aliases_of(node: Expression) -> set[str | None]:
-    """The events that ``node`` reads."""
+    """Return the aliases of the events that ``node`` reads."""
     return {attribute.alias for attribute in attributes_in(node)}
 
 
 def flag(node: Likeness) -> Case:
-    """1 where ``node`` is true, 0 where it is false, else null."""
+    """Return a CASE that is 1 if ``node`` is true, 0 if it is false, else null."""
     false = Logic("not", (node,))
     return Case(((node, Constant(True)), (false, Constant(False))), None)
 
 
 def chosen(node: FunctionCall) -> Case | None:
-    """The CASE that a function of numbers is; None: it is none."""
+    """Return the CASE equivalent to a function of numbers; None: there is none."""
     first, *_ = node.arguments
     *inner, last = node.arguments
     match node.function:
@@ -103,7 +103,7 @@ def chosen(node: FunctionCall) -> Case | None:
 
 
 def _best(one: Expression, among: tuple[Expression, ...], op: str) -> Logic:
-    """That ``one`` is there, and ``op`` all of the others that are."""
+    """Return the condition: ``one`` is not null, and ``one op other`` for all others not null."""
     beside = [
         Logic("or", (Logic("not", (Presence(other),)), Comparison(op, one, other)))
         for other in among
@@ -112,18 +112,21 @@ def _best(one: Expression, among: tuple[Expression, ...], op: str) -> Logic:
     return Logic("and", (Presence(one), *beside))
 
 
-# The tables while they grow.
+# The builder of the tables.
 
 
 class Ranges(NamedTuple):
-    """Of pairs of steps, and of their relations."""
+    """Ranges of rows: of pairs of steps, and of their relations."""
 
     pairs: tuple[int, int]
     relations: tuple[int, int]
 
 
 class Builder(Struct):
-    """``steps``: by alias; ``rows``: by table."""
+    """Collects the rows of all tables.
+
+    ``steps``: by alias. ``rows``: by table. ``registers``, ``keyed``: numbers of registers.
+    """
 
     steps: dict[str, Step]
     rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in RECORDS})
@@ -133,18 +136,18 @@ class Builder(Struct):
     indexes: dict[tuple[int, tuple[str, ...], int], int] = field(default_factory=dict)
 
     def tables(self) -> Tables:
-        """What has been added so far."""
+        """Return the tables with the rows so far."""
         return Tables(**{name: np.array(self.rows[name], RECORDS[name]) for name in RECORDS})
 
     def add(self, table: str, more: Iterable[tuple[int, ...]]) -> tuple[int, int]:
-        """Appends rows; gives their range."""
+        """Append rows; return their range."""
         rows = self.rows[table]
         start = len(rows)
         rows += more
         return start, len(rows)
 
     def pairs(self, step: int, related: dict[int, list[Related]]) -> Ranges:
-        """How ``step`` is related to others: their range, and that of all their relations."""
+        """Add the pairs of ``step`` with ``related`` steps; return the ranges."""
         first, rows = len(self.rows["relations"]), []
         for other, relations in related.items():
             rows.append((step, other, *self.add("relations", relations)))
@@ -154,7 +157,7 @@ class Builder(Struct):
         return list(self.steps).index(str(alias))
 
     def key(self, name: str) -> int:
-        """The register of an attribute that must be equal to others."""
+        """Return the register of an attribute in an equality."""
         return self.keyed.setdefault(name, len(self.keyed))
 
     def condition(self, predicate: Predicate) -> tuple[int, int]:
@@ -165,7 +168,7 @@ class Builder(Struct):
         return self.predicates.index(predicate), int(is_clocked(predicate))
 
     def index(self, step: int, keys: Sequence[Attribute], by_end: int = 0) -> int:
-        """The number of the index of ``step`` by its attributes ``keys``."""
+        """Return the number of the index of ``step`` by its attributes ``keys``."""
         name = (step, tuple(attribute.name for attribute in keys), by_end)
         if name not in self.indexes:
             self.indexes[name] = len(self.indexes)
@@ -175,18 +178,21 @@ class Builder(Struct):
 
 
 def exact_and_clocked(step: Step) -> tuple[list[Predicate], list[Predicate]]:
-    """What is asked of the step's event alone, by whether clock errors change it."""
+    """Return the conditions on the step's event alone: exact ones, and those of clock errors."""
     where = step.where
     terms = where.terms if isinstance(where, Logic) and where.op == "and" else (where,)
     known = [term for term in terms if term is not None]
     return [t for t in known if not is_clocked(t)], [t for t in known if is_clocked(t)]
 
 
-# The scope of a negated step while a query's tables are made.
+# The scope of a negated step.
 
 
 def after_first(plan: SeqPlan, between: Between) -> Predicate:
-    """That the negated step begins after the first of some: no range of starts says so."""
+    """Return the condition that the negated step begins after any of ``between.after_first``.
+
+    No range of starts can express it.
+    """
     alias = [step.alias for step in plan.steps]
     mine = Attribute("ts", alias[between.step])
     terms = [Comparison("<", Attribute("ts", alias[x]), mine) for x in between.after_first]
@@ -194,7 +200,7 @@ def after_first(plan: SeqPlan, between: Between) -> Predicate:
 
 
 class CompiledScope(Struct, frozen=True):
-    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
+    """The scope of a negated step: its row, the equalities that join it, and its bounds."""
 
     number: int
     step: int
@@ -203,13 +209,14 @@ class CompiledScope(Struct, frozen=True):
     joined: bool
 
     def related(self, step: int) -> list[Related]:
-        """How its event is related to a positive step that bounds it."""
+        """Return the bounds of the scope by the positive ``step``."""
         return [end for end in self.ends if step in (end.left, end.right)]
 
     @property
     def sides(self) -> tuple[int, int] | None:
-        """The one step that bounds it below and the one above, if nothing but keys joins it with
-        others.
+        """The steps that bound it below and above.
+
+        None: there are several on a side, or conditions other than keys join it with other steps.
         """
         lower = [end.left for end in self.ends if end.right == self.step]
         upper = [end.right for end in self.ends if end.left == self.step]
@@ -219,25 +226,29 @@ class CompiledScope(Struct, frozen=True):
 
 
 def check_negated(plan: SeqPlan) -> None:
-    """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
+    """Check the negated steps of a plan from Python; ``engine.query`` checks query texts.
+
+    Raises:
+        UserError: every step is negated, or one at an end has no WITHIN.
+    """
     if all(step.negated for step in plan.steps):
         raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
     if of_intervals(plan):
         return
     for end in (plan.steps[0], plan.steps[-1]):
         if end.negated and plan.within_ns is None:
-            alias, half, _ = end.alias.partition("\0")  # as interval.trees names the other half
+            alias, half, _ = end.alias.partition("\0")  # interval.trees names the other half so
             why = "may be half known, for ever" if half else "is negated at an end"
             raise UserError(f"query {plan.name!r}: {alias!r} {why}: add WITHIN")
 
 
-# A query as tables of records, which the kernel walks (``search.construction``).
+# A query as tables of records for the kernel (``search.construction``).
 #
-# A *join order* says in which order the other positive steps are found once an event of one step is
-# there: backwards from it and then forwards; from an event of a negated step, the later ones first,
-# as in a stream that is nearly in order there are none yet and the search ends at once. A *probe*
-# finds one step: in which index, by which key, how it is related to the steps already found, which
-# conditions can be tested from here on, and which scopes of negated steps bound it.
+# A *join order* is the order in which the other positive steps are found, starting from an event of
+# one step: backwards from it, then forwards. From an event of a negated step the later steps come
+# first: in a nearly ordered stream there are none yet, so the search ends at once. A *probe* finds
+# one step. It has an index, a key, the relations to the steps already found, the conditions that
+# can be tested from here on, and the scopes of negated steps that it bounds.
 #
 # The branches of an OR share steps (by alias), events and indexes; each has its own join orders.
 
@@ -246,15 +257,15 @@ _P = TypeVar("_P", bound=Plan)
 
 
 class Layout(Struct, eq=False):
-    """Tables, and what their numbers mean.
+    """The tables of a query and the meaning of their numbers.
 
-    ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
-    say which of ``steps`` its own are. ``reads``: what each register of conditions has; ``keyed``:
-    names by register of keys. ``predicates``: by number. ``step_conditions``: per step, the
-    conditions on its event alone that no clock error changes. ``by_ends``: an ISEQ, whose intervals
-    arrive and are ordered by their ends. ``place``: step by alias; ``register``: by what it has.
-    ``negated``: the steps of the scopes, and whether they are at the front, as those of an ISEQ may
-    be.
+    ``steps``: the steps of all branches, each alias once. ``shapes``: per branch. ``places``: per
+    branch, the numbers of its steps in ``steps``. ``reads``: the content of each register of
+    conditions. ``keyed``: attribute by register of keys. ``predicates``: by number.
+    ``step_conditions``: per step, the conditions on its event alone that clock errors do not
+    change. ``by_ends``: whether it is an ISEQ; its intervals arrive and are ordered by their ends.
+    ``place``: number of the step by alias. ``register``: inverse of ``reads``. ``negated``: per
+    scope the step, and whether it may be at the front, as in an ISEQ.
     """
 
     tables: Tables
@@ -279,31 +290,31 @@ class Layout(Struct, eq=False):
 
 
 def members_of(tables: Tables, branch: int) -> np.ndarray:
-    """The positive steps of a branch."""
+    """Return the positive steps of a branch."""
     of = tables.branches[branch]
     return np.asarray(tables.members["step"][of["members_from"] : of["members_to"]])
 
 
 def relations_in(tables: Tables, scope: int) -> np.ndarray:
-    """What bounds a scope."""
+    """Return the relations that bound a scope."""
     of = tables.scopes[scope]
     return tables.relations[of["relations_from"] : of["relations_to"]]
 
 
 def layout_of(plan: Plan, index: str = IBP) -> Layout:
-    """The tables of a plan; the same ones for each of a run's sites, and never changed.
+    """Return the layout of a plan; all sites of a run share it, and it is never changed.
 
-    ``index``: how an ISEQ is searched (``engine.query.joins``).
+    ``index``: the index of an ISEQ (``engine.query.joins``).
 
     Raises:
-        UserError: no such index, or negated steps without bounds.
+        UserError: the index is unknown, or a negated step has no bounds.
     """
     return _layout_of(SamePlan(plan), index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamePlan(Generic[_P]):
-    """A plan that only itself is equal to: plans with 1 and with 1.0 are equal, and differ."""
+    """A plan compared by identity: plans with 1 and 1.0 compare equal but differ."""
 
     plan: _P
 
@@ -337,7 +348,7 @@ def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
 
 
 class _Branch:
-    """Adds one plan; from here on steps have the numbers of all branches' steps."""
+    """Adds the rows of one branch; its methods number steps as in all branches."""
 
     def __init__(self, builder: Builder, number: int, plan: SeqPlan, index: str) -> None:
         self.builder, self.number, self.plan = builder, number, plan
@@ -356,7 +367,7 @@ class _Branch:
             place: exact_and_clocked(step)[1]
             for place, step in zip(self.places, plan.steps, strict=True)
         }
-        """By step, conditions on its event alone that clock errors change."""
+        """Per step, conditions on its event alone that clock errors may change."""
         self.others = list(plan.others)
         self.scopes: dict[int, CompiledScope] = {}
         if plan.workdays is not None:
@@ -385,16 +396,19 @@ class _Branch:
             self._join_order(place, negated=step.negated)
 
     def _related(self, mine: int, others: Sequence[int]) -> dict[int, list[Related]]:
-        """How a positive step is related to other ones."""
+        """Return the relations of the positive step ``mine`` with each of ``others``."""
         return {
             other: [each for each in self.relations if {each.left, each.right} == {mine, other}]
             for other in others
         }
 
     def _count_workdays(self, period: Period) -> None:
-        """WITHIN, whose relations bound the search by the most that the workdays last."""
+        """Add WITHIN in workdays as conditions.
+
+        Its relations only bound the search, by the longest duration of the workdays.
+        """
         at, ends, pairs = self.places, not of_streams(self.plan), [*self.shape.within]
-        # How long each may last, unless it ends before others begin.
+        # The duration of each step, unless it ends before others begin.
         alone = range(len(at)) if self.joins else self.shape.firsts if ends else ()
         pairs += [(step, step) for step in alone]
         near = [soon_after(at[x], at[y], 1, ends=ends) for x, y in pairs]
@@ -437,8 +451,9 @@ class _Branch:
         )])  # fmt: skip
 
     def _may_lie(self, positive: int, negated: int, ends: list[Related]) -> bool:
-        """Whether an event of the positive step may lie in the scope as one of the negated step: it
-        does not count, so it must not end a search either.
+        """Return whether one event may be of both steps and lie in the scope.
+
+        Such an event does not invalidate its own match, so it must not end a search either.
         """
         steps = list(self.builder.steps.values())
         outside = [
@@ -454,7 +469,7 @@ class _Branch:
         return alike and not apart and bool(shares)
 
     def _ends(self, between: Between) -> list[Related]:
-        """Relations of an event that lies in the scope."""
+        """Return the relations of an event in the scope."""
         if of_intervals(self.plan):
             inferred = closed_with(self.plan, self.shape, self.places, between.step)
             mine = self.places[between.step]
@@ -469,7 +484,7 @@ class _Branch:
         return found
 
     def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
-        """Per group the register of ``step``, and a known step with its register."""
+        """Add per group the register of ``step`` and a known step with its register."""
         register, rows = self.builder.key, []
         for number in groups:
             group = self.groups[number]
@@ -508,7 +523,7 @@ class _Branch:
         self.builder.add("join_orders", [(self.number, start, scope, *range_, *floors)])
 
     def _floors(self, start: int, probes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """The places of an ISEQ's indexed chain that follow from the event that came."""
+        """Return the places of an ISEQ's indexed chain that follow from the event of ``start``."""
         found: list[tuple[int, ...]] = []
         index_of = {probe[0]: probe[1] for probe in probes}
         for at, by_end, strict in self.joins.chain() if self.joins is not None else ():
@@ -557,7 +572,7 @@ class _Branch:
     def _fewest(
         self, step: int, others: list[int], related: dict[int, list[Related]]
     ) -> dict[int, list[Related]]:
-        """``related``, of an ISEQ, without what others of these relations imply."""
+        """Return ``related`` of an ISEQ without the relations that others imply."""
         assert self.joins is not None
         at = self.places.index
         probed = self.joins.of_probe(at(step), [at(other) for other in others], self.places)
@@ -570,7 +585,7 @@ class _Branch:
     def _bounds(
         self, step: int, known: list[int], pivot: CompiledScope | None
     ) -> list[tuple[int, ...]]:
-        """Scopes of which ``step`` is one end while the other end, or their event, is known."""
+        """Return the scopes with ``step`` on one side whose other side or event is known."""
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
             keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)

@@ -1,9 +1,8 @@
-"""Halves of intervals: what is known of them, and how two make a whole (Z10 5.3.2).
+"""Halves of intervals, and how two halves make a whole (Z10 5.3.2).
 
-A start half is an ``ibp`` record, an end half an ``ibe`` record; an event is whole. A half is
-in the stream as a point at the time that is known of it. When both halves of an interval are
-there, the later one becomes the whole. A half that comes again (a begin may be in the log twice
-after a gateway's restart) says nothing new.
+A start half is an ``ibp`` record, an end half an ``ibe`` record; an event is whole. In the stream a
+half is a point at its known time. When both halves of an interval have come, the later one becomes
+the whole. A repeated half is ignored; a begin may be in the log twice after a gateway's restart.
 """
 
 from __future__ import annotations
@@ -32,27 +31,30 @@ WHOLE: Final = 0
 START: Final = START_HALF
 END: Final = END_HALF
 REPEATED: Final = 3
-"""A half whose like waits already: it is no step of any match."""
+"""A half that repeats a waiting one: it matches no step."""
 HALF: Final = HALF_COLUMN.removeprefix(ATTR_PREFIX)
-"""Which half an event is, as an attribute that no query can name (``$`` begins no name)."""
+"""Attribute: which half an event is; no query can name it (no name begins with ``$``)."""
 NUMBER: Final = ID_TYPE
-"""The interval's id, likewise."""
+"""Attribute: the id of the interval; no query can name it."""
 ID_COLUMN: Final = ATTR_PREFIX + NUMBER
 ID_VALID: Final = VALID_PREFIX + NUMBER
 
 
 def half_of(alias: str) -> Attribute:
-    """Which half the event of the step ``alias`` is."""
+    """Return the attribute that says which half the event of step ``alias`` is."""
     return Attribute(HALF, alias)
 
 
 def id_of(alias: str) -> Attribute:
-    """The id of the interval of the step ``alias``."""
+    """Return the attribute with the interval's id of step ``alias``."""
     return Attribute(NUMBER, alias)
 
 
 def with_halves(released: Released) -> Released:
-    """``released`` with the attributes ``HALF`` and ``NUMBER``, and without kinds of records."""
+    """Return ``released`` with attributes ``HALF`` and ``NUMBER`` for columns ``kind`` and ``id``.
+
+    ``HALF`` is START, END or WHOLE by the kind of record.
+    """
     columns = {name: column for name, column in released.columns.items() if name != r.KIND}
     half = np.zeros(released.n, np.int64)
     kind = released.columns.get(r.KIND)
@@ -68,9 +70,9 @@ def with_halves(released: Released) -> Released:
 
 
 class Waiting(Restorable):
-    """Halves whose others have not come, as columns of released rows.
+    """Halves that wait for the other half, as columns of released rows.
 
-    They are kept as long as an event that begins then is.
+    They are kept as long as an event at their time.
     """
 
     state_fields = ("_columns", "_n")
@@ -81,14 +83,14 @@ class Waiting(Restorable):
 
     @property
     def n(self) -> int:
-        """How many there are."""
+        """Number of waiting halves."""
         return self._n
 
     def joined(self, released: Released, before: np.ndarray | None) -> Released:
-        """``released`` in which each half whose other one is known has become the whole.
+        """Return ``released`` where each half whose other half is known is replaced by the whole.
 
-        Of several halves of one interval the first of each kind counts. ``before``: of each row;
-        to it, halves that lie before this time are forgotten. None: none are.
+        The first half of each kind counts. ``before``: (n,), halves before this time [ns] are
+        dropped by the time of the row; None: none are.
         """
         half = released.columns.get(HALF_COLUMN)
         if half is None or ID_COLUMN not in released.columns:
@@ -109,7 +111,7 @@ class Waiting(Restorable):
         intervals = int(of.max(initial=-1)) + 1
         first = [_first(of, both[HALF_COLUMN] == which, intervals) for which in (START, END)]
         is_whole = both[HALF_COLUMN] == WHOLE
-        # An event says all of its interval: halves before it wait no longer.
+        # A whole event ends the wait of earlier halves of its interval.
         whole = _first(of, is_whole, intervals)
         whole[whole < 0] = len(of)
         pair = np.flatnonzero((first[0] >= 0) & (first[1] >= 0) & (np.maximum(*first) < whole))
@@ -130,12 +132,12 @@ class Waiting(Restorable):
         return changed
 
     def forget(self, before: int) -> None:
-        """Those that lie before ``before`` on the engine's clock have waited long enough."""
+        """Drop the halves whose time on the engine's clock is certainly before ``before`` [ns]."""
         if self._n:
             self._keep(self._columns, self._columns["ref"] + self._columns["unc"] >= before)
 
     def codes(self) -> np.ndarray:
-        """Codes of texts that are in use."""
+        """Return the codes of texts in use."""
         found = [column for column in self._columns.values() if column.dtype == np.int32]
         return np.unique(np.concatenate([np.empty(0, np.int32), *found]))
 
@@ -147,7 +149,7 @@ class Waiting(Restorable):
 def _stacked(
     old: dict[str, np.ndarray], n: int, new: dict[str, np.ndarray], m: int
 ) -> dict[str, np.ndarray]:
-    """Both, one after the other; what one lacks is 0, and not valid."""
+    """Concatenate ``old`` (``n`` rows) and ``new`` (``m`` rows); missing values are 0, invalid."""
     found = {}
     for name in {**old, **new}:
         like = old[name] if name in old else new[name]
@@ -166,7 +168,7 @@ def _lacking(name: str, of: dict[str, np.ndarray], like: np.ndarray, rows: int) 
 
 
 def _same_interval(columns: dict[str, np.ndarray]) -> np.ndarray:
-    """Numbers that are equal for halves of one interval: of a source, a type and an id."""
+    """Return numbers that are equal for halves of equal source, type and id."""
     keys = [columns[name].astype(np.int64) for name in (r.SOURCE, r.TYPE)]
     number = columns[ID_COLUMN]
     keys.append(number.view(np.int64) if number.dtype == np.float64 else number.astype(np.int64))
@@ -179,15 +181,15 @@ def _part(
     of: np.ndarray, order: np.ndarray, kind: np.ndarray, until: np.ndarray, now: np.ndarray,
     found: np.ndarray,
 ) -> None:  # fmt: skip
-    """Other numbers for the halves of an interval that come when the one that waits is forgotten.
+    """Number intervals so that halves after the waiting one is dropped get a new number.
 
     Args:
         of: the interval of each row.
-        order: the rows by interval.
+        order: the rows, by interval.
         kind: START, END or WHOLE.
-        until: when a half has waited long enough.
-        now: the time that this is compared with at each row.
-        found: written.
+        until: the time until which a half waits [ns].
+        now: the time at each row [ns].
+        found: output, the number of each row.
     """
     number, waits = -1, -1
     for place in range(len(order)):
@@ -204,7 +206,7 @@ def _part(
 
 
 def _first(of: np.ndarray, which: np.ndarray, intervals: int) -> np.ndarray:
-    """Per interval the first of the rows ``which``, or -1."""
+    """Return per interval the first of the rows ``which``, or -1."""
     found = np.full(intervals, -1)
     rows = np.flatnonzero(which)[::-1]
     found[of[rows]] = rows
@@ -212,7 +214,7 @@ def _first(of: np.ndarray, which: np.ndarray, intervals: int) -> np.ndarray:
 
 
 def _again(of: np.ndarray, half: np.ndarray, is_whole: np.ndarray) -> np.ndarray:
-    """Which halves come after their like, with no whole of their interval between."""
+    """Return which halves repeat an earlier half without a whole of their interval in between."""
     order = np.argsort(of, kind="stable")
     wholes = np.empty(len(of), np.int64)
     wholes[order] = np.cumsum(is_whole[order])
@@ -233,10 +235,10 @@ def _completed(
     released: Released, rows: np.ndarray, both: dict[str, np.ndarray], starts: np.ndarray,
     ends: np.ndarray,
 ) -> Released:  # fmt: skip
-    """``released`` where ``rows`` are the wholes of the halves ``starts`` and ``ends``.
+    """Return ``released`` with ``rows`` replaced by the wholes of halves ``starts`` and ``ends``.
 
-    It begins and is dated as its start half says; it has the attributes of both, and of what both
-    say the later half's. Either end errs as its own half does.
+    A whole takes begin and clock from the start half, and the uncertainty of each end from its own
+    half. It has the attributes of both; if both have one, that of the later half.
     """
     columns = dict(released.columns)
     for name, start in (("unc", UNC_START), ("epoch", EPOCH_START)):
@@ -250,7 +252,7 @@ def _completed(
         put(name, both[name][starts])
     put(UNC_START, both["unc"][starts])
     put(EPOCH_START, both["epoch"][starts])
-    # An interval that ends before it begins, as its halves say, is a point where it begins.
+    # If the end half is before the start half, the interval is a point at its begin.
     te = np.maximum(both["te"][ends], both["ts"][starts])
     put("te", te)
     off = np.abs(both["ref"][ends] - te - both["ref"][starts] + both["ts"][starts])
@@ -271,29 +273,31 @@ def _completed(
     return replace(released, columns=columns)
 
 
-# What IBPs say: which intervals have begun, and whether a type announces all of them (L10 5.4.1).
+# IBPs: which intervals have begun, and whether a type announces all of its intervals (L10 5.4.1).
 #
-# An IBP acts upon the rows released after it arrived. From the first IBP on every type is taken to
-# be *announced*, until an interval of it comes that has begun since and whose IBP had not come, or
-# an IBP names a begin which was ruled out, as no interval that was to come could have begun so
-# early: then nobody can tell what else has begun unheard. Intervals and IBPs that came so are
-# counted, except of intervals longer than WITHIN, which are in no match (and whose IBP may be
-# forgotten by then). A copy of an IBP says nothing new.
+# An IBP applies to the rows released after its arrival. From the first IBP on every type is assumed
+# to be *announced*. The assumption ends if an interval of the type comes that began since then and
+# has no earlier IBP, or if an IBP has a begin that progress had excluded: other intervals may then
+# have begun without an IBP as well. Such intervals and IBPs are counted, except intervals longer
+# than WITHIN, which are in no match (and whose IBP may be dropped by then). Copies of an IBP are
+# ignored.
 #
-# Where nothing is released, IBPs wait: no progress says that one is out of any window's reach. So
-# at most ``WAITING_MAX`` wait, and what is forgotten beyond is taken as what may have begun
-# unheard: it costs the trust in types, which never costs a result.
+# While no row is released, IBPs wait, as no progress can drop them. At most ``WAITING_MAX`` wait.
+# If more come, the oldest are dropped and no type is assumed to be announced. That never affects
+# results.
 
 
 WAITING_MAX: Final = 1 << 16
-"""IBPs between two released rows, 48 bytes each; memory holds those of one batch beside them."""
+"""Largest number of IBPs between two released rows, 48 bytes each; plus those of one batch."""
 _FIELDS: Final = ("type", "source", r.INCARNATION, "ref", r.ARRIVAL, r.ID)
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """``begun``: of BEGUN, in order of the rows they act before. The row from which on types are
-    announced (``heard``) and by type that from which on it is no more (``lost``).
+    """IBPs that apply to a batch.
+
+    ``begun``: BEGUN, in order of the rows that they apply to. ``heard``: the row from which types
+    are announced. ``lost``: by type, the row from which it is no longer announced.
     """
 
     begun: np.ndarray
@@ -305,8 +309,8 @@ class Announced(Restorable):
     """IBPs of the types of one query.
 
     Args:
-        types: of its positive steps, one each.
-        within_ns: WITHIN; None: no IBP is ever forgotten.
+        types: the type of each positive step.
+        within_ns: WITHIN [ns]; None: no IBP is ever dropped.
     """
 
     state_fields = (
@@ -324,9 +328,9 @@ class Announced(Restorable):
         self.count = self.missing = self.late = self.forgotten = 0
 
     def begins(self, begun: Columns) -> None:
-        """IBPs that have arrived: ``type source incarnation ref arrival id``."""
+        """Add IBPs that have arrived: columns ``type source incarnation ref arrival id``."""
         self.count += len(begun["ref"])
-        # What waits from before has had no row released behind it.
+        # No row has been released since the waiting IBPs came.
         kept = self._heard_last(self._waiting, np.zeros(len(self._waiting["ref"]), np.int64))
         self._waiting = {
             name: np.concatenate((known[kept], begun[name].astype(np.int64)))
@@ -334,8 +338,10 @@ class Announced(Restorable):
         }
 
     def before(self, released: Released, first: int, horizon: np.ndarray) -> Heard:
-        """What acts upon the rows of a batch, of which the first is row ``first`` of the stream;
-        ``horizon``: at each, below which no later interval ends.
+        """Return the IBPs that apply to a batch.
+
+        ``first``: number of its first row in the stream. ``horizon``: per row, no later interval
+        ends before it [ns].
         """
         codes = [released.strings.find(name) for name in self._types]
         release = released.columns.get("release", np.empty(0, np.int64))
@@ -374,8 +380,9 @@ class Announced(Restorable):
         return Heard(begun, self._heard, dict(self._lost))
 
     def _heard_last(self, begun: Columns, before: np.ndarray) -> np.ndarray:
-        """Which are among the last ``WAITING_MAX`` that act ``before`` the same row, however they
-        came in batches; of the others their types are noted, and when the first came.
+        """Return which IBPs are among the last ``WAITING_MAX`` that apply from the row ``before``.
+
+        This does not depend on batches. For the others, type and first arrival are recorded.
         """
         kept = np.searchsorted(before, before, side="right") - np.arange(len(before)) <= WAITING_MAX
         self.forgotten += int((~kept).sum())
@@ -386,7 +393,7 @@ class Announced(Restorable):
         return np.asarray(kept)
 
     def _unheard_of(self, codes: list[int], first: int, release: np.ndarray, last: int) -> None:
-        """From the row on that a forgotten IBP acts upon, no type of the query is announced."""
+        """End the announcement of all types from the row to which a dropped IBP applies."""
         acting = self._unheard[:, 1] < last
         releases = self._unheard[acting & np.isin(self._unheard[:, 0], codes), 1]
         self._unheard = self._unheard[~acting]
@@ -397,7 +404,7 @@ class Announced(Restorable):
     def _came_late(
         self, acting: Columns, codes: list[int], order: np.ndarray, passed: np.ndarray
     ) -> None:
-        """IBPs of begins before ``passed``, the horizon of the row before theirs."""
+        """Record IBPs with a begin before ``passed``, the horizon at the row before theirs."""
         late = np.isin(acting["type"], codes) & (acting["ref"] < passed) & (order > self._heard)
         if self._within_ns is not None:
             late &= acting["ref"] >= passed - self._within_ns
@@ -405,7 +412,7 @@ class Announced(Restorable):
             return
         keys = np.stack([acting["source"], acting[r.INCARNATION], acting[r.ID]], axis=1)
         known = np.concatenate((self._known[:, :3], keys))
-        # Of several copies the first counts, and so does one that came long ago.
+        # Only the first copy counts, including one of an earlier batch.
         since = np.arange(len(known)) - len(self._known)
         late &= _first_heard(known, since, keys) == np.arange(len(keys))
         self.late += int(late.sum())
@@ -416,7 +423,7 @@ class Announced(Restorable):
     def _missed(
         self, released: Released, first: int, codes: list[int], acting: Columns, order: np.ndarray
     ) -> None:
-        """Intervals of announced types that come without an IBP of their own."""
+        """Record intervals of announced types that come without an IBP."""
         mine = np.isin(acting["type"], codes)
         fresh = np.stack(
             [acting["source"], acting[r.INCARNATION], acting[r.ID], acting["ref"]], axis=1
@@ -431,7 +438,7 @@ class Announced(Restorable):
         rows = rows[first + rows >= self._heard]
         long = columns["te"][rows] - columns["ts"][rows]
         fits = long > 0
-        if self._within_ns is not None:  # of a longer one the IBP may be forgotten
+        if self._within_ns is not None:  # the IBP of a longer one may be dropped
             fits &= long <= self._within_ns + 2 * widest_unc(released)[rows]
         rows = rows[fits]
         if not len(rows):
@@ -449,17 +456,17 @@ class Announced(Restorable):
             self._lost[names[kind]] = min(row, self._lost.get(names[kind], INT_MAX))
 
     def codes(self) -> np.ndarray:
-        """Codes of texts held: of types, sources and ids, if these are texts."""
+        """Return the codes of texts in use: types, sources and, if they are texts, ids."""
         texts = [self._waiting[name] for name in ("type", "source", r.ID)]
         texts += [self._known[:, 0], self._known[:, 2], self._unheard[:, 0]]
         return np.unique(np.concatenate(texts))
 
 
 def _first_heard(known: np.ndarray, since: np.ndarray, identities: np.ndarray) -> np.ndarray:
-    """Per row of ``identities`` the least ``since`` of an equal row of ``known``, or INT_MAX."""
+    """Return per row of ``identities`` the least ``since`` of equal ``known`` rows, or INT_MAX."""
     which = np.zeros(len(known) + len(identities), np.int64)
     for column in np.concatenate((known, identities)).T:
-        # One number per row, kept small: rows are sorted as numbers, several times as fast.
+        # One small number per row: sorting numbers is several times as fast as sorting rows.
         values, place = np.unique(column, return_inverse=True)
         _, which = np.unique(which * len(values) + place, return_inverse=True)
     first = np.full(int(which.max(initial=-1)) + 1, INT_MAX)

@@ -48,8 +48,8 @@ from slackwater.engine.query.plan import (
 
 # ISEQ: the matcher of patterns whose steps are related by their end points (L10 5.3, 5.4).
 #
-# It finds what ``seq`` finds, with the same kernel; here is what IBPs add. An IBP
-# never changes a result: it tells, under ``purge=promises``, which intervals can be dropped.
+# It uses the kernel of ``seq`` and adds IBPs. An IBP never changes a result: with
+# ``purge=promises`` it shows which intervals can be dropped.
 
 
 class IseqMatcher(SeqMatcher):
@@ -57,8 +57,8 @@ class IseqMatcher(SeqMatcher):
 
     Args:
         plan: the query (``engine.query.shape.of_intervals``).
-        settings: certainty, bounds, and how it is searched.
-        site: named in results.
+        settings: certainty, bounds, and how the search works.
+        site: name of the site.
     """
 
     state_fields = (*SeqMatcher.state_fields, "_announced")
@@ -72,12 +72,12 @@ class IseqMatcher(SeqMatcher):
         self._announced = Announced(kinds, self._within_ns)
 
     def required_columns(self) -> set[str]:
-        """An interval's IBP is found by its ``id``."""
+        """Return the columns to read; the ``id`` links an interval to its IBP."""
         more = {r.ID, r.INCARNATION} if self._listens else set()
         return super().required_columns() | more
 
     def begins(self, begun: Columns) -> None:
-        """As ``engine.operators.match.interval.half_intervals.Announced``."""
+        """Pass IBPs to ``engine.operators.match.interval.half_intervals.Announced``."""
         if self._listens:
             self._announced.begins(begun)
 
@@ -89,11 +89,13 @@ class IseqMatcher(SeqMatcher):
         return super().process(released)
 
     def counters(self) -> dict[str, int]:
-        """Besides those of ``SeqMatcher``: ``dropped`` intervals were put in no stack as promises
-        and IBPs left them no partner, ``cascaded`` ones lost theirs; ``ibp`` were heard, and
-        ``unannounced`` intervals came whose IBP had not; ``ibp_late`` came when intervals may have
-        been dropped for want of them; ``ibp_forgotten`` were too many with nothing released, and
-        ended what is dropped by IBPs.
+        """Return the counters of ``SeqMatcher`` and those of intervals.
+
+        ``dropped``: intervals not stored, as promises and IBPs exclude any partner. ``cascaded``:
+        stored intervals that lost their partners. ``ibp``: IBPs received. ``unannounced``:
+        intervals without an earlier IBP. ``ibp_late``: IBPs that came after intervals may have
+        been dropped without them. ``ibp_forgotten``: IBPs dropped because too many waited; from
+        then on no interval is dropped by IBPs.
         """
         counts = super().counters() | self._kernel.dropped()
         if self._listens:
@@ -107,21 +109,24 @@ class IseqMatcher(SeqMatcher):
         return None if codes is None else np.concatenate((codes, self._announced.codes()))
 
 
-# A tree's plan with what its halves ask: each step that takes half an interval gets a negated
-# step, which is the whole of that interval.
+# The plan of a tree, extended for halves: each step that accepts half an interval gets a negated
+# step for the whole interval.
 #
-# So the pattern kernel needs to know nothing of halves: a match with a half is invalidated by the
-# event that completes the half, and the completed event makes a match of its own, if it does.
+# So the pattern kernel needs no code for halves: the event that completes a half invalidates the
+# match with the half, and may be part of a match of its own.
 
 
 _WHOLE: Final = "\0whole"
-"""No query can write such a name."""
+"""Suffix of aliases of whole intervals; no query can contain it."""
 STEPS_MAX: Final = 62
-"""An event says in so many bits which steps it can be."""
+"""Largest number of steps: ``MEMBER`` has one bit per step."""
 
 
 def takes_halves(plan: TreePlan) -> tuple[set[str], set[str]]:
-    """Steps, positive ones and others, of which the start (the end) is enough in every branch."""
+    """Return the steps that need only the start, and those that need only the end, everywhere.
+
+    Negated steps are included; a step must need no more in every branch that has it.
+    """
 
     def everywhere(which: str) -> set[str]:
         aliases = {step.alias for step in plan.steps}
@@ -134,7 +139,7 @@ def takes_halves(plan: TreePlan) -> tuple[set[str], set[str]]:
 
 
 def completed(plan: TreePlan, joins: str) -> tuple[TreePlan, set[str], set[str]]:
-    """``with_completions``; the same plan for each of a run's sites."""
+    """Return ``with_completions``, cached: all sites of a run share one plan."""
     return _completed(SamePlan(plan), joins)
 
 
@@ -146,9 +151,9 @@ def _completed(key: SamePlan[TreePlan], joins: str) -> tuple[TreePlan, set[str],
 
 
 def with_completions(plan: TreePlan) -> tuple[TreePlan, set[str], set[str]]:
-    """The plan for the kernel, and the steps that take start halves and end halves.
+    """Return the plan for the kernel, and the steps that accept start halves and end halves.
 
-    Where there are too many steps for that, no positive step takes halves.
+    With more than ``STEPS_MAX`` steps no positive step accepts halves.
     """
     starts, ends = takes_halves(plan)
     some = [step for step in plan.steps if not step.negated and step.alias in starts | ends]
@@ -165,7 +170,7 @@ def with_completions(plan: TreePlan) -> tuple[TreePlan, set[str], set[str]]:
 
 
 def completed_by(step: Step, steps: Sequence[Step]) -> Step | None:
-    """The step of ``steps`` whose half ``step`` completes; None: it is one of the query."""
+    """Return the step of ``steps`` whose half ``step`` completes; None: a step of the query."""
     if not step.alias.endswith(_WHOLE):
         return None
     return next(each for each in steps if each.alias + _WHOLE == step.alias)
@@ -192,7 +197,7 @@ def _completing(branch: SeqPlan, whole: dict[str, Step]) -> SeqPlan:
             halved = Logic("or", (_half(one.alias), _half(two.alias)))
             others.append(_apart(one.alias, two.alias, halved))
     for absent in [step for step in branch.steps if step.negated]:
-        # What a match is made of does not stand against it, nor does a half of that.
+        # An event of the match, or a half of it, does not invalidate the match.
         same = [step for step in positive if step.type == absent.type]
         others += [_apart(step.alias, absent.alias) for step in same]
     return replace(
@@ -206,7 +211,7 @@ def _same_source(one: str, two: str) -> Predicate:
 
 
 def _apart(one: str, two: str, *unless: Predicate) -> Predicate:
-    """That two events are not of one interval; ``unless``: it is no matter if they are."""
+    """Return the condition: two events are of different intervals, or not all ``unless`` hold."""
     both = Comparison("=", id_of(one), id_of(two)), _same_source(one, two)
     return Logic("not", (Logic("and", (*both, *unless)),))
 
@@ -217,20 +222,19 @@ def _half(alias: str) -> Predicate:
 
 # Trees of intervals on the pattern kernel, with halves of intervals (Z10 4 and 5).
 #
-# ``engine.query.analysis.interval_tree`` has made relations of end points of the tree; here come
-# the halves. A half takes the place of a step as soon as what is known of it is enough: it stands
-# for the interval as a point, which says as much as the interval does of every order that the step
-# needs (``SeqPlan.starts``, ``SeqPlan.ends``). WITHIN counts what is known. The other half
-# completes it: the match with the half is taken back, and the one with the whole given, if it is
-# one.
+# ``engine.query.analysis.interval_tree`` converts the tree to relations of end points; this part
+# adds the halves. A half matches a step if its known end suffices: as a point it represents the
+# interval in every order relation of the step (``SeqPlan.starts``, ``SeqPlan.ends``). WITHIN
+# applies to the known times. The other half completes it: the match with the half is retracted,
+# and the match with the whole interval emitted, if it is a match.
 #
-# When not to use: results that must not be taken back, unless with a barrier that waits (REALTIME
-# 0).
+# When not to use: if results must not be retracted, unless a barrier waits (REALTIME 0).
 
 
 class TreeJudge(Judge):
-    """A match with a half waits for the other one. ``completes``: by scope of a half's completion,
-    the step that the half is.
+    """Makes a match with a half wait for the other half.
+
+    ``completes``: per scope of a completion, the step that the half matches.
     """
 
     completes: dict[int, int]
@@ -241,7 +245,7 @@ class TreeJudge(Judge):
             half = self.store.columns[HALF_COLUMN]
             for scope, step in self.completes.items():
                 mine = found.rows[:, step]
-                # No promise comes to that: the other half, or the end of the input, lets it go.
+                # No promise releases it, only the other half or the end of the input.
                 found.closes[(mine >= 0) & (half[mine] != WHOLE), scope] = FAR
         return found
 
@@ -260,7 +264,7 @@ class TreeMatcher(SeqMatcher):
         settings = settings or PatternSettings()
         complete, starts, ends = completed(plan, check_joins(settings.joins))
         super().__init__(complete, settings, site)
-        self._purges = False  # promises are of ends
+        self._purges = False  # promises concern ends
         self.takes_halves = True
         self._waiting = Waiting()
         self._halves = 0
@@ -280,7 +284,7 @@ class TreeMatcher(SeqMatcher):
         return super().required_columns() | {r.KIND, r.ID, ID_VALID}
 
     def counters(self) -> dict[str, int]:
-        """``halves``: records of halves that came; ``halves_waiting``: that wait for the other."""
+        """Return ``halves``: records of halves; ``halves_waiting``: those waiting; and others."""
         more = {"halves": self._halves, "halves_waiting": self._waiting.n}
         return super().counters() | more
 
@@ -296,7 +300,7 @@ class TreeMatcher(SeqMatcher):
             self._waiting.forget(self._horizon - self._keep_ns)
 
     def _members(self, released: Released) -> np.ndarray:
-        """Halves can be those steps alone of which such a half is enough."""
+        """Return the steps of each row; a half matches only steps that accept such a half."""
         found = super()._members(released)
         half = released.columns[HALF_COLUMN]
         found[half == REPEATED] = 0
@@ -305,8 +309,9 @@ class TreeMatcher(SeqMatcher):
         return found
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
-        """An interval is known as long as its end, which may be a half in matches that it ends;
-        but K-iSlack goes by when it began (Z10 5.3.1).
+        """Return the expiry of each row: an interval lives as long as its end half would.
+
+        K-iSlack counts from its begin instead (Z10 5.3.1).
         """
         found = super()._expiry(released, member)
         if self._keep_ns is None or self.settings.purge == "slack":

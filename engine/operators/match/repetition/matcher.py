@@ -1,10 +1,10 @@
 """SEQ with repeated and optional steps, contiguity, SKIP and LIMIT.
 
-A match is a sequence of events in strictly increasing reference time, each of one step; which ones
-are matches, ``docs/repetition.md`` says. Like that of other patterns the matcher says what each
-released row does to them: completing new ones, breaking older ones or putting them in doubt, and,
-where only some are chosen, choosing others. Events are kept as there
-(``engine.operators.match.seq``); matches are kept while the barrier holds them.
+A match is a sequence of events in strictly increasing reference time, each of one step;
+``docs/repetition.md`` defines the matches. Like the matcher of other patterns, this one outputs the
+effect of each released row: the matches that it completes, invalidates or makes uncertain, and
+those that SKIP or LIMIT choose instead. Events are kept as in ``engine.operators.match.seq``;
+matches are kept while the barrier holds them.
 
 When not to use: a fixed number of steps without contiguity, which ``SeqMatcher`` finds faster.
 """
@@ -64,25 +64,25 @@ from slackwater.engine.operators.match.store import EXPIRES, HORIZON, MEMBER, St
 from slackwater.engine.query.pattern_settings import MATCHES_MAX, PatternSettings, Rule
 from slackwater.engine.query.repeat_plan import RepeatPlan
 
-# Host of the kernel of repetition: keeps its stacks, hands it its arrays, makes them larger.
+# Host of the kernel of repetition: owns its stacks and arrays, and makes them larger.
 
 
 _LEAST: Final = 1 << 10
-"""Matches that there is room for at first, and of those that are kept."""
+"""Initial room for matches, and the least number of kept matches before a purge."""
 _LINKS: Final = 8
-"""Events of runs by event; runs that find no room are walked. What is not used takes no memory."""
+"""Room for events of runs per event; runs without room are walked. Unused room takes no memory."""
 _EVENTS: Final = 320
-"""Of the matches of a call, by match that one event may complete."""
+"""Largest number of events in all matches of a call, per match that one event may complete."""
 
 
 class RepeatKernel(KernelHost):
     """Host of ``engine.operators.match.repetition.construction``: a stack for each partition.
 
     Args:
-        repeat: of the query.
-        rule: how uncertain the order of two events is.
-        keep_ns: how long beyond its ref an event is kept, or None.
-        most: matches that one event may complete or change.
+        repeat: the layout of the query.
+        rule: the rule of uncertain order.
+        keep_ns: how long an event is kept after its ref [ns]; None: for ever.
+        most: largest number of matches that one event may complete or change.
     """
 
     state_fields = ("_state", "_chosen", "_ended")
@@ -104,13 +104,15 @@ class RepeatKernel(KernelHost):
         return made_kinds(self._repeat.tables, kinds)
 
     def counters(self) -> dict[str, int]:
-        """As of ``Kernel``."""
+        """Return ``stack_moves`` and ``looked_at``; see ``engine.operators.match.search.host``."""
         moved = int(self.stacks.used["moved"][0])
         return {"stack_moves": moved, "looked_at": int(self._state["looked"][0])}
 
     def choose_again(self, store: Store, first: int, strings: Strings, *, wider: bool) -> FoundRuns:
-        """What SKIP and LIMIT choose, but for what stays, in the partitions that the rows from
-        ``first`` on name, which are no events. ``wider``: events err by more than when they came.
+        """Return the changes of what SKIP and LIMIT choose in some partitions.
+
+        The rows from ``first`` on are not events; each names a partition. ``wider``: the clock
+        errors of events have grown since they came.
         """
         self._state["again"] = wider
         self.reopen()
@@ -125,15 +127,15 @@ class RepeatKernel(KernelHost):
         strings: Strings,
         promised: dict[str, Steps] | None = None,  # noqa: ARG002 - the horizon of rows has them
     ) -> FoundRuns:
-        """What the rows of ``store`` from ``first`` on do to matches; good until the next call.
+        """Return the effect of the rows from ``first`` on matches; valid until the next call.
 
         Raises:
-            OverBudget: there are more matches than there may be.
+            OverBudget: an event completes or changes too many matches.
         """
         return self._search(c.construct, store, first, store.n, strings)
 
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
-        """As ``engine.operators.match.search.host.Kernel.take_in``."""
+        """See ``engine.operators.match.search.host.Kernel.take_in``."""
         self._state["quiet"] = 1
         self._search(c.construct, store, first, stop, strings)
         self._state["quiet"] = 0
@@ -142,7 +144,7 @@ class RepeatKernel(KernelHost):
         self, go_through: Callable[..., tuple[int, int]], store: Store, first: int, stop: int,
         strings: Strings,
     ) -> FoundRuns:  # fmt: skip
-        """What a kernel finds of the rows from ``first`` up to ``stop``."""
+        """Run the kernel ``go_through`` over the rows [``first``, ``stop``); return the runs."""
         tables = self._repeat.tables
         now, places = self._state[0], ROLES * len(tables.steps)
         now["found_n"] = now["path_n"] = now["doubts_n"] = 0
@@ -179,7 +181,7 @@ class RepeatKernel(KernelHost):
             if why == STACKS_FULL:
                 left, known = stop - first, int(self.stacks.used["stacks"][0])
                 marks, keys = self._marks, self._stack_keys
-                # What is not used takes no memory.
+                # Unused room takes no memory.
                 self._restack(store, left, 4 * left + 64)
                 self._forget()
                 numbers_of(self._marks)[:known] = numbers_of(marks)[:known]
@@ -188,7 +190,7 @@ class RepeatKernel(KernelHost):
                 self._runs = self._with_room()
 
     def _lengthen(self, events: int) -> None:
-        """Room for what is known of so many events."""
+        """Make room for the state of ``events`` events."""
         if len(self._chosen) < events:
             self._chosen = longer(self._chosen, 2 * events)
             never = np.full(2 * events, FAR)
@@ -197,7 +199,11 @@ class RepeatKernel(KernelHost):
             self._forget_runs(2 * events)
 
     def _with_room(self) -> FoundRuns:
-        """What is found, with more room for what had none."""
+        """Return the found runs with more room where it was too small.
+
+        Raises:
+            OverBudget: the matches are too many or have too many events.
+        """
         found, path, doubts = self._runs
         if self._state["lacks_path"][0]:
             most = _EVENTS * self._budget.most
@@ -209,12 +215,12 @@ class RepeatKernel(KernelHost):
         return FoundRuns(longer(found, room), path, longer(doubts, room))
 
     def _forget(self) -> None:
-        """Forgets what is known of stacks; the next look computes it again."""
+        """Drop the cached state of stacks; the next search computes it again."""
         self._marks = np.zeros(len(self.stacks.stack), MARK)
         self._stack_keys = np.zeros((len(self._marks), 2 * int(self._state["keys"][0])), np.int64)
 
     def _forget_runs(self, events: int) -> None:
-        """And so is what is known of runs; there is room for those of so many events."""
+        """Drop the cached state of runs, and make room for the runs of ``events`` events."""
         self._standing = np.zeros(events, RUN_STATE)
         self._marks["seen"] = 0
         self._links = np.empty(_LINKS * events + 1, LINK)
@@ -222,7 +228,7 @@ class RepeatKernel(KernelHost):
         self._step_rows = np.empty((events, int(self._state["steps"][0])), np.int64)
 
     def reopen(self) -> None:
-        """Any match may go on, as its events err by more than was known."""
+        """Allow all matches to continue, as the clock errors of their events have grown."""
         self._ended[:] = FAR
         self._forget()
         self._forget_runs(len(self._standing))
@@ -249,10 +255,10 @@ class RepeatMatcher(SeqMatcher):
     Args:
         plan: the query.
         settings: certainty and bounds; ``intervals`` and ``joins`` are not used.
-        site: named in results.
+        site: name of the site.
 
     Raises:
-        UserError: an unknown certainty.
+        UserError: the certainty is unknown.
     """
 
     state_fields = (*SeqMatcher.state_fields, "_found")
@@ -282,7 +288,7 @@ class RepeatMatcher(SeqMatcher):
         return RepeatKernel(self._repeat, self._rule, self._keep_ns, self.settings.matches_max)
 
     def _judge(self, store: Store) -> RepeatJudge:
-        """``store``: the events held, or others, whose matches have numbers of their own."""
+        """Return a judge for ``store``; stores other than ``table`` number matches separately."""
         is_local = store is self.table
         matches = self._found if is_local else MatchTable(by_step=self.plan.shows_steps)
         return RepeatJudge(self._layout, self._rule, store, self._strings, self.plan, matches)
@@ -294,8 +300,9 @@ class RepeatMatcher(SeqMatcher):
         return super().process(released)
 
     def _by_promises(self, moved: Moved) -> Moved:
-        """Events are gone that no event to come can be in one WITHIN with, as promises of all types
-        of the query say (L09 VI-B): as if progress had come that far.
+        """Advance the horizon by promises of all types of the query (L09 VI-B).
+
+        An event is dropped if no later event can be in one WITHIN with it, as if by progress.
         """
         rows, promised = moved.rows, moved.received.promised
         if self._keep_ns is None:
@@ -314,7 +321,7 @@ class RepeatMatcher(SeqMatcher):
         return replace(moved, rows=replace(rows, horizon=horizon), horizon=last)
 
     def _members(self, released: Released) -> np.ndarray:
-        """An event that ends a repetition is none of its step's."""
+        """Return the steps of each row; an event that ends a repetition is not of its step."""
         found = super()._members(released)
         if self.plan.sources:
             codes = [released.strings.find(each) for each in self.plan.sources]
@@ -328,7 +335,7 @@ class RepeatMatcher(SeqMatcher):
         found = super()._expiry(released, member)
         if self._keep_ns is None:
             return found
-        # No match that an event may have broken is changed by another one once it is gone.
+        # An event stays as long as other events may change a match that it may have invalidated.
         error = np.maximum(widest_unc(released), self._t_a(released))
         found = np.maximum(found, released.columns["ref"] + error + self._keep_ns)
         leading = int(self._repeat.setting["leading"][0])
@@ -346,7 +353,7 @@ class RepeatMatcher(SeqMatcher):
         return changes
 
     def _name_partitions(self) -> int:
-        """Adds to the store a row of each partition, which is no event; gives the first of them."""
+        """Append a row per partition to the store, which is not an event; return the first one."""
         store = self.table
         keys = (store.registers.same[:, : store.n], store.registers.tag[:, : store.n])
         _, of_each = np.unique(np.vstack(keys), axis=1, return_index=True)
@@ -369,7 +376,7 @@ class RepeatMatcher(SeqMatcher):
         return found
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
-        """Drops matches, too, that the barrier does not hold."""
+        """Drop events, and also matches that the barrier does not hold."""
         number = super().purge(held_rows)
         if number is None:
             rows = held_rows()
@@ -378,7 +385,7 @@ class RepeatMatcher(SeqMatcher):
         return number
 
     def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
-        """As of patterns; rows of changes are numbers of matches."""
+        """Keep events as for other patterns; here rows of changes are numbers of matches."""
         number = self._found.keep(held_rows())
         self._found.renumber(super()._kept(alive, lambda: self._found.path["row"]))
         return number

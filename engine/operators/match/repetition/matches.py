@@ -76,7 +76,9 @@ def _named(
 
 
 class MatchTable(Restorable):
-    """``start``, ``size``: the range of each match's events in ``path`` (PATH_EVENT); ``name``: its
+    """Matches by number.
+
+    ``start``, ``size``: the range of each match's events in ``path`` (PATH_EVENT). ``name``: its
     NAME.
 
     Args:
@@ -185,8 +187,10 @@ class FoundRuns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GapScope:
-    """A scope that a match waits for: until no event of ``type`` can come, up to the end of the
-    scope of the negated step ``negated``, or (None) up to the match's last event.
+    """A scope that a match waits for, until no event of ``type`` can come into it.
+
+    It extends to the end of the scope of the negated step ``negated``, or (None) to the last event
+    of the match.
     """
 
     type: str
@@ -214,8 +218,9 @@ def _is_chosen(plan: RepeatPlan) -> bool:
 
 
 class RepeatJudge(Judge):
-    """Makes changes from the output of the kernel of ``plan``; numbers the matches in ``matches``:
-    the numbers are the rows of the changes.
+    """Converts the output of the kernel of ``plan`` to changes; their rows are numbers of matches.
+
+    ``matches``: numbers the matches.
     """
 
     plan: RepeatPlan
@@ -350,11 +355,11 @@ class RepeatJudge(Judge):
         return found, np.maximum.reduceat(columns["arrival"][rows], starts), last
 
 
-# Results: as those of patterns, with a column for each event of a step in the longest match.
+# Results: like results of other patterns, with one column per event of a step in the longest match.
 
 
 CELLS_MAX = 1 << 22
-"""The most places of a table of results."""
+"""Largest number of cells in a table of results."""
 
 
 def shown_runs(
@@ -405,9 +410,9 @@ class RepeatMatches(Matches):
         released: the matches; ``rows`` has a column for each event of the longest steps.
         step_of: the step of each column.
         store: the events.
-        layout: the query's.
-        strings: the site's table.
-        site: named in results.
+        layout: the layout of the query.
+        strings: the string table of the site.
+        site: name of the site.
     """
 
     def __init__(
@@ -429,7 +434,7 @@ class RepeatMatches(Matches):
     def value_columns(
         self, branches: Sequence[SeqPlan] | None = None
     ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
-        """Grouped by the steps that matches have, as a missing step has no values."""
+        """Yield matches grouped by the steps that they have, as a missing step has no values."""
         plan = self.plan if branches is None else branches[0]
         if not plan.computed or not len(self):
             return

@@ -40,8 +40,9 @@ class MatchBudget:
     most: int
 
     def larger(self, room: int, causes: np.ndarray) -> int:
-        """The next larger room for matches; ``causes``: as in ``check``, of the matches found
-        before the event that had no room.
+        """Return the next larger room for matches.
+
+        ``causes``: see ``check``, for the matches found before the event that had no room.
 
         Raises:
             OverBudget: the room exceeds the budget of one event.
@@ -86,11 +87,11 @@ class KernelHost(Restorable):
     """Stacks of one query, and the programs of its conditions.
 
     Args:
-        layout: the query's.
+        layout: the layout of the query.
         state: the settings and state of the kernel, one record.
         rule: the rule of uncertain order.
-        keep_ns: how long beyond its ref an event is stored [ns]; None: for ever.
-        most: the most matches that one event may complete or change.
+        keep_ns: how long an event is stored after its ref [ns]; None: for ever.
+        most: largest number of matches that one event may complete or change.
     """
 
     def __init__(
@@ -161,12 +162,12 @@ class Kernel(KernelHost):
     """Host of ``engine.operators.match.search.construction``.
 
     Args:
-        layout: the query's.
+        layout: the layout of the query.
         rule: the rule of uncertain order.
         within_ns: WITHIN [ns]; None: there is none.
-        keep_ns: how long beyond its ref an event is stored [ns]; None: for ever.
+        keep_ns: how long an event is stored after its ref [ns]; None: for ever.
         divider: whether stacks are searched from the begin of the window.
-        most: the most matches that one event may complete or change.
+        most: largest number of matches that one event may complete or change.
         drops: whether useless intervals are dropped (``engine.operators.match.search.purge``).
     """
 

@@ -37,7 +37,7 @@ def bits_of(real: float) -> int:
 
 @inline
 def outcome_int(left: int, right: int) -> int:
-    """Of two integers."""
+    """Return the outcome of comparing two integers."""
     if left < right:
         return LESS
     return EQUAL if left == right else MORE
@@ -45,7 +45,7 @@ def outcome_int(left: int, right: int) -> int:
 
 @inline
 def outcome_float(left: float, right: float) -> int:
-    """Of two floats; 0 if one is a NaN."""
+    """Return the outcome of comparing two floats; 0 if one is NaN."""
     if left < right:
         return LESS
     if left > right:
@@ -55,7 +55,7 @@ def outcome_float(left: float, right: float) -> int:
 
 @inline
 def outcome_mixed(whole: int, real: float) -> int:
-    """Exactly: beyond 2**53 an int64 need not be a float64."""
+    """Return the exact outcome of comparing an int64 and a float64, also beyond 2**53."""
     if -_EXACT <= whole <= _EXACT:
         return outcome_float(float(whole), real)
     if real >= _EDGE:
@@ -99,7 +99,7 @@ SUBTRACT_INTERVALS: Final = 26
 MULTIPLY_INTERVALS: Final = 27
 DIVIDE_INTERVALS: Final = 28
 COMPARE_INTERVALS: Final = 29
-"""The left one with 0."""
+"""Compares the left interval with 0."""
 ONE_WINDOW: Final = 30
 """Whether two events lie in one window; DETAIL 1: for certain."""
 IN_WORKDAYS: Final = 31
@@ -219,8 +219,9 @@ def window_of(ref: int, error: float, size: int) -> int:
 
 @inline
 def partners(ref: int, error: float, size: int, slide: int) -> tuple[float, float]:
-    """The times, relative to ``ref``, from and before which events are in one window with an event
-    at ``ref`` that has the error ``error``.
+    """Return the range [begin, end) of true times that share a window with an event.
+
+    The event is at ``ref`` [ns] with the error ``error`` [ns]; the range is relative to ``ref``.
     """
     first, last = window_of(ref - size, error, slide) + 1, window_of(ref, error, slide)
     return float(first * slide - ref), float(last * slide + size - ref)
@@ -440,7 +441,7 @@ TRUE: Final = -1
 FALSE: Final = -2
 
 POSSIBLY: Final = 0
-"""The first of a predicate's two programs, whose numbers are 2 n and 2 n + 1."""
+"""The first of a predicate's two programs; predicate n has the programs 2 n and 2 n + 1."""
 CERTAINLY: Final = 1
 
 COMPARE_INT: Final = 0
@@ -466,7 +467,7 @@ MULTIPLY_FLOAT: Final = 13
 DIVIDE: Final = 14
 MODULO_FLOAT: Final = 15
 FLOOR: Final = 16
-"""And the next two: of ``left`` alone."""
+"""FLOOR, CEIL and ROUND have the operand ``left`` only."""
 CEIL: Final = 17
 ROUND: Final = 18
 
@@ -609,15 +610,15 @@ def holds(
     """Whether program number ``which`` is true for a combination of events.
 
     Args:
-        programs: of ``match.compiler.program.compile_programs``; ``work`` is written.
-        ranks: int64, of ``text_ranks``; may be empty if no predicate orders text.
+        programs: from ``match.compiler.program.compile_programs``; ``work`` is written.
+        ranks: int64 from ``text_ranks``; may be empty if no predicate orders text.
         which: the program's place.
         rows: int64; ``rows[s]`` is the row of the event of step ``s``; only steps that the
             predicate names are read.
         raw: int64 (registers, capacity): integers and truth values, the bit patterns of floats,
             codes of texts.
         ok: bool (registers, capacity): not null; for texts: the code is not -1.
-        errors: of the events' clocks.
+        errors: the errors of the events' clocks.
     """
     code, work = programs.code, programs.work
     at = programs.start[which]

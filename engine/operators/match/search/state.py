@@ -38,7 +38,7 @@ from slackwater.engine.operators.match.search.machine import (
 
 
 STACK: Final = record("index", "key", "start", "size", "room")
-"""A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many."""
+"""A range of the pool: ``size`` entries from ``start`` on; ``room``: the largest size."""
 ENTRY: Final = record("time", "row")
 USED: Final = record("stacks", "pool", "moved", "looked")
 """Used lengths of ``stack`` and the pool; entries shifted and candidates tested, so far."""
@@ -53,8 +53,8 @@ _HUGE: Final = 1 << 22
 class Stacks(NamedTuple):
     """Arrays of all stacks.
 
-    ``table``: int64, open addressing, a power of two long; numbers of stacks or -1. ``stack``: of
-    STACK; ``entry``: the pool, of ENTRY; ``used``: one USED.
+    ``table``: int64, open addressing, a power of two long; numbers of stacks or -1. ``stack``:
+    STACK. ``entry``: the pool, ENTRY. ``used``: one USED.
     """
 
     table: np.ndarray
@@ -64,7 +64,7 @@ class Stacks(NamedTuple):
 
 
 def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
-    """With room for ``stacks`` stacks and ``pool`` entries."""
+    """Return empty stacks with room for ``stacks`` stacks and ``pool`` entries."""
     length = 1 << max(stacks * 2, 2).bit_length()
     return Stacks(
         np.full(length, _EMPTY, np.int64), np.zeros(stacks, STACK), np.zeros(pool, ENTRY),
@@ -105,7 +105,7 @@ def first_not_below(entry: np.ndarray, start: int, size: int, ref: int) -> int:
 
 @inline
 def needed(stacks: Stacks, index: int, key: int) -> int:
-    """The entries of the pool that inserting one more takes."""
+    """Return the number of entries of the pool that an insertion takes."""
     found = find(stacks, index, key)
     if found == _EMPTY:
         return _LEAST_ROOM
@@ -178,7 +178,7 @@ def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
 
 
 def packed_stacks(stacks: Stacks) -> list[tuple[int, np.ndarray]]:
-    """Plain data: of each array its length and a copy of its used part."""
+    """Return plain data: per array its length and a copy of its used part."""
     (used,) = stacks.used[["stacks", "pool"]].tolist()
     ends = (len(stacks.table), used[0], used[1], 1)
     return [(len(part), copy_of(part[:end])) for part, end in zip(stacks, ends, strict=True)]
@@ -196,10 +196,10 @@ def rebuilt_stacks(old: Stacks, number: np.ndarray, stacks: int, pool: int) -> S
     """``old`` with rows renumbered, in arrays with more room.
 
     Args:
-        old: stacks.
+        old: the stacks.
         number: the new number of row i; -1: it is dropped.
-        stacks: room for as many new stacks.
-        pool: room for as many new entries.
+        stacks: room for new stacks.
+        pool: room for new entries.
     """
     known = int(old.used["stacks"][0])
     entries = int(old.stack["size"][:known].sum())

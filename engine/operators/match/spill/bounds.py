@@ -39,10 +39,10 @@ _NUMBERS: Final = {"pending": ("of events", 10**9), "parts": ("of parts", 4096)}
 class SpillSettings:
     """Settings of spilling; None: the default for the query (``spill_bounds``).
 
-    ``folder``: of the chunks; None: the host's place, or memory. ``hot_ns``: how long behind
-    progress events stay in memory. ``chunk_ns``: span of a chunk. The chunks are loaded when
+    ``folder``: folder of the chunks; None: the host's place, or memory. ``hot_ns``: how long events
+    behind progress stay in memory. ``chunk_ns``: span of a chunk. Chunks are loaded when
     ``pending`` late events of one chunk wait, or the oldest one has waited ``wait_ns`` on the
-    arrival clock (L09 VIII's activation thresholds); one after another of ``parts`` by key.
+    arrival clock (L09 VIII's activation thresholds). They are loaded in ``parts`` by key.
     """
 
     folder: Path | None = None
@@ -54,7 +54,7 @@ class SpillSettings:
 
 
 def parse_spill(text: str, time_unit: str = "ns") -> SpillSettings:
-    """Settings from their short form.
+    """Parse settings from their short form.
 
     >>> parse_spill("/tmp/chunks,hot=1s,pending=5").hot_ns
     1000000000
@@ -64,7 +64,7 @@ def parse_spill(text: str, time_unit: str = "ns") -> SpillSettings:
         time_unit: unit of durations written without one.
 
     Raises:
-        UserError: no folder, an unknown or repeated setting, or a bad value; says which.
+        UserError: no folder, an unknown or repeated setting, or a bad value.
     """
     folder, *settings = (part.strip() for part in text.split(","))
     if not folder or "=" in folder:
@@ -98,9 +98,9 @@ def _value(name: str, value: str, time_unit: str) -> int:
 
 # Queries whose matches have one key each, and the keys of events as hashes.
 #
-# If equalities join all steps of every branch, events of different keys are never in one match, nor
-# does a negated one affect a match. So the events of some keys can be matched alone (Grace hash
-# join).
+# If equalities join all steps of every branch, events of different keys are never in one match, and
+# a negated event only affects matches of its key. So the events of some keys can be matched alone
+# (Grace hash join).
 
 
 KEY: Final = "key"
@@ -113,7 +113,7 @@ _TABLE: Final = 1 << 20
 
 
 def keys_of(layout: Layout) -> list[dict[str, str]]:
-    """The keys that all events of a match share: per key the attribute by event type; may be empty.
+    """Return the keys that all events of a match share: per key the attribute by event type.
 
     >>> from slackwater.engine.operators.match.compiler.tables import layout_of
     >>> from slackwater.engine.query import query
@@ -156,10 +156,10 @@ class Keys:
     def __init__(self, layout: Layout) -> None:
         self._keys = keys_of(layout)
         self._hashes = np.empty(0, np.int64)
-        """By code the hash of the text, as codes depend on other texts."""
+        """The hash of each text by code, as codes depend on other texts."""
 
     def of(self, released: Released, rows: np.ndarray) -> np.ndarray:
-        """int64 per row of ``rows``: a hash of its key."""
+        """Return int64 per row of ``rows``: a hash of its key."""
         strings, types = released.strings, released.columns["type"][rows]
         self._learn(strings)
         found = np.zeros(len(rows), np.uint64)
@@ -173,7 +173,7 @@ class Keys:
         return (found & _POSITIVE).view(np.int64)
 
     def _value(self, released: Released, rows: np.ndarray, name: str) -> np.ndarray:
-        """int64, equal for equal values; 0 for null."""
+        """Return int64, equal for equal values; 0 for null."""
         names = released_columns([Attribute(name)])
         columns = {n: released.columns[n][rows] for n in names if n in released.columns}
         value = column(name, View.of(columns, released.attr_types, released.strings))
@@ -213,7 +213,7 @@ class KeyFilter:
 
 
 def _place(keys: np.ndarray) -> np.ndarray:
-    """The place of each key in the filter, by other bits than the part."""
+    """Return the place of each key in the filter, by other bits than the part."""
     return (keys >> 32) % _TABLE
 
 
@@ -230,9 +230,10 @@ _PARTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SpillBounds:
-    """``SpillSettings`` with all values; ``windows``: see ``windows_of``. ``together_ns``: the span
-    of late events with one turn: that of a chunk, or WITHIN if every event waits, as then each turn
-    loads about the same.
+    """``SpillSettings`` with all values.
+
+    ``windows``: see ``windows_of``. ``together_ns``: the span of late events with one turn: a
+    chunk, or WITHIN if every event waits, as each turn then loads about the same.
     """
 
     folder: Path | None
@@ -247,7 +248,7 @@ class SpillBounds:
 
 
 def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
-    """The settings in force for a query.
+    """Return the settings for a query, with defaults filled in.
 
     Raises:
         UserError: the query has no WITHIN; or it has parts but its events no key; or one of its
@@ -289,9 +290,10 @@ def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
 
 
 def windows_of(plan: Plan, layout: Layout) -> int:
-    """The largest distance, in WITHIN, between an event and another one relevant to its matches:
-    two if steps are negated at both ends, or if the interval of a half may have begun that long
-    before.
+    """Return the largest distance, in WITHIN, between events that are relevant to one match.
+
+    It is two if steps are negated at both ends, or if the interval of a half may have begun that
+    long before.
     """
     if of_trees(plan):
         return 2
@@ -311,11 +313,11 @@ def windows_of(plan: Plan, layout: Layout) -> int:
 def read_spill(
     text: str | None, time_unit: str, plans: Iterable[Plan], purge: PurgeSettings, *, on_spark: bool
 ) -> SpillSettings | None:
-    """The settings of ``--spill``; None: there are none.
+    """Return the settings of ``--spill``; None: there are none.
 
     Raises:
         UserError: a folder on Spark, no folder elsewhere, or one that is not empty; the query
-            cannot spill with these settings; or as ``parse_spill``.
+            cannot spill with these settings; or see ``parse_spill``.
     """
     if text is None:
         return None

@@ -38,7 +38,7 @@ class ChunkStore(Protocol):
         """Store ``content`` under a new number."""
 
     def get(self, number: int) -> bytes:
-        """The content of a number."""
+        """Return the content of a number."""
 
     def delete(self, number: int) -> None:
         """Delete the content of a number; it is not read again."""
@@ -47,7 +47,7 @@ class ChunkStore(Protocol):
         """End of the input: no more requests."""
 
     def snapshot(self) -> Any:
-        """Plain data."""
+        """State as plain data."""
 
     def restore(self, state: Any) -> None:
         """Restore a snapshot of a store at the same place."""
@@ -80,7 +80,7 @@ class FileChunks:
     The files of the last two snapshots stay for a restore, as the last one may not be committed.
 
     Args:
-        folder: of this store only; created if necessary.
+        folder: the folder of this store alone; created if necessary.
         root: empty folders between it and ``folder`` are deleted with ``folder``; None: none are.
 
     Raises:
@@ -182,7 +182,7 @@ class ChunksApart:
 
 
 def folder_of(root: Path, site: str, query: str) -> Path:
-    """The folder of one query and site; their names may have any characters."""
+    """Return the folder of one query and site; their names may have any characters."""
     return root / f"site-{quote(site, safe='')}" / f"query-{quote(query, safe='')}"
 
 
@@ -190,7 +190,7 @@ Columns = dict[str, np.ndarray]
 
 
 def packed(columns: Columns) -> bytes:
-    """Equally long columns as an Arrow IPC file."""
+    """Return columns of equal length as an Arrow IPC file."""
     batch = pa.RecordBatch.from_arrays(
         [pa.array(np.ascontiguousarray(column)) for column in columns.values()], list(columns)
     )
@@ -201,7 +201,7 @@ def packed(columns: Columns) -> bytes:
 
 
 def unpacked(content: bytes) -> Columns:
-    """The columns of ``packed``."""
+    """Return the columns from the bytes of ``packed``."""
     with pa.ipc.open_file(pa.BufferReader(content)) as reader:
         batch = reader.get_batch(0)
     return {
@@ -211,7 +211,7 @@ def unpacked(content: bytes) -> Columns:
 
 
 def joined(parts: Iterable[Columns]) -> Columns:
-    """The concatenated parts; missing columns are 0, types widen."""
+    """Concatenate ``parts``; missing columns are 0, types widen."""
     parts = [part for part in parts if part]
     lengths = [len(next(iter(part.values()))) for part in parts]
     found: Columns = {}
@@ -225,7 +225,7 @@ def joined(parts: Iterable[Columns]) -> Columns:
 
 
 def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
-    """The places of each value, ascending; values ascending."""
+    """Return the places of each value, both ascending."""
     order = np.argsort(values, kind="stable")
     every, firsts = np.unique(values[order], return_index=True)
     ends = [*firsts[1:].tolist(), len(values)]
@@ -235,7 +235,7 @@ def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
     }
 
 
-# Old events of a query in chunks by time; only requested ones are loaded.
+# Old events of a query in chunks by time, loaded on demand.
 #
 # L09 VIII: states "stored as frames indexed by time"; here one store serves all steps.
 
@@ -244,11 +244,13 @@ _PIECES: Final = 16
 
 
 class Cold(Restorable):
-    """Chunk k has the events with ref in [k * chunk_ns, (k + 1) * chunk_ns). Each of its parts by
-    key is in pieces: late events are added as new pieces, and many pieces are merged to one.
+    """Chunks of old events.
+
+    Chunk k has the events with ref in [k * chunk_ns, (k + 1) * chunk_ns). Each of its parts by key
+    is in pieces: late events are added as new pieces, and many pieces are merged to one.
 
     Args:
-        store: of the pieces.
+        store: the store of the pieces.
         chunk_ns: span of a chunk [ns].
         parts: number of parts by key.
     """
@@ -260,24 +262,26 @@ class Cold(Restorable):
         self._chunk_ns = chunk_ns
         self._parts = parts
         self._pieces: dict[int, list[tuple[int, int]]] = {}
-        """By parts * chunk + part: its pieces, and the last expiry of the events of each."""
+        """By parts * chunk + part: its pieces, each with the last expiry of its events."""
         self._next_piece = 0
         self._spilled = 0
         self._loads = 0
 
     def counters(self) -> dict[str, int]:
-        """``spilled``: events so far; ``chunks``: now; ``chunk_loads``: parts of chunks loaded so
-        far.
+        """Return counters.
+
+        ``spilled``: events so far. ``chunks``: current number. ``chunk_loads``: parts of chunks
+        loaded so far.
         """
         chunks = len({place // self._parts for place in self._pieces})
         return {"spilled": self._spilled, "chunks": chunks, "chunk_loads": self._loads}
 
     def numbers(self, ref: np.ndarray) -> np.ndarray:
-        """The chunks of events with times ``ref`` [ns]."""
+        """Return the chunks of events with times ``ref`` [ns]."""
         return ref // self._chunk_ns
 
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last time of each part of a chunk."""
+        """Return the first and the last time of each part of a chunk [ns]."""
         firsts = np.array(list(self._pieces), np.int64) // self._parts * self._chunk_ns
         return firsts, firsts + self._chunk_ns - 1
 
@@ -298,8 +302,9 @@ class Cold(Restorable):
             self._next_piece += 1
 
     def between(self, low: int, high: int, part: int, keys: KeyFilter) -> Columns:
-        """The events of a part with a ref from ``low`` to ``high`` and a key in ``keys``; without
-        columns if there are none.
+        """Return the events of a part with ref in [``low``, ``high``] and a key in ``keys``.
+
+        The result has no columns if there are none.
         """
         first, last = low // self._chunk_ns, high // self._chunk_ns
         found = []

@@ -1,4 +1,4 @@
-"""Patterns over windows larger than memory: old events are in chunks by time (L09 VIII)."""
+"""Patterns over windows larger than memory: old events move to chunks by time (L09 VIII)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ from slackwater.engine.operators.match.store import (
 )
 from slackwater.engine.query.pattern_settings import Rule
 
-# Turns: the moments at which postponed events are matched (L09 VIII's activation thresholds), and
-# where batches are cut.
+# Turns: the moments at which postponed events are matched (L09 VIII's activation thresholds).
+# Batches are cut there.
 
 
 _Steps = TypeVar("_Steps", Progress, Promises)
@@ -56,10 +56,10 @@ _Steps = TypeVar("_Steps", Progress, Promises)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The turn of the postponed events of ``chunk`` (or group), before row ``row`` of the batch, at
-    the instant ``at``.
+    """A turn of the postponed events of a chunk or group.
 
-    ``waited``: by their waiting time; then all records of that instant come before.
+    ``row``: it comes before this row of the batch. ``at``: its instant. ``waited``: the waiting
+    time caused it; then all records of that instant come before.
     """
 
     row: int
@@ -69,11 +69,11 @@ class Turn:
 
 
 class LateEvents(Restorable):
-    """The number of postponed events per chunk, and the arrival of the first one.
+    """Counts postponed events per chunk, and determines turns.
 
     Args:
-        pending: the number of events of a chunk at which its turn is due.
-        wait_ns: the waiting time of the first one at which its turn is due [ns].
+        pending: number of events of a chunk that makes its turn due.
+        wait_ns: waiting time of the first event that makes the turn due [ns].
     """
 
     state_fields = ("_chunks",)
@@ -87,13 +87,13 @@ class LateEvents(Restorable):
     def add(
         self, rows: np.ndarray, chunks: np.ndarray, release: np.ndarray, now: int
     ) -> list[Turn]:
-        """The turns within a batch.
+        """Add postponed events; return the turns within the batch.
 
         Args:
             rows: the postponed rows of the batch, ascending.
-            chunks: of each.
-            release: of the batch.
-            now: the arrival clock after it.
+            chunks: the chunk of each row.
+            release: the release times of the batch.
+            now: the arrival clock after the batch.
         """
         turns: list[tuple[int, int, bool, int, Turn]] = []
         waits: list[tuple[int, int, int, int]] = []
@@ -126,19 +126,19 @@ class LateEvents(Restorable):
         return [turn for *_, turn in sorted(turns, key=lambda each: each[:4])]
 
     def until(self, now: int) -> list[Turn]:
-        """The turns whose deadlines are before ``now`` on the arrival clock."""
+        """Return the turns whose deadlines are before ``now`` on the arrival clock."""
         none = np.empty(0, np.int64)
         return self.add(none, none, none, now)
 
     def rest(self, at: int) -> list[Turn]:
-        """The turns of all waiting chunks, at the end of the input."""
+        """Return the turns of all waiting chunks, at the end of the input."""
         turns = [Turn(0, at, chunk, waited=True) for chunk in self._chunks]
         self._chunks.clear()
         return turns
 
 
 def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]:
-    """The part of a batch before a turn, and the rest.
+    """Split a batch into the part before a turn and the rest.
 
     Args:
         released: the batch without its first ``start`` rows.
@@ -157,7 +157,7 @@ def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]
         if promises is not None:
             promises = _steps_of(promises, row, turn, is_rest=is_rest)
         n = released.n - row if is_rest else row
-        # Turns of earlier instants use the state of then.
+        # A turn before the refutation uses the earlier state.
         is_later = turn.at < released.refuted.at
         refuted = released.refuted if is_rest == is_later else Refuted()
         parts.append(replace(
@@ -167,7 +167,7 @@ def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]
 
 
 def _steps_of(steps: _Steps, row: int, turn: Turn, *, is_rest: bool) -> _Steps:
-    """The steps before the turn, or (``is_rest``) the others."""
+    """Return the steps before the turn, or (``is_rest``) the others."""
     before = steps.row < row
     if turn.waited:
         before |= (steps.row == row) & (steps.at <= turn.at)
@@ -190,8 +190,8 @@ def _steps_of(steps: _Steps, row: int, turn: Turn, *, is_rest: bool) -> _Steps:
 # every event waits. Then a turn needs all of WITHIN, but with keys
 # (``engine.operators.match.spill.bounds``) only one part at a time.
 #
-# Turns are due at rows, independent of the cut into batches. Results do not depend on which events
-# are in memory or in chunks, or on the number of parts.
+# Turns are due at rows, independent of batches. Results do not depend on which events are in memory
+# or in chunks, or on the number of parts.
 
 
 WIDENED: Final = "widened"
@@ -209,8 +209,9 @@ _SPILLED: Final = (
 
 
 class Spilling(SeqMatcher):
-    """A matcher with bounded memory, after ``spill_to``: of a SEQ, AND or OR, a join, or an ISEQ;
-    with WITHIN.
+    """A matcher with bounded memory after ``spill_to``.
+
+    The query is a SEQ, AND, OR, join or ISEQ with WITHIN.
     """
 
     state_fields = (*SeqMatcher.state_fields, *_SPILLED)
@@ -293,10 +294,10 @@ class Spilling(SeqMatcher):
     # ---- bounds of clocks that do not hold ------------------------------------------------------
 
     def _refuted(self, released: Released) -> Changes | None:
-        """As ``SeqMatcher``, for chunks and hot events, as many at a time as a turn loads.
+        """Return the changes by a refutation, as ``SeqMatcher``, for chunks and hot events.
 
-        Chunks are not rewritten: events are widened when they are read. Waiting events are in no
-        match.
+        It loads as many events at a time as a turn. Chunks are not rewritten: events are widened
+        when they are read. Waiting events are in no match.
         """
         of, found = released.refuted, list[Changes]()
         reach = int(self._reach_ns(self._clocks.error, max(self._widest_t_a, released.t_a)))
@@ -323,7 +324,10 @@ class Spilling(SeqMatcher):
     def _doubted(
         self, of: Refuted, firsts: tuple[int, int], reach: int, part: int, t_a: int
     ) -> Changes | None:
-        """The states of the matches of a part whose first event is between two times."""
+        """Return the changes of the matches of a part whose first event is between two times.
+
+        ``firsts``: the range [begin, end) of first events [ns].
+        """
         begin, end = firsts
         room = self._in_reach({}, begin - reach, end + reach, part)
         self._most = max(self._most, self.table.n + self._pending.n + room.n)
@@ -355,10 +359,10 @@ class Spilling(SeqMatcher):
             events["t_a"][mine] = np.maximum(events["t_a"][mine], t_a)
             widened[mine] = number + 1
 
-    # ---- who waits, and how long ----------------------------------------------------------------
+    # ---- which events wait, and how long --------------------------------------------------------
 
     def _due(self, released: Released) -> list[Turn]:
-        """The turns within the batch."""
+        """Return the turns within the batch."""
         times = [released.progress.at] + ([released.promises.at] if released.promises else [])
         ends = [int(at.max()) for at in times if len(at)]
         if not released.n:
@@ -372,7 +376,7 @@ class Spilling(SeqMatcher):
         return self._waits.add(rows, self._groups(ref[rows]), release, now)
 
     def _groups(self, ref: np.ndarray) -> np.ndarray:
-        """The group of each event; a group has one turn."""
+        """Return the group of each event; a group has one turn."""
         return ref // self._bounds.together_ns
 
     def _reaches_cold(
@@ -382,12 +386,12 @@ class Spilling(SeqMatcher):
         return np.asarray(low < self._border(ahead.frontier[rows]))
 
     def _reach_ns(self, off: np.ndarray | int, t_a: int) -> np.ndarray | int:
-        """The largest distance [ns] between an event and others relevant to the same match."""
+        """Return the largest distance between events relevant to one match [ns]."""
         error = np.maximum(2 * off, t_a if self._rule.by_delay else 0)
         return self._bounds.windows * (self._bounds.within_ns + _UNCERTAIN * error)
 
     def _border(self, frontier: np.ndarray) -> np.ndarray:
-        """The time [ns] below which events are cold."""
+        """Return the time below which events are cold [ns]."""
         hot = np.maximum(frontier, _LEAST) - self._bounds.hot_ns
         chunk_ns = self._bounds.chunk_ns
         return np.asarray(hot // chunk_ns * chunk_ns)
@@ -412,7 +416,7 @@ class Spilling(SeqMatcher):
     # ---- a turn ---------------------------------------------------------------------------------
 
     def _taken(self, turn: Turn) -> MatcherOutput:
-        """The changes by the waiting events of one chunk, as of the turn's instant."""
+        """Match the waiting events of a turn; return the changes, as of the turn's instant."""
         self._turns += 1
         nothing = Released(
             0, {}, {}, self._strings, self._widest_t_a,
@@ -436,7 +440,7 @@ class Spilling(SeqMatcher):
         return MatcherOutput(changes, replace(timeline, now=turn.at))
 
     def _deferred(self, late: Columns, part: int) -> Changes | None:
-        """The changes by ``late`` events, which are then stored."""
+        """Return the changes by ``late`` events, and store these."""
         reach = self._reach_ns(self._clocks.error, self._widest_t_a)
         low, high = int(late["ref"].min() - reach), int(late[REF_END].max() + reach)
         room = self._in_reach(late, low, high, part)
@@ -451,7 +455,7 @@ class Spilling(SeqMatcher):
         return changes
 
     def _changed_by(self, judge: Judge, late: np.ndarray) -> Changes | None:
-        """The changes by the events marked in ``late``, together; rows of the judge's store.
+        """Return the changes by all events marked in ``late``, as rows of the judge's store.
 
         Postponed events are not the last of the stream at their turn: events released later have
         been matched already. Their effect is defined by the order of release (stored events and
@@ -471,7 +475,7 @@ class Spilling(SeqMatcher):
         return difference(before, after)
 
     def _replayed_without(self, judge: Judge, late: np.ndarray, first: int) -> Changes | None:
-        """The changes by the events from ``first`` on, without those marked in ``late``."""
+        """Return the changes by the events from ``first`` on, without those in ``late``."""
         member = judge.store.columns[MEMBER][: judge.store.n]
         mine = member[late]
         member[late] = 0
@@ -480,14 +484,15 @@ class Spilling(SeqMatcher):
         return found
 
     def _caused(self, found: list[Changes], turn: Turn) -> Changes:
-        """The changes of all parts in one order; their cause is a row for the turn."""
+        """Return the changes of all parts in order; their cause is a row for the turn."""
         changes = all_of(found)
         changes.cause[:] = changes.completing[:] = self._moment(self._clocks.rows - 1, turn.at)
         return self._judge(self.table).sorted(changes)
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
-        """The events of chunks, hot and late ones, in release order; of one part, and with keys of
-        late ones only.
+        """Return a store with the events of chunks, hot and late ones, in release order.
+
+        It is limited to one part, to times in [``low``, ``high``], and to keys of late events.
         """
         stored, n = self.table.columns, self.table.n
         keys = KeyFilter(late.get(KEY))
@@ -505,14 +510,15 @@ class Spilling(SeqMatcher):
         return room
 
     def _is_hot(self, store: Store) -> np.ndarray:
-        """Rows of the store that are in no chunk, and are not those of turns."""
+        """Return the rows of the store that are in no chunk and are not rows for turns."""
         columns, n = store.columns, store.n
         hot = (columns["ref"][:n] >= self._cold_until) | self._lasts(columns, n)
         return np.asarray(hot & (columns[MEMBER][:n] != 0))
 
     def _lasts(self, columns: Columns, n: int) -> np.ndarray:
-        """Whether each of the first ``n`` events is longer than WITHIN: these stay in memory, as
-        their halves may be far apart.
+        """Return which of the first ``n`` events are longer than WITHIN.
+
+        These stay in memory, as their halves may be far apart.
         """
         return columns[REF_END][:n] - columns["ref"][:n] > self._bounds.within_ns
 
@@ -541,12 +547,12 @@ class Spilling(SeqMatcher):
         number[used] = by_order[np.searchsorted(known, orders, sorter=by_order)]
         judge.move(changes, number, self._judge(self.table))
 
-    # ---- what goes, and what goes where ---------------------------------------------------------
+    # ---- purge and spill ------------------------------------------------------------------------
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Spill cold events and drop expired ones, if either are a large part."""
         horizon, n = self._clocks.horizon, self.table.n
-        # Waiting events are matched with the events that were stored at their arrival.
+        # Waiting events match the events that were stored at their arrival.
         met = self._pending.columns[HORIZON][: self._pending.n]
         horizon = min(horizon, int(met.min(initial=horizon)))
         self._cold.purge(horizon)
