@@ -21,10 +21,10 @@ from slackwater.engine.core.timeline import StreamTimeline
 
 
 class BarrierRequirements(Struct, frozen=True):
-    """What a barrier knows of the query.
+    """The properties of the query that a barrier needs.
 
-    ``negated``: the types of negated steps, one per scope. ``positive``: of positive steps.
-    ``purged``: events are dropped by promises, so that broken promises count even if no match
+    ``negated``: the types of negated steps, one per scope. ``positive``: the types of positive
+    steps. ``purged``: events are dropped by promises, so broken promises count even if no match
     waits for them.
     """
 
@@ -44,52 +44,52 @@ class MatcherOutput(NamedTuple):
 class Matcher(Protocol):
     """Finds matches and their changes; owns the events that matches consist of.
 
-    The changes must not depend on how the released stream is cut into batches.
+    The changes must not depend on batches.
     """
 
     requirements: BarrierRequirements
     types: tuple[str, ...]
-    """Of all steps: whose rows and promises it reads."""
+    """The types of all steps; it reads their rows and promises."""
     takes_halves: bool
     """Whether it reads halves of intervals, too."""
 
     @property
     def table(self) -> EventTable:
-        """The events, by the rows that changes name."""
+        """The store of events; rows of changes are places in it."""
 
     def required_columns(self) -> set[str]:
-        """As ``engine.core.operator.Operator``."""
+        """See ``engine.core.operator.Operator``."""
 
     def process(self, released: Released) -> Iterable[MatcherOutput]:
-        """The changes by a batch of the ordered stream, and how its clocks moved.
+        """Yield the changes by a batch of the ordered stream, and the moves of its clocks.
 
         The barrier processes each item before the next is computed.
         """
 
     def advance(self, now: int) -> Iterable[MatcherOutput]:
-        """The arrival clock is at ``now``: output that was due before it."""
+        """Advance the arrival clock to ``now``; yield the output that was due before it."""
 
     def finish(self, at: int) -> Iterable[MatcherOutput]:
-        """End of the input at arrival-clock instant ``at``: all output that was postponed."""
+        """End the input at arrival-clock instant ``at``; yield all postponed output."""
 
     def results(self, matches: ReleasedMatches) -> Sequence[Result]:
-        """Matches that the barrier released, as results of the matcher's kind."""
+        """Convert released matches to results of the matcher's kind."""
 
     def unpacked(self, state: dict[str, Any]) -> Sequence[Result]:
-        """Results of the matcher's kind from their saved state."""
+        """Return results of the matcher's kind from their saved state."""
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop events that no later match needs, except those in ``held_rows()``.
 
         Returns:
-            the new number of each row; None: numbers did not change.
+            The new number of each row; None: numbers did not change.
         """
 
     def counters(self) -> dict[str, int]:
-        """Counts of dropped, refused, purged and buffered events; for reports."""
+        """Return the numbers of dropped, refused, purged and buffered events, for reports."""
 
     def codes(self) -> np.ndarray | None:
-        """Codes of the texts in the state; None: possibly any text, it is not known."""
+        """Return the codes of texts in the state; None: unknown, possibly any text."""
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""
@@ -103,25 +103,25 @@ class Listener(Protocol):
     """Receives intervals that have begun (IBP), outside the released stream."""
 
     def begins(self, begun: dict[str, np.ndarray]) -> None:
-        """IBPs in order of arrival: equally long ``type source incarnation ref arrival id``."""
+        """Add IBPs in arrival order: columns ``type source incarnation ref arrival id``."""
 
 
 class Barrier(Protocol):
-    """Between a matcher and the output; knows nothing of how matches are found."""
+    """Decides between a matcher and the output when matches become results."""
 
     def process(
         self, changes: Changes | None, timeline: StreamTimeline, store: EventTable
     ) -> ReleasedMatches | None:
-        """Apply the changes of a batch, in order, and its clocks; returns the released matches."""
+        """Apply the changes of a batch, in order, and its clocks; return the released matches."""
 
     def held_rows(self) -> np.ndarray:
-        """The rows of the store that held matches consist of."""
+        """Return the rows of the store in held matches."""
 
     def renumber(self, number: np.ndarray) -> None:
         """Row i of the store becomes row ``number[i]``."""
 
     def counters(self) -> dict[str, int]:
-        """Counts of held, dropped and corrected matches and of broken promises; for reports."""
+        """Return the numbers of held, dropped and corrected matches and of broken promises."""
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""
@@ -132,26 +132,26 @@ class Barrier(Protocol):
 
 @runtime_checkable
 class HoldsMatches(Barrier, Protocol):
-    """A barrier that may keep a match for later; ``counters`` say how many: ``matches_held``."""
+    """A barrier that may hold matches; ``counters`` has their number as ``matches_held``."""
 
     def advance(self, now: int) -> ReleasedMatches | None:
-        """The arrival clock is at ``now``: releases the matches that were due before it."""
+        """Advance the arrival clock to ``now``; release the matches that were due before it."""
 
     def finish(self, at: int) -> ReleasedMatches | None:
-        """End of the input at arrival-clock instant ``at``: every held match is decided."""
+        """End the input at arrival-clock instant ``at``; decide every held match."""
 
 
-# What an operator passes to its barrier, and what the barrier releases: columns.
+# Columns that an operator passes to its barrier, and that the barrier releases.
 #
-# A barrier knows nothing else of operators. Rows are places in the operator's event table.
+# This is the whole interface between them. Rows are places in the operator's event table.
 
 
 ORDER: Final = "order"
-"""Number of the row in the released stream: earlier released rows have smaller ones."""
+"""Number of the row in the released stream; it ascends in release order."""
 
 
 class EventTable(Protocol):
-    """The events of matches, by columns; ``release`` and ORDER are among them."""
+    """The events of matches as columns, including ``release`` and ORDER."""
 
     @property
     def columns(self) -> Mapping[str, np.ndarray]: ...
@@ -169,15 +169,16 @@ class Verdicts(Struct):
 
 
 class Changes(Struct):
-    """Changes of matches by the rows of a batch: equally long columns, in order.
+    """Changes of matches by the rows of a batch: columns of equal length, in order.
 
-    ``rows``: (n, steps of all branches) places in the store, -1 for steps the match does not have.
-    ``branch``: of the OR. ``completing`` and ``cause``: the row that completed the match, and the
-    one that changes it now (the same for a new match). ``before``: the state until now; a new match
+    ``rows``: (n, steps of all branches) places in the store; -1: the match lacks the step.
+    ``branch``: branch of the OR. ``completing``: the row that completed the match. ``cause``: the
+    row that changes it now (the same for a new match). ``before``: the state until now; a new match
     was not valid. ``after``: the state from now on; not valid if the row invalidates the match.
-    ``closes``: (n, scopes + 1), of new matches: per scope the least promise that closes it (no
-    later event below it), and last the time of the match's last event. Promises are reduced by
-    clock errors, except by those of the match's own events.
+    ``closes``: (n, scopes + 1), for new matches: per scope the least promise that closes it (no
+    later event below it); the last column is the time of the match's last event. Promises are
+    reduced by clock errors, except by those of the match's own events. ``known_at``: the last
+    arrival of its events. ``last_ns``: the time of its last event.
     """
 
     rows: np.ndarray
@@ -194,7 +195,7 @@ class Changes(Struct):
         return len(self.cause)
 
     def take(self, which: np.ndarray) -> Changes:
-        """The changes at places ``which``, in that order."""
+        """Return the changes at places ``which``, in that order."""
         return Changes(
             self.rows[which], self.branch[which], self.completing[which], self.cause[which],
             self.before.take(which), self.after.take(which), self.closes[which],
@@ -203,9 +204,10 @@ class Changes(Struct):
 
 
 class ReleasedMatches(Struct):
-    """Matches that a barrier releases, in order: equally long columns.
+    """Matches that a barrier releases: columns of equal length, in order.
 
-    ``rows``: (n, steps) places in the store. ``plus``: insertion, or else retraction.
+    ``rows``: (n, steps) places in the store. ``plus``: insertion, else retraction. ``at``: the
+    release time. ``confirmed``, ``chance``: see ``Verdicts``.
     """
 
     rows: np.ndarray
@@ -224,10 +226,10 @@ class BarrierStage(Restorable):
     """The operator that emits the matches of ``matcher`` when ``barrier`` releases them.
 
     Args:
-        matcher: the query's.
+        matcher: the matcher of the query.
         barrier: decides when its matches are released.
-        query: the query's name, for messages.
-        most: the most matches that one event may complete.
+        query: the name of the query, for messages.
+        most: largest number of matches that one event may complete.
         times: the barrier may hold ``times * most`` matches.
     """
 
@@ -238,7 +240,7 @@ class BarrierStage(Restorable):
     ) -> None:
         self._query, self._most, self._held_most = query, most, times * most
         self.found = 0
-        """Matches that were found or changed, so far."""
+        """Number of matches found or changed so far."""
         self._matcher = matcher
         self._barrier = barrier
         self._holding = barrier if isinstance(barrier, HoldsMatches) else None
@@ -262,19 +264,19 @@ class BarrierStage(Restorable):
         return self._release(self._matcher.advance(now), then)
 
     def finish(self, at: int) -> Sequence[Result]:
-        if self._holding:  # nothing but the end of the input lets these go
+        if self._holding:  # only the end of the input releases these
             self._until_end = {"matches_until_end": self._holding.counters()["matches_held"]}
         then = partial(self._holding.finish, at) if self._holding else None
         return self._release(self._matcher.finish(at), then)
 
     def unpacked(self, state: dict[str, Any]) -> Sequence[Result]:
-        """Results from their saved state."""
+        """Return results from their saved state."""
         return self._matcher.unpacked(state)
 
     def _release(
         self, outputs: Iterable[MatcherOutput], then: Callable[[], ReleasedMatches | None] | None
     ) -> Sequence[Result]:
-        """Results that the barrier releases at each output, and at ``then``; purges rows.
+        """Return the results that the barrier releases at each output and at ``then``; purge rows.
 
         Raises:
             OverBudget: the barrier holds more matches than allowed.
@@ -302,7 +304,7 @@ class BarrierStage(Restorable):
         return found
 
     def counters(self) -> dict[str, int]:
-        """Counters of both; ``matches_until_end``: how many the end of the input releases."""
+        """Return the counters of both; ``matches_until_end``: matches held at the end of input."""
         return self._matcher.counters() | self._barrier.counters() | self._until_end
 
     def codes(self) -> np.ndarray | None:

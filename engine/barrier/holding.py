@@ -1,9 +1,9 @@
-"""Holds matches until they are due: the common part of every barrier but ``immediate``.
+"""Holds matches until they are due: the common part of all barriers except ``immediate``.
 
-A policy says when a match is due: when clocks reach target values, or at an instant of the arrival
-clock. A later row that invalidates a pending match drops it without any output; one that changes a
-released match corrects it (``-`` and, if it is still valid, ``+``). At one instant records come
-before deadlines, and the changes of a row before the matches that it makes due.
+A policy decides when a match is due: when clocks reach target values, or at an instant of the
+arrival clock. A later row that invalidates a pending match drops it without output; one that
+changes a released match corrects it (``-`` and, if it is still valid, ``+``). At one instant
+records come before deadlines, and the changes of a row before the matches that it makes due.
 
 ``ordered``: due matches leave in order of their last event's time, when no earlier match is pending
 and none can come, by the policy's clocks.
@@ -29,10 +29,10 @@ from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import Record, joined, one, record, take_rows
 from slackwater.engine.kernels.tables import numbered, places_of
 
-# The replay of what happens to pending matches, one after another.
+# The replay of the happenings of pending matches, one after another.
 #
-# Matches are numbered as entries; columns say whether one is pending, due and so on. Outcomes of
-# matches control ``adaptive``: their rate is smoothed here, at their places in the stream.
+# Matches are numbered as entries; columns hold whether one is pending, due and so on. The outcomes
+# of matches control ``adaptive``: their rate is smoothed at their places in the stream.
 
 
 # Kinds of happenings.
@@ -60,7 +60,7 @@ _AT_ONCE_BELOW_PPM: Final = 50_000
 
 
 class ReplayEntries(NamedTuple):
-    """Matches, by entry, in order of their numbers. ``heap``: scratch of the same length."""
+    """Matches by entry, in order of their numbers; ``heap``: scratch of the same length."""
 
     where: np.ndarray
     due: np.ndarray
@@ -72,8 +72,10 @@ class ReplayEntries(NamedTuple):
 
 
 class Happenings(NamedTuple):
-    """What happens, in order: ``kind``, the ``entry`` (-1: a match that is not pending), the
-    ``change`` that causes it (-1: none), and the instant ``at`` of the arrival clock.
+    """Happenings in order.
+
+    ``entry``: -1: a match that is not pending. ``change``: the change that causes it; -1: none.
+    ``at``: the instant of the arrival clock.
     """
 
     kind: np.ndarray
@@ -83,7 +85,7 @@ class Happenings(NamedTuple):
 
 
 class StateChanges(NamedTuple):
-    """States of changed matches, by change: before it (``was_...``), and after it."""
+    """States of changed matches, per change: before it (``was_...``), and after it."""
 
     was_confirmed: np.ndarray
     was_chance: np.ndarray
@@ -93,7 +95,7 @@ class StateChanges(NamedTuple):
 
 
 class Releases(NamedTuple):
-    """Released matches: of an entry, or (entry -1) of a change; ``n``: how many."""
+    """Released matches: each an ``entry``, or (entry -1) a ``change``; ``n``: their number."""
 
     entry: np.ndarray
     change: np.ndarray
@@ -105,7 +107,7 @@ class Releases(NamedTuple):
 
 
 def room_for(entries: int, changes: int) -> Releases:
-    """Room for each entry to be released once, and for each change to emit two corrections."""
+    """Return room for one release per entry and two corrections per change."""
     room = entries + 2 * changes
     return Releases(
         np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.bool_),
@@ -116,7 +118,7 @@ def room_for(entries: int, changes: int) -> Releases:
 
 @inline
 def _observe(state: Record, spoilt: int) -> None:
-    """Update the rate: a match was released or, if ``spoilt``, changed by a later row."""
+    """Update the rate with a released match or, if ``spoilt``, one changed by a later row."""
     if state.adapts:
         state.rate_ppm += ((_ONE if spoilt else 0) - state.rate_ppm) // _SMOOTHING
         if state.rate_ppm > _WAIT_ABOVE_PPM:
@@ -144,9 +146,9 @@ def _release(e: ReplayEntries, entry: int, at: int, state: Record, out: Releases
 
 @inline
 def _release_ordered(e: ReplayEntries, size: int, at: int, state: Record, out: Releases) -> int:
-    """Release due matches before which no match is pending or can come; the heap's new size.
+    """Release due matches that no pending or future match precedes; return the heap's new size.
 
-    In order of their last event, then of their number.
+    They leave in order of their last event, then of their number.
     """
     while size > 0:
         first = e.heap[0]
@@ -173,10 +175,10 @@ def replay(
     Args:
         happenings: in order.
         e: the matches; those of earlier batches are PENDING.
-        states: by change.
+        states: the states per change.
         ordered: whether matches leave in order of their last event's time.
         fates: one FATES.
-        out: written; has room (``room_for``).
+        out: output, with room (``room_for``).
     """
     state, size = fates[0], 0
     if ordered:
@@ -228,7 +230,7 @@ _NEVER: Final = 2**63 - 1
 
 
 class _PendingMatches(NamedTuple):
-    """Matches that wait, in columns; ``target`` and ``last_target``: (matches, clocks)."""
+    """Pending matches as columns; ``target`` and ``last_target``: (matches, clocks)."""
 
     number: np.ndarray
     rows: np.ndarray
@@ -249,7 +251,7 @@ class Holding:
 
     Args:
         policy: decides when matches are due.
-        requirements: the query's.
+        requirements: the requirements of the query.
         ordered: whether matches leave in order of their last event's time.
     """
 
@@ -263,8 +265,10 @@ class Holding:
         self._broken = 0
 
     def counters(self) -> dict[str, int]:
-        """``promises_broken``: rows below a promise. ``matches_dropped``: invalidated while they
-        were pending. ``matches_corrected``: changed after their release. ``matches_held``: pending.
+        """Return counters.
+
+        ``promises_broken``: rows below a promise. ``matches_dropped``: matches invalidated while
+        pending. ``matches_corrected``: matches changed after release. ``matches_held``: pending.
         """
         return {
             "promises_broken": self._broken,
@@ -314,7 +318,7 @@ class Holding:
 
     def _new_matches(self, changes: Changes, store: EventTable) -> _PendingMatches:
         is_new = ~changes.before.stands
-        new = slice(None) if is_new.all() else np.flatnonzero(is_new)  # of all, no copies are made
+        new = slice(None) if is_new.all() else np.flatnonzero(is_new)  # a slice makes no copies
         rows = changes.rows[new]
         n = len(rows)
         known = changes.known_at[new]
@@ -338,7 +342,7 @@ class Holding:
         timeline: StreamTimeline,
         store: EventTable,
     ) -> list[_Parts]:
-        """The places at which the clocks reach the targets of pending matches."""
+        """Return the places at which the clocks reach the targets of pending matches."""
         known, known_moment = (
             np.full(len(pending.number), LONG_AGO),
             np.full(len(pending.number), -1),
@@ -450,7 +454,7 @@ class _Parts(NamedTuple):
 
 
 def _deadlines(pending: _PendingMatches, now: int) -> _Parts:
-    """Due matches: those whose deadline is before ``now``."""
+    """Return the matches whose deadline is before ``now``, as due."""
     past = np.flatnonzero(pending.deadline < now)
     return _Parts.of(DUE, past, pending.deadline[past], 0, 1, pending.number[past], late=1)
 
@@ -458,7 +462,7 @@ def _deadlines(pending: _PendingMatches, now: int) -> _Parts:
 def _change_parts(
     pending: _PendingMatches, old: int, changes: Changes, store: EventTable
 ) -> _Parts:
-    """The changes with the entries of their matches; entries from ``old`` on are new matches."""
+    """Return the changes with the entries of their matches; new matches start at ``old``."""
     is_new = ~changes.before.stands
     entry = np.full(len(changes), -1)
     entry[is_new] = old + np.arange(int(is_new.sum()))
@@ -477,9 +481,9 @@ def _change_parts(
 def _entries_of(
     pending: _PendingMatches, old: int, changes: Changes, others: np.ndarray
 ) -> np.ndarray:
-    """Per change of ``others`` the entry of its match, or -1.
+    """Return per change of ``others`` the entry of its match, or -1.
 
-    An operator may retract a match and find it again in one batch: the entry is the newest one
+    An operator may retract a match and find it again in one batch, so the entry is the newest one
     before the change.
     """
     identities = np.column_stack([changes.branch[others], changes.rows[others]])

@@ -10,54 +10,54 @@ from slackwater.engine.barrier.base import BarrierRequirements, Changes, EventTa
 from slackwater.engine.core.operator import Restorable
 from slackwater.engine.core.timeline import ALL, LONG_AGO, Steps, StreamProgress, StreamTimeline
 
-# Barriers that know only what is promised: at once, and the base of those that wait for promises
-# or for a time (SPEC 4.2).
+# The base of all policies: matches are due at once. Others wait for promises or for a time
+# (SPEC 4.2).
 #
-# A promise says that no later record of a type has ref below it. Where an ordering operator is
-# before the query, its progress is a promise for every type.
+# A promise says that no later record of a type has ref below it. If an ordering operator precedes
+# the query, its progress is a promise for every type.
 
 
 class Policy:
-    """When matches are due. This base: at once; if ordered, by the promises of positive types.
+    """Decides when matches are due: here at once; if ordered, by promises of positive types.
 
     Args:
-        requirements: the query's.
-        span_ns: the barrier's duration; 0: it has none.
-        ordered: whether matches leave by their last event's time.
+        requirements: the requirements of the query.
+        span_ns: the duration of the barrier [ns]; 0: it has none.
+        ordered: whether matches leave in order of their last event's time.
     """
 
     adapts = False
-    """Whether new matches leave at once while such results are seldom corrected."""
+    """Whether new matches leave at once while few results are corrected."""
 
     def __init__(self, requirements: BarrierRequirements, span_ns: int, *, ordered: bool) -> None:
         self._requirements, self._span_ns, self._ordered = requirements, span_ns, ordered
 
     def clocks(self, progress: StreamProgress) -> list[Steps]:  # noqa: ARG002 - waits for none
-        """The clocks that ``targets`` are compared with, in their order."""
+        """Return the clocks that ``targets`` refers to, in that order."""
         return []
 
     def last_clocks(self, progress: StreamProgress) -> list[Steps]:
-        """The clocks that ``last_targets`` are compared with, in their order."""
+        """Return the clocks that ``last_targets`` refers to, in that order."""
         return _of_types(progress, self._requirements.positive)
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
-        """(matches, clocks): the value that each clock must reach before a new match is due.
+        """Return (matches, clocks): the value of each clock from which a new match is due.
 
         Args:
-            closes: (matches, scopes + 1), as in ``engine.barrier.base.Changes``.
+            closes: (matches, scopes + 1); see ``engine.barrier.base.Changes``.
         """
         return closes[:, :0]
 
     def last_targets(self, closes: np.ndarray) -> np.ndarray:
-        """(matches, clocks): from these values on no later match can have an earlier last event."""
+        """Return (matches, clocks): from these values on no earlier match can come."""
         return np.repeat(closes[:, -1:], len(self._requirements.positive), axis=1)
 
     def hold_ns(self) -> int | None:
-        """Time [ns] from when a match is known to when it is due; None: clocks decide."""
+        """Return the time from when a match is known to when it is due [ns]; None: by clocks."""
         return None
 
     def broken(self, timeline: StreamTimeline) -> np.ndarray:
-        """Rows of a batch (mask) that break a promise which this policy waits for."""
+        """Return a mask of the rows of a batch that break a promise which this policy uses."""
         return timeline.below_promises()
 
 
@@ -71,15 +71,14 @@ def _of_types(progress: StreamProgress, types: Iterable[str]) -> list[Steps]:
 # A later event of a negated step that invalidates a match retracts it (``-``). One that makes it
 # uncertain retracts it and emits it again with its probability.
 #
-# When not to use: when acting on a result that is retracted costs more than waiting for a certain
-# one.
+# When not to use: if acting on a retracted result costs more than waiting for a certain one.
 
 
 class Immediate(Restorable):
-    """Holds no match; ``at`` is the release of the row that completed or changed the match.
+    """Releases matches at once; ``at`` is the release of the row that completes or changes them.
 
     Args:
-        requirements: the query's.
+        requirements: the requirements of the query.
     """
 
     state_fields = ("_broken",)
@@ -120,10 +119,10 @@ class Immediate(Restorable):
         return np.empty(0, np.int64)
 
     def renumber(self, number: np.ndarray) -> None:
-        """No row is held."""
+        """Do nothing: no row is held."""
 
     def counters(self) -> dict[str, int]:
-        """``promises_broken``: rows below a promise, if a purge relies on promises."""
+        """Return ``promises_broken``: rows below a promise, if a purge relies on promises."""
         return {"promises_broken": self._broken} if self._purged else {}
 
 
@@ -132,8 +131,8 @@ class Immediate(Restorable):
 # A promise p of a negated step's type closes the open end x of its scope when p >= x, the closed
 # end when p > x. A match without negated steps leaves at once. L09 Example 5.
 #
-# When not to use: sources that promise nothing, with no order before the query: everything waits
-# for the end of the input.
+# When not to use: if sources send no promises and no ordering operator precedes the query; then all
+# matches wait for the end of the input.
 
 
 class Punctuation(Policy):
@@ -154,8 +153,8 @@ class Punctuation(Policy):
 # is closed when x + K <= clock, a closed one when x + K < clock: L10 Example 4.10. A match without
 # negated steps leaves at once.
 #
-# When not to use: delays with a tail. Events later than K are counted, and correct results that
-# were released before.
+# When not to use: with long-tailed delays. Events later than K are counted, and correct released
+# results.
 
 
 class Bounded(Policy):
@@ -185,11 +184,11 @@ class Bounded(Policy):
 # An invalidation up to and including that instant drops the match; a later one retracts it. H = 0
 # is nearly ``immediate``, a long H nearly as safe as waiting for promises.
 #
-# When not to use: when results must be final: H is no promise.
+# When not to use: if results must be final, as H is no promise.
 
 
 class Hold(Policy):
-    """The policy of ``hold:H``; where ordered, matches also wait for earlier ones by promises."""
+    """The policy of ``hold:H``; if ordered, matches also wait for earlier ones by promises."""
 
     def hold_ns(self) -> int | None:
         return self._span_ns
@@ -205,9 +204,9 @@ class Hold(Policy):
 # The rate of corrected matches is smoothed over about 64 outcomes: 1 for each match that a later
 # row changes, 0 for each that is released. Above 10 % new matches wait as under ``punctuation``;
 # below 5 % they leave at once again. Outcomes count at their places in the released stream, so the
-# rate does not depend on how the stream is cut into batches.
+# rate does not depend on batches.
 #
-# When not to use: when a single false alarm is too many, or when there are no promises.
+# When not to use: if a single false alarm is too many, or if there are no promises.
 
 
 class Adaptive(Punctuation):

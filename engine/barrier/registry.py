@@ -1,6 +1,6 @@
 """Barriers by name, and their short form ``name[:DURATION][,ordered]`` (DESIGN, CLI).
 
-Adding one: a file with its policy, its import, and a line in ``BARRIERS``.
+A new barrier needs a policy, its import, and a line in ``BARRIERS``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from slackwater.engine.core.units import parse_span
 
 @dataclass(frozen=True, slots=True)
 class BarrierSettings:
-    """``span_ns``: K of ``bounded``, H of ``hold``. ``ordered``: by last event's time."""
+    """The setting of a barrier.
+
+    ``span_ns``: K of ``bounded``, H of ``hold`` [ns]. ``ordered``: whether matches leave in order
+    of their last event's time.
+    """
 
     name: str = "immediate"
     span_ns: int = 0
@@ -33,7 +37,7 @@ class BarrierSettings:
 
 
 class Closes(Enum):
-    """What closes a negated step's scope, so that a match need not wait for it any more."""
+    """What closes the scope of a negated step, so that a match need not wait for it."""
 
     NOTHING = "a match does not wait"
     PROMISE = "a promise"
@@ -42,11 +46,12 @@ class Closes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BarrierKind:
-    """``closes``: what scopes wait for. ``says``: when a match leaves; ``{span}`` is the duration.
+    """A kind of barrier.
 
-    ``span``: what the duration that it needs is called; empty: it needs none. ``by_arrival``: the
-    duration is one of the arrival clock. ``not_of_windows``: why windows cannot have it; empty:
-    they can (``engine.operators.window.progress``).
+    ``closes``: what scopes wait for. ``says``: when a match leaves, for users; ``{span}`` is the
+    duration. ``span``: the name of its duration; empty: it has none. ``by_arrival``: the duration
+    is on the arrival clock. ``not_of_windows``: why windows do not support it; empty: they do
+    (``engine.operators.window.progress``).
     """
 
     closes: Closes
@@ -79,11 +84,11 @@ BARRIERS: Final = {
 BARRIER_FORMS: Final = tuple(
     f"{name}:{kind.span}" if kind.span else name for name, kind in BARRIERS.items()
 )
-"""Their short forms."""
+"""The short forms of the barriers."""
 
 
 def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
-    """Settings of a barrier from its short form.
+    """Parse the setting of a barrier from its short form.
 
     >>> parse_barrier("bounded:1s,ordered")
     BarrierSettings(name='bounded', span_ns=1000000000, ordered=True)
@@ -93,7 +98,7 @@ def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
         time_unit: unit of durations written without one.
 
     Raises:
-        UserError: an unknown barrier or setting; the message lists the known ones.
+        UserError: the barrier or setting is unknown; the message lists the known ones.
     """
     body, *settings = (part.strip() for part in text.strip().split(","))
     name, colon, span = (part.strip() for part in body.partition(":"))
@@ -113,7 +118,7 @@ def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
 
 
 def barrier_in_force(barrier: BarrierSettings | None, realtime: int | None) -> BarrierSettings:
-    """The setting, or else what the query's REALTIME says (Z10): 1: at once, 0: when it is final.
+    """Return the setting, else the default by REALTIME (Z10): 1: at once, 0: when final.
 
     Args:
         barrier: the user's setting; None: there is none.
@@ -125,10 +130,10 @@ def barrier_in_force(barrier: BarrierSettings | None, realtime: int | None) -> B
 
 
 def barrier_of_windows(barrier: BarrierSettings | None, query: str) -> BarrierSettings | None:
-    """The setting, checked: the windows of ``query`` support it.
+    """Return the setting after a check that the windows of ``query`` support it.
 
     Raises:
-        UserError: windows do not support this barrier; the message says why, and what helps.
+        UserError: windows do not support this barrier; the message says why and what to use.
     """
     why = "" if barrier is None else BARRIERS[barrier.name].not_of_windows
     if barrier is not None and why:
@@ -143,10 +148,10 @@ def barrier_of_windows(barrier: BarrierSettings | None, query: str) -> BarrierSe
 
 
 def build_barrier(settings: BarrierSettings, requirements: BarrierRequirements) -> Barrier:
-    """The barrier of one query and site."""
+    """Return the barrier of one query and site."""
     if settings.name == "immediate" and not settings.ordered:
         return Immediate(requirements)
-    # Few runs hold matches, and the kernels for that are of no use to the others.
+    # Imported here, as few runs hold matches and need the kernels for that.
     from slackwater.engine.barrier.holding import Holding  # noqa: PLC0415
 
     kind = BARRIERS[settings.name]

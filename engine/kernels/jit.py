@@ -1,10 +1,10 @@
 """``kernel``, ``njit``, ``inline``: functions that Numba compiles when they are first called.
 
-What is compiled is kept on disk under a digest of all that it is made of
-(``engine.kernels.kernel_cache``) in ``SLACKWATER_CACHE`` (default: the user's cache directory); the
-Spark host hands that to executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python
-(``engine.kernels.uncompiled``) for a debugger; ``SLACKWATER_COMPILED=1`` compiles them also for
-few events; ``SLACKWATER_PLAIN_NUMBA=1`` compiles them by Numba's public interfaces alone.
+Machine code is cached on disk under a digest of its inputs (``engine.kernels.kernel_cache``) in
+``SLACKWATER_CACHE`` (default: the user's cache directory); the Spark host passes this setting to
+executors. ``SLACKWATER_UNCOMPILED=1`` runs kernels as plain Python (``engine.kernels.uncompiled``)
+for a debugger. ``SLACKWATER_COMPILED=1`` compiles them also for few events.
+``SLACKWATER_PLAIN_NUMBA=1`` compiles them with Numba's public interfaces only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _TimeSpent:
 
     @contextmanager
     def measure(self) -> Iterator[None]:
-        """Add the time of the ``with`` block; of nested blocks only the outermost counts."""
+        """Add the time of the ``with`` block; only the outermost of nested blocks counts."""
         began, self._depth = self._clock(), self._depth + 1
         try:
             yield
@@ -52,17 +52,17 @@ class _TimeSpent:
 
 
 loading = _TimeSpent()
-"""Getting kernels ready: reading or compiling them."""
+"""Time to read or compile kernels."""
 uncompiled_time = _TimeSpent(time.thread_time)
-"""Running kernels that no cache has as plain Python: time of the processor."""
+"""Processor time of kernels that run as plain Python because they are not cached."""
 when_compiling: list[Callable[[], None]] = []
-"""Called, once each, when a kernel is about to be compiled because no cache has it."""
+"""Callbacks, called once each, before a kernel that is not cached is compiled."""
 when_ready: list[Callable[[], None]] = []
-"""Called whenever a kernel has been read from the cache or compiled."""
+"""Callbacks, called whenever a kernel has been read from the cache or compiled."""
 
 
 def cache_directory() -> Path | None:
-    """Where compiled kernels are kept; None: nowhere, as the cache is not this user's."""
+    """Return the folder of compiled kernels; None: no cache, as it belongs to another user."""
     cache = own_cache()
     return None if cache is None else cache / "kernels"
 
@@ -70,20 +70,21 @@ def cache_directory() -> Path | None:
 def njit(function: _F) -> _F:
     """Compile ``function``, which may allocate arrays.
 
-    A ``kernel`` may call it, too, if it gives no array back.
+    A ``kernel`` may call it if it returns no array.
     """
     return _made(function, allocates=True, inline=False)
 
 
 def kernel(function: _F) -> _F:
-    """``njit`` for a function that allocates nothing: no reference counts, about 10x as fast
-    where many small functions hand arrays to one another.
+    """Compile ``function``, which allocates nothing.
+
+    It has no reference counts, which is about 10x as fast if many small functions pass arrays on.
     """
     return _made(function, allocates=False, inline=False)
 
 
 def inline(function: _F) -> _F:
-    """``kernel`` for a small function of a hot path: it becomes part of its callers."""
+    """Compile ``function`` as a ``kernel`` that is inlined into its callers, for hot paths."""
     return _made(function, allocates=False, inline=True)
 
 
@@ -96,34 +97,34 @@ def _made(function: _F, **options: bool) -> _F:
 
 
 class _Way(Enum):
-    """How this thread runs kernels; the results are the same."""
+    """How this thread runs kernels; the results are equal."""
 
     COMPILED = auto()
     CACHED = auto()
-    """Compiled if the cache has the machine code, else as plain Python."""
+    """Compiled if the machine code is cached, else as plain Python."""
     PLAIN = auto()
 
 
 _way: ContextVar[_Way] = ContextVar("_way", default=_Way.COMPILED)
 FEW: Final = 128
-"""Events that pass as plain Python before Numba and a run's kernels are loaded."""
+"""Up to so many events, kernels run as plain Python, and Numba is not loaded."""
 FEW_UNCOMPILED: Final = 20_000
-"""Events that pass as plain Python, 0.3 to 0.6 ms each, before a run's kernels are compiled."""
+"""Up to so many events, kernels that are not cached run as plain Python, 0.3 to 0.6 ms each."""
 _PATIENCE_S: Final = 15.0
-"""So long kernels that no cache has run as plain Python; a process that goes on compiles them."""
+"""Time of uncached kernels as plain Python, after which the process compiles them."""
 
 
 def may_run_uncompiled(rows: int) -> bool:
-    """Whether kernels that no cache has run as plain Python for ``rows`` events."""
+    """Return whether kernels that are not cached run as plain Python for ``rows`` events."""
     return rows <= FEW_UNCOMPILED and os.environ.get("SLACKWATER_COMPILED") != "1"
 
 
 @contextmanager
 def for_rows(rows: int) -> Iterator[None]:
-    """Within, this thread's kernels run in the way that gives ``rows`` events their results first.
+    """Run this thread's kernels in the fastest way for ``rows`` events, within the block.
 
-    Loading Numba and a run's kernels takes about a second, and compiling them where no cache has
-    them a minute.
+    It takes about a second to load Numba and the kernels of a run, and a minute to compile them if
+    they are not cached.
     """
     way = _way.get()
     if rows <= FEW:
@@ -138,19 +139,19 @@ def for_rows(rows: int) -> Iterator[None]:
 
 
 def plain() -> AbstractContextManager[None]:
-    """Within, kernels that this thread calls run as plain Python, with the same results."""
+    """Run this thread's kernels as plain Python within the block, with equal results."""
     return for_rows(0)
 
 
 @cache
 def _is_any_cached() -> bool:
-    """Whether any kernel is; if none is, there is no need to load Numba to look for one."""
+    """Return whether any kernel is cached; if none is, Numba need not be loaded to look for one."""
     directory = cache_directory()
     return directory is not None and directory.is_dir() and any(directory.iterdir())
 
 
 class _Compiled:
-    """A function that is Numba's once it is called, or a kernel that calls it is compiled."""
+    """A function that is compiled when it is called, or when a kernel that calls it is compiled."""
 
     def __init__(self, function: Callable[..., Any], **options: bool) -> None:
         functools.update_wrapper(self, function)
@@ -167,7 +168,7 @@ class _Compiled:
             try:
                 return self._entry(*arguments)
             except NotCached:
-                pass  # only compiling raises it: nothing has run
+                pass  # raised before compilation: nothing has run
         with uncompiled_time.measure(), plain():
             return self._uncompiled(*arguments)
 
@@ -179,7 +180,7 @@ class _Compiled:
 
     @property
     def _numba_type_(self) -> Any:
-        """What Numba takes this for in a kernel that calls it."""
+        """The Numba type of this function in kernels that call it."""
         return self._callee._numba_type_
 
     @cached_property
@@ -220,13 +221,13 @@ def _timed(compiled: Callable[..., Any], signature: Any) -> Any:
 
 
 def compiles() -> bool:
-    """Whether a kernel that no cache has is compiled now."""
+    """Return whether a kernel that is not cached is compiled now."""
     return _way.get() is _Way.COMPILED or uncompiled_time.seconds > _PATIENCE_S
 
 
 @cache
 def _prepare() -> None:
-    """Loads Numba, what it takes tuples of arrays for, and the notice of compiling."""
+    """Load Numba, the types of named tuples, and the callbacks for compilation."""
     from numba.core import event  # noqa: PLC0415 - loads Numba
 
     import slackwater.engine.kernels.compile_once  # noqa: F401, PLC0415 - likewise
@@ -239,6 +240,6 @@ def _prepare() -> None:
                 when_compiling.pop()()
 
         def on_end(self, _event: Any) -> None:
-            """Nothing to say."""
+            """Do nothing."""
 
     event.register("numba:compile", Notice())

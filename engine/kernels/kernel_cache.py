@@ -1,9 +1,9 @@
-"""Compiled kernels on disk: a folder for each digest of what a kernel is made of.
+"""Compiled kernels on disk: one folder per digest of a kernel's inputs.
 
-Numba writes and reads them (``cache=True``); its public settings say where. Neither the time nor
-the place of a source file decides anything, so all checkouts and environments of a user share the
-cache. Each folder has the checksums of its files: what is damaged is compiled again. Processes that
-need the same kernel at once take turns, so one compiles it and the others read it.
+Numba writes and reads the files (``cache=True``); its public settings define the place. Time and
+path of a source file do not matter, so all checkouts and environments of a user share the cache.
+Each folder has the checksums of its files; damaged ones are compiled again. Processes that need the
+same kernel at the same time take turns: one compiles it, the others read it.
 """
 
 from __future__ import annotations
@@ -30,56 +30,56 @@ from slackwater.engine.cache_home import NotCached, own_bytes
 
 _SUMS: Final = "checksums.json"
 _TYPES: Final = ".types"
-"""Ends the name of an empty file for the types of each call that the folder has code for."""
+"""Suffix of empty marker files, one per argument types for which the folder has code."""
 _LOCATOR: Final = f"{__name__}.DigestLocator"
 _folders: Final[dict[FunctionType, Path]] = {}
 
 
 class DigestLocator:
-    """Where Numba keeps one function (the protocol of ``NUMBA_CACHE_LOCATOR_CLASSES``)."""
+    """The cache folder of one function (protocol of ``NUMBA_CACHE_LOCATOR_CLASSES``)."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @classmethod
     def from_function(cls, py_func: FunctionType, py_file: str) -> DigestLocator | None:  # noqa: ARG003
-        """None: this function is not kept here."""
+        """Return the locator of a function; None: it is not cached here."""
         folder = _folders.get(py_func)
         return None if folder is None else cls(folder)
 
     def ensure_cache_path(self) -> None:
-        """Makes the folder."""
+        """Create the folder."""
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def get_cache_path(self) -> str:
-        """The folder."""
+        """Return the path of the folder."""
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """What the content of the folder is made of."""
+        """Return the digest of the inputs, which is the name of the folder."""
         return self._folder.name
 
     def get_disambiguator(self) -> str:
-        """Nothing to tell apart: a folder has one function."""
+        """Return a constant, as a folder has one function."""
         return "kernel"
 
 
 def enable(dispatcher: Any, folder: Path) -> bool:
-    """From now on ``dispatcher`` reads its machine code from ``folder``, and writes it there.
+    """Make ``dispatcher`` read and write its machine code in ``folder``.
 
-    False: there is no such folder, and none can be made.
+    Return False if the folder cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return False
     _folders[dispatcher.py_func] = folder
-    # A Numba without locators keeps files in a folder, by its own stamps of the source, too.
+    # Numba without locators stores files in a folder, and also checks its own source stamps.
     has_locators = hasattr(config, "CACHE_LOCATOR_CLASSES")
     name, value = (
         ("CACHE_LOCATOR_CLASSES", _LOCATOR) if has_locators else ("CACHE_DIR", str(folder))
     )
-    before = getattr(config, name)  # a program's own kernels are kept as it likes
+    before = getattr(config, name)  # the program's own kernels keep their setting
     setattr(config, name, value)
     try:
         dispatcher.enable_caching()
@@ -92,17 +92,17 @@ def load_or_compile(
     dispatcher: Any, compiled: Callable[..., Any], folder: Path, compiles: Callable[[], bool],
     signature: Any,
 ) -> Any:  # fmt: skip
-    """What ``compiled`` of ``dispatcher`` gives for the types of a call.
+    """Return the code of ``dispatcher`` for argument types, from the cache or compiled.
 
     Args:
-        dispatcher: Numba's, after ``enable``.
+        dispatcher: Numba's dispatcher, after ``enable``.
         compiled: its method ``compile``.
-        folder: where its machine code is kept.
-        compiles: whether it is compiled where the folder has none.
+        folder: the folder of its machine code.
+        compiles: returns whether to compile code that is not in the folder.
         signature: the types of the arguments.
 
     Raises:
-        NotCached: the folder has none, and it is not to be compiled.
+        NotCached: the folder lacks the code, and ``compiles`` returns False.
     """
     kept = folder / f"{blake2b(str(signature).encode(), digest_size=16).hexdigest()}{_TYPES}"
     if not compiles() and not (_is_whole(folder) and (kept.exists() or not _has_types(folder))):
@@ -114,14 +114,14 @@ def load_or_compile(
         try:
             try:
                 made = compiled(signature)
-            except (ImportError, AttributeError):  # a class that its types name has moved since
+            except (ImportError, AttributeError):  # a class in its types has moved since
                 _empty(folder)
                 made = compiled(signature)
             if len(dispatcher.stats.cache_misses) > missed:
                 _seal(folder)
             if not kept.exists():
                 kept.touch(mode=0o600)
-        except OSError:  # a disk that is full or read-only: the kernel is there, but not kept
+        except OSError:  # the disk is full or read-only: the kernel is compiled but not cached
             overload = dispatcher.overloads.get(tuple(signature))
             if overload is None:
                 raise
@@ -131,7 +131,7 @@ def load_or_compile(
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Within, no other process is; a disk that has no locks, or cannot be written, gives none."""
+    """Lock the folder against other processes; no lock if the folder cannot be written."""
     try:
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -139,7 +139,7 @@ def _alone(folder: Path) -> Iterator[None]:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.utime(descriptor)  # when it was last used, for who removes old ones
+        os.utime(descriptor)  # records the last use, for the removal of old folders
         yield
     finally:
         os.close(descriptor)
@@ -151,7 +151,7 @@ def _empty(folder: Path) -> None:
 
 
 def _seal(folder: Path) -> None:
-    """Notes the checksums of the folder's files."""
+    """Write the checksums of the folder's files."""
     aside = folder / f"{_SUMS}.{os.getpid()}"
     aside.write_text(json.dumps(_sums(folder)), encoding="ascii")
     aside.replace(folder / _SUMS)
@@ -170,7 +170,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _has_types(folder: Path) -> bool:
-    """Whether it is known for which types the folder has machine code: once, it was not kept."""
+    """Return whether the folder has marker files of types; older folders have none."""
     return any(folder.glob(f"*{_TYPES}"))
 
 
@@ -181,36 +181,35 @@ def _sums(folder: Path) -> dict[str, str]:
     }
 
 
-# What a compiled kernel is made of, as a digest: the same for the same code, wherever it lies.
+# The digest of a kernel's inputs: equal for equal code, independent of paths.
 #
-# Numba compiles a function's bytecode with the values of the globals that it names and the
-# functions that it calls. Exactly these go into the digest, function by function. So an edited
-# message, comment or docstring changes nothing; a changed constant of any package, or a changed
-# callee, does.
+# Numba compiles the bytecode of a function with the values of its globals and the functions that it
+# calls. The digest covers exactly these, function by function. So an edited message, comment or
+# docstring does not change it; a changed constant of any package, or a changed callee, does.
 
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _LIBRARIES: Final = frozenset({"numba", "numpy", "math", "builtins", "typing", "_heapq"})
-"""Where functions may come from that are no kernels; their versions are part of the digest."""
+"""Modules whose functions kernels may call; their versions are part of the digest."""
 _LOAD_GLOBAL: Final = dis.opmap["LOAD_GLOBAL"]
 _EXTENDED: Final = dis.EXTENDED_ARG
 _NO_CODE: Final = frozenset({"NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES", "NUMBA_DEBUG_CACHE"})
-"""Settings of Numba that change no code."""
+"""Settings of Numba that do not affect code."""
 
 
 @runtime_checkable
 class CompiledKernel(Protocol):
-    """What ``engine.kernels.jit`` makes of a function."""
+    """A function decorated by ``engine.kernels.jit``."""
 
     function: FunctionType
     options: dict[str, bool]
 
 
 def digest_of(kernel: CompiledKernel) -> str:
-    """The digest of a kernel with all that it calls, as hexadecimal digits.
+    """Return the digest of a kernel and its callees, as hexadecimal digits.
 
     Raises:
-        TypeError: it uses a global value of a kind that has no digest.
+        TypeError: it uses a global value of a type without a digest.
     """
     total = sha256(_environment())
     found, left = {kernel.function}, [kernel]
@@ -227,8 +226,8 @@ def digest_of(kernel: CompiledKernel) -> str:
 
 @cache
 def _environment() -> bytes:
-    """What compiles: the versions, Numba's settings, and our own part of it."""
-    import llvmlite  # noqa: PLC0415 - only who compiles or loads needs it
+    """Return the digest of the compiler: versions, Numba's settings, and ``compile_once``."""
+    import llvmlite  # noqa: PLC0415 - needed only to compile or load
     import numba  # noqa: PLC0415 - likewise
 
     from slackwater.engine.kernels.compile_once import is_plain  # noqa: PLC0415 - likewise
@@ -247,7 +246,7 @@ def _environment() -> bytes:
 def _described(
     function: FunctionType, options: tuple[tuple[str, bool], ...]
 ) -> tuple[bytes, tuple[CompiledKernel, ...]]:
-    """The digest of one function without what it calls, and the kernels that it calls."""
+    """Return the digest of one function without its callees, and the kernels that it calls."""
     called: list[CompiledKernel] = []
     digest = sha256(f"{_name_of(function)} {options}".encode())
     for part in _code(function.__code__, function.__doc__):
@@ -269,7 +268,7 @@ def _name_of(value: Any) -> str:
 
 
 def _code(code: CodeType, docstring: str | None = None) -> Iterator[bytes]:
-    """What matters of bytecode: not its lines, its file and its docstring."""
+    """Yield the relevant parts of bytecode: not its lines, its file or its docstring."""
     yield code.co_code
     yield code.co_exceptiontable
     yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()
@@ -278,13 +277,13 @@ def _code(code: CodeType, docstring: str | None = None) -> Iterator[bytes]:
         if isinstance(constant, CodeType):
             yield from _code(constant)
         elif place == 0 and constant is not None and constant == docstring:
-            yield b"NoneType None\n"  # what stands there if there is no docstring
+            yield b"NoneType None\n"  # the constant of a function without a docstring
         else:
             yield _value(constant, code.co_name) + b"\n"
 
 
 def _globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The global values that a function uses, also those of modules."""
+    """Yield the global values that a function uses, including attributes of modules."""
     codes = [function.__code__]
     used: list[str] = []
     for code in codes:
@@ -305,21 +304,21 @@ def _globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _loaded_names(code: CodeType) -> Iterator[str]:
-    """Names that bytecode loads as globals: an attribute may be called as a global, too.
+    """Yield the names that bytecode loads as globals; an attribute may have the same name.
 
-    ``dis`` says the same 20 times slower.
+    ``dis`` gives the same result 20 times slower.
     """
     instructions, argument = code.co_code, 0
     for operation, low in zip(instructions[::2], instructions[1::2], strict=True):
         argument = argument << 8 | low
         if operation != _EXTENDED:
             if operation == _LOAD_GLOBAL:
-                yield code.co_names[argument >> 1]  # the lowest bit asks for a NULL before it
+                yield code.co_names[argument >> 1]  # the lowest bit means a NULL before it
             argument = 0
 
 
 def _annotated(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Classes of arguments: a named tuple's fields are read by their place."""
+    """Yield the classes of arguments: fields of a named tuple are compiled to places."""
     left = [(function.__annotations__, function.__globals__)]
     seen = set()
     for named, known in left:
@@ -334,10 +333,10 @@ def _annotated(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _value(value: Any, place: str) -> bytes:
-    """A constant's content; of what is not compiled in, the name.
+    """Return the content of a constant, or the name of a value that is not compiled in.
 
     Raises:
-        TypeError: it is of another kind.
+        TypeError: the value has an unsupported type.
     """
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         facts = f"{value.dtype.descr} {value.shape} {value.flags.f_contiguous} "

@@ -1,4 +1,4 @@
-"""Data structures of kernels: a hash, a heap, a hash table, a pool, and bins that forget."""
+"""Data structures of kernels: a hash, a heap, a hash table, a pool, and decaying bins."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from slackwater.engine.kernels.records import NONE, put_over, record
 
 
 MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
-"""Odd bits of the golden ratio: neighbours come to lie far apart (Knuth, TAOCP 3, 6.4)."""
+"""Bits of the golden ratio, odd: it spreads consecutive numbers (Knuth, TAOCP 3, 6.4)."""
 
 
 @inline
 def mixed(key: int, value: int) -> int:
-    """``key`` with one more value mixed in."""
+    """Return the hash ``key`` with ``value`` mixed in."""
     bits = (np.uint64(np.int64(key)) ^ np.uint64(np.int64(value))) * MULTIPLIER
     return int(np.int64(bits ^ (bits >> np.uint64(32))))
 
 
-# A binary heap of numbers: the one with the smallest key is at 0, of equal keys the smallest one.
+# A binary heap of numbers: the number with the smallest key is at 0; of equal keys the smallest.
 #
-# Source: Williams 1964, "Algorithm 232: Heapsort". Kernels that call these have the heap (an array
-# with room for all) and its size themselves.
+# Source: Williams 1964, "Algorithm 232: Heapsort". The calling kernel owns the heap (an array with
+# room for all numbers) and its size.
 
 
 @inline
 def before(keys: np.ndarray, first: int, second: int) -> bool:
-    """Whether number ``first`` goes before number ``second``."""
+    """Return whether number ``first`` precedes number ``second``."""
     return keys[first] < keys[second] or (keys[first] == keys[second] and first < second)
 
 
 @inline
 def push(heap: np.ndarray, size: int, keys: np.ndarray, number: int) -> None:
-    """Put ``number`` into a heap of ``size``."""
+    """Add ``number`` to a heap of ``size``."""
     place = size
     while place > 0:
         above = (place - 1) >> 1
@@ -50,7 +50,7 @@ def push(heap: np.ndarray, size: int, keys: np.ndarray, number: int) -> None:
 
 @inline
 def pop(heap: np.ndarray, size: int, keys: np.ndarray) -> None:
-    """Take the first number off a heap of ``size``."""
+    """Remove the first number of a heap of ``size``."""
     last = size - 1
     number, place = heap[last], 0
     while True:
@@ -67,8 +67,10 @@ def pop(heap: np.ndarray, size: int, keys: np.ndarray) -> None:
 
 
 class Heap(NamedTuple):
-    """Cells by the progress [ns] at which something is due: ``at``, of each cell that the heap
-    ``has``; ``cells``: these, the first one first, ``size`` (1,) of them.
+    """A heap of cells by the progress at which they are due.
+
+    ``at``: per cell, when it is due [ns]. ``cells``: the heap. ``has``: per cell, whether it is in
+    the heap. ``size``: (1,), the number of cells in the heap.
     """
 
     at: np.ndarray
@@ -78,14 +80,14 @@ class Heap(NamedTuple):
 
 
 def new_heap(cells: int) -> Heap:
-    """Nothing yet, with room for so many."""
+    """Return an empty heap with room for ``cells`` cells."""
     at, heap = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
     return Heap(at, heap, np.zeros(cells, np.bool_), np.zeros(1, np.int64))
 
 
 @inline
 def put_in(heap: Heap, cell: int, at: int) -> None:
-    """Something of ``cell``, which the heap has not, is due ``at``."""
+    """Add ``cell``, which is not in the heap and is due ``at`` [ns]."""
     heap.at[cell], heap.has[cell] = at, True
     push(heap.cells, heap.size[0], heap.at, cell)
     heap.size[0] += 1
@@ -93,7 +95,7 @@ def put_in(heap: Heap, cell: int, at: int) -> None:
 
 @inline
 def take_first(heap: Heap) -> int:
-    """The first cell, which leaves."""
+    """Remove and return the first cell."""
     cell = heap.cells[0]
     heap.has[cell] = False
     pop(heap.cells, heap.size[0], heap.at)
@@ -103,14 +105,14 @@ def take_first(heap: Heap) -> int:
 
 @inline
 def is_due(heap: Heap, progress: int) -> bool:
-    """Whether that of the first cell is."""
+    """Return whether the first cell is due at ``progress`` [ns]; False if the heap is empty."""
     return bool(heap.size[0] > 0 and progress >= heap.at[heap.cells[0]])
 
 
 # A hash table of numbers by key: open addressing with linear probing, at most half full.
 #
-# Entry n has the key ``keys[n]``, a row of int64; a key asked for is a row of another table, or a
-# tuple of as many integers. A free slot holds NONE.
+# Entry n has the key ``keys[n]``, a row of int64. A look-up takes a row of another table or a tuple
+# of as many integers. A free slot holds NONE.
 #
 # Source: Knuth, The Art of Computer Programming 3, 6.4, algorithm L.
 
@@ -120,13 +122,13 @@ _LEAST: Final = 4
 
 
 def empty_slots(entries: int) -> np.ndarray:
-    """Slots for so many entries."""
+    """Return free slots for ``entries`` entries."""
     return np.full(1 << max(_LEAST, (2 * entries).bit_length()), NONE, np.int32)
 
 
 @inline
 def slot_of(slots: np.ndarray, keys: np.ndarray, key: Key) -> int:
-    """The slot of the entry with this key, or the free one where it belongs."""
+    """Return the slot of the entry with this key, or the free slot for it."""
     mask = len(slots) - 1
     hashed = 0
     for part in range(len(key)):
@@ -147,13 +149,13 @@ def _same(keys: np.ndarray, entry: int, key: Key) -> bool:
 
 @kernel
 def entry_of(slots: np.ndarray, keys: np.ndarray, key: Key) -> int:
-    """The entry with this key, or -1."""
+    """Return the entry with this key, or -1."""
     return int(slots[slot_of(slots, keys, key)])
 
 
 @kernel
 def enter(slots: np.ndarray, keys: np.ndarray, first: int) -> None:
-    """Enter ``keys`` from entry ``first`` on; all of them differ."""
+    """Enter ``keys`` from entry ``first`` on; all keys are distinct."""
     for entry in range(first, len(keys)):
         slots[slot_of(slots, keys, keys[entry])] = entry
 
@@ -178,10 +180,10 @@ def _number(slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, found: np.nda
 
 
 def places_of(known: np.ndarray, lookups: np.ndarray) -> np.ndarray:
-    """Per row of ``lookups`` the place of an equal row of ``known`` (whose rows differ), or -1.
+    """Return per row of ``lookups`` the place of the equal row of ``known``, or -1.
 
     Args:
-        known: (n, columns) int64.
+        known: (n, columns) int64, distinct rows.
         lookups: (m, columns) int64.
     """
     slots, found = empty_slots(len(known)), np.empty(len(lookups), np.int64)
@@ -191,31 +193,35 @@ def places_of(known: np.ndarray, lookups: np.ndarray) -> np.ndarray:
 
 
 def numbered(rows: np.ndarray) -> np.ndarray:
-    """Equal numbers, from 0 on in order of appearance, for equal rows of (n, columns) int64."""
+    """Return a number per row of (n, columns) int64, from 0 in order of appearance.
+
+    Equal rows have equal numbers.
+    """
     found = np.empty(len(rows), np.int64)
     _number(empty_slots(len(rows)), np.empty_like(rows), rows, found)
     return found
 
 
-# A pool of places, of which the free ones are chained by ``following``; its ``tally`` is one POOL.
+# A pool of places; free places are chained by ``following``; ``tally`` is one POOL.
 
 
 POOL: Final = record("free", "live")
-"""The first free place, and how many are in use."""
+"""The first free place, and the number of places in use."""
 
 
 _Pool = TypeVar("_Pool", bound=Any)
-"""A named tuple of arrays, ``next`` and ``tally`` (POOL) among them."""
+"""A named tuple of arrays, including ``next`` and ``tally`` (POOL)."""
 
 
 def chained(places: int) -> np.ndarray:
-    """``following`` of a pool that is free but for nothing."""
+    """Return ``following`` of a pool whose places are all free."""
     return np.append(np.arange(1, places), NONE)
 
 
 def over_pool(made: _Pool, before: _Pool) -> _Pool:
-    """``made``, a pool with ``next`` and ``tally``, takes over a smaller one, or one as large:
-    places keep their numbers, and those that are new are the first free ones.
+    """Copy the pool ``before`` to ``made``, which is at least as large; return ``made``.
+
+    Places keep their numbers; new places are the first free ones.
     """
     old = len(before.next)
     put_over(made, before)
@@ -226,7 +232,7 @@ def over_pool(made: _Pool, before: _Pool) -> _Pool:
 
 @inline
 def take_place(following: np.ndarray, tally: np.ndarray) -> int:
-    """A place that was free; there is one."""
+    """Allocate and return a free place; there is one."""
     place = tally[0].free
     tally[0].free = following[place]
     tally[0].live += 1
@@ -235,16 +241,17 @@ def take_place(following: np.ndarray, tally: np.ndarray) -> int:
 
 @inline
 def free_place(following: np.ndarray, tally: np.ndarray, place: int) -> None:
-    """A place is in use no longer."""
+    """Free ``place``."""
     following[place] = tally[0].free
     tally[0].free = place
     tally[0].live -= 1
 
 
-# Histogram with bins that widen with the value, and decay: cheap quantiles of durations.
+# A decaying histogram with logarithmic bins, for cheap quantiles of durations.
 #
-# With ``bits`` = b, bins are 1 wide up to 2**b, then there are 2**b per octave: relative
-# resolution 2**-b, by a number that is its float's exponent and the first b bits of its fraction.
+# With ``bits`` = b, bins have the width 1 up to 2**b; above, there are 2**b per octave, so the
+# relative resolution is 2**-b. The number of a bin is the exponent of the value as a float and the
+# first b bits of its fraction.
 
 
 _MILLION: Final = 1_000_000
@@ -252,7 +259,7 @@ _MILLION: Final = 1_000_000
 
 @inline
 def log_bin(value: int, bits: int) -> int:
-    """The bin of a value of at least 0."""
+    """Return the bin of a value of at least 0."""
     if value < 1 << bits:
         return value
     return (int(np.float64(value).view(np.int64)) >> (52 - bits)) - ((1022 + bits) << bits)
@@ -260,7 +267,7 @@ def log_bin(value: int, bits: int) -> int:
 
 @inline
 def bin_start(index: int, bits: int) -> int:
-    """The least value of a bin."""
+    """Return the least value of a bin."""
     if index < 1 << bits:
         return index
     octave = (index >> bits) - 1
@@ -269,7 +276,7 @@ def bin_start(index: int, bits: int) -> int:
 
 @inline
 def count_in(bins: np.ndarray, total: int, index: int, window: int) -> int:
-    """Count one in a bin, and halve all counts when there are ``window``; gives their sum."""
+    """Count one in a bin, and halve all counts when they reach ``window``; return their sum."""
     bins[index] += 1
     total += 1
     if total >= window:
@@ -282,7 +289,7 @@ def count_in(bins: np.ndarray, total: int, index: int, window: int) -> int:
 
 @kernel
 def tail_bin(bins: np.ndarray, total: int, tail_ppm: int) -> int:
-    """The first bin that has at most ``tail_ppm`` millionths of the counts above it; -1 of none."""
+    """Return the first bin with at most ``tail_ppm`` millionths of the counts above; -1: none."""
     allowed = total * tail_ppm // _MILLION
     above = 0
     for index in range(len(bins) - 1, -1, -1):

@@ -1,10 +1,10 @@
-"""Kernels as plain Python, for a debugger and to see which of their lines tests run.
+"""Kernels as plain Python, for debuggers and for test coverage.
 
-NumPy does what Numba does with the same lines, if it is handed them in another dress: items of
-structured arrays have their fields as attributes, small integers are read as int64, which wraps,
-and dividing by zero gives what IEEE 754 says, without a warning. That happens where a kernel is
-called from outside; those that it calls itself are handed what it has. What differs still is loud:
-an index beyond an array is an ``IndexError``, and a number that has no room an ``OverflowError``.
+NumPy gives the results of Numba if arguments are wrapped: items of structured arrays have their
+fields as attributes, small integers are read as int64, which wraps around, and division by zero
+follows IEEE 754 without a warning. Arguments are wrapped when a kernel is called from outside;
+inner calls pass them on. Remaining differences raise errors: ``IndexError`` for an index beyond an
+array, ``OverflowError`` for a number that does not fit.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _AS_COMPILED: Final[dict[type, Callable[[Any], Any]]] = {
         (np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32), np.int64
     ),
 }  # fmt: skip
-"""What Numba calculates with, by the type that something is kept as."""
+"""Conversions to the types that Numba computes with, by stored type."""
 _INTEGERS: Final = frozenset((int, np.int64, np.int32, np.uint64))
 
 
 class _Inside(threading.local):
-    """Whether this thread runs a kernel."""
+    """Per thread, whether it runs a kernel."""
 
     yes = False
 
@@ -40,7 +40,7 @@ _inside: Final = _Inside()
 
 
 def uncompiled(function: _F) -> _F:
-    """``function``, called as if it were compiled."""
+    """Wrap ``function`` so that it behaves as if it were compiled."""
 
     @functools.wraps(function)
     def enter(*arguments: Any) -> Any:
@@ -67,7 +67,7 @@ def _handed_in(value: Any) -> Any:
 
 
 def _handed_out(value: Any) -> Any:
-    """As Numba gives results back: numbers and arrays as anybody has them."""
+    """Return a result as Numba does: plain numbers and arrays."""
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     if isinstance(value, tuple):
@@ -80,14 +80,14 @@ def _of_same_kind(value: Any, items: Any) -> Any:
 
 
 def _dressed(array: np.ndarray) -> np.ndarray:
-    """The same memory, read as compiled code does."""
+    """Return a view whose items are read as compiled code reads them."""
     if array.dtype.names is not None:
         return array.view(_Records)
     return array.view(_Small) if array.dtype.type in _AS_COMPILED else array
 
 
 class _Small(np.ndarray):
-    """An array of small numbers, which are not calculated with as such."""
+    """An array of small numbers; items are converted to the types that Numba computes with."""
 
     def __getitem__(self, place: Any) -> Any:
         item = super().__getitem__(place)
@@ -96,7 +96,7 @@ class _Small(np.ndarray):
 
 
 class _Record:
-    """An item of a structured array: ``_record_type`` adds its fields."""
+    """An item of a structured array; ``_record_type`` adds its fields."""
 
     __slots__ = ("_columns", "_place")
 
