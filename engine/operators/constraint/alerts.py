@@ -24,20 +24,18 @@ from slackwater.engine.output.schema import (
     same_for_all,
 )
 
-# The events so far of each result: copied out of the pool, where they may move, as columns.
+# The events so far of each result, as columns; copied, as they may move in the pool.
 
 
 class SoFar(NamedTuple):
-    """Lists of events, one after another: ``nodes`` (NODE), the first of each list first, and how
-    many each has (``lengths``, int64).
-    """
+    """Concatenated lists of events: ``nodes`` (NODE), in order; ``lengths``: int64, per list."""
 
     nodes: np.ndarray
     lengths: np.ndarray
 
 
 def so_far(ends: np.ndarray, pool: np.ndarray) -> SoFar:
-    """Copies of the lists of ``pool`` (NODE) that end at the places ``ends``."""
+    """Return copies of the lists of ``pool`` (NODE) that end at the places ``ends``."""
     places = [ends]
     while (places[-1] != NONE).any():  # no list is longer than its automaton has states
         places.append(np.where(places[-1] == NONE, NONE, pool["link"][places[-1]]))
@@ -47,7 +45,7 @@ def so_far(ends: np.ndarray, pool: np.ndarray) -> SoFar:
 
 
 def lists_of(found: list[SoFar], strings: Strings) -> pa.ListArray:
-    """All of them, as results list them."""
+    """Return all lists as a column of results."""
     of = np.concatenate([numbers_of(each.nodes) for each in found]).reshape(-1).view(NODE)
     lengths, none = np.concatenate([each.lengths for each in found]), np.zeros(len(of), np.bool_)
     columns = {
@@ -61,7 +59,7 @@ def lists_of(found: list[SoFar], strings: Strings) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(starts), events)
 
 
-# Results of a monitored pattern, as columns: alerts, what is cleared, and violations.
+# Results of a monitored pattern, as columns: alerts, cleared traces and violations.
 
 
 _ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
@@ -70,7 +68,7 @@ CERTAINTIES: Final = ("confirmed", "uncertain", "unknown")
 
 
 class AlertColumns(NamedTuple):
-    """Equally long; texts as Arrow arrays, ``at`` and ``ts`` in ns, ``seq`` with nulls."""
+    """Columns of equal length; ``at`` and ``ts`` [ns]; ``seq`` may be null."""
 
     op: pa.Array
     at: pa.Array
@@ -95,11 +93,11 @@ class Alerts(ResultColumns):
 
     @property
     def plus(self) -> np.ndarray:
-        """Which are given, or else taken back."""
+        """Which results are insertions; the others are retractions."""
         return np.asarray(np.asarray(self.columns.op.cast(pa.string())) == _OPS[1])
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Alerts:
-        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        """Return the results ``rows``, inserted (``plus``) or retracted at instants ``at``."""
         columns = AlertColumns(*(column.take(pa.array(rows)) for column in self.columns))
         columns = columns._replace(op=one_of(_OPS, plus), at=pa.array(at))
         return Alerts(columns, self.query, self.site, self.constraint)
@@ -129,15 +127,15 @@ def alert_columns(
     emitted: np.ndarray, at: np.ndarray, so_far: pa.Array, traces: pa.Array, allowed: Sequence[str],
     strings: Strings,
 ) -> AlertColumns:  # fmt: skip
-    """What became known, as results show it.
+    """Return emitted results as columns.
 
     Args:
         emitted: EMITTED.
-        at: when, on the arrival clock [ns].
-        so_far: as of ``engine.operators.constraint.alerts.lists_of``.
-        traces: what the events of each trace share.
-        allowed: of each state, what the constraint allows.
-        strings: of the codes.
+        at: instants on the arrival clock [ns].
+        so_far: the result of ``lists_of``.
+        traces: the key of each trace.
+        allowed: per state, the events that the constraint allows.
+        strings: the string table of the codes.
     """
     no_event = emitted["type"] == NONE
     return AlertColumns(

@@ -83,10 +83,10 @@ class SeqMatcher(Restorable):
     Args:
         plan: the query.
         settings: certainty and bounds.
-        site: named in results.
+        site: name of the site.
 
     Raises:
-        UserError: an unknown certainty, or negated steps without bounds.
+        UserError: the certainty is unknown, or a negated step has no bounds.
     """
 
     state_fields: ClassVar[tuple[str, ...]] = (

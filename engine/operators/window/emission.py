@@ -1,4 +1,4 @@
-"""Emission of window results: the results emitted so far, and those that go out now.
+"""Emission of window results: the emitted results and their updates.
 
 A retraction repeats the content of the result that it retracts. So emitted results are kept, per
 key of a window and stage, until the window is final.
@@ -41,10 +41,10 @@ class EmittedResults(NamedTuple):
     """Emitted results: ``s`` places, one per key of a window; three stages with DRIFT EACH, else
     one.
 
-    ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
-    ``counts`` (s, stages): as in ``Content``. ``rows`` (s, stages): number of rows processed
-    before the emission; ``~rows``: it is emitted again, as it became unknown. ``tally``: one
-    POOL.
+    ``next``: chain of free places. ``there`` (s, stages): whether there is a result. ``kinds`` and
+    ``words`` (s, stages, numbers), ``counts`` (s, stages): see ``Content``. ``rows`` (s, stages):
+    number of rows processed before the emission; ``~rows``: it is emitted again, as it became
+    unknown. ``tally``: one POOL.
     """
 
     next: np.ndarray
@@ -59,11 +59,10 @@ class EmittedResults(NamedTuple):
 class ResultRows(NamedTuple):
     """Results, in order. ``plus``: inserted, else retracted.
 
-    ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
-    ``block``: 1 at the first of the results that are updated together, in one stage of a window.
-    ``rows``: number of rows processed before the insertion, also of its retraction, which repeats
-    the insertion's status of clocks. ``compares``: this status (``IS_UNKNOWN``, ``IS_MIXED``), set
-    after the pass.
+    ``at``: instant of release. ``window``: index. ``nulls``, ``keys``: the key. ``block``: 1 at the
+    first of the results that are updated together, in one stage of a window. ``rows``: number of
+    rows processed before the insertion; its retraction has the same, and so the same status of
+    clocks. ``compares``: this status (``IS_UNKNOWN``, ``IS_MIXED``), set after the pass.
     """
 
     plus: np.ndarray
@@ -88,8 +87,10 @@ class ResultBuffer(NamedTuple):
 
 
 class PassState(NamedTuple):
-    """What a pass changes. ``state``: one STATE. ``assigner``: the state of a kind of windows:
-    ``TimeState``, ``RowState`` or ``Sessions``.
+    """The state that a pass changes.
+
+    ``state``: one STATE. ``assigner``: the state of a kind of windows: ``TimeState``, ``RowState``
+    or ``Sessions``.
     """
 
     state: np.ndarray
@@ -104,8 +105,8 @@ class PassState(NamedTuple):
 class TimeState(NamedTuple):
     """The state of the assigner of time windows.
 
-    ``headers``, ``leaders``: of the closed windows that the current row is in, ``changed`` of them.
-    ``no_key``: the key of a header.
+    ``headers``, ``leaders``: headers and leaders of the closed windows that the current row is in;
+    the first ``changed`` are in use. ``no_key``: the key of a header.
     """
 
     panes: Panes
@@ -115,7 +116,7 @@ class TimeState(NamedTuple):
 
 
 def new_emitted(capacity: int, mode: int, aggregates: int) -> EmittedResults:
-    """No result emitted."""
+    """Return emitted results without any; ``capacity``: number of places."""
     stages, numbers = STAGES if mode == EACH else 1, aggregates * NUMBERS
     return EmittedResults(
         chained(capacity), np.zeros((capacity, stages), np.bool_),
@@ -127,7 +128,7 @@ def new_emitted(capacity: int, mode: int, aggregates: int) -> EmittedResults:
 
 
 def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
-    """Room for ``capacity`` results with keys of ``columns`` columns."""
+    """Return room for ``capacity`` results with keys of ``columns`` columns."""
     numbers = aggregates * NUMBERS
     results = ResultRows(
         np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
@@ -140,8 +141,9 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
 
 
 def in_words(outbox: ResultBuffer) -> ResultRows:
-    """A copy of the results in ``outbox``, with blocks numbered; ``words`` (n, numbers, 2) and
-    ``counts`` (n, 4) are int64.
+    """Return a copy of the results in ``outbox``, with blocks numbered.
+
+    ``words`` (n, numbers, 2) and ``counts`` (n, 4) are int64.
     """
     n = int(outbox.tally[0])
     found = ResultRows(*(column[:n].copy() for column in outbox.results))
@@ -195,9 +197,9 @@ def update_result(
 
     Args:
         book: the state of the pass; its outbox has room for two more results.
-        leader: of the key, or a header itself.
-        stage: of the result.
-        place: of the stage.
+        leader: the leader of the key, or a header.
+        stage: the stage of the result.
+        place: the place of the stage.
         there: whether the scratch has a result; else the emitted one is retracted.
         at: the instant of release.
     """

@@ -1,4 +1,4 @@
-"""A batch as the pass reads it: which rows count, and of which key each is."""
+"""Input of the pass: the selected rows of a batch, their keys and their arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIXED_COLUMNS: Final = frozenset(
 
 
 def stream_codes(plan: WindowPlan, released: Released) -> np.ndarray | None:
-    """The codes of the streams that ``plan`` reads; None: all."""
+    """Return the codes of the streams that ``plan`` reads; None: all streams."""
     if not plan.streams:
         return None
     return np.array([released.strings.find(name) for name in plan.streams], np.int32)
@@ -38,7 +38,7 @@ def stream_codes(plan: WindowPlan, released: Released) -> np.ndarray | None:
 def rows_of(
     plan: WindowPlan, keys: GroupKeys, released: Released, codes: np.ndarray | None
 ) -> Rows:
-    """The rows of ``released``; ``codes``: of the streams that are read."""
+    """Return the rows of ``released``; ``codes``: see ``stream_codes``."""
     columns = released.columns
     selected = np.empty(0, np.bool_)
     if codes is not None:
@@ -56,10 +56,10 @@ def rows_of(
     if perhaps is not None:
         reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
     codes_of_keys, nulls = keys.codes(released)
-    # The kernel sees arrays of one kind; those of a frame may be read-only.
+    # The kernel needs writable arrays; arrays of a frame may be read-only.
     names = ("unc", "epoch", "release", "status", "clock")
     read = {name: np.require(columns[name], None, ["C", "W"]) for name in names}
-    read["ref"] = ends_of(released)  # an interval is known, and counts, when it ends
+    read["ref"] = ends_of(released)  # an interval counts at its end
     exact = np.empty(0, np.int64)
     return Rows(
         **read, selected=selected, keys=codes_of_keys, nulls=nulls, reach=reach,
@@ -71,7 +71,7 @@ def rows_of(
 
 
 def late_rows(released: Released) -> LateRows:
-    """Those of ``released`` that came after their place was given up."""
+    """Return the late rows of ``released``."""
     columns, row = released.columns, np.flatnonzero(released.columns["status"] >= LATE)
     first_start = np.zeros(released.n, np.int64)
     ref, unc = ends_of(released)[row], columns["unc"][row]
@@ -84,8 +84,9 @@ def late_rows(released: Released) -> LateRows:
 def _with_values(
     where: Predicate, perhaps: SelectedRows | None, released: Released, unc_max: int
 ) -> SelectedRows | None:
-    """``perhaps``, and results that WHERE may take or leave, as clocks may have made their values
-    others.
+    """Return ``perhaps``, with results whose values may differ by clock errors as uncertain.
+
+    These may satisfy WHERE or not.
     """
     if not varying(released.columns, released.n).any():
         return perhaps
@@ -106,7 +107,7 @@ def _all_sure(released: Released, taken: np.ndarray, unc_max: int) -> SelectedRo
 def _with_doubts(
     perhaps: SelectedRows | None, released: Released, unc_max: int
 ) -> SelectedRows | None:
-    """``perhaps``, and events that may not be there at all: results that are uncertain."""
+    """Return ``perhaps``, with uncertain results of other statements as doubted."""
     chance = released.columns.get(CHANCE)
     doubted = None if chance is None else chance != 1
     if doubted is None or not doubted.any():
@@ -120,12 +121,12 @@ def _with_doubts(
 def argument_values(
     plan: WindowPlan, arguments: dict[Expression, bool], of: np.ndarray, released: Released
 ) -> list[tuple[np.ndarray, np.ndarray | None] | None]:
-    """(values, which are valid) of each of ``arguments``, which say whether they may be text.
+    """Return (values, valid mask) of each of ``arguments``, with whether they may be text.
 
-    ``of``: as in ``Sums``; their types are noted in it.
+    ``of``: see ``Sums``; the types of arguments are stored in it.
 
     Raises:
-        UserError: one is text that may not be, or was of another type before.
+        UserError: an argument is text but must not be, or has changed its type.
     """
     view = View.of(released.columns, released.attr_types, released.strings)
     found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
@@ -150,7 +151,7 @@ def argument_values(
 
 
 def no_rows(columns: int) -> Rows:
-    """An empty batch of keys with ``columns``."""
+    """Return an empty batch whose keys have ``columns`` columns."""
     none, small = np.empty(0, np.int64), np.empty(0, np.int8)
     return Rows(
         ref=none, unc=none, epoch=none, release=none, status=small, clock=np.empty(0, np.int32),

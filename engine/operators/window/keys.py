@@ -1,4 +1,4 @@
-"""Group-by columns as int64 codes, and back to the values that results show."""
+"""Converts group-by columns to int64 codes, and codes back to values of results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BOOL: Final = "bool"
 
 
 class GroupKeys:
-    """Makes the keys of one query's rows; remembers of what type each group-by column is."""
+    """Encodes the keys of one query's rows; stores the type of each group-by column."""
 
     def __init__(self, attributes: tuple[Attribute, ...], query: str) -> None:
         self.attributes = attributes
@@ -29,9 +29,9 @@ class GroupKeys:
         self.texts: dict[int, str | None] = {}
 
     def codes(self, released: Released) -> tuple[np.ndarray, np.ndarray]:
-        """(keys, nulls): int64 (n, columns), and int64 of length n with bit j where j is null.
+        """Return (keys, nulls): int64 (n, columns), and int64 (n,) with bit j where j is null.
 
-        ``nulls`` is empty when no column lacks a value. A NaN is null.
+        ``nulls`` is empty if no value is null. NaN counts as null.
 
         Raises:
             UserError: a column changes its type.
@@ -71,7 +71,7 @@ class GroupKeys:
         self.types[j] = kind
 
     def columns(self, nulls: np.ndarray, keys: np.ndarray) -> dict[str, pa.Array]:
-        """Keys as results show them, by attribute: of ``nulls`` (n) and ``keys`` (n x columns)."""
+        """Return keys as result columns by attribute; ``nulls``: (n,), ``keys``: (n, columns)."""
         found = {}
         for j, (attribute, kind) in enumerate(zip(self.attributes, self.types, strict=True)):
             codes = np.ascontiguousarray(keys[:, j])
@@ -88,10 +88,9 @@ class GroupKeys:
         return found
 
     def in_order(self, nulls: np.ndarray, keys: np.ndarray, window: np.ndarray) -> np.ndarray:
-        """Places of ``nulls`` and ``keys`` (n x columns) of each ``window``, by values; of equal
-        ones in order.
+        """Return the stable order of ``nulls`` and ``keys`` (n, columns) by ``window``, then value.
 
-        Null comes first, and the order is the same however the codes were given out.
+        Nulls come first. The order does not depend on the assignment of codes.
         """
         by: list[np.ndarray] = [window]
         for j, kind in enumerate(self.types):
@@ -108,20 +107,20 @@ class GroupKeys:
         return np.lexsort(by[::-1])
 
     def _text_or_none(self, code: int) -> str | None:
-        """A null's code has no text."""
+        """Return the text of ``code``; None for the code of a null."""
         return self.text(code) if code < len(self.strings.texts) or code in self.texts else None
 
     def text(self, code: int) -> str | None:
-        """What ``code`` means."""
+        """Return the text of ``code``."""
         return self.strings.text(code) if code < len(self.strings.texts) else self.texts[code]
 
     def used(self, codes: np.ndarray) -> np.ndarray:
-        """Codes of texts among the keys ``codes`` (cells x columns)."""
+        """Return the codes of texts among the keys ``codes`` (cells, columns)."""
         texts = [codes[:, j] for j, kind in enumerate(self.types) if kind == "str"]
         return np.concatenate([*texts, np.empty(0, np.int64)])
 
     def snapshot(self, codes: np.ndarray, others: np.ndarray) -> dict[str, Any]:
-        """Plain data; ``codes`` (cells x columns) are the keys in use, ``others`` are of texts."""
+        """State as plain data; ``codes``: (cells, columns), keys in use; ``others``: text codes."""
         texts = {code: self._text_or_none(code) for code in np.unique(others).tolist()}
         for j, kind in enumerate(self.types):
             if kind == "str":
@@ -130,12 +129,12 @@ class GroupKeys:
         return {"types": list(self.types), "texts": texts}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot; its texts serve until the next batch brings the table."""
+        """Restore a snapshot; its texts are used until the next batch brings the table."""
         self.types, self.texts = list(state["types"]), dict(state["texts"])
 
 
 def _as_int64(found: Value, known: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Codes that are equal where the values are (0.0 and -0.0 are)."""
+    """Return codes that are equal for equal values; 0.0 equals -0.0."""
     if found.kind != "float":
         return found.data, known
     numbers = ~np.isnan(found.data)

@@ -1,16 +1,17 @@
 """Progress of windows: when they close under a barrier, and when open ones emit early results.
 
-A window emits when progress passes its end. Progress is the order's (a row in order moves it to
-its own time, a promise or a slack to what it says), unless a barrier makes it another one, for
-fewer corrections and more delay (SPEC 4.2):
+A window emits when progress passes its end. By default that is the progress of the ordering
+operator: a row in order moves it to its own time, a promise or a slack to its value. A barrier
+replaces it, for fewer corrections and more delay (SPEC 4.2):
 
-* ``bounded:K``: the event clock (the largest ref yet) less K; nothing else moves it;
-* ``punctuation``: what is promised of events of every type. Behind an order that is its progress
-  without any slack, in no order the punctuations that name no type;
-* ``hold:H``: the order's progress, H later on the arrival clock. At one instant records go first.
+* ``bounded:K``: the event clock (the largest ref so far) minus K; nothing else moves it;
+* ``punctuation``: promises for events of all types. After an ordering operator that is its progress
+  without slack, otherwise the punctuations without a type;
+* ``hold:H``: the operator's progress, H later on the arrival clock. At one instant records come
+  first.
 
-``EMIT EARLY EVERY d`` goes by the event clock or the order's progress, whichever is further, under
-every barrier: a *tick* is where that comes to another multiple of d.
+``EMIT EARLY EVERY d`` uses the event clock or the operator's progress, the larger of both, under
+every barrier: a *tick* is a point at which it reaches another multiple of d.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ _NOTHING: Final = np.empty(0, np.int64)
 
 
 class ClockMoves(NamedTuple):
-    """What moves windows in a batch, by the row before which it does.
+    """The moves of progress in a batch, the gaps that become known, and the ticks.
 
-    ``status``: of the rows, of which those IN_ORDER move progress to their own time. ``steps``:
-    and these do; ``gaps``, after so many of ``steps`` each. ``tick_row``, ``tick_steps``,
-    ``tick_at``: ticks, likewise, before a gap there.
+    ``status``: of the rows; rows IN_ORDER move progress to their own time. ``steps``: further
+    moves, each before a row. ``gaps``: each after a number of ``steps``. ``tick_row``,
+    ``tick_steps``, ``tick_at``: ticks, each before a row, after a number of steps, and its instant;
+    a tick comes before a gap at the same place.
     """
 
     status: np.ndarray
@@ -47,7 +49,7 @@ class ClockMoves(NamedTuple):
     tick_at: np.ndarray
 
     def progress(self, ref: np.ndarray) -> np.ndarray:
-        """Where it is before each row, and behind the last; ``ref``: when each row counts."""
+        """Return progress before each row and after the last; ``ref``: time of each row [ns]."""
         found, in_order = np.full(len(ref) + 1, LONG_AGO), self.status == IN_ORDER
         found[1:][in_order] = ref[in_order]
         np.maximum.at(found, self.steps.row, self.steps.frontier)
@@ -55,8 +57,9 @@ class ClockMoves(NamedTuple):
 
 
 class _Clock(NamedTuple):
-    """How something moves: to ``value`` before row ``row``, by the row before that one or
-    ``between`` the two, at the instant ``at``. In order.
+    """Moves of a clock, in order: to ``value`` before row ``row``, at the instant ``at``.
+
+    ``between``: a step between two rows makes the move, else the row before ``row``.
     """
 
     row: np.ndarray
@@ -66,7 +69,7 @@ class _Clock(NamedTuple):
 
     @classmethod
     def of(cls, rows: np.ndarray, ref: np.ndarray, release: np.ndarray, steps: Progress) -> _Clock:
-        """Moved by ``rows`` to their ``ref``, and by ``steps``."""
+        """Return the moves by ``rows`` to their ``ref``, and by ``steps``."""
         row = np.concatenate((rows + 1, steps.row))
         value = np.concatenate((ref[rows], steps.frontier))
         at = np.concatenate((release[rows], steps.at))
@@ -76,11 +79,11 @@ class _Clock(NamedTuple):
 
 
 class WindowClock(Restorable):
-    """Of one query and site.
+    """The progress of the windows of one query and site.
 
     Args:
-        plan: the query.
-        barrier: None: windows close by the order's progress.
+        plan: the plan of the query.
+        barrier: the barrier; None: the progress of the ordering operator closes windows.
     """
 
     state_fields = ("_newest", "_tick", "_waits", "_gaps", "_book")
@@ -97,15 +100,15 @@ class WindowClock(Restorable):
         self._newest = LONG_AGO
         self._tick = LONG_AGO
         self._waits = _NOTHING.reshape(2, 0)
-        """Progress that is held: to what it moves, and when."""
+        """Delayed moves of progress: values and instants."""
         self._gaps = Gaps()
-        """Known with the next row."""
+        """Gaps that become known with the next row."""
 
     def take(self, released: Released, ref: np.ndarray, gaps: Gaps) -> ClockMoves:
-        """The moves of a batch; ``ref``: when each row counts; ``gaps``: that count."""
+        """Return the moves of a batch; ``ref``: time of each row [ns]; ``gaps``: its gaps."""
         columns = released.columns
         status, release = (columns.get(name, _NOTHING) for name in ("status", "release"))
-        # A slack is no promise.
+        # A slack is not a promise.
         base = released.slack if len(released.slack.row) else released.progress
         ticks = self._ticks(ref, release, base)
         steps = base
@@ -128,7 +131,7 @@ class WindowClock(Restorable):
         return ClockMoves(status, steps, gaps, ticks.row, tick_steps, ticks.at)
 
     def until(self, now: int, *, last: bool = False) -> ClockMoves | None:
-        """What was due before ``now``, if anything; ``last``: no row follows."""
+        """Return the delayed moves due before ``now``; None: none; ``last``: no row follows."""
         frontier, due = self._waits
         n = int(np.searchsorted(due, now))
         gaps = self._gaps if last else Gaps()
@@ -151,7 +154,7 @@ class WindowClock(Restorable):
     def _hold_steps(
         self, ref: np.ndarray, status: np.ndarray, release: np.ndarray, base: Progress, hold_ns: int
     ) -> Progress:
-        """What is due before the last instant of the batch; the rest waits."""
+        """Return the moves due before the last instant of the batch; the rest waits."""
         clock = _Clock.of(np.flatnonzero(status == IN_ORDER), ref, release, base)
         moves = Steps.of(clock.value, clock.at, clock.row, self._newest)
         self._newest = int(moves.value[-1])
@@ -163,7 +166,7 @@ class WindowClock(Restorable):
         return Progress(np.searchsorted(release, due[:n], side="right"), frontier[:n], due[:n])
 
     def _with_next_row(self, gaps: Gaps, rows: int, steps: Progress) -> Gaps:
-        """What was known with the row that follows it, whichever batch that is in."""
+        """Make each gap known with the row that follows it, also in a later batch."""
         kept = Gaps(*(
             np.concatenate((getattr(self._gaps, name), getattr(gaps, name)))
             for name in Gaps.__struct_fields__
@@ -174,7 +177,7 @@ class WindowClock(Restorable):
         return _known_behind(some_gaps(kept, here), steps)
 
     def _promised(self, released: Released) -> tuple[Progress, np.ndarray]:
-        """Progress, and which of its steps no row makes."""
+        """Return progress by promises, and which of its steps are not made by a row."""
         if released.promises is None:
             return released.progress, np.ones(len(released.progress.row), np.bool_)
         self._book = self._book or PromiseBook(frozenset((ANY_TYPE,)))
@@ -185,7 +188,7 @@ class WindowClock(Restorable):
     # ---- ticks ------------------------------------------------------------------------------
 
     def _ticks(self, ref: np.ndarray, release: np.ndarray, base: Progress) -> _Clock:
-        """Where the clock comes to another multiple; ``value``: of which step of ``base``."""
+        """Return the ticks; ``value``: the step of ``base`` that each tick belongs to."""
         if not self._early_ns:
             return _Clock(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
         clock = _Clock.of(np.arange(len(ref)), ref, release, base)
@@ -198,7 +201,7 @@ class WindowClock(Restorable):
         return take_rows(numbered, moves)
 
     def _steps_before(self, ticks: _Clock, steps: Progress, between: np.ndarray) -> np.ndarray:
-        """How many of ``steps``, made by no row where ``between``, come before each tick."""
+        """Return how many of ``steps`` precede each tick; ``between``: no row makes the step."""
         before = np.searchsorted(steps.row, ticks.row)
         here = np.cumsum(np.concatenate(([0], ~between)))
         after = np.searchsorted(steps.row, ticks.row, side="right")
@@ -207,14 +210,14 @@ class WindowClock(Restorable):
             return after
         if self._hold_ns is None:
             return np.asarray(np.where(ticks.between, np.minimum(ticks.value + 1, after), by_row))
-        # Both are instants of the arrival clock, at which what is held comes last.
+        # Both are instants of the arrival clock; delayed moves come last at an instant.
         reached = np.searchsorted(steps.at, ticks.at)
         return np.asarray(np.where(ticks.between, np.clip(reached, before, after), by_row))
 
     # ---- state ------------------------------------------------------------------------------
 
     def codes(self) -> np.ndarray:
-        """Codes of texts that it holds."""
+        """Return the codes of texts in use."""
         return np.concatenate((self._gaps.source, self._gaps.stream))
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -224,16 +227,16 @@ class WindowClock(Restorable):
 
 
 def _moving_nothing(status: np.ndarray) -> np.ndarray:
-    """The rows move no progress by themselves."""
+    """Return ``status`` so that no row moves progress."""
     return np.where(status == IN_ORDER, np.int8(RESIDUAL), status)
 
 
 def some_gaps(gaps: Gaps, which: np.ndarray) -> Gaps:
-    """Those of ``which``."""
+    """Return the gaps at ``which``: places, or a mask."""
     return Gaps(*(getattr(gaps, name)[which] for name in Gaps.__struct_fields__))
 
 
 def _known_behind(gaps: Gaps, steps: Progress) -> Gaps:
-    """As ``gaps``, each known behind all of ``steps`` before its row."""
+    """Return ``gaps``, each known after all ``steps`` before its row."""
     behind = np.searchsorted(steps.row, gaps.row, side="right")
     return replace(gaps, steps=behind)

@@ -1,4 +1,4 @@
-"""The loop of the pass: row by row, or run by run in one window."""
+"""The loop of the pass over rows, with a fast path for runs of rows in one window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from slackwater.engine.operators.window.state.panes import (
 )
 from slackwater.engine.operators.window.uncertainty.missing import fill_gap
 
-# Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself.
+# A row enters a pane for future windows that contain it entirely, and other windows directly.
 
 
 NOWHERE: Final = (1, 0)
@@ -42,9 +42,9 @@ NOWHERE: Final = (1, 0)
 
 @inline
 def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
-    """Enter row ``i``; gives the header of its window, or pane if rows go there, or -1.
+    """Enter row ``i``; return the header of its window (with panes: of its pane), or -1.
 
-    One place that enters it in windows, as that takes long to compile.
+    It has a single call that enters windows, as each takes long to compile.
     """
     rows, geo, r = batch.rows, batch.geo, batch.rows.ref[i]
     first, last = NOWHERE
@@ -76,10 +76,7 @@ def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -
     return NONE if batch.in_panes and span != 0 else header
 
 
-# The loop of the pass: row by row, or run by run in one window.
-
-
-# The fast way of most rows: they lie well inside one open window, whose cells exist already.
+# The fast path of most rows: they are well inside one open window whose cells exist already.
 
 
 @kernel
@@ -92,10 +89,10 @@ def run_inside(
 ) -> tuple[int, int, int, int, int]:  # fmt: skip
     """The fast path: rows well inside the open window whose cells exist already.
 
-    Plain arrays, since taking them out of named tuples for every row costs more than the rest.
-    Starts with row ``i``, ends before ``stop`` or the first row that needs more. ``span``: the
-    window, its start, its end, how far HIGH reaches back and LOW on [ns]. ``so_far``: entries,
-    frontier, frontier at which windows close, largest uncertainty.
+    The arguments are plain arrays, as reading them from named tuples per row costs more than the
+    rest. The path starts with row ``i`` and ends before ``stop`` or the first row that needs more.
+    ``span``: the window, its start, its end, and the shifts of HIGH and LOW [ns]. ``so_far``:
+    entries, frontier, frontier at which windows close, largest uncertainty.
 
     Returns:
         (next row, entries, frontier, largest uncertainty, last row that moved the clock or -1).
@@ -147,7 +144,7 @@ def run_inside(
 
 @njit
 def run(batch: a.PassBatch, book: PassState) -> int:
-    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.assign``)."""
+    """Continue at the state's row; return ``DONE`` or why it stopped (``window.assign``)."""
     st = book.state[0]
     n, ended = len(batch.rows.ref), batch.ends_at == a.INT_MIN
     closing.set_close_at(batch, book, st)
@@ -196,7 +193,7 @@ def run(batch: a.PassBatch, book: PassState) -> int:
 
 @kernel
 def _add_entries(batch: a.PassBatch, book: PassState, st: Record) -> None:
-    """Add up what was entered so far, in panes as well."""
+    """Add the pending entries to the sums, in panes as well."""
     a.add_entries(batch, book, st)
     panes = book.assigner.panes
     n = panes.tally[0].entries
@@ -207,7 +204,7 @@ def _add_entries(batch: a.PassBatch, book: PassState, st: Record) -> None:
 
 @inline
 def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
-    """Any one row; gives the header of its own window, -1 if it entered none."""
+    """Process row ``i``; return the header of its own window, -1 if it entered none."""
     rows = batch.rows
     u, header = rows.unc[i], -1
     if rows.status[i] >= LATE:
@@ -228,8 +225,9 @@ def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
 
 @inline
 def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
-    """Take the rows that follow as long as they are well inside the open window, or pane, of
-    ``row``, whose ``header`` it is.
+    """Process following rows while they are well inside the open window or pane of ``row``.
+
+    ``header``: the header of that window or pane.
     """
     geo, panes = batch.geo, book.assigner.panes
     if batch.in_panes:
@@ -265,7 +263,7 @@ def _inside(
     header: int, place: tuple[int, int, int], before: int, cells: Cells, out: Entries,
     batch: a.PassBatch, st: Record, at_most: int,
 ) -> int:  # fmt: skip
-    """Rows of ``place`` (index, start, end) that its cells are there for; gives the entries."""
+    """Enter rows of ``place`` (index, start, end) whose cells exist; return the entries."""
     rows, geo, i = batch.rows, batch.geo, st.row
     stop = min(len(rows.ref), a.next_agenda(batch.agenda, st), i + len(out.row) - SPARE - before)
     index, start, end = place

@@ -1,4 +1,4 @@
-"""Bounds of windows, and their short form ``horizon=D``."""
+"""Settings of windows with their short form ``horizon=D``, and the geometry of windows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _DEFAULT_HORIZON_NS: Final = 60 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """How long closed windows can be corrected, and how many cells may be held.
+    """How long closed windows can be corrected, and the largest number of cells.
 
     ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.
-    ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
-    ``barrier``: which progress closes windows (``window.progress``); None: the order's.
-    ``unknown``: clocks that are unknown, of which it is known that they will come beside others.
-    ``declared``: by how much a clock may err that the user states, seen or not [ns].
+    ``cells_max``: largest number of (window, key, part); a power of two. Rows beyond are counted.
+    ``barrier``: the progress that closes windows (``window.progress``); None: that of the ordering
+    operator. ``unknown``: unknown clocks that are known to come together with others.
+    ``declared``: the largest clock error that the user declares [ns].
     """
 
     correction_horizon_ns: int | None = None
@@ -38,32 +38,32 @@ class WindowSettings:
 
 
 def horizon_ns(settings: WindowSettings, size_ns: int) -> int:
-    """How long windows of ``size_ns`` are kept after their end."""
+    """Return how long windows of ``size_ns`` are kept after their end [ns]."""
     horizon = settings.correction_horizon_ns
     return max(_DEFAULT_HORIZON_NS, size_ns) if horizon is None else horizon
 
 
 def parse_window(text: str, time_unit: str = "ns") -> WindowSettings:
-    """Settings of windows from their short form.
+    """Parse the settings of windows from their short form.
 
     >>> parse_window("horizon=10m")
     WindowSettings(correction_horizon_ns=600000000000, cells_max=4194304, barrier=None)
 
     Args:
-        text: ``horizon=D``: how long after its end a window is corrected; 0 is never.
+        text: ``horizon=D``: how long after its end a window is corrected; 0: never.
         time_unit: unit of durations written without one.
 
     Raises:
-        UserError: anything else.
+        UserError: the text has another form.
     """
     return WindowSettings(correction_horizon_ns=parse_horizon(text, time_unit, "window"))
 
 
 def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> WindowSettings:
-    """The settings of ``--window``; those by default if it is not given.
+    """Return the settings of ``--window``; None: the defaults.
 
     Raises:
-        UserError: no query has windows; as ``parse_window``.
+        UserError: no query has windows; or see ``parse_window``.
     """
     if text is None:
         return WindowSettings()
@@ -74,39 +74,40 @@ def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> Wind
 
 # R19's drift windows LOW, MIDDLE and HIGH: one window shifted by -T_a/2, 0 and +T_a/2.
 #
-# Source: R19 3.2.3.1, Fig 3.4, Eq 3.16. An event's offset is known to half its delay only, so
+# Source: R19 3.2.3.1, Fig 3.4, Eq 3.16. The uncertainty of an event's offset is half its delay, so
 # events near an edge may belong to the neighbouring window. Times are integers, so the three
-# windows hold exactly: LOW ``[s - floor(T_a/2), e - floor(T_a/2))``, MIDDLE ``[s, e)``, HIGH
+# windows are exactly: LOW ``[s - floor(T_a/2), e - floor(T_a/2))``, MIDDLE ``[s, e)``, HIGH
 # ``[s + ceil(T_a/2), e + ceil(T_a/2))``.
 
 
 LOW: Final = 1
 MIDDLE: Final = 2
 HIGH: Final = 4
-"""Bits of a cell's part: the drift windows that the events of the cell fall into."""
+"""Bits of a cell's part: the drift windows that contain the events of the cell."""
 CERTAIN: Final = 8
-"""The events lie in [s, e) whatever their clock error is within their uncertainty."""
+"""The events are in [s, e) under every clock error within their uncertainty."""
 AMBIGUOUS: Final = 16
-"""The events may lie in [s, e) or not, depending on their clock error."""
+"""The events may be in [s, e) or not, depending on their clock error."""
 PART_BITS: Final = 5
 WHOLE: Final = LOW | MIDDLE | HIGH | CERTAIN
 
 WINDOWS: Final = (("low", LOW), ("middle", MIDDLE), ("high", HIGH))
 
 SURE, LIKELY, UNLIKELY, DOUBTED = range(4)
-"""Whether WHERE takes a row: under every error of its clock; not under every, but at its time as it
-was measured; the other way round; or of another statement, as a result that may not be one."""
+"""Whether WHERE selects a row: SURE: under every clock error; LIKELY: at its measured time, but not
+under every error; UNLIKELY: only under some error; DOUBTED: it is an uncertain result of another
+statement."""
 
 
 _EVEN: Final = np.empty(0, np.int64)
 
 
 class Geometry(NamedTuple):
-    """The windows' size, how far LOW and HIGH reach, how long closed windows are kept, and from one
-    window's start to the next one's [ns]. Window k is [k * step, k * step + size).
+    """The size of windows, the shifts of LOW and HIGH, how long closed windows are kept, and the
+    step from one window to the next [ns]. Window k is [k * step, k * step + size).
 
-    ``starts``: where windows of a calendar start; window k is [starts[k], starts[k + 1]), ``size``
-    is the longest one's and ``step`` the shortest one's.
+    ``starts``: the starts of calendar windows; window k is [starts[k], starts[k + 1]), ``size`` is
+    the longest size and ``step`` the shortest one.
     """
 
     size: int
@@ -118,7 +119,7 @@ class Geometry(NamedTuple):
 
 
 def starts_of(plan: WindowPlan) -> np.ndarray:
-    """Of ``Geometry``."""
+    """Return ``starts`` of ``Geometry``."""
     return _EVEN if plan.period is None else _calendar(plan.period)
 
 
@@ -129,15 +130,17 @@ def _calendar(period: Period) -> np.ndarray:
 
 @kernel
 def last_start(starts: np.ndarray, time: int) -> int:
-    """The last of ``starts`` up to ``time``; the first one if there is none."""
+    """Return the place of the last of ``starts`` up to ``time``; 0 if there is none."""
     return max(int(np.searchsorted(starts, time, side="right")) - 1, 0)
 
 
 @inline
 def workdays_later(starts: np.ndarray, ends: np.ndarray, time: int, number: int) -> int:
-    """So many workdays after ``time``: as long since the day began, or the day's end if that is
-    earlier; what lies between two workdays counts as the beginning of the next. Never earlier for a
-    later ``time``, so bounds of one give bounds of the other.
+    """Return the time ``number`` workdays after ``time`` [ns].
+
+    It has the same distance from the begin of its day, or is the end of the day if that is earlier.
+    A time between two workdays counts as the begin of the next. The function is monotonic, so
+    bounds of ``time`` give bounds of the result.
     """
     day = last_start(starts, time)
     since = time - starts[day]
@@ -149,7 +152,7 @@ def workdays_later(starts: np.ndarray, ends: np.ndarray, time: int, number: int)
 
 @inline
 def first_with(geo: Geometry, time: int) -> int:
-    """The first window that holds ``time``, or would if it were not between two."""
+    """Return the first window that contains ``time``, or the next one if none does."""
     if len(geo.starts) > 0:
         return last_start(geo.starts, time)
     return (time - geo.size) // geo.step + 1
@@ -157,7 +160,7 @@ def first_with(geo: Geometry, time: int) -> int:
 
 @inline
 def last_with(geo: Geometry, time: int) -> int:
-    """The last window that holds ``time``, or would if it were not between two."""
+    """Return the last window that contains ``time``, or the previous one if none does."""
     if len(geo.starts) > 0:
         return last_start(geo.starts, time)
     return time // geo.step
@@ -165,7 +168,7 @@ def last_with(geo: Geometry, time: int) -> int:
 
 @inline
 def start_of(geo: Geometry, window: int) -> int:
-    """Where ``window`` starts [ns]; of a calendar's, none lies beyond the first and the last."""
+    """Return the start of ``window`` [ns]; calendar windows are limited to the first and last."""
     if len(geo.starts) > 0:
         return int(geo.starts[min(max(window, 0), len(geo.starts) - 1)])
     return window * geo.step
@@ -173,14 +176,14 @@ def start_of(geo: Geometry, window: int) -> int:
 
 @inline
 def end_of(geo: Geometry, window: int) -> int:
-    """Where ``window`` ends [ns]."""
+    """Return the end of ``window`` [ns]."""
     if len(geo.starts) > 0:
         return start_of(geo, window + 1)
     return window * geo.step + geo.size
 
 
 def extents(plan: WindowPlan, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each ``window`` of a clock starts and ends [ns]."""
+    """Return start and end of each ``window`` on the clock [ns]."""
     starts = starts_of(plan)
     if len(starts):
         return starts[window], starts[window + 1]
@@ -190,7 +193,7 @@ def extents(plan: WindowPlan, window: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def windows_touched(
     geo: Geometry, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the last window that what lies between two times may be of."""
+    """Return the first and the last window that [``low``, ``high``] [ns] may touch."""
     early, late = low - geo.high_shift, high + geo.low_shift
     if len(geo.starts):
         first, last = (np.searchsorted(geo.starts, each, "right") - 1 for each in (early, late))
@@ -199,16 +202,16 @@ def windows_touched(
 
 
 def considered_delay(plan: WindowPlan, t_a: int, delays: np.ndarray) -> tuple[int, int]:
-    """(T_a, sources left out of it) for the windows of ``plan``.
+    """Return (T_a, number of excluded sources) for the windows of ``plan``.
 
-    In a window not longer than T_a every event is ambiguous (R19 3.2.3.1). Where that is so only
-    for the sake of some sources, R19's windows are shifted by the largest delay of the others.
-    The events of those left out still count; they are ambiguous by their own uncertainty.
+    In a window not longer than T_a every event is ambiguous (R19 3.2.3.1). If only some sources
+    have such delays, they are excluded, and R19's windows are shifted by the largest delay of the
+    others. Events of excluded sources still count; they are ambiguous by their own uncertainty.
 
     Args:
-        plan: the query.
+        plan: the plan of the query.
         t_a: the largest of ``delays`` [ns].
-        delays: of the site's synchronised sources [ns].
+        delays: the delays of the site's synchronised sources [ns].
 
     Raises:
         UserError: ``DRIFT`` without a source whose delay is shorter than the window.

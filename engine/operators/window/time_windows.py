@@ -1,19 +1,18 @@
 """Windows of time, with drift windows, bounds, completeness and corrections.
 
 Source: R19 3.2.3.1 (time batch), SPEC 4.4. Windows are [k*step, k*step + size) in ``ref`` since the
-epoch; those that tumble have the size as step. A row is entered in each window that it may be in
-(``engine.operators.window.state.panes`` has another way). A window
-closes when progress reaches its end plus the margin by which events that belong to HIGH, or
-may belong to it within their uncertainty, can still follow: ``max(ceil(T_a/2), largest
-uncertainty of the window's events)``. ``DRIFT EACH`` emits LOW and
-MIDDLE sooner, at their own ends; what is certain, ambiguous, missing and bounded is known when
-HIGH closes, so it stands in that result and is None in the other two.
+epoch; tumbling windows have step = size. A row is entered in each window that it may be in
+(``engine.operators.window.state.panes`` is an alternative). A window closes when progress reaches
+its end plus a margin for events that belong to HIGH, or may belong to it within their uncertainty:
+``max(ceil(T_a/2), largest uncertainty of the window's events)``. ``DRIFT EACH`` emits LOW and
+MIDDLE earlier, at their own ends. The certain, ambiguous and missing counts and the bounds are
+known when HIGH closes, so they are in that result and None in the other two.
 
-A row for a closed window retracts the old result and emits the corrected one as long as
-progress is less than the correction horizon past the window's end; after that it is counted.
-A retraction repeats the result's content; its ``at`` is the instant of the retraction. Where
-only ``missing`` changed, in a window or for a key that the late event is not of, the correction
-goes out with the next window that closes: one late event changes it for every key.
+A row for a closed window retracts the old result and emits the corrected one while progress is less
+than the correction horizon after the window's end; later rows are only counted. A retraction
+repeats the content of the result; its ``at`` is the instant of the retraction. If a late event only
+changes ``missing`` of a window or key, the correction is emitted when the next window closes, as
+one late event changes it for every key.
 """
 
 from __future__ import annotations
@@ -205,7 +204,7 @@ def _with_far(released: Released, widest: int) -> Released:
     return replace(released, gaps=Gaps(**both))
 
 
-# Windows that slide, made of panes: one addition per event, whatever size by slide is.
+# Sliding windows made of panes: one addition per event, for any ratio of size and slide.
 
 
 class PaneWindows(TimeWindows):

@@ -25,12 +25,12 @@ from slackwater.engine.order.slack.buffer import SlackBuffer, SlackOrder, push, 
 
 # ``kslack``: every event waits until the event clock has passed it by K (R19 2.3.1).
 #
-# Release all events with ``time + K <= clock``, smallest first, where the clock is the largest
-# event time seen of any source. An event that is more than K late comes out of order.
+# All events with ``time + K <= clock`` are released, smallest first; the clock is the largest event
+# time of all sources so far. An event that is more than K late is released out of order.
 #
-# When not to use: when delays have a tail (K must be the largest one for a complete answer, and
-# then every event waits that long); when some sources are often silent (the clock stops);
-# when clocks disagree and are not compared.
+# When not to use: if delays have a long tail (K must be the largest delay for complete results, and
+# every event waits that long); if sources are often silent (the clock stops); if clocks disagree
+# and are not compared.
 
 
 KSLACK: Final = record("slack")
@@ -39,7 +39,7 @@ KSLACK: Final = record("slack")
 
 @dataclass(frozen=True, slots=True)
 class KSlackSettings(SlackSettings):
-    """``k_ns``: the slack."""
+    """``k_ns``: the slack K [ns]."""
 
     k_ns: int
 
@@ -60,7 +60,7 @@ class KSlackSettings(SlackSettings):
 
 
 def fixed_buffers(slacks: Sequence[int], settings: SlackSettings, site: OrderSite) -> SlackOrder:
-    """Buffers that hold events for so many ns each, side by side."""
+    """Return parallel buffers with fixed ``slacks`` [ns]."""
     owns = [one(KSLACK, slack=slack) for slack in slacks]
     return SlackOrder([_run_fixed] * len(owns), owns, settings, site)
 
@@ -76,12 +76,12 @@ def _run_fixed(b: SlackBuffer, start: int, end: int, policy: np.ndarray) -> None
 
 # ``mp-kslack``: K-slack whose K is the largest delay seen so far (R19 2.3.2, Fig 2.6).
 #
-# K starts at 0 and is looked at only when the clock advances: K becomes the largest distance of an
-# event since the last advance from the new clock, if that is more than before. Then everything with
-# ``time + K <= clock`` goes. K never shrinks.
+# K starts at 0 and changes only when the clock advances: it becomes the largest distance between
+# the new clock and an event since the last advance, if that is larger than before. Then all events
+# with ``time + K <= clock`` are released. K never shrinks.
 #
-# When not to use: a single straggler, or one event stamped in the future, makes every later event
-# wait as long as it was late, for ever. The future guard keeps the second from happening.
+# When not to use: if there are stragglers: a single one, or one event stamped in the future, delays
+# all later events by its lateness, for ever. The future guard prevents the second case.
 
 
 MP_KSLACK: Final = record("slack", "lowest")
@@ -90,7 +90,7 @@ MP_KSLACK: Final = record("slack", "lowest")
 
 @dataclass(frozen=True, slots=True)
 class MpKSlackSettings(SlackSettings):
-    """Those of all slack orders."""
+    """The settings that all slack orders share."""
 
     @classmethod
     def read(cls, pairs: dict[str, str], time_unit: str) -> Self:

@@ -215,10 +215,10 @@ def shared_by_doubts(
     """``Doubtful.clock``: ``of_step``, and from ``steps`` on a number per clock of several doubts.
 
     Args:
-        match: of each doubt, ascending.
-        order: of its event.
-        clock: of its event.
-        epoch: of that clock; ``NO_EPOCH``: its error is shared by no other event.
+        match: the match of each doubt, ascending.
+        order: the order of its event.
+        clock: the clock of its event.
+        epoch: the epoch of that clock; ``NO_EPOCH``: no other event shares its error.
         of_step: the step with the same error, or -1.
         steps: number of steps of the matches.
     """

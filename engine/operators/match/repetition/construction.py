@@ -1,11 +1,11 @@
-"""What each new event does to matches with repeated steps, event by event (SPEC 4.2).
+"""The effect of each new event on matches with repeated steps (SPEC 4.2).
 
-A partition's events stand in one stack, by time. Of all matches asked for, an event completes those
-that it is in, and breaks or puts in doubt those in whose gaps it lies; where some are chosen, it
-may change which. As in SASE+ (Agrawal et al. 2008, "Efficient pattern matching over event
-streams") matches are made from one shared buffer when their last event is there: a late event is
-then an event like any other. Under contiguity, while events come in order
-and clocks are exact, they are kept as runs (``engine.operators.match.repetition.runs``).
+The events of a partition are in one stack, sorted by time. An event completes the matches that
+contain it, and invalidates or makes uncertain the matches with a gap around it; with SKIP or LIMIT
+it may change the choice of matches. As in SASE+ (Agrawal et al. 2008, "Efficient pattern matching
+over event streams") matches are built from one shared buffer when their last event is there, so a
+late event needs no special case. Under contiguity, while events come in order and clocks are exact,
+matches are kept as runs (``engine.operators.match.repetition.runs``).
 """
 
 from __future__ import annotations
@@ -151,8 +151,10 @@ def _sweep(
 def _keep_choices(
     s: SearchState, of: Region, first: int, to: int, keep: bool, beside: bool
 ) -> None:  # fmt: skip
-    """End the sweep: if ``keep``, its choices replace the earlier ones, or with ``beside`` are
-    added to them; else they are dropped.
+    """End the sweep.
+
+    With ``keep`` its choices replace the earlier ones or (``beside``) are added to them; else they
+    are dropped.
     """
     for place in range(first, to):
         row = s.stacks.entry[place].row

@@ -166,10 +166,10 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
 
     Args:
         table: at ``at`` the number of events, then for each its step, and the bits of its factor
-            and of that of its length.
+            and of the factor of its length.
         at: see ``table``.
         rows: the row of each step's event.
-        errors: of the clocks.
+        errors: the clock errors.
     """
     total, stop = 0.0, at + 1 + 3 * table[at]
     for i in range(at + 1, stop, 3):
@@ -237,7 +237,7 @@ def in_one_window(
         table: at ``at`` the length and the slide of the windows [ns] and the two steps.
         at: see ``table``.
         rows: the row of each step's event.
-        errors: of the clocks.
+        errors: the clock errors.
         certain: under all errors, else under some.
     """
     size, slide, left, right = table[at], table[at + 1], table[at + 2], table[at + 3]
@@ -270,7 +270,7 @@ def in_workdays(
             other one, and whether the end of its event counts.
         at: see ``programs``.
         rows: the row of each step's event.
-        errors: of the clocks. An error of a shared clock moves both events.
+        errors: the clock errors. The error of a shared clock moves both events.
         certain: under all errors, else under some.
     """
     table = programs.table

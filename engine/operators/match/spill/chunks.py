@@ -21,7 +21,7 @@ from slackwater.engine.operators.match.store import EXPIRES
 # Stores of the pieces of chunks: in memory, or one file each.
 #
 # A store has immutable bytes by number. Its snapshot is part of the operator's; after a restore it
-# has the content of that moment, whatever was added or deleted since.
+# has the content of that moment, without later additions and deletions.
 
 
 _SUFFIX: Final = ".arrow"
