@@ -1,11 +1,12 @@
-"""A kernel is compiled once, with all that it calls: what this takes of Numba's private names.
+"""Compiles each kernel once, together with its callees; uses private names of Numba.
 
-Numba optimises each callee with all that it calls, and makes machine code of it: what ten kernels
-in a row call is compiled ten times over (the loop of windows: 184 s, 36 s this way). Here a callee
-is translated only, and optimised where it is used.
+Numba optimises each callee with everything that it calls and makes machine code of it. So a
+function below a chain of ten kernels is compiled ten times (the loop of windows: 184 s instead of
+36 s). Here a callee is only translated, and optimised where it is used.
 
-Tried with Numba 0.68.1 and llvmlite 0.50.0 (pyproject.toml has ceilings). With another version, or
-with ``SLACKWATER_PLAIN_NUMBA=1``, plain ``numba.njit`` gives the same results, later.
+Tested with Numba 0.68.1 and llvmlite 0.50.0 (pyproject.toml has upper bounds). With another
+version, or with ``SLACKWATER_PLAIN_NUMBA=1``, plain ``numba.njit`` gives the same results but
+compiles longer.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ TRIED: Final = "0.68."
 
 @cache
 def is_plain() -> bool:
-    """Whether kernels are compiled by public interfaces alone."""
+    """Return whether kernels are compiled with public interfaces only."""
     may_extend = os.environ.get("SLACKWATER_PLAIN_NUMBA") != "1"
     return not (may_extend and numba.__version__.startswith(TRIED) and _has_names())
 
 
 def _has_names() -> bool:
-    """Whether this Numba has the private names that are used here."""
+    """Return whether this Numba has the private names that are used here."""
     from numba.core import codegen, compiler  # noqa: PLC0415 - loaded with Numba
 
     flags = getattr(compiler, "Flags", object)()
@@ -56,7 +57,7 @@ def _has_names() -> bool:
 
 
 def as_callee(function: Callable[..., Any], *, allocates: bool, inline: bool) -> Any:
-    """Numba's dispatcher of ``function`` for the kernels that call it."""
+    """Return Numba's dispatcher of ``function`` for the kernels that call it."""
     if is_plain():
         return numba.njit(error_model="numpy", forceinline=inline)(function)
     options = {"forceinline": inline, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -66,7 +67,7 @@ def as_callee(function: Callable[..., Any], *, allocates: bool, inline: bool) ->
 
 
 def as_entry(function: Callable[..., Any], *, allocates: bool) -> Any:
-    """Numba's dispatcher of ``function`` for calls from Python."""
+    """Return Numba's dispatcher of ``function`` for calls from Python."""
     if is_plain():
         return numba.njit(error_model="numpy")(function)
     return _dispatcher(function, _compile, _nrt=allocates)
@@ -74,20 +75,20 @@ def as_entry(function: Callable[..., Any], *, allocates: bool) -> Any:
 
 def _dispatcher(function: Callable[..., Any], compiled: Callable[..., Any], **options: bool) -> Any:
     made = numba.njit(error_model="numpy", **options)(function)
-    compiler = made._compiler  # noqa: SLF001 - this module is for private names
+    compiler = made._compiler  # noqa: SLF001 - this module uses private names
     compiler._compile_core = partial(compiled, compiler)  # noqa: SLF001
     return made
 
 
 def _translate(compiler: Any, arguments: Any, result: Any) -> Any:
-    """A callee's function in LLVM's language, without machine code."""
+    """Translate a callee to LLVM's language, without machine code."""
     codegen = compiler.targetdescr.target_context.codegen()
     library = _callee_library()(codegen, compiler.py_func.__qualname__)
     return _compiled(compiler, arguments, result, library)
 
 
 def _compile(compiler: Any, arguments: Any, result: Any) -> Any:
-    """An entry's machine code, which needs the constants of its callees in place."""
+    """Compile an entry to machine code, with the constants of its callees in place."""
     made = _compiled(compiler, arguments, result, None)
     for environment in made._find_referenced_environments():  # noqa: SLF001 - as above
         made.library.codegen.set_env(environment.env_name, environment)
@@ -110,8 +111,10 @@ def _flags() -> Any:
     from numba.core import compiler  # noqa: PLC0415 - where it is compiled
 
     class Flags(compiler.Flags):  # type: ignore[misc]  # numba is not checked here
-        """Numba looks each operation up by its flags, too: a third of the time went into lists of
-        all options, set or not, that it made to compare them.
+        """Flags with a fast comparison.
+
+        Numba looks up each operation by its flags, too. Its own comparison builds lists of all
+        options and took a third of the time.
         """
 
         def __hash__(self) -> int:
@@ -128,21 +131,21 @@ def _callee_library() -> Any:
     from numba.core.codegen import JITCodeLibrary  # noqa: PLC0415 - where it is compiled
 
     class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]  # numba is not checked here
-        """Code that only other libraries are made of: neither optimised nor loaded by itself."""
+        """Code that is only linked into other libraries: not optimised or loaded by itself."""
 
         @property
         def codegen(self) -> Any:
             return self
 
         def set_env(self, name: str, environment: Any) -> None:
-            """Nothing: the entry does, once there is machine code."""
+            """Do nothing: the entry sets it when there is machine code."""
 
         def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - Numba's
             self._ensure_finalized()
             return 0
 
         def _optimize_final_module(self) -> None:
-            """Nothing: the entry is optimised, with this in it."""
+            """Do nothing: the entry is optimised together with this code."""
 
         def _finalize_final_module(self) -> None:
             self._finalize_dynamic_globals()
@@ -152,36 +155,36 @@ def _callee_library() -> Any:
 
 
 def _for_any_value(find: Callable[..., Any], types: Any, named: Any) -> Any:
-    """One callee for all numbers in calls (``f(x, -1)``), unless it picks from a tuple by one."""
+    """Find one callee for all literals in calls (``f(x, -1)``), unless a literal is an index."""
     try:
         return find(tuple(map(numba.types.unliteral, types)), named)
     except numba.core.errors.TypingError:
         return find(types, named)
 
 
-# Named tuples of arrays reach compiled kernels as one pointer, as a ``const struct *`` in C.
+# Named tuples of arrays are passed to compiled kernels as one pointer, like a ``const struct *``.
 #
-# Numba hands a tuple on by value: seven machine words of each array of it. What the kernels of an
-# operator share holds up to 160 arrays, so every call of one kernel by another moved 1,200 words,
-# and LLVM spent minutes on those moves. Here the words stand once, in the frame of the function
-# that Python calls, and kernels load those that they use. They never change while a kernel runs,
-# and ``invariant.load`` says so: LLVM hoists the loads out of loops as it does with arguments.
+# Numba passes a tuple by value, with seven machine words per array. The shared state of an
+# operator's kernels has up to 160 arrays, so every call between kernels moved 1,200 words, and LLVM
+# spent minutes on those moves. Here the words are stored once, in the frame of the function that
+# Python calls, and kernels load the words that they use. They never change while a kernel runs.
+# ``invariant.load`` declares that, so LLVM hoists the loads out of loops as for arguments.
 #
-# Tuples without names, those of numbers alone, and those that a kernel makes itself stay values.
+# Tuples without names, tuples of numbers only, and tuples made in a kernel stay values.
 
 
 class Shared(types.Type):  # type: ignore[misc]  # numba is not checked here
-    """The type of such a tuple.
+    """The type of a named tuple of arrays that is passed as a pointer.
 
     Args:
         tuple_class: its class.
-        members: types of its fields, in their order.
+        members: the types of its fields, in order.
     """
 
     def __init__(self, tuple_class: type, members: tuple[types.Type, ...]) -> None:
         self.instance_class, self.types = tuple_class, members
         self.fields: tuple[str, ...] = tuple_class._fields  # type: ignore[attr-defined]
-        # Part of the name of each kernel that takes it: what all members are called is too long.
+        # Part of the name of each kernel that takes it; the types of all members are too long.
         digest = blake2b(str(members).encode(), digest_size=8).hexdigest()
         super().__init__(f"{tuple_class.__module__}.{tuple_class.__qualname__}.{digest}")
 
@@ -238,7 +241,7 @@ class _Fields(AttributeTemplate):  # type: ignore[misc]
     key = Shared
 
     def generic_resolve(self, shared: Shared, name: str) -> types.Type | None:
-        """The type of a field; None: it has none of this name."""
+        """Return the type of the field ``name``; None: there is none."""
         return dict(zip(shared.fields, shared.types, strict=True)).get(name)
 
 
@@ -250,7 +253,7 @@ def _field(context: Any, builder: Any, shared: Shared, place: Any, name: str) ->
 
 
 def _loaded(builder: Any, pointer: Any) -> Any:
-    """Loads word by word: LLVM drops ``invariant`` from a load of several words."""
+    """Load word by word, as LLVM drops ``invariant`` from a load of several words."""
     kind = pointer.type.pointee
     if not isinstance(kind, ir.Aggregate):
         word = builder.load(pointer)
